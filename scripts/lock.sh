@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Locks requirements/*.in into requirements/*.txt: every package with its hashes, no registry named.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+scripts/bootstrap.sh run
+for name in run dev; do
+    .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+        "requirements/$name.in" -o "requirements/$name.txt"
+done
+if grep -nE 'https?://' requirements/*.txt; then
+    echo "lock: a requirements file names an address" >&2
+    exit 1
+fi

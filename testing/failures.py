@@ -1,0 +1,27 @@
+"""Writes down which tests failed, one node id a line, for scripts/test.sh to run once more alone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+_failed: dict[str, None] = {}
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.failed:
+        # xdist appends its group to the node id.
+        _failed[report.nodeid.rpartition("@")[0] if report.nodeid.endswith(_group(report)) else report.nodeid] = None
+
+
+def _group(report: pytest.TestReport) -> str:
+    head, at, tail = report.nodeid.rpartition("@")
+    return at + tail if head and "[" not in tail and "/" not in tail and "]" not in tail else "\0"
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    target = os.environ.get("PYTEST_FAILED_FILE")
+    if target and not hasattr(session.config, "workerinput") and _failed:
+        Path(target).write_text("".join(f"{node}\n" for node in _failed))

@@ -1,0 +1,88 @@
+"""Which real parts are here, and what is left out without them.
+
+A test says what it cannot do without: `@pytest.mark.needs("docker", "chromium")`. On a contributor's machine a test whose
+part is missing is left out, and the end of the output says which and why. Under CI=true that is a failure: nothing may be
+left out.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+
+import pytest
+
+# part → (the program that must be there, where else to look, how to get it)
+_PROGRAMS: dict[str, tuple[str, str]] = {
+    "docker": ("dockerd", "Debian's docker.io"),
+    "chromium": ("chromium", "Debian's chromium"),
+    "debootstrap": ("debootstrap", "Debian's debootstrap"),
+    "bwrap": ("bwrap", "Debian's bubblewrap"),
+    "nginx": ("nginx", "Debian's nginx-light"),
+    "zstd": ("zstd", "Debian's zstd"),
+    "xattr": ("setfattr", "Debian's attr"),
+    "git": ("git", "Debian's git"),
+    "npm": ("npm", "Node.js 20 or later with npm"),
+    "wrk": ("wrk", "Debian's wrk"),
+    "g++": ("g++", "Debian's g++"),
+}
+_SYSTEM_PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+_IN_CI = os.environ.get("CI", "").lower() == "true"
+
+_left_out: Counter[str] = Counter()
+
+
+def lacking(part: str) -> str | None:
+    """Why a part cannot be used here, or None when it can."""
+    if part == "root":
+        return None if os.geteuid() == 0 else "run as root"
+    program, source = _PROGRAMS[part]
+    return None if shutil.which(program, path=_SYSTEM_PATH) else f"install {source}"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if _IN_CI and config.option.dist == "loadgroup" and config.pluginmanager.hasplugin("xdist"):
+        major, minor = (int(n) for n in pytest.__version__.split(".")[:2])
+        if (major, minor) >= (9, 1):
+            raise pytest.UsageError("pytest 9.1 and later ignore xdist groups: tests that must run in turn would not")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    soak = os.environ.get("CODEHUB_TEST_SOAK") == "1"
+    kept: list[pytest.Item] = []
+    dropped: list[pytest.Item] = []
+    for item in items:
+        if item.get_closest_marker("soak") and not soak:
+            dropped.append(item)
+            continue
+        reasons = {
+            f"{part}: {why}"
+            for marker in item.iter_markers("needs")
+            for part in marker.args
+            if (why := lacking(part)) is not None
+        }
+        if not reasons:
+            kept.append(item)
+        elif _IN_CI:
+            item.add_marker(pytest.mark.usefixtures("a_part_is_missing"))
+            kept.append(item)
+        else:
+            dropped.append(item)
+            _left_out.update(reasons)
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = kept
+
+
+@pytest.fixture
+def a_part_is_missing(request: pytest.FixtureRequest) -> None:
+    parts = [part for marker in request.node.iter_markers("needs") for part in marker.args if lacking(part)]
+    pytest.fail(f"CI may leave nothing out, and these are missing: {', '.join(parts)}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _left_out:
+        terminalreporter.section("left out")
+        for reason, count in sorted(_left_out.items()):
+            terminalreporter.write_line(f"{count} tests need {reason}")
