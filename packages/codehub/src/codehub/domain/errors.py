@@ -1,4 +1,4 @@
-"""What can go wrong, by the reaction it asks for. Adapters translate their drivers' errors into these, in one place each."""
+"""What can go wrong, by the reaction it asks for. Adapters translate their drivers' errors into these, in one place."""
 
 from __future__ import annotations
 

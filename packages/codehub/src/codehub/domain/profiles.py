@@ -12,7 +12,7 @@ class AppProfile:
     """One `[profiles.NAME]` of the profiles file, or a shipped one.
 
     `command` is for the process runtime, with `{port}` or `{socket}`, `{base_path}`, `{home}` and `{id}` filled in; `image`
-    and `port` are for containers. `noise` names messages that are not a person's or an agent's work: `METHOD /path` with `*`
+    and `port` are for containers. `noise` names messages that are nobody's work: `METHOD /path` with `*`
     globs (without the workspace's prefix), or a named frame rule such as `ws:vscode-keepalive`.
     """
 

@@ -74,7 +74,7 @@ class Homes(Protocol):
     def mount(self, home: HomeKey) -> Mount: ...
 
     async def archive(self, home: HomeKey, ctx: HomeCtx, op_id: str, report: Report, fence: Fence) -> ArchiveReceipt:
-        """Volume → `{workspace id}/{op_id}/home.tar.zst` and its meta, verified. Already there: the receipt, nothing done."""
+        """Volume → `{workspace id}/{op_id}/home.tar.zst` and its meta, verified. Already there: just the receipt."""
         ...
 
     async def archive_empty(self, home: HomeKey, op_id: str, fence: Fence) -> ArchiveReceipt:
