@@ -1,7 +1,7 @@
 """The `codehub` command: which module has which subcommand, loaded only when it is asked for.
 
-Exit codes: 0 done, 1 it failed, 2 called wrongly, 3 not signed in, 4 not allowed, 5 not found, 6 not from this state or over
-a limit, 7 the server or a service cannot be reached, 130 interrupted.
+Exit codes: 0 done, 1 it failed, 2 called wrongly, 3 not signed in, 4 not allowed, 5 not found, 6 not from this state or
+over a limit, 7 the server or a service cannot be reached, 130 interrupted.
 """
 
 from __future__ import annotations
