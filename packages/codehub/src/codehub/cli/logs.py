@@ -1,4 +1,4 @@
-"""How every process of ours logs: constant messages with fields, to stderr, as text for people or JSON lines for machines."""
+"""How every process of ours logs: constant messages with fields, to stderr, as text for people or as JSON lines."""
 
 from __future__ import annotations
 
