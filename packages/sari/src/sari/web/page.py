@@ -27,7 +27,7 @@ _FILES: Final = {
     "/status.js": "status.js",
 }
 _POLICY: Final = (
-    "default-src 'none'; script-src 'self'{script}; style-src 'self'{style}; img-src 'self'; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'{script}; style-src 'self'{style}; img-src 'self'{image}; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
@@ -39,7 +39,9 @@ def has(path: str) -> bool:
 def asset(path: str) -> Response:
     name = _FILES[path]
     kind = _TYPES[name[name.rindex(".") :]]
-    headers = {"Content-Security-Policy": _POLICY.format(script="", style="")} if name.endswith(".html") else {}
+    headers = (
+        {"Content-Security-Policy": _POLICY.format(script="", style="", image="")} if name.endswith(".html") else {}
+    )
     return Response(200, _read(name), f"{kind}; charset=utf-8", headers)
 
 
@@ -49,7 +51,9 @@ def sign_in_page() -> Response:
     It holds all it needs, so that nothing else is served to whoever is not signed in.
     """
     body = _read("signin.html")
-    policy = _POLICY.format(script=" " + _hash_of(body, b"script"), style=" " + _hash_of(body, b"style"))
+    policy = _POLICY.format(
+        script=" " + _hash_of(body, b"script"), style=" " + _hash_of(body, b"style"), image=" data:"
+    )
     return Response(401, body, "text/html; charset=utf-8", {"Content-Security-Policy": policy})
 
 

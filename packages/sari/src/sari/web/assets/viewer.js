@@ -49,7 +49,9 @@ export async function open(workspace, path, line, asked) {
     const answer = await getFrom(workspace, "read", { path, start, end: line + AROUND }, signal);
     const expression = asked.kind === "search" ? pattern(asked.query, asked.mode) : null;
     source.replaceChildren(...rows(answer, line, expression));
-    source.querySelector(".here")?.scrollIntoView({ block: "center" });
+    const here = source.querySelector(".here");
+    // Only the source moves, not the page under the reader's hand.
+    if (here) source.scrollTop = here.offsetTop - source.offsetTop - source.clientHeight / 3;
     const outline = await getFrom(workspace, "outline", { path }, signal).catch((error) => {
       if (signal.aborted) throw error;
       return { symbols: [] };
