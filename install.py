@@ -17,9 +17,10 @@ import secrets
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-if sys.version_info < (3, 11):
+if sys.version_info < (3, 11):  # noqa: UP036 - an older Python must be told so
     sys.exit(
         "sari needs Python 3.11 or later; this is " + sys.version.split()[0] + ". Run install.py with a newer one."
     )
@@ -117,7 +118,7 @@ def python_of(environment: Path) -> Path:
 
 
 @contextlib.contextmanager
-def one_at_a_time(path: Path):  # type: ignore[no-untyped-def]
+def one_at_a_time(path: Path) -> Iterator[None]:
     """Two installers at once would prune each other's half-made environments."""
     with open(path, "a") as file:
         if os.name == "posix":

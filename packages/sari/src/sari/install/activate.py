@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from sari import __version__
-from sari.install.application import READY, Application, program_of
+from sari.install.application import READY, Application, program_of, write_program
 from sari.install.errors import InstallError
 from sari.protocol.errors import SariError
 from sari.registry.find import Finder, Found
@@ -29,6 +29,7 @@ def activate(application: Application, environment: Path) -> str:
     """Take this version into use. Returns what to tell the user; raises, and leaves the old one, when it cannot."""
     before = application.current()
     try:
+        write_program(environment)
         check(environment)
         (environment / READY).write_text(__version__, "utf-8")
         application.switch(environment)

@@ -77,7 +77,8 @@ class Application:
         kept = {self.current(), *self.environments()[:_KEPT]}
         running = _running_from(self.folder)
         for path in self.folder.iterdir():
-            if path.is_dir() and path not in kept and not any(name.startswith(f"{path}{os.sep}") for name in running):
+            used = any(name == str(path) or name.startswith(f"{path}{os.sep}") for name in running)
+            if path.is_dir() and path not in kept and not used and not _being_made(path):
                 shutil.rmtree(path, ignore_errors=True)
 
     def remove(self) -> None:
@@ -133,6 +134,33 @@ def _run(command: list[str], failure: str) -> None:
     if done.returncode != 0:
         lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
         raise InstallError(f"{failure}: " + "\n".join(lines[-6:]))
+
+
+def write_program(environment: Path) -> None:
+    """The command's own script: pip's imports more than it needs, and a client's PYTHONPATH must not reach sari."""
+    if os.name == "nt":
+        return
+    python, program = python_of(environment), program_of(environment)
+    head = f"#!{python} -EPs\n"
+    if " " in str(python) or len(head) > 127:
+        # The kernel takes neither a space nor a long path there: a shell reads the first lines, Python the rest.
+        head = f"#!/bin/sh\n'''exec' \"{python}\" -EPs \"$0\" \"$@\"\n' '''\n"
+    program.write_text(f"{head}import sys\n\nfrom sari.cli.main import main\n\nsys.exit(main())\n", "utf-8")
+    program.chmod(0o755)
+
+
+def _being_made(environment: Path) -> bool:
+    """Whether the installer that makes it is still at it; its process is in the name."""
+    pid = environment.name.partition("-")[0]
+    if (environment / READY).exists() or not pid.isdigit() or os.name != "posix":
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _running_from(folder: Path) -> set[str]:
