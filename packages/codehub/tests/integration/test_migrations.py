@@ -9,6 +9,7 @@ import pytest
 
 from codehub.adapters.postgres.migrate import current_version, latest, migrate, migrations
 from codehub.domain.errors import BackendDown, Conflict
+from testing.schema import DESCRIBED, described_schema
 
 
 def test_migrations_are_numbered_without_a_gap() -> None:
@@ -45,3 +46,7 @@ async def test_a_database_of_a_newer_codehub_is_refused(empty_database_url: str)
 async def test_a_database_that_is_not_there_is_said_to_be_away() -> None:
     with pytest.raises(BackendDown):
         await migrate("postgresql://nobody:x@127.0.0.1:9/none?connect_timeout=2")
+
+
+async def test_the_migrations_make_the_described_schema(database_url: str) -> None:
+    assert described_schema(database_url) == DESCRIBED.read_text()

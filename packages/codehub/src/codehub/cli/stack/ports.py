@@ -46,7 +46,7 @@ def _listening(host: str, port: int) -> socket.socket:
 def _by(port: int) -> str:
     try:
         for connection in psutil.net_connections("tcp"):
-            if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port and connection.pid:
+            if connection.status == psutil.CONN_LISTEN and connection.pid and connection.laddr[1:] == (port,):
                 process = psutil.Process(connection.pid)
                 return f" by {process.name()} (pid {process.pid})"
     except psutil.Error:
