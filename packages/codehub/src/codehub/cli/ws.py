@@ -159,7 +159,7 @@ def usage(workspace: str, server: str | None, as_json: bool) -> None:
         used = client.get(f"workspaces/{found['id']}/usage")
     if as_json:
         print_json(used)
-    elif not used["known"]:
+    elif used["memory_bytes"] is None and used["cpu_percent"] is None:
         console().print("Not known: it does not run, or its backend does not measure.")
     else:
         limit = f" of {amount(int(used['memory_limit_bytes']))}" if used["memory_limit_bytes"] else ""
