@@ -7,6 +7,7 @@ nothing reads the environment at import. `docs/configuration.md` is generated fr
 from __future__ import annotations
 
 import os
+import re
 import socket
 import tomllib
 from collections.abc import Mapping
@@ -289,7 +290,7 @@ class Settings(BaseModel):
 
 
 NAMES: Mapping[str, str] = {field.alias or name: name for name, field in Settings.model_fields.items()}
-SECRET_NAMES = frozenset({"CODEHUB_DATABASE_URL", "CODEHUB_REDIS_URL", "CODEHUB_ADMIN_PASSWORD"})
+_PASSWORD_IN_URL = re.compile(r"(?<=:)[^:@/]*(?=@)")
 
 
 def load_settings(environment: Mapping[str, str]) -> Settings:
@@ -326,5 +327,5 @@ def _explain(problem: Any, values: Mapping[str, Any]) -> str:
     if not problem["loc"]:
         return message
     name = str(problem["loc"][0])
-    shown = "…" if name in SECRET_NAMES else repr(values.get(name))
+    shown = "…" if name == "CODEHUB_ADMIN_PASSWORD" else _PASSWORD_IN_URL.sub("…", repr(values.get(name)))
     return f"{name}={shown}: {message}"
