@@ -67,7 +67,9 @@ class OpenGate:
             self.admission = Admission((WORKSPACE.encode(), b""), self._make(), b"", b"", float("inf"))
         return self.admission if request.target.startswith(PREFIX.encode() + b"/") else None
 
-    async def decide(self, request: RequestHead, cookies: list[bytes], *, failed: Admission | None) -> Admission | Reply:
+    async def decide(
+        self, request: RequestHead, cookies: list[bytes], *, failed: Admission | None
+    ) -> Admission | Reply:
         if failed is not None:
             return refusal(502, "the upstream is away")
         return refusal(404, "no such workspace")
