@@ -1,4 +1,7 @@
-"""`sari doctor`: what is wrong on this machine and with this workspace's index, and how to mend it."""
+"""`sari doctor`: what is wrong with this installation, its surroundings and this workspace, and how to mend it.
+
+Changes nothing, but starts a daemon to have the index examined, unless told not to.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sari.cli.types import Subparsers
-    from sari.install.checks import Check
+    from sari.daemon.checks import Finding
 
-_SIGNS = {"fine": "ok   ", "note": "note ", "wrong": "WRONG"}
+_SIGNS = {"ok": "ok     ", "warning": "warning", "error": "error  "}
 
 
 def register(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser("doctor", help="say what is wrong and how to mend it")
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "doctor", help="what is wrong here, and how to mend it (exit code 1: something is)"
+    )
     parser.add_argument("--workspace", metavar="DIR", help="the workspace root (else found from here)")
     parser.add_argument("--no-index", action="store_true", help="leave the index out, start no daemon")
     parser.add_argument("--json", action="store_true", help="as JSON")
@@ -25,44 +31,44 @@ def register(subparsers: Subparsers) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from sari.install.checks import Check, machine_checks
+    from sari.daemon.checks import CHECKS, Finding
+    from sari.install.checks import machine_findings
     from sari.protocol.errors import SariError
-    from sari.registry.places import home_directory
+    from sari.registry.places import find_places, home_directory
     from sari.registry.roots import find_root, resolve_root
 
-    home = home_directory(os.environ)
+    places = find_places(os.environ)
+    findings = [finding for check in CHECKS for finding in check(places)]
+    root = ""
     try:
-        named = arguments.workspace
+        home, named = home_directory(os.environ), arguments.workspace
         root = resolve_root(named, home) if named else find_root(os.environ, [], os.getcwd(), home).path
     except SariError as error:
-        root = ""
-        workspace = Check("workspace", "wrong" if arguments.workspace else "note", str(error))
-    else:
-        workspace = Check("workspace", "fine", root)
-    checks = [workspace, *machine_checks(os.environ, Path(root) if root else None)]
+        findings.append(Finding("error" if arguments.workspace else "warning", f"no workspace: {error}"))
+    findings += machine_findings(os.environ, Path(root) if root else None)
     if root and not arguments.no_index:
-        checks += _index_checks(root)
+        findings += _index_findings(root)
     if arguments.json:
-        print(json.dumps([check.as_dict() for check in checks], ensure_ascii=False))
+        print(json.dumps([{"level": one.level, "what": one.what, "mend": one.mend} for one in findings], indent=1))
     else:
-        for check in checks:
-            print(f"{_SIGNS[check.level]} {check.name}: {check.detail}")
-            if check.mend and check.level != "fine":
-                print(f"      {check.mend}")
-    return 1 if any(check.level == "wrong" for check in checks) else 0
+        for one in findings:
+            print(f"{_SIGNS[one.level]} {one.what}" + (f"\n        → {one.mend}" if one.mend else ""))
+    return 1 if any(one.level == "error" for one in findings) else 0
 
 
-def _index_checks(root: str) -> list[Check]:
+def _index_findings(root: str) -> list[Finding]:
     from sari.cli.ask import ask
-    from sari.install.checks import Check
+    from sari.daemon.checks import Finding
     from sari.protocol.errors import SariError
 
     try:
         answer = ask("doctor", {}, root)
     except SariError as error:
-        return [Check("index", "wrong", str(error), "See the daemon's log, or run `sari daemon restart`.")]
+        return [Finding("error", f"the index of {root}: {error}", "see the daemon's log, or `sari daemon restart`")]
     found = answer.structured.get("checks")
     return [
-        Check(f"index: {check['name']}", "fine" if check["ok"] else "wrong", check["detail"], check.get("mend", ""))
+        Finding(
+            "ok" if check["ok"] else "error", f"index, {check['name']}: {check['detail']}", check.get("mend") or ""
+        )
         for check in (found if isinstance(found, list) else [])
     ]

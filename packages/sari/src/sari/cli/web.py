@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from sari.cli.types import Subparsers
 
 
+_INFO_S = 30.0
+
+
 def register(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser("web", help="open the search page in a browser, signed in")
     parser.add_argument("--workspace", metavar="DIR", help="the workspace root (else found from here)")
@@ -41,6 +44,7 @@ def _address(workspace: str | None) -> str:
 
     from sari import __version__
     from sari.protocol.errors import SariError
+    from sari.registry.client import DaemonClient
     from sari.registry.find import Finder
     from sari.registry.places import find_places, home_directory
     from sari.registry.roots import find_root, resolve_root
@@ -52,29 +56,12 @@ def _address(workspace: str | None) -> str:
     root = resolve_root(workspace, home) if workspace else find_root(os.environ, [], os.getcwd(), home).path
     where = find_places(os.environ)
     found = Finder(where, Settings.from_environ(os.environ), __version__).find_or_start(root)
-    with found.sock:
-        port = _http_port(found.sock)
+    with DaemonClient(found.sock) as client:
+        port = client.request("sari/info", {}, _INFO_S).get("http_port")
     token = found.entry.token or read_token(where)
     if not port or not token:
         raise SariError("the running daemon has no HTTP side: see its log, or run `sari daemon restart`")
     return f"http://127.0.0.1:{port}/#" + urlencode({"key": one_time_key(token, time.time()), "workspace": root})
-
-
-def _http_port(sock: object) -> int:
-    """Ask the daemon, which knows where its HTTP side came to listen."""
-    import json
-    import socket
-
-    assert isinstance(sock, socket.socket)
-    sock.settimeout(30)
-    sock.sendall(b'{"jsonrpc":"2.0","id":1,"method":"sari/info"}\n')
-    with sock.makefile("rb") as lines:
-        for line in lines:
-            message = json.loads(line)
-            if message.get("id") == 1:
-                port = (message.get("result") or {}).get("http_port")
-                return port if isinstance(port, int) else 0
-    return 0
 
 
 def _write_door(file: Path, address: str) -> None:

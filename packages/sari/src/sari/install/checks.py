@@ -1,70 +1,51 @@
-"""What `sari doctor` looks at on the machine: the command, the clients, the registry, ports and limits.
+"""What `sari doctor` looks at around sari: the command on the path, the clients' files, the limits of the system.
 
-Each check reads and never mends; it says what it found and what to do. The index examines itself (the `doctor` tool).
+The daemon's world is `sari.daemon.checks`', the index examines itself (the `doctor` tool). Nothing is mended here.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
 
 from sari import __version__
+from sari.daemon.checks import Finding
 from sari.install import places
 from sari.install.clients import CLIENTS, Client, Scope
 from sari.install.errors import InstallError
 from sari.protocol.errors import SariError
-from sari.registry.model import Registry
 from sari.registry.places import find_places
-from sari.registry.settings import Settings
-from sari.registry.store import Store
 
 _VERSION_S = 20.0
 # Below this a middling repository already has folders that nobody watches.
 _FEW_WATCHES = 65_536
 _FEW_INSTANCES = 128
 _MOST_FOLDERS = 500_000
-_RAISE = "Raise it: echo fs.inotify.{} | sudo tee -a /etc/sysctl.d/60-sari.conf && sudo sysctl --system"
+_RAISE = "raise it: echo fs.inotify.{} | sudo tee -a /etc/sysctl.d/60-sari.conf && sudo sysctl --system"
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One finding. A note is worth knowing and needs nothing done."""
-
-    name: str
-    level: Literal["fine", "note", "wrong"]
-    detail: str
-    mend: str = ""
-
-    def as_dict(self) -> dict[str, object]:
-        return {**asdict(self), "ok": self.level != "wrong"}
-
-
-def machine_checks(environment: Mapping[str, str], project: Path | None) -> list[Check]:
-    """Everything but the index; a check that fails itself is a finding, not the end."""
-    looks: list[tuple[str, Callable[[], Sequence[Check]]]] = [
-        ("command", lambda: [command_check(environment)]),
-        ("clients", lambda: client_checks(environment, project)),
-        ("registry", lambda: registry_checks(environment)),
-        ("ports", lambda: port_checks(environment)),
-        ("watch limits", lambda: [watch_check(project)]),
+def machine_findings(environment: Mapping[str, str], project: Path | None) -> list[Finding]:
+    """The command, the clients, what was set aside, the limits; a look that fails is a finding, not the end."""
+    looks: list[Callable[[], Sequence[Finding]]] = [
+        lambda: [command_finding(environment)],
+        lambda: client_findings(environment, project),
+        lambda: damaged_findings(environment),
+        lambda: [watch_finding(project)],
     ]
-    found: list[Check] = []
-    for name, look in looks:
+    found: list[Finding] = []
+    for look in looks:
         try:
             found += look()
         except (SariError, OSError) as error:
-            found.append(Check(name, "wrong", str(error)))
+            found.append(Finding("error", str(error)))
     return found
 
 
-def command_check(environment: Mapping[str, str]) -> Check:
+def command_finding(environment: Mapping[str, str]) -> Finding:
     """Every `sari` on the path: two versions of it are two daemons that replace each other."""
     programs: dict[str, str] = {}
     for folder in environment.get("PATH", os.defpath).split(os.pathsep):
@@ -77,11 +58,11 @@ def command_check(environment: Mapping[str, str]) -> Check:
         mend = (
             f"Add the folder of {_own_program()} to PATH; clients are configured by its full path and work without."
         )
-        return Check("command", "note", "`sari` is not on the path", mend)
+        return Finding("warning", "`sari` is not on the path", mend)
     if len(set(versions.values())) > 1:
-        mend = "Remove the ones you do not want, or put the one you want first, then run `sari install` again."
-        return Check("command", "wrong", f"several versions are on the path: {shown}", mend)
-    return Check("command", "fine", shown)
+        mend = "remove the ones you do not want, then run `sari install` again"
+        return Finding("error", f"several versions are on the path: {shown}", mend)
+    return Finding("ok", f"the command: {shown}")
 
 
 def _own_program() -> str:
@@ -100,36 +81,38 @@ def _version_of(program: str) -> str:
     return words[-1] if done.returncode == 0 and words else "does not start"
 
 
-def client_checks(environment: Mapping[str, str], project: Path | None) -> list[Check]:
+def client_findings(environment: Mapping[str, str], project: Path | None) -> list[Finding]:
     machine = places.machine(environment)
-    found: list[Check] = []
+    found: list[Finding] = []
     for client in CLIENTS.values():
         for scope in Scope if project is not None else (Scope.USER,):
             path = client.file(scope, machine, project or Path())
-            check = _client_check(client, scope, path, environment)
-            if check is not None:
-                found.append(check)
+            finding = _client_finding(client, scope, path, environment)
+            if finding is not None:
+                found.append(finding)
     return found
 
 
-def _client_check(client: Client, scope: Scope, path: Path, environment: Mapping[str, str]) -> Check | None:
+def _client_finding(client: Client, scope: Scope, path: Path, environment: Mapping[str, str]) -> Finding | None:
     name = client.title if scope is Scope.USER else f"{client.title} (this project)"
-    again = f"Run `sari install --host {client.name} --scope {scope}`."
+    again = f"sari install --host {client.name} --scope {scope}"
     try:
         entry = client.configured(path.read_text("utf-8-sig"))
     except FileNotFoundError:
         entry = None
     except (OSError, UnicodeDecodeError, InstallError) as error:
-        mend = "Mend the file (its client cannot read it either), then run `sari install` again."
-        return Check(name, "wrong", f"{path} cannot be read: {error}", mend)
+        mend = f"mend the file (its client cannot read it either), then {again}"
+        return Finding("error", f"{name}: {path} cannot be read: {error}", mend)
     if entry is None:
-        return Check(name, "note", "not configured", again) if scope is Scope.USER else None
+        return Finding("ok", f"{name}: not configured") if scope is Scope.USER else None
     wrong = _entry_trouble(entry, environment)
     if wrong is not None:
-        return Check(name, "wrong", f"{path}: {wrong}", again)
+        return Finding("error", f"{name}: {path}: {wrong}", again)
     if entry.get("disabled") is True or entry.get("enabled") is False:
-        return Check(name, "note", f"{path}: sari is switched off there", "Switch it on in the client's settings.")
-    return Check(name, "fine", f"{path} starts {entry['command']}")
+        return Finding(
+            "warning", f"{name}: {path}: sari is switched off there", "switch it on in the client's settings"
+        )
+    return Finding("ok", f"{name}: {path} starts {entry['command']}")
 
 
 def _entry_trouble(entry: Mapping[str, object], environment: Mapping[str, str]) -> str | None:
@@ -158,81 +141,33 @@ def _entry_trouble(entry: Mapping[str, object], environment: Mapping[str, str]) 
     return None
 
 
-def registry_checks(environment: Mapping[str, str]) -> list[Check]:
+def damaged_findings(environment: Mapping[str, str]) -> list[Finding]:
+    """A registry that was found damaged is set aside and rebuilt: the user should know."""
     where = find_places(environment)
-    folder = Path(where.data_dir)
-    if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
-        return [Check("registry", "wrong", f"{folder} cannot be written", f"Make it yours: chown -R $USER {folder}")]
-    registry = Store(where).read()
-    found = [_registry_check(folder, where.registry_file, registry)]
-    live = [entry for entry in registry.daemons.values() if not entry.draining]
-    versions = ", ".join(f"{entry.version} (process {entry.pid}, port {entry.port})" for entry in live)
-    if len(live) > 1:
-        mend = "Run `sari daemon stop`; the next client starts one."
-        found.append(Check("daemon", "wrong", f"more than one daemon is running: {versions}", mend))
-    elif live and live[0].version != __version__:
-        mend = "Run `sari daemon restart`."
-        found.append(Check("daemon", "note", f"the daemon's version is {versions}, this is {__version__}", mend))
-    else:
-        found.append(Check("daemon", "fine", versions or "none is running; the next client starts one"))
-    return found
+    damaged = sorted(Path(where.data_dir).glob(f"{os.path.basename(where.registry_file)}.damaged-*"))
+    if not damaged:
+        return []
+    what = f"the registry was found damaged, set aside as {damaged[-1]} and rebuilt"
+    return [Finding("warning", what, f"nothing; delete {damaged[-1]} when you have looked at it")]
 
 
-def _registry_check(folder: Path, file: str, registry: Registry) -> Check:
-    damaged = sorted(path.name for path in folder.glob(f"{os.path.basename(file)}.damaged-*"))
-    said = f"{file}: {len(registry.daemons)} daemons, {len(registry.workspaces)} workspaces"
-    if damaged:
-        mend = f"It was rebuilt by itself. Delete {folder}/{damaged[-1]} when you have looked at it."
-        return Check("registry", "note", f"{said}; it was found damaged before", mend)
-    return Check("registry", "fine", said)
-
-
-def port_checks(environment: Mapping[str, str]) -> list[Check]:
-    """A port that somebody else holds costs nothing but its number; say which one is used instead."""
-    settings = Settings.from_environ(environment)
-    registry = Store(find_places(environment)).read()
-    own = {entry.port for entry in registry.daemons.values()}
-    own |= {entry.http_port for entry in registry.workspaces.values()}
-    found: list[Check] = []
-    for name, port in (("SARI_DAEMON_PORT", settings.daemon_port), ("SARI_HTTP_PORT", settings.http_port)):
-        if port in own:
-            found.append(Check(f"port {port}", "fine", "held by sari's daemon"))
-        elif port and _taken(port) and not (registry.daemons and name == "SARI_HTTP_PORT"):
-            mend = f"Nothing needs to be done: sari takes another port. To choose one yourself, set {name}."
-            found.append(Check(f"port {port}", "note", "taken by another program", mend))
-        else:
-            found.append(Check(f"port {port}", "fine", "free" if not registry.daemons else "in use by sari or free"))
-    return found
-
-
-def _taken(port: int) -> bool:
-    with socket.socket() as probe:
-        if os.name == "posix":
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return True
-    return False
-
-
-def watch_check(project: Path | None, limits: Path = Path("/proc/sys/fs/inotify")) -> Check:
+def watch_finding(project: Path | None, limits: Path = Path("/proc/sys/fs/inotify")) -> Finding:
     """Linux watches folders one by one, up to a limit that all programs of a user share."""
     try:
         watches = int((limits / "max_user_watches").read_text())
         instances = int((limits / "max_user_instances").read_text())
     except (OSError, ValueError):
-        return Check("watch limits", "fine", "this system has no limit of watched folders")
+        return Finding("ok", "this system has no limit of watched folders")
     mend = _RAISE.format("max_user_watches=1048576")
     folders = _count_folders(project, watches) if project is not None else 0
     if folders >= watches:
-        return Check("watch limits", "wrong", f"{watches} folders can be watched, and this workspace has more", mend)
+        return Finding("error", f"{watches} folders can be watched, and this workspace has more", mend)
     if watches < _FEW_WATCHES:
-        return Check("watch limits", "note", f"only {watches} folders can be watched by all programs together", mend)
+        return Finding("warning", f"only {watches} folders can be watched by all programs together", mend)
     if instances < _FEW_INSTANCES:
         more = _RAISE.format("max_user_instances=1024")
-        return Check("watch limits", "note", f"only {instances} programs can watch at once", more)
-    return Check("watch limits", "fine", f"{watches} folders can be watched")
+        return Finding("warning", f"only {instances} programs can watch at once", more)
+    return Finding("ok", f"{watches} folders can be watched")
 
 
 def _count_folders(root: Path, limit: int) -> int:
