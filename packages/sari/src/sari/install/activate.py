@@ -76,7 +76,7 @@ def hand_over() -> str:
     found.sock.close()
     if not found.older:
         return f"The running daemon (version {found.entry.version}) is used as it is."
-    entry = finder.upgrade(found.entry)
+    entry = finder.upgrade()
     if entry is None:
         return "The running daemon is left to the clients to replace."
     return f"The running daemon (version {found.entry.version}) handed over to version {entry.version}."
