@@ -1,0 +1,1 @@
+"""Contract suites: one per port, run against every implementation of it."""
