@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from sari.index import build, ripgrep
+from sari.index import build, content, ripgrep
 from sari.index.ignore import Ignored
 from sari.index.needed import Needed
 from sari.index.segment import Damaged, Segment
@@ -76,11 +76,21 @@ class Index:
                     self._table.lose(damage.segment)
             change = self._table.change
         if keep is not None:
-            found.plain = [path for path in found.plain if keep(path)]
-            found.asked = [path for path in found.asked if keep(path)]
-        elif len(found.asked) > MOST_PENDING:
+            found.sift(keep)
+        if len(found.unread) > MOST_PENDING:
             return None, change
+        self._look_into(found)
         return found, change
+
+    def _look_into(self, found: Candidates) -> None:
+        """Tell text from binary among the files that are not indexed yet; remembered until they change."""
+        judged = [(path, change, content.kind(self._base + path)) for path, change in found.unread]
+        for path, _, kind in judged:
+            found.add(path, kind)
+        found.unread = []
+        with self._lock:
+            for path, change, kind in judged:
+                self._table.judge(path, change, kind)
 
     def paths(self) -> list[bytes]:
         """All files, as of now."""

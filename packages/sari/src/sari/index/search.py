@@ -62,8 +62,8 @@ class Found:
     query: Query
     counts: dict[bytes, int] = field(default_factory=dict)
     hits: dict[bytes, list[Hit]] = field(default_factory=dict)
-    walked: set[bytes] = field(default_factory=set)
-    """Files whose lines must be fetched by a walk: they may hold a NUL."""
+    alone: set[bytes] = field(default_factory=set)
+    """Files that may hold a NUL: their lines are fetched one by one."""
     kept: int = 0
 
     @property
@@ -82,12 +82,12 @@ def search(
     found = Found(query)
     if where is None:
         _collect(
-            found, ripgrep.stream([*query.flags(), *ripgrep.LINES, "./"], index.root, cancelled), keep, walked=True
+            found, ripgrep.stream([*query.flags(), *ripgrep.LINES, "./"], index.root, cancelled), keep, alone=True
         )
         return found, change
-    _walk(index, found, where.asked, cancelled, bounded=True)
+    _alone(index, found, where.alone, cancelled, bounded=True)
     if len(where.plain) <= _LINES_AT_ONCE or query.multiline:
-        _list(index, found, where.plain, cancelled, bounded=True)
+        _together(index, found, where.plain, cancelled, bounded=True)
         return found, change
     for batch in _batches(where.plain):
         output = ripgrep.run([*query.flags(), *ripgrep.COUNTS, *batch], index.root, cancelled)
@@ -101,8 +101,8 @@ def fetch(index: Index, found: Found, paths: Sequence[bytes], cancelled: Callabl
     for path in lacking:
         found.kept -= len(found.hits.pop(path, ()))
     fresh = Found(found.query)
-    _walk(index, fresh, [path for path in lacking if path in found.walked], cancelled, bounded=False)
-    _list(index, fresh, [path for path in lacking if path not in found.walked], cancelled, bounded=False)
+    _alone(index, fresh, [path for path in lacking if path in found.alone], cancelled, bounded=False)
+    _together(index, fresh, [path for path in lacking if path not in found.alone], cancelled, bounded=False)
     for path in lacking:
         # A file may have changed since it was counted: what is there now counts.
         found.hits[path] = fresh.hits.get(path, [])
@@ -110,27 +110,31 @@ def fetch(index: Index, found: Found, paths: Sequence[bytes], cancelled: Callabl
         found.kept += found.counts[path]
 
 
-def _list(
+def _together(
     index: Index, found: Found, paths: Sequence[bytes], cancelled: Callable[[], bool], *, bounded: bool
 ) -> None:
     """Lines of files that hold no NUL: named on the command line."""
     for batch in _batches(paths):
         output = ripgrep.stream([*found.query.flags(), *ripgrep.LINES, *batch], index.root, cancelled)
-        _collect(found, output, None, walked=False, bounded=bounded)
+        _collect(found, output, None, alone=False, bounded=bounded)
 
 
-def _walk(
+def _alone(
     index: Index, found: Found, paths: Sequence[bytes], cancelled: Callable[[], bool], *, bounded: bool
 ) -> None:
-    """Lines of files that may hold a NUL: ripgrep comes upon them on its walk, and stops in them where it does there."""
-    wanted = set(paths)
-    for batch in _walks(paths):
-        output = ripgrep.stream([*found.query.flags(), *ripgrep.LINES, *batch], index.root, cancelled)
-        _collect(found, output, wanted.__contains__, walked=True, bounded=bounded)
+    """Lines of files that hold a NUL: where ripgrep stops depends on its buffer, which files before may have made larger.
+
+    So each gets a ripgrep of its own, which comes upon it on a walk: that is what makes it stop at the NUL.
+    """
+    for path in paths:
+        folder = b"./" + path.rpartition(b"/")[0]
+        where: list[str | bytes] = [b"--glob=/" + _as_glob(path), "--max-depth", "1", "--", folder]
+        output = ripgrep.stream([*found.query.flags(), *ripgrep.LINES, *where], index.root, cancelled)
+        _collect(found, output, path.__eq__, alone=True, bounded=bounded)
 
 
 def _collect(
-    found: Found, output: Iterable[bytes], keep: Callable[[bytes], bool] | None, *, walked: bool, bounded: bool = True
+    found: Found, output: Iterable[bytes], keep: Callable[[bytes], bool] | None, *, alone: bool, bounded: bool = True
 ) -> None:
     last, wanted = b"", True
     hits: list[Hit] = []
@@ -142,8 +146,8 @@ def _collect(
             if wanted:
                 hits = found.hits.setdefault(path, [])
                 found.counts.setdefault(path, 0)
-                if walked:
-                    found.walked.add(path)
+                if alone:
+                    found.alone.add(path)
         if not wanted:
             continue
         path = last.removeprefix(b"./")
@@ -174,21 +178,6 @@ def _batches(paths: Iterable[bytes]) -> Iterator[list[str | bytes]]:
             batch, size = [], 0
     if batch:
         yield ["--no-mmap", "--", *batch]
-
-
-def _walks(paths: Iterable[bytes]) -> Iterator[list[str | bytes]]:
-    globs: list[str | bytes] = []
-    folders: dict[bytes, None] = {}
-    size = 0
-    for path in paths:
-        globs.append(b"--glob=/" + _as_glob(path))
-        folders[b"./" + path.rpartition(b"/")[0]] = None
-        size += 2 * len(path) + 40
-        if size > _COMMAND_BYTES:
-            yield [*globs, "--max-depth", "1", "--", *folders]
-            globs, folders, size = [], {}, 0
-    if globs:
-        yield [*globs, "--max-depth", "1", "--", *folders]
 
 
 _GLOB_SPECIAL = re.compile(r"[\\*?\[\]{}!#]")

@@ -24,8 +24,10 @@ VERSION = 1
 # Local ids are 16 bit.
 MAX_FILES = 60_000
 
-TEXT, BINARY, ASK, LARGE = 0, 1, 2, 3
-"""Kinds of files: text without NUL; never matched; has a late NUL, so ripgrep must walk to it; too large to index."""
+TEXT, BINARY, ALONE, LARGE, LARGE_ALONE = 0, 1, 2, 3, 4
+"""Kinds of files. TEXT holds no NUL; BINARY never matches; ALONE has a NUL further on, so that what ripgrep finds
+depends on how full its buffer was when it came to the file: it is searched by a ripgrep of its own. The LARGE ones are
+not indexed, only searched."""
 
 
 class Damaged(Exception):

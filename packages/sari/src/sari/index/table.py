@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable, Iterable
 
 from sari.index.needed import Needed
-from sari.index.segment import ASK, BINARY, LARGE, TEXT, Segment
+from sari.index.segment import ALONE, LARGE, LARGE_ALONE, TEXT, Segment
 
 Numbers = tuple[int, int, int, int]
 
@@ -35,16 +35,25 @@ class _Part:
 
 
 class Candidates:
-    """Where a query may match: `plain` files hold no NUL, `asked` ones only ripgrep's own walk can judge."""
+    """Where a query may match: `plain` files hold no NUL, `alone` ones are searched one by one, `unread` are unknown."""
 
-    __slots__ = ("asked", "plain")
+    __slots__ = ("alone", "plain", "unread")
 
     def __init__(self) -> None:
         self.plain: list[bytes] = []
-        self.asked: list[bytes] = []
+        self.alone: list[bytes] = []
+        self.unread: list[tuple[bytes, int]] = []
 
-    def __len__(self) -> int:
-        return len(self.plain) + len(self.asked)
+    def add(self, path: bytes, kind: int) -> None:
+        if kind in (TEXT, LARGE):
+            self.plain.append(path)
+        elif kind in (ALONE, LARGE_ALONE):
+            self.alone.append(path)
+
+    def sift(self, keep: Callable[[bytes], bool]) -> None:
+        self.plain = [path for path in self.plain if keep(path)]
+        self.alone = [path for path in self.alone if keep(path)]
+        self.unread = [(path, change) for path, change in self.unread if keep(path)]
 
 
 class Table:
@@ -54,7 +63,8 @@ class Table:
         self._parts: dict[int, _Part] = {}
         self._next_part = 0
         self._at: dict[bytes, int] = {}
-        self._large: set[bytes] = set()
+        self._large: dict[bytes, int] = {}
+        self._judged: dict[bytes, int] = {}
         self.pending: dict[bytes, int] = {}
         """Path → the change that made it pending. A segment built before that change does not settle it."""
         self.change = 0
@@ -106,7 +116,13 @@ class Table:
         if path not in self:
             self._folders.setdefault(path.rpartition(b"/")[0], set()).add(path)
         self._unindex(path)
+        self._judged.pop(path, None)
         self.pending[path] = self.change
+
+    def judge(self, path: bytes, change: int, kind: int) -> None:
+        """A pending file was looked into: its kind, unless it has changed since."""
+        if self.pending.get(path) == change:
+            self._judged[path] = kind
 
     def remove(self, path: bytes) -> None:
         """The file is gone, or is ignored now."""
@@ -115,6 +131,7 @@ class Table:
         self.change += 1
         self._unindex(path)
         self.pending.pop(path, None)
+        self._judged.pop(path, None)
         folder = path.rpartition(b"/")[0]
         files = self._folders[folder]
         files.discard(path)
@@ -125,7 +142,7 @@ class Table:
         code = self._at.pop(path, None)
         if code is not None:
             self._parts[code >> 16].dead += 1
-            self._large.discard(path)
+            self._large.pop(path, None)
 
     def adopt(self, segment: Segment, before: int, wanted: Callable[[bytes, Numbers], bool] | None = None) -> int:
         """Take a segment in: it settles the pending files not changed after `before`. How many it settled.
@@ -143,6 +160,7 @@ class Table:
                 if self.pending.get(path, before + 1) > before:
                     continue
                 del self.pending[path]
+                self._judged.pop(path, None)
             else:
                 a, b, c, d = stamps[4 * local : 4 * local + 4]
                 if not wanted(path, (a, b, c, d)):
@@ -152,8 +170,8 @@ class Table:
             self._at[path] = number << 16 | local
             part.dead -= 1
             settled += 1
-            if part.kinds[local] == LARGE:
-                self._large.add(path)
+            if part.kinds[local] in (LARGE, LARGE_ALONE):
+                self._large[path] = part.kinds[local]
         if not settled:
             self._drop(number)
         return settled
@@ -190,22 +208,23 @@ class Table:
     def candidates(self, needed: Needed) -> Candidates:
         """The files that may match. Raises Damaged when a segment cannot be read."""
         found = Candidates()
-        at, plain, asked = self._at, found.plain, found.asked
+        at = self._at
         for number, part in self._parts.items():
-            having = part.segment.having(needed) if not needed.nothing else None
+            having = None if needed.nothing else part.segment.having(needed)
             paths, kinds, high = part.paths, part.kinds, number << 16
             for local in range(len(paths)) if having is None else having:
-                if at.get(paths[local]) == high | local:
-                    kind = kinds[local]
-                    if kind == TEXT:
-                        plain.append(paths[local])
-                    elif kind == ASK or (kind == LARGE and having is None):
-                        asked.append(paths[local])
-                    else:
-                        assert kind in (BINARY, LARGE)
-        if not needed.nothing:
-            asked.extend(self._large)
-        asked.extend(self.pending)
+                path = paths[local]
+                # Large ones have no trigrams: they are added below, whatever is needed.
+                if at.get(path) == high | local and kinds[local] in (TEXT, ALONE):
+                    found.add(path, kinds[local])
+        for path, kind in self._large.items():
+            found.add(path, kind)
+        for path, change in self.pending.items():
+            judged = self._judged.get(path)
+            if judged is None:
+                found.unread.append((path, change))
+            else:
+                found.add(path, judged)
         return found
 
     def close(self) -> None:
