@@ -91,8 +91,8 @@ class Service:
         if self._accepting is None:
             self.begin()
         while not self._ended.is_set():
-            await self._tick()
             self._stirred.clear()
+            await self._tick()
             try:
                 await asyncio.wait_for(self._stirred.wait(), self._tick_s())
             except TimeoutError:

@@ -19,8 +19,9 @@ from sari.shim.link import Link
 from sari.shim.workspace import WorkspaceRoot
 
 # A start that was killed half way is tried again; one that says why it failed is not.
-_START_ATTEMPTS = 4
-_PAUSE_S = 0.1
+_START_ATTEMPTS = 15
+_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class Connector:
             except StartCutOff:
                 if attempt == _START_ATTEMPTS:
                     raise
-                time.sleep(_PAUSE_S * attempt)
+                time.sleep(min(_PAUSE_S * attempt, _LONGEST_PAUSE_S))
         if found.older:
             threading.Thread(target=_upgrade, args=(finder,), name="sari-upgrade", daemon=True).start()
         return Connected(Link(found.sock, found.entry.boot_id), root, root_error, chosen)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sari.shim.link import Link
 
 # A request that takes the daemon down with it every time is not sent for ever.
-MOST_ATTEMPTS = 12
+MOST_ATTEMPTS = 15
 
 
 class Request:
