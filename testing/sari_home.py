@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from testing.sari_processes import end_all
 
 SARI = str(Path(sys.executable).with_name("sari"))
 # Nothing here is expected to take more than seconds; a crowded machine may.
@@ -73,35 +73,9 @@ class SariHome:
     def token(self) -> str:
         return (self.home / ".local" / "share" / "sari" / "token").read_text().strip()
 
-    def daemon_pids(self) -> list[int]:
-        """Every daemon the registry or a lifetime lock names."""
-        data = self.home / ".local" / "share" / "sari"
-        pids: set[int] = set()
-        for file in (data / "server.json", *data.glob("locks/*.lock")):
-            with contextlib.suppress(OSError, ValueError):
-                content = json.loads(file.read_text())
-                entries = content.get("daemons", {}).values() if "daemons" in content else [content]
-                pids.update(entry["pid"] for entry in entries if isinstance(entry.get("pid"), int))
-        return sorted(pids)
-
     def end(self) -> None:
-        """No daemon of this home is left; one that is gone already is as good."""
-        pids = [pid for pid in self.daemon_pids() if self._is_ours(pid)]
-        for sent in (signal.SIGTERM, signal.SIGKILL):
-            for pid in pids:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, sent)
-            deadline = time.monotonic() + (10 if sent == signal.SIGTERM else PATIENCE_S)
-            while any(self._is_ours(pid) for pid in pids) and time.monotonic() < deadline:
-                time.sleep(0.05)
-
-    def _is_ours(self, pid: int) -> bool:
-        """A pid may have been given to somebody else meanwhile."""
-        try:
-            words = Path(f"/proc/{pid}/cmdline").read_bytes()
-        except OSError:
-            return False
-        return b"sari.daemon" in words and os.fsencode(self.home) in words
+        """No process of this home is left."""
+        end_all(self.home)
 
 
 @contextlib.contextmanager

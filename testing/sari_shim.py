@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sari.protocol.framing import Decoder, Refused, encode
-
 from testing.sari_processes import DEADLINE_S
 
 SARI = str(Path(sys.executable).with_name("sari"))

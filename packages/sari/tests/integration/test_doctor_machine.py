@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from sari.install.checks import watch_finding
 
 SARI = str(Path(sys.executable).with_name("sari"))

@@ -11,6 +11,7 @@ import pytest
 import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
+
 from sari.install.change import install, plan_uninstall, uninstall
 from sari.install.clients import CLIENTS, Client, Launch, Machine, Scope
 from sari.install.receipts import Receipts

@@ -6,6 +6,7 @@ import json
 import tomllib
 
 import pytest
+
 from sari.install import jsontext, tomltext
 from sari.install.errors import Unreadable
 from sari.install.jsonscan import Dialect
