@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sari.web.guard import one_time_key
-
 from testing.sari_home import PATIENCE_S, SariHome
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from urllib.parse import quote, urlencode
 
 import pytest
-from sari.web.guard import one_time_key
 
+from sari.web.guard import one_time_key
 from testing.sari_home import PATIENCE_S, sari_home
 from testing.sari_web import Web
 
