@@ -93,6 +93,10 @@ class World:
         wait_until(lambda: len(self.daemons()) == 1, "one daemon")
         return self.one_daemon()
 
+    def wait_for_only(self, *pids: int) -> None:
+        """Wait until these are all that lives; the daemon's own children (ripgrep) come and go."""
+        wait_until(lambda: sorted(self.processes()) == sorted(pids), f"only {pids} live: {self.processes()}")
+
     def end_shims(self) -> None:
         """Close every client's stdin and wait for the shims to end."""
         for shim in self.shims:
