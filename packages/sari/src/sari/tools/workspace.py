@@ -44,7 +44,7 @@ class Workspace:
         flags = {"literal": ["-F"], "words": ["-F", "-w"]}.get(asked.text("mode", "literal"), [])
         case = {"smart": "-S", "sensitive": "-s", "insensitive": "-i"}[asked.text("case", "smart")]
         globs = [part for glob in asked.names("globs") for part in ("-g", glob)]
-        output = ripgrep.run([*flags, case, *globs, *ripgrep.LINES, "-e", asked.text("query"), "./"], self._root)
+        output = ripgrep.stream([*flags, case, *globs, *ripgrep.LINES, "-e", asked.text("query"), "./"], self._root)
         found = sorted(ripgrep.lines(output), key=lambda line: (line.path, line.number))
         budget = asked.number("max_tokens", 4000) * 4
         matches: list[dict[str, object]] = []
