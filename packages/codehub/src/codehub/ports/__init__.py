@@ -1,0 +1,1 @@
+"""What the domain and the control plane need of the world, one small Protocol a file."""

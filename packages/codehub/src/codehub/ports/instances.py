@@ -1,0 +1,129 @@
+"""Instances: where a workspace's IDE runs. Idempotent, and ignorant of the database.
+
+Every method raises BackendDown when the backend itself does not answer; absent things are answers, not errors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from codehub.domain.profiles import AppProfile
+from codehub.ports.fence import Fence, Report
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """Where a home is for an instance: a host directory, or a volume's name on the engine."""
+
+    kind: str  # "dir" or "volume"
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceSpec:
+    """All that an instance is made from. One made from another spec is re-created by `start`."""
+
+    workspace_id: str
+    image: str  # the profile's name on the process runtime, an image reference on the others
+    profile: AppProfile
+    mount: Mount
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """Where an instance answers, and which instance it is.
+
+    `identity` changes with every start: after a refused connection the upstream is resolved anew and the identity compared,
+    so that a reused port never carries one workspace's traffic to another. `secret` is a (header, value) the proxy adds.
+    """
+
+    identity: str
+    host: str = ""
+    port: int = 0
+    socket_path: str = ""
+    secret: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceStatus:
+    """What the backend says of one instance, without asking the IDE (that is `probe`)."""
+
+    exists: bool
+    running: bool = False
+    identity: str = ""
+    spec_digest: str = ""  # `spec_digest(spec)` of what it was made from
+    upstream: Upstream | None = None
+    exit_reason: str | None = None  # "OOMKilled", "ExitCode:137", "ImageMissing", …
+
+
+ABSENT = InstanceStatus(exists=False)
+
+
+class Instances(Protocol):
+    """One backend: process, local-docker or k8s."""
+
+    @property
+    def name(self) -> str:
+        """As in `workspaces.instance_backend`."""
+        ...
+
+    async def ping(self) -> None:
+        """Raises BackendDown unless the backend answers."""
+        ...
+
+    async def start(self, spec: InstanceSpec, report: Report, fence: Fence, *, replace: bool = False) -> None:
+        """There and right: nothing. There and stopped: started. There and different, or `replace`: re-created."""
+        ...
+
+    async def stop(self, workspace_id: str, fence: Fence) -> None:
+        """Politely, then firmly, the whole tree. Absent or stopped is success."""
+        ...
+
+    async def delete(self, workspace_id: str, fence: Fence) -> None:
+        """Stop and remove it. Absent is success."""
+        ...
+
+    async def status(self, workspace_id: str) -> InstanceStatus: ...
+
+    async def list_all(self) -> Mapping[str, InstanceStatus]:
+        """Every instance of this installation by workspace id, in one listing."""
+        ...
+
+    async def probe(self, workspace_id: str, profile: AppProfile) -> bool:
+        """Whether the IDE answers its health path right now."""
+        ...
+
+    async def resolve_upstream(self, workspace_id: str) -> Upstream | None:
+        """Where a running instance answers; None when none runs."""
+        ...
+
+    def watch(self) -> AsyncIterator[str]:
+        """Workspace ids whose instance changed, as hints. Ends or raises when the stream breaks; the caller re-opens it."""
+        ...
+
+    def logs(self, workspace_id: str, *, follow: bool, tail: int | None = None) -> AsyncIterator[bytes]:
+        """The instance's output, oldest first."""
+        ...
+
+    async def usage(self, workspace_id: str) -> Mapping[str, float] | None:
+        """{"cpu_percent", "memory_bytes", "memory_limit_bytes"} where the backend knows, else None."""
+        ...
+
+
+def spec_digest(spec: InstanceSpec, limits: str = "") -> str:
+    """What an instance is made from, in short: image, mount, profile, and the limits the backend gives it."""
+    profile = spec.profile
+    parts = (
+        spec.image,
+        spec.mount.kind,
+        spec.mount.source,
+        *profile.command,
+        str(profile.port),
+        str(profile.strip_prefix),
+        *(f"{key}={value}" for key, value in sorted(profile.env.items())),
+        limits,
+    )
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
