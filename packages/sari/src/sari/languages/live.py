@@ -90,7 +90,7 @@ class LiveSymbols:
         return True
 
     def _true(self, select: Callable[[], list[Placed]]) -> list[Placed]:
-        """What was selected, with every file in it checked: one that changed is parsed again, one that is gone forgotten."""
+        """What was selected, every file in it checked: one that changed is parsed again, one that is gone forgotten."""
         for _ in range(3):
             found = select()
             stale = {placed.path for placed in found if not self._current(placed.path)}

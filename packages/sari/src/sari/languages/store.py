@@ -29,7 +29,10 @@ CREATE INDEX symbol_supers ON symbol (supers) WHERE supers <> '';
 """
 
 
-_SELECT = "SELECT f.path, s.name, s.kind, s.line, s.end_line, s.container, s.supers FROM symbol s JOIN file f ON f.id = s.file"
+_SELECT = (
+    "SELECT f.path, s.name, s.kind, s.line, s.end_line, s.container, s.supers "
+    "FROM symbol s JOIN file f ON f.id = s.file"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,8 @@ class SymbolStore:
         pattern = part.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
         return self._select(
             "WHERE s.name LIKE ? ESCAPE '\\' "
-            "ORDER BY s.name <> ?, s.name NOT LIKE ? ESCAPE '\\', s.name NOT LIKE ? ESCAPE '\\', length(s.name), f.path, s.line LIMIT ?",
+            "ORDER BY s.name <> ?, s.name NOT LIKE ? ESCAPE '\\', s.name NOT LIKE ? ESCAPE '\\', "
+            "length(s.name), f.path, s.line LIMIT ?",
             (f"%{pattern}%", part, pattern, f"{pattern}%", most),
         )
 
