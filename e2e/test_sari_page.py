@@ -53,10 +53,6 @@ async def open_page(page: Page, home: SariHome, faults: list[str]) -> None:
     faults.clear()
 
 
-def hits(page: Page) -> object:
-    return page.locator("#results .hit")
-
-
 async def test_what_is_typed_is_found_marked_and_opened(page: Page, home: SariHome, page_faults: list[str]) -> None:
     await open_page(page, home, page_faults)
     assert "key=" not in page.url, "the key is not left in the address"
@@ -65,7 +61,8 @@ async def test_what_is_typed_is_found_marked_and_opened(page: Page, home: SariHo
     await expect(page.locator("#results mark")).to_have_count(5)
     assert await page.locator("#results mark").first.text_content() in ("apples", "Apples")
     readme = page.locator("#results .hit", has_text="pears")
-    await expect(readme).to_contain_text("<b>pears</b>", timeout=1000), "what a file holds is text, never markup"
+    # What a file holds is text, never markup.
+    await expect(readme).to_contain_text("<b>pears</b>")
     await page.locator("#results .hit", has_text="def add").click()
     await expect(page.get_by_role("region", name="File")).to_be_visible()
     await expect(page.locator("#viewer-path")).to_have_text("shop/basket.py")
@@ -98,6 +95,20 @@ async def test_modes_paths_and_keys(page: Page, home: SariHome, page_faults: lis
     await page.keyboard.press("ArrowDown")
     await page.keyboard.press("Enter")
     await expect(page.locator("#source .here")).to_be_visible()
+
+
+async def test_symbols_files_and_an_outline(page: Page, home: SariHome, page_faults: list[str]) -> None:
+    await open_page(page, home, page_faults)
+    await page.get_by_label("What to search").select_option("symbols")
+    await page.get_by_role("searchbox").fill("add")
+    await page.locator("#results .hit", has_text="Basket.add").click()
+    await expect(page.locator("#source .here")).to_contain_text("def add")
+    await page.get_by_text("Outline").click()
+    await page.get_by_role("button", name="function checkout").click()
+    await expect(page.locator("#source .here")).to_contain_text("def checkout")
+    await page.get_by_label("What to search").select_option("files")
+    await page.get_by_role("searchbox").fill("bskt")
+    await expect(page.locator("#results .hit").first).to_contain_text("shop/basket.py")
 
 
 async def test_what_was_typed_before_the_page_was_ready_is_searched(
@@ -173,5 +184,7 @@ async def test_the_page_is_accessible(page: Page, home: SariHome, page_faults: l
     await expect(page.locator("#source .here")).to_be_visible()
     for view in ("Search", "Status"):
         await page.get_by_role("button", name=view, exact=True).click()
+        if view == "Status":
+            await expect(page.locator("#doctor-table table")).to_be_visible()
         found = await Axe().run(page)
         assert found.violations_count == 0, found.generate_report()

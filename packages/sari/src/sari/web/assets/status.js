@@ -59,7 +59,7 @@ export async function examine(workspace) {
   const target = byId("doctor-table");
   try {
     const answer = await getFrom(workspace, "doctor", {});
-    target.replaceChildren(table(["About", "", "What it found"], answer.checks.map((check) =>
+    target.replaceChildren(table(["About", "State", "What was found"], answer.checks.map((check) =>
       row(check.name, element("td", { className: CLASSES[check.level] }, WORDS[check.level]),
         check.level === "ok" || !check.mend ? check.detail : `${check.detail}. What to do: ${check.mend}`))));
   } catch (error) {
