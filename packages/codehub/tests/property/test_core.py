@@ -119,7 +119,8 @@ class World:
         assert seen.volume is not None
         assert seen.instance is not None
         self.volume, self.instance, self.archives = seen.volume, seen.instance, archives
-        self.unarchived_removals = 0
+        if self.instance.running and self.instance.healthy is None:
+            self.instance = InstanceSeen(exists=True, running=True, healthy=False)
 
     def seen(self, row: Workspace) -> Observed:
         return Observed(self.volume, row.archive_key in self.archives, self.instance)

@@ -14,7 +14,19 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from codehub.api import about, events, handover, observing, sessions, system, tokens, users, workspaces
+from codehub.api import (
+    about,
+    events,
+    handover,
+    login_links,
+    observing,
+    sessions,
+    system,
+    tokens,
+    users,
+    whoami,
+    workspaces,
+)
 from codehub.api.config import ApiConfig, ApiDeps, api_config
 from codehub.api.context import make_context
 from codehub.api.documented import describe
@@ -58,8 +70,9 @@ def create_app(deps: ApiDeps) -> FastAPI:
     app.add_middleware(Logged, config=deps.config, metrics=context.metrics, ids=deps.ids, monotonic=deps.monotonic)
     for error in (CodeHubError, RequestValidationError, HTTPException):
         app.add_exception_handler(error, _answer)
-    for part in (sessions, tokens, users, workspaces, observing, events, about):
+    for part in (sessions, tokens, users, workspaces, observing, events, about, whoami, login_links):
         app.include_router(part.router, prefix=PREFIX)
+    app.include_router(login_links.pages)
     app.include_router(system.router)
     _add_openapi(app, deps.config)
     app.include_router(handover.router)

@@ -6,12 +6,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
+from codehub.adapters.postgres.sessions import Session
 from codehub.api.config import ApiConfig
 from codehub.api.context import Address, Ctx, Who
 from codehub.api.documented import may_answer, signed_in
 from codehub.api.views import LimitsView, SessionPage, SessionView, UserBrief, session_item
 from codehub.api.wire import Login, PageQuery, PasswordChange
-from codehub.services.accounts import SESSION_LIFE
 
 router = APIRouter(tags=["sessions"])
 
@@ -22,15 +22,7 @@ async def login(body: Login, request: Request, response: Response, ctx: Ctx, add
     done = await ctx.accounts.sign_in(
         body.username, body.password, address=address, user_agent=_printable(request.headers.get("user-agent", ""))
     )
-    response.set_cookie(
-        ctx.config.session_cookie,
-        done.secret,
-        max_age=int(SESSION_LIFE.total_seconds()),
-        path="/",
-        secure=ctx.config.secure,
-        httponly=True,
-        samesite="lax",
-    )
+    set_session_cookie(response, ctx.config, done.secret, done.session)
     return SessionView(
         user=UserBrief(id=done.user.id, username=done.user.username, is_admin=done.user.is_admin),
         by_token=False,
@@ -87,6 +79,18 @@ async def end_session(session_id: str, ctx: Ctx, who: Who) -> None:
 async def change_password(body: PasswordChange, ctx: Ctx, who: Who, address: Address) -> None:
     """Change one's password. Ends every other session."""
     await ctx.accounts.change_password(who, body.current_password, body.new_password, address=address)
+
+
+def set_session_cookie(response: Response, config: ApiConfig, secret: str, session: Session) -> None:
+    response.set_cookie(
+        config.session_cookie,
+        secret,
+        max_age=int((session.expires_at - session.created_at).total_seconds()),
+        path="/",
+        secure=config.secure,
+        httponly=True,
+        samesite="lax",
+    )
 
 
 def _limits(config: ApiConfig) -> LimitsView:

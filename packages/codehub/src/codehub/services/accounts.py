@@ -74,7 +74,8 @@ class Accounts:
         return None if bearer is None else _principal(bearer, by_token=True)
 
     async def sign_out(self, who: Principal) -> None:
-        who.must_be_present()
+        if who.by_token:
+            who.must_be_present()
         async with self.database.transaction() as tx:
             await sessions.delete_session(tx, who.bearer_id, who.user_id)
         self.ended(who.bearer_id)
@@ -141,5 +142,11 @@ class Accounts:
 
 def _principal(bearer: Bearer, *, by_token: bool) -> Principal:
     return Principal(
-        bearer.user_id, bearer.username, bearer.is_admin, bearer.id, by_token=by_token, expires_at=bearer.expires_at
+        bearer.user_id,
+        bearer.username,
+        bearer.is_admin,
+        bearer.id,
+        by_token=by_token,
+        expires_at=bearer.expires_at,
+        token_id=bearer.token_id,
     )

@@ -21,6 +21,8 @@ class Principal:
     bearer_id: str  # the session's or the token's
     by_token: bool
     expires_at: datetime | None
+    # The token behind it, also of a session that a token's sign-in link made.
+    token_id: str | None = None
 
     def must_be_admin(self) -> None:
         if not self.is_admin:
@@ -28,5 +30,5 @@ class Principal:
 
     def must_be_present(self) -> None:
         """Some things a token must not do, or a leaked one could make itself permanent."""
-        if self.by_token:
+        if self.token_id is not None or self.by_token:
             raise Denied("an API token may not do this: sign in with a password")

@@ -43,6 +43,8 @@ class Bearer:
     username: str
     is_admin: bool
     expires_at: datetime | None
+    # The token itself, or the one a session was made with (a sign-in link's); such a session may do no more.
+    token_id: str | None
 
 
 def _session_of(row: dict[str, Any]) -> Session:
@@ -61,10 +63,12 @@ def _token_of(row: dict[str, Any]) -> Token:
     return Token(row["id"], row["user_id"], row["name"], row["created_at"], row["expires_at"], row["last_used_at"])
 
 
-async def insert_session(tx: Transaction, session: Session, secret_hash: bytes) -> None:
+async def insert_session(
+    tx: Transaction, session: Session, secret_hash: bytes, *, token_id: str | None = None
+) -> None:
     await tx.execute(
-        "INSERT INTO sessions (id, user_id, secret_hash, created_at, expires_at, last_seen_at, address, user_agent)"
-        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s)",
+        "INSERT INTO sessions (id, user_id, secret_hash, created_at, expires_at, last_seen_at, address, user_agent,"
+        " token_id) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
         [
             session.id,
             session.user_id,
@@ -74,6 +78,7 @@ async def insert_session(tx: Transaction, session: Session, secret_hash: bytes) 
             session.last_seen_at,
             session.address,
             session.user_agent,
+            token_id,
         ],
     )
 
@@ -82,7 +87,8 @@ async def by_session_secret(tx: Transaction, secret_hash: bytes, now: datetime) 
     """The live session behind a cookie; notes that it was seen, at most once a minute."""
     row = await (
         await tx.execute(
-            "SELECT s.id, s.user_id, s.expires_at, s.last_seen_at AS used_at, u.username, u.is_admin FROM sessions s"
+            "SELECT s.id, s.user_id, s.expires_at, s.last_seen_at AS used_at, s.token_id, u.username, u.is_admin"
+            " FROM sessions s"
             " JOIN users u ON u.id = s.user_id"
             " WHERE s.secret_hash = %s AND s.expires_at > %s AND u.disabled_at IS NULL",
             [secret_hash, now],
@@ -97,7 +103,8 @@ async def by_token_secret(tx: Transaction, secret_hash: bytes, now: datetime) ->
     """The live API token behind a header; notes that it was used, at most once a minute."""
     row = await (
         await tx.execute(
-            "SELECT t.id, t.user_id, t.expires_at, t.last_used_at AS used_at, u.username, u.is_admin FROM api_tokens t"
+            "SELECT t.id, t.user_id, t.expires_at, t.last_used_at AS used_at, t.id AS token_id, u.username, u.is_admin"
+            " FROM api_tokens t"
             " JOIN users u ON u.id = t.user_id"
             " WHERE t.secret_hash = %s AND (t.expires_at IS NULL OR t.expires_at > %s) AND u.disabled_at IS NULL",
             [secret_hash, now],
@@ -109,7 +116,7 @@ async def by_token_secret(tx: Transaction, secret_hash: bytes, now: datetime) ->
 
 
 def _bearer_of(row: dict[str, Any]) -> Bearer:
-    return Bearer(row["id"], row["user_id"], row["username"], row["is_admin"], row["expires_at"])
+    return Bearer(row["id"], row["user_id"], row["username"], row["is_admin"], row["expires_at"], row["token_id"])
 
 
 async def still_live(tx: Transaction, ids: Collection[str], now: datetime) -> set[str]:
