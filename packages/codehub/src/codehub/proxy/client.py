@@ -197,6 +197,7 @@ class ClientConnection(Exchange):
             self._buffer = data[end:]
             data = data[:end]
         upstream.transport.write(data)
+
     def _read_buffered(self) -> None:
         if self.request is None and self._buffer and not self.transport.is_closing():
             data, self._buffer = self._buffer, b""
