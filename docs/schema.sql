@@ -43,6 +43,13 @@ CREATE TABLE public.login_failures (
     locked_until timestamp with time zone,
     last_at timestamp with time zone NOT NULL
 );
+CREATE TABLE public.login_links (
+    secret_hash bytea NOT NULL,
+    user_id text NOT NULL,
+    token_id text,
+    workspace_id text,
+    expires_at timestamp with time zone NOT NULL
+);
 CREATE TABLE public.proxy_sessions (
     secret_hash bytea NOT NULL,
     session_id text NOT NULL,
@@ -64,7 +71,8 @@ CREATE TABLE public.sessions (
     expires_at timestamp with time zone NOT NULL,
     last_seen_at timestamp with time zone DEFAULT now() NOT NULL,
     address text DEFAULT ''::text NOT NULL,
-    user_agent text DEFAULT ''::text NOT NULL
+    user_agent text DEFAULT ''::text NOT NULL,
+    token_id text
 );
 CREATE TABLE public.system_facts (
     name text NOT NULL,
@@ -163,6 +171,8 @@ ALTER TABLE ONLY public.archive_orphans
     ADD CONSTRAINT archive_orphans_pkey PRIMARY KEY (archive_key);
 ALTER TABLE ONLY public.login_failures
     ADD CONSTRAINT login_failures_pkey PRIMARY KEY (username, address);
+ALTER TABLE ONLY public.login_links
+    ADD CONSTRAINT login_links_pkey PRIMARY KEY (secret_hash);
 ALTER TABLE ONLY public.proxy_sessions
     ADD CONSTRAINT proxy_sessions_pkey PRIMARY KEY (secret_hash);
 ALTER TABLE ONLY public.proxy_tickets
@@ -186,9 +196,12 @@ ALTER TABLE ONLY public.workspace_events
 ALTER TABLE ONLY public.workspaces
     ADD CONSTRAINT workspaces_pkey PRIMARY KEY (id);
 CREATE INDEX api_tokens_by_user ON public.api_tokens USING btree (user_id);
+CREATE INDEX login_links_by_expiry ON public.login_links USING btree (expires_at);
+CREATE INDEX login_links_by_token ON public.login_links USING btree (token_id) WHERE (token_id IS NOT NULL);
 CREATE INDEX proxy_sessions_by_session ON public.proxy_sessions USING btree (session_id);
 CREATE INDEX proxy_tickets_by_expiry ON public.proxy_tickets USING btree (expires_at);
 CREATE INDEX sessions_by_expiry ON public.sessions USING btree (expires_at);
+CREATE INDEX sessions_by_token ON public.sessions USING btree (token_id) WHERE (token_id IS NOT NULL);
 CREATE INDEX sessions_by_user ON public.sessions USING btree (user_id);
 CREATE INDEX workspace_archives_by_age ON public.workspace_archives USING btree (workspace_id, committed_at DESC);
 CREATE INDEX workspace_events_by_workspace ON public.workspace_events USING btree (workspace_id, id DESC);
@@ -205,6 +218,12 @@ CREATE TRIGGER ws_wake_insert AFTER INSERT ON public.workspaces FOR EACH ROW EXE
 CREATE TRIGGER ws_wake_update AFTER UPDATE ON public.workspaces FOR EACH ROW WHEN (((old.desired_state IS DISTINCT FROM new.desired_state) OR ((old.error_reason IS NOT NULL) AND (new.error_reason IS NULL)) OR ((old.deleted_at IS NOT NULL) AND (new.deleted_at IS NULL)))) EXECUTE FUNCTION public.notify_workspace_wake();
 ALTER TABLE ONLY public.api_tokens
     ADD CONSTRAINT api_tokens_user_id_fkey FOREIGN KEY (user_id) REFERENCES public.users(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.login_links
+    ADD CONSTRAINT login_links_token_id_fkey FOREIGN KEY (token_id) REFERENCES public.api_tokens(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.login_links
+    ADD CONSTRAINT login_links_user_id_fkey FOREIGN KEY (user_id) REFERENCES public.users(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.login_links
+    ADD CONSTRAINT login_links_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES public.workspaces(id) ON DELETE CASCADE;
 ALTER TABLE ONLY public.proxy_sessions
     ADD CONSTRAINT proxy_sessions_session_id_fkey FOREIGN KEY (session_id) REFERENCES public.sessions(id) ON DELETE CASCADE;
 ALTER TABLE ONLY public.proxy_sessions
@@ -213,6 +232,8 @@ ALTER TABLE ONLY public.proxy_tickets
     ADD CONSTRAINT proxy_tickets_session_id_fkey FOREIGN KEY (session_id) REFERENCES public.sessions(id) ON DELETE CASCADE;
 ALTER TABLE ONLY public.proxy_tickets
     ADD CONSTRAINT proxy_tickets_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES public.workspaces(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.sessions
+    ADD CONSTRAINT sessions_token_id_fkey FOREIGN KEY (token_id) REFERENCES public.api_tokens(id) ON DELETE CASCADE;
 ALTER TABLE ONLY public.sessions
     ADD CONSTRAINT sessions_user_id_fkey FOREIGN KEY (user_id) REFERENCES public.users(id) ON DELETE CASCADE;
 ALTER TABLE ONLY public.workspace_archives

@@ -12,7 +12,8 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,39 +51,78 @@ class Line:
     text: bytes
 
 
-def run(arguments: Sequence[str | bytes], root: Path) -> bytes:
-    """Run to the end; the output. Files that vanish or cannot be read are not an error; a bad pattern is."""
-    done = subprocess.run(
-        [PROGRAM, *BASE, *arguments], cwd=root, stdin=subprocess.DEVNULL, capture_output=True, check=False
-    )
-    if done.returncode == 2 and not done.stdout and done.stderr:
-        complaint = done.stderr.decode("utf-8", "replace").strip()
-        if _about_the_query(complaint):
-            raise RipgrepFailed(complaint)
-    return done.stdout
+class Cancelled(Exception):
+    """The client no longer wants the answer."""
 
 
-def _about_the_query(complaint: str) -> bool:
-    return "regex parse error" in complaint or "glob" in complaint or "error: " in complaint or "literal" in complaint
+def stream(
+    arguments: Sequence[str | bytes], root: Path, cancelled: Callable[[], bool] = lambda: False
+) -> Iterator[bytes]:
+    """Run, handing out the output as it comes. Files that vanish or cannot be read are no error; a bad pattern is."""
+    try:
+        with tempfile.TemporaryFile() as complaints:
+            process = subprocess.Popen(
+                [PROGRAM, *BASE, *arguments],
+                cwd=root,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=complaints,
+            )
+            try:
+                assert process.stdout is not None
+                while chunk := os.read(process.stdout.fileno(), 1 << 18):
+                    if cancelled():
+                        raise Cancelled
+                    yield chunk
+                code = process.wait()
+            finally:
+                process.kill()
+                assert process.stdout is not None
+                process.stdout.close()
+                process.wait()
+            if code == 2:
+                complaints.seek(0)
+                complaint = complaints.read(20_000).decode("utf-8", "replace").strip()
+                if _ABOUT_THE_QUERY.search(complaint):
+                    raise RipgrepFailed(complaint)
+    except OSError as error:
+        raise RipgrepFailed(f"ripgrep cannot be run in {root}: {error}. Is the folder still there?") from error
 
 
-def lines(output: bytes) -> Iterator[Line]:
+_ABOUT_THE_QUERY = re.compile(
+    r"regex parse error|error parsing glob|is not allowed in a regex|^error: |exceeds size limit", re.M
+)
+
+
+def run(arguments: Sequence[str | bytes], root: Path, cancelled: Callable[[], bool] = lambda: False) -> bytes:
+    """Run to the end; the whole output."""
+    return b"".join(stream(arguments, root, cancelled))
+
+
+def lines(chunks: Iterable[bytes]) -> Iterator[Line]:
     """Read `--null --line-number --column --no-heading` output. A path may hold anything but NUL; a line no newline."""
-    at, end = 0, len(output)
-    while at < end:
+    rest = b""
+    for chunk in chunks:
+        rest = yield from _records(rest + chunk if rest else chunk)
+    if rest:
+        yield from _records(rest + b"\n")
+
+
+def _records(output: bytes) -> Generator[Line, None, bytes]:
+    """The whole records of a piece of output; what is left over comes back."""
+    at = 0
+    while True:
         stop = output.find(b"\0", at)
-        if output.find(b": WARNING: stopped", at, stop if stop >= 0 else end) >= 0:
+        if output.find(b": WARNING: stopped", at, stop if stop >= 0 else len(output)) >= 0:
             warned = _WARNING.match(output, at)
             if warned:
                 at = warned.end()
                 continue
-        if stop < 0:
-            return
+        text_end = output.find(b"\n", stop)
+        if stop < 0 or text_end < 0:
+            return output[at:]
         number_end = output.index(b":", stop)
         column_end = output.index(b":", number_end + 1)
-        text_end = output.find(b"\n", column_end)
-        if text_end < 0:
-            text_end = end
         yield Line(
             output[at:stop],
             int(output[stop + 1 : number_end]),

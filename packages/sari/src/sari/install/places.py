@@ -11,30 +11,21 @@ from pathlib import Path
 from sari.install.clients import Launch, Machine
 from sari.install.errors import InstallError
 from sari.install.receipts import Receipts
+from sari.registry.places import find_places, home_directory
+from sari.registry.roots import nearest_git
 
 # Variables that decide which registry and daemon sari uses. Several clients clear the environment of what they start:
 # whoever sets one of these for himself needs it in the client's configuration too.
 CARRIED = ("SARI_REGISTRY_FILE", "SARI_DAEMON_PORT", "SARI_HTTP_PORT")
 
 
-def home(environment: Mapping[str, str]) -> Path:
-    """HOME, else what the password database says; never an XDG variable."""
-    named = environment.get("HOME") or environment.get("USERPROFILE") or ""
-    if named and os.path.isabs(named):
-        return Path(named)
-    return Path(os.path.expanduser("~"))
-
-
 def data_folder(environment: Mapping[str, str]) -> Path:
     """The folder of the registry: everything of sari's own lives beside it."""
-    named = environment.get("SARI_REGISTRY_FILE", "")
-    if named:
-        return Path(named).expanduser().absolute().parent
-    return home(environment) / ".local" / "share" / "sari"
+    return Path(find_places(environment).data_dir)
 
 
 def machine(environment: Mapping[str, str]) -> Machine:
-    return Machine(home(environment), environment)
+    return Machine(Path(home_directory(environment)), environment)
 
 
 def receipts(environment: Mapping[str, str]) -> Receipts:
@@ -61,13 +52,10 @@ def launch(environment: Mapping[str, str], command: str | None = None) -> Launch
     """How clients are to start this sari."""
     carried = {name: environment[name] for name in CARRIED if environment.get(name)}
     if "SARI_REGISTRY_FILE" in carried:
-        carried["SARI_REGISTRY_FILE"] = str(Path(carried["SARI_REGISTRY_FILE"]).expanduser().absolute())
+        carried["SARI_REGISTRY_FILE"] = find_places(environment).registry_file
     return Launch(command or program(), environment=carried)
 
 
 def project_root(start: Path) -> Path:
     """The nearest folder with `.git` at or above `start`, else `start`."""
-    for folder in (start, *start.parents):
-        if (folder / ".git").exists():
-            return folder
-    return start
+    return Path(nearest_git(str(start)) or start)

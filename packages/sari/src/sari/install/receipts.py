@@ -49,6 +49,16 @@ def _alike(left: str, right: str) -> int:
     return next((i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))
 
 
+def _read(file: Path) -> Receipt | None:
+    """A receipt that is lost or damaged only costs exactness: the entry is taken out by its structure."""
+    try:
+        found = json.loads(file.read_bytes())
+        receipt = Receipt(**{**found, "made_folders": tuple(found["made_folders"])})
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return receipt if receipt.format == _FORMAT else None
+
+
 @dataclass(frozen=True, slots=True)
 class Receipts:
     """The folder of receipts and backups."""
@@ -56,14 +66,13 @@ class Receipts:
     folder: Path
 
     def load(self, path: Path) -> Receipt | None:
-        try:
-            found = json.loads(self._file(path).read_bytes())
-            if found["format"] != _FORMAT or found["path"] != str(path):
-                return None
-            return Receipt(**{**found, "made_folders": tuple(found["made_folders"])})
-        except (OSError, ValueError, KeyError, TypeError):
-            # A receipt that is lost or damaged only costs exactness: the entry is taken out by its structure.
-            return None
+        receipt = _read(self._file(path))
+        return receipt if receipt is not None and receipt.path == str(path) else None
+
+    def all(self) -> list[Receipt]:
+        """Everything that was installed and not undone."""
+        found = (_read(file) for file in sorted(self.folder.glob("*.json")))
+        return [receipt for receipt in found if receipt is not None]
 
     def save(self, receipt: Receipt) -> None:
         target = self._file(Path(receipt.path))

@@ -80,10 +80,10 @@ class Finder:
             lock.acquire(self.settings.start_timeout_s + _LOCK_GRACE_S)
             found = self.find(root)
             if found is None:
-                found = self._reach(self._start(lock, ""))
+                found = self._reach(self._start(lock))
             return found
 
-    def upgrade(self, old: DaemonEntry) -> DaemonEntry | None:
+    def upgrade(self) -> DaemonEntry | None:
         """Replace an older daemon by our version; None if someone else has, or our version failed to start lately."""
         if self._failed_lately():
             return None
@@ -97,18 +97,21 @@ class Finder:
                 return None
             _close(found)
             try:
-                return self._start(lock, found.entry.boot_id)
+                return self._start(lock)
             except StartFailed:
                 self._note_failure()
                 raise
 
-    def restart(self, old: DaemonEntry) -> DaemonEntry:
-        """Replace a daemon whatever its version."""
+    def restart(self) -> DaemonEntry:
+        """Replace whatever runs, whatever its version."""
         with FileLock(self.places.start_lock) as lock:
             lock.acquire(self.settings.start_timeout_s + _LOCK_GRACE_S)
-            return self._start(lock, old.boot_id)
+            return self._start(lock)
 
-    def _start(self, lock: FileLock, replaces: str) -> DaemonEntry:
+    def _start(self, lock: FileLock) -> DaemonEntry:
+        # Whoever lives and is not used by us now is too old, or does not answer: the new one takes over from all of them.
+        living = Store(self.places).read().daemons.values()
+        replaces = tuple(entry.boot_id for entry in living if not entry.draining and entry.token)
         plan = StartPlan(
             self.settings.daemon_port if self.explicit_daemon_port is None else self.explicit_daemon_port,
             self.settings.http_port if self.explicit_http_port is None else self.explicit_http_port,
@@ -155,7 +158,8 @@ class Finder:
         kept = False
         try:
             identity = dial.identify(sock, entry.token, timeout_s)
-            if identity.draining or (entry.boot_id and identity.boot_id != entry.boot_id):
+            # With our token it is ours, even if a successor answers on the port of the one we asked for.
+            if identity.draining:
                 return None
             older = is_older(identity.version, self.version)
             if WIRE_PROTOCOL not in identity.protocols:

@@ -48,7 +48,7 @@ class FileLock:
         pause = _FIRST_PAUSE_S
         while not self.try_acquire():
             if time.monotonic() >= deadline:
-                raise LockHeld(self.path, self._holder(), wait_s)
+                raise LockHeld(self.path, self.holder(), wait_s)
             time.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_S)
 
@@ -98,7 +98,8 @@ class FileLock:
             os.lseek(self.descriptor, 0, os.SEEK_SET)
             os.write(self.descriptor, text.encode())
 
-    def _holder(self) -> int | None:
+    def holder(self) -> int | None:
+        """Who signed the lock last, if that can be read."""
         try:
             with open(self.path, encoding="ascii") as file:
                 return int(file.read(20))

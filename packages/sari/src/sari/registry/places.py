@@ -51,10 +51,6 @@ class Places:
         """The lock a daemon holds for its whole life."""
         return os.path.join(self.lock_dir, f"{boot_id}.lock")
 
-    def handover_socket(self, boot_id: str) -> str:
-        """Where a daemon that takes over waits for the listening sockets."""
-        return os.path.join(self.data_dir, f"h-{boot_id[:8]}.sock")
-
 
 def home_directory(environ: Mapping[str, str]) -> str:
     """The user's home: HOME, else what the password database says."""

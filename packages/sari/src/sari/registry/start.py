@@ -32,6 +32,10 @@ class StartFailed(SariError):
     """No daemon came up."""
 
 
+class StartCutOff(StartFailed):
+    """The daemon died before it could say a word: killed, perhaps. Trying again may work."""
+
+
 @dataclass(frozen=True, slots=True)
 class StartPlan:
     """How the daemon shall listen, and whom it replaces."""
@@ -40,7 +44,7 @@ class StartPlan:
     http_port: int
     explicit_daemon_port: bool = False
     explicit_http_port: bool = False
-    replaces: str = ""
+    replaces: tuple[str, ...] = ()
 
 
 def start_daemon(places: Places, plan: StartPlan, timeout_s: float, lock: FileLock) -> DaemonEntry:
@@ -85,7 +89,7 @@ def _arguments(places: Places, plan: StartPlan, timeout_s: float, lock: FileLock
         "http_port": plan.http_port,
         "explicit_daemon_port": plan.explicit_daemon_port,
         "explicit_http_port": plan.explicit_http_port,
-        "replaces": plan.replaces,
+        "replaces": list(plan.replaces),
         "start_timeout_s": timeout_s,
         "start_lock": lock.descriptor if os.name == "posix" else None,
     }
@@ -145,7 +149,9 @@ def _read_report(line: bytes, stderr_path: str, mark: int) -> DaemonEntry:
             return entry
     why = report.get("failed")
     if not isinstance(why, str):
-        why = f"it died before it was ready: {_last_words(stderr_path, mark)}"
+        raise StartCutOff(
+            f"the daemon could not start: it died before it was ready: {_last_words(stderr_path, mark)}"
+        )
     raise StartFailed(f"the daemon could not start: {why}")
 
 

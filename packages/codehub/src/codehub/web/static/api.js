@@ -57,12 +57,11 @@ export const post = (path, body) => request("POST", path, body);
 export const patch = (path, body) => request("PATCH", path, body);
 export const remove = (path) => request("DELETE", path);
 
-/** The session, or null when nobody is signed in (which is an answer, not an error). */
-export async function session() {
-  const response = await send("GET", "session");
-  if (response.status === 401) return null;
+/** The user who is signed in, or null when nobody is (which is an answer, not an error). */
+export async function whoami() {
+  const response = await send("GET", "whoami");
   if (!response.ok) throw await errorOf(response);
-  return response.json();
+  return (await response.json()).user;
 }
 
 /** Reads a text stream piece by piece until it ends or `signal` aborts it. */

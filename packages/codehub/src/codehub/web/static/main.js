@@ -1,6 +1,6 @@
 // Where the page begins: who is signed in, which view the address asks for, and the bar above them all.
 
-import {get, onSessionEnd, post, session} from "./api.js";
+import {get, onSessionEnd, post, whoami} from "./api.js";
 import {el} from "./dom.js";
 import * as store from "./store.js";
 import {state} from "./store.js";
@@ -111,7 +111,7 @@ async function signedIn() {
 async function begin() {
   let who;
   try {
-    who = await session();
+    who = await whoami();
   } catch {
     document.getElementById("main").replaceChildren(
       el("p", {class: "quiet", role: "status"}, "CodeHub does not answer. Trying again…"),
@@ -127,7 +127,7 @@ async function begin() {
     location.replace(returnPath());
     return;
   }
-  state.user = who.user ?? who;
+  state.user = who;
   get("about").then(
     (about) => {
       state.about = about;

@@ -1,6 +1,6 @@
 // The live connection: server-sent events that come back by themselves, and a line that says while they are away.
 
-import {session, sessionEnded} from "./api.js";
+import {sessionEnded, whoami} from "./api.js";
 import {setText} from "./dom.js";
 import * as store from "./store.js";
 
@@ -70,7 +70,7 @@ async function broken() {
   document.documentElement.dataset.live = "off";
   try {
     // A stream also ends because the session did; only asking tells.
-    if ((await session()) === null) {
+    if ((await whoami()) === null) {
       sessionEnded();
       return;
     }

@@ -79,14 +79,12 @@ export function percent(progress) {
 /** Seconds until it is put to sleep or archived, and which of them; null when neither is coming. */
 export function nextRest(workspace, about, now) {
   if (!about || workspace.operation !== "NONE") return null;
-  const since = (...times) => Math.max(...times.filter(Boolean).map((time) => Date.parse(time)));
-  const left = (from, ttl) => (from + ttl * 1000 - now) / 1000;
-  if (workspace.phase === "RUNNING" && workspace.desired_state === "RUNNING") {
-    const idleSince = since(workspace.last_access_at, workspace.phase_changed_at);
-    return {what: "sleeps", seconds: left(idleSince, about.ttl_standby_seconds)};
+  if (workspace.sleeps_at) {
+    return {what: "sleeps", seconds: (Date.parse(workspace.sleeps_at) - now) / 1000};
   }
   if (workspace.phase === "STANDBY" && workspace.desired_state === "STANDBY") {
-    return {what: "is archived", seconds: left(since(workspace.phase_changed_at), about.ttl_archive_seconds)};
+    const archivedAt = Date.parse(workspace.phase_changed_at) + about.ttl_archive_seconds * 1000;
+    return {what: "is archived", seconds: (archivedAt - now) / 1000};
   }
   return null;
 }

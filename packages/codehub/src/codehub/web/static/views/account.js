@@ -71,8 +71,7 @@ async function newToken(after) {
     yes: "Create token",
     submit: (data) => {
       const count = Number(data.get("days"));
-      const expires = count ? {expires_at: new Date(Date.now() + count * 86400_000).toISOString()} : {};
-      return post("tokens", {name: data.get("name"), ...expires});
+      return post("tokens", {name: data.get("name"), ...(count ? {expires_in_days: count} : {})});
     },
   });
   if (!made) return;

@@ -11,7 +11,7 @@ export async function createWorkspace() {
   const profile = el(
     "select",
     {name: "image_ref"},
-    profiles.map(({name, is_default}) => el("option", {value: name, selected: is_default}, name)),
+    profiles.map((known) => el("option", {value: known.name, selected: known.default}, known.name)),
   );
   const start = el("input", {type: "checkbox", name: "start", id: "create-start", checked: true});
   const body = el(

@@ -118,8 +118,8 @@ export function workspaceView(query, id) {
     if (document.hidden || workspace?.phase !== "RUNNING") return setHidden(usage, true);
     try {
       const used = await get(`workspaces/${id}/usage`);
-      setHidden(usage, !used.known);
       setText(usage, usageWords(used));
+      setHidden(usage, !usage.textContent);
     } catch {
       setHidden(usage, true);
     }
@@ -172,7 +172,7 @@ function usageWords(used) {
   if (used.cpu_percent !== null && used.cpu_percent !== undefined) parts.push(`${Math.round(used.cpu_percent)} % of a core`);
   if (used.memory_bytes) {
     const limit = used.memory_limit_bytes ? ` of ${bytes(used.memory_limit_bytes)}` : "";
-    parts.push(`${bytes(used.memory_bytes)}${limit} of memory`.replace(" of memory", " memory"));
+    parts.push(`${bytes(used.memory_bytes)}${limit} memory`);
   }
   return parts.length ? `Uses ${parts.join(", ")}` : "";
 }

@@ -1,0 +1,1 @@
+"""Homes: where what users wrote is kept, whole or not at all."""

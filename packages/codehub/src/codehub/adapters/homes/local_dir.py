@@ -1,0 +1,258 @@
+"""Homes as directories, archived from and restored to them (how they lie on the disk: `place`).
+
+Owns the order of steps: intent is the caller's, the fence is asked right before each step that cannot be taken back, and
+`at` names the points a crash is tested at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from codehub.adapters.homes.place import (
+    DAMAGED,
+    FILES,
+    PASS_THROUGH,
+    STAGING,
+    TRASH,
+    Place,
+    listed,
+    look,
+    place_of,
+    remove_box,
+    set_aside,
+    stage,
+    sync_dir,
+)
+from codehub.adapters.homes.space import check_room_for_archive, check_room_for_restore, tree_bytes
+from codehub.adapters.homes.work import Workers
+from codehub.adapters.objectstore.layout import archive_key as key_of
+from codehub.adapters.objectstore.layout import parse_key
+from codehub.adapters.objectstore.store import Store
+from codehub.adapters.objectstore.transfer import (
+    Checkpoint,
+    Job,
+    download,
+    find_receipt,
+    nowhere,
+    read_meta,
+    upload,
+    upload_empty,
+)
+from codehub.adapters.tarball.cursor import remove_tree
+from codehub.adapters.tarball.pack import Packed, pack_tree
+from codehub.adapters.tarball.unpack import unpack_tree
+from codehub.domain.errors import BackendDown, Conflict, DataLost, FenceLost, OutOfSpace, Transient
+from codehub.domain.model import HomeCtx
+from codehub.ports.fence import Fence, Report, ignore_progress
+from codehub.ports.homes import ArchiveReceipt, HomeKey, HomeState, HomeStatus
+from codehub.ports.instances import Mount
+
+
+class LocalDirHomes:
+    """`host_root` is where an engine on the host sees `root`, when CodeHub itself runs in a container."""
+
+    name = "local-dir"
+
+    def __init__(
+        self,
+        root: Path,
+        store: Store,
+        *,
+        host_root: Path | None = None,
+        workers: Workers | None = None,
+        at: Checkpoint = nowhere,
+    ) -> None:
+        self._root = root
+        self._host_root = host_root or root
+        self._store = store
+        self._workers = workers or Workers()
+        self._at = at
+
+    async def ping(self) -> None:
+        def reach() -> None:
+            try:
+                self._root.mkdir(mode=PASS_THROUGH, parents=True, exist_ok=True)
+                os.statvfs(self._root)
+            except OSError as error:
+                raise BackendDown(f"the homes' directory {self._root} cannot be used: {error.strerror}") from error
+
+        await asyncio.to_thread(reach)
+
+    def mount(self, home: HomeKey) -> Mount:
+        inside = self._place(home).files.relative_to(self._root)
+        return Mount("dir", str(self._host_root / inside))
+
+    async def list_all(self) -> Mapping[str, HomeStatus]:
+        return await asyncio.to_thread(self._list_all)
+
+    def _list_all(self) -> dict[str, HomeStatus]:
+        found: dict[str, HomeStatus] = {}
+        if not self._root.is_dir():
+            raise BackendDown(f"the homes' directory {self._root} is not there")
+        for user in listed(self._root / "users"):
+            for box in listed(user / "workspaces"):
+                status = look(box / "home")
+                if status.state is not HomeState.ABSENT:
+                    found[box.name] = status
+        return found
+
+    async def status(self, home: HomeKey) -> HomeStatus:
+        return await asyncio.to_thread(lambda: look(self._place(home).home))
+
+    async def provision(self, home: HomeKey, incarnation: str, fence: Fence) -> HomeCtx:
+        def work(cancelled: threading.Event) -> HomeCtx:
+            place = self._place(home)
+            there = self._clear_the_way(place, fence)
+            if there is not None:
+                return there
+            ctx = HomeCtx(incarnation)
+            self._stage(place, ctx, "provision")
+            self._swap(place, ctx, fence, "provision")
+            return ctx
+
+        return await self._workers.run(work)
+
+    async def archive(self, home: HomeKey, ctx: HomeCtx, op_id: str, report: Report, fence: Fence) -> ArchiveReceipt:
+        def work(cancelled: threading.Event) -> ArchiveReceipt:
+            key = key_of(home.workspace_id, op_id)
+            if (receipt := find_receipt(self._store, key)) is not None:
+                return receipt
+            place = self._place(home)
+            self._expect(place, ctx, home)
+            total = tree_bytes(place.files)
+            check_room_for_archive(self._store, total)
+            job = Job(report, fence, cancelled, self._at)
+            packed = Packed()
+            try:
+                return upload(self._store, key, pack_tree(place.files, packed), packed, total, job)
+            except FileNotFoundError as error:
+                raise Transient(f"the home changed while it was archived: {error.filename!r} is gone") from error
+            except OSError as error:
+                raise Transient(f"the home could not be read: {error}") from error
+
+        return await self._workers.run(work)
+
+    async def archive_empty(self, home: HomeKey, op_id: str, fence: Fence) -> ArchiveReceipt:
+        return await self._workers.run(
+            lambda cancelled: upload_empty(
+                self._store, key_of(home.workspace_id, op_id), Job(ignore_progress, fence, cancelled, self._at)
+            )
+        )
+
+    async def restore(
+        self, home: HomeKey, archive_key: str, incarnation: str, report: Report, fence: Fence
+    ) -> HomeCtx:
+        def work(cancelled: threading.Event) -> HomeCtx:
+            parse_key(archive_key)
+            place = self._place(home)
+            there = self._clear_the_way(place, fence)
+            if there is not None:
+                if there.restore_marker == archive_key:
+                    return there
+                raise Conflict(f"{home.workspace_id} has a whole home that was not restored from {archive_key}")
+            meta = read_meta(self._store, archive_key)
+            self._root.mkdir(mode=PASS_THROUGH, parents=True, exist_ok=True)
+            check_room_for_restore(self._root, meta)
+            ctx = HomeCtx(incarnation, archive_key)
+            staging = self._stage(place, ctx, "restore")
+            job = Job(report, fence, cancelled, self._at)
+            try:
+                unpack_tree(download(self._store, archive_key, meta, job), staging / FILES, meta.tar_bytes)
+                self._at("restore:unpacked")
+                self._swap(place, ctx, fence, "restore")
+            except BaseException:
+                # Not a crash: leave nothing behind. After one, the next operation or `sweep` does this.
+                remove_tree(staging)
+                raise
+            return ctx
+
+        return await self._workers.run(work)
+
+    async def deprovision(self, home: HomeKey, ctx: HomeCtx, fence: Fence) -> None:
+        def work(cancelled: threading.Event) -> None:
+            place = self._place(home)
+            status = look(place.home)
+            if status.state is not HomeState.ABSENT:
+                if status.ctx is None or status.ctx.incarnation != ctx.incarnation:
+                    raise FenceLost(f"the home of {home.workspace_id} is not the one that was to be removed")
+                fence()
+                os.rename(place.home, place.box / f"{TRASH}{ctx.incarnation}")
+                self._at("deprovision:renamed")
+            for trash in place.leftovers(TRASH):
+                fence()
+                self._remove(trash)
+            self._at("deprovision:removed")
+            remove_box(place)
+
+        await self._workers.run(work)
+
+    def _remove(self, tree: Path) -> None:
+        # In two steps, so that a crash in the middle is a point of its own.
+        for part in sorted(tree.iterdir() if tree.is_dir() else []):
+            remove_tree(part)
+            self._at("deprovision:half-removed")
+        remove_tree(tree)
+
+    async def purge(self, home: HomeKey, fence: Fence) -> None:
+        def work(cancelled: threading.Event) -> None:
+            place = self._place(home)
+            for part in [place.home, *place.leftovers(STAGING, TRASH, DAMAGED)]:
+                fence()
+                remove_tree(part)
+            remove_box(place)
+
+        await self._workers.run(work)
+
+    async def sweep(self, home: HomeKey, fence: Fence) -> None:
+        def work(cancelled: threading.Event) -> None:
+            place = self._place(home)
+            for part in place.leftovers(STAGING, TRASH):
+                fence()
+                remove_tree(part)
+
+        await self._workers.run(work)
+
+    def _place(self, home: HomeKey) -> Place:
+        return place_of(self._root, home)
+
+    def _expect(self, place: Place, ctx: HomeCtx, home: HomeKey) -> None:
+        status = look(place.home)
+        if status.state is HomeState.ABSENT:
+            raise DataLost(f"the home of {home.workspace_id} is gone: {place.home} is not there")
+        if status.ctx is None or status.ctx.incarnation != ctx.incarnation:
+            raise FenceLost(f"the home of {home.workspace_id} is another incarnation than the one asked for")
+
+    def _clear_the_way(self, place: Place, fence: Fence) -> HomeCtx | None:
+        """The ctx of a whole volume that is there; else whatever stood in a new one's way is gone."""
+        status = look(place.home)
+        if status.state is HomeState.WHOLE:
+            return status.ctx
+        if status.state is HomeState.INCOMPLETE:
+            fence()
+            set_aside(place)
+        for part in place.leftovers(STAGING, TRASH):
+            fence()
+            remove_tree(part)
+        return None
+
+    def _stage(self, place: Place, ctx: HomeCtx, doing: str) -> Path:
+        try:
+            staging = stage(self._root, place, ctx)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise OutOfSpace(f"no room left for a home below {self._root}") from error
+            raise Transient(f"could not make a home below {self._root}: {error}") from error
+        self._at(f"{doing}:staged")
+        return staging
+
+    def _swap(self, place: Place, ctx: HomeCtx, fence: Fence, doing: str) -> None:
+        fence()
+        # Fails when a home is there: a rename never replaces a directory that holds anything.
+        os.rename(place.staging(ctx.incarnation), place.home)
+        self._at(f"{doing}:swapped")
+        sync_dir(place.box)

@@ -1,0 +1,136 @@
+"""How a local-dir home lies on the disk: `HOMES_DIR/{home_store_key}/` holds `ctx.json` and `files/`.
+
+    …/{id}/home/              whole, or not there: it comes and goes by one rename
+    …/{id}/.staging-{inc}/    being made or restored; becomes `home`
+    …/{id}/.trash-{inc}/      was `home`; being removed
+    …/{id}/.damaged-{n}/      a `home` whose ctx could not be read: kept until `purge`, never handed out
+
+A volume carries its incarnation inside it, so no crash can leave half of one where a whole one is looked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from codehub.adapters.tarball.cursor import remove_tree
+from codehub.domain.errors import Invalid
+from codehub.domain.model import HomeCtx
+from codehub.ports.homes import HomeKey, HomeState, HomeStatus
+
+FILES = "files"
+CTX = "ctx.json"
+STAGING, TRASH, DAMAGED = ".staging-", ".trash-", ".damaged-"
+# Workspaces run under uids of their own and must pass through to their home, but not look around.
+PASS_THROUGH = 0o711
+_ABSENT = HomeStatus(HomeState.ABSENT)
+_INCOMPLETE = HomeStatus(HomeState.INCOMPLETE)
+_PART = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}"
+_KEY = re.compile(rf"users/{_PART}/workspaces/{_PART}/home")
+_INCARNATION = re.compile(_PART)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The paths of one home."""
+
+    box: Path
+    home: Path
+
+    @property
+    def files(self) -> Path:
+        return self.home / FILES
+
+    def staging(self, incarnation: str) -> Path:
+        if not _INCARNATION.fullmatch(incarnation):
+            raise Invalid(f"not an incarnation: {incarnation!r}")
+        return self.box / f"{STAGING}{incarnation}"
+
+    def leftovers(self, *kinds: str) -> list[Path]:
+        try:
+            return sorted(entry for entry in self.box.iterdir() if entry.name.startswith(kinds))
+        except FileNotFoundError:
+            return []
+
+
+def place_of(root: Path, home: HomeKey) -> Place:
+    if not _KEY.fullmatch(home.store_key) or home.store_key.split("/")[3] != home.workspace_id:
+        raise Invalid(f"not the key of {home.workspace_id}'s home: {home.store_key!r}")
+    path = root / home.store_key
+    return Place(path.parent, path)
+
+
+def look(home: Path) -> HomeStatus:
+    """Whole when its ctx can be read and its files are there."""
+    try:
+        raw = (home / CTX).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return _INCOMPLETE if home.exists() else _ABSENT
+    try:
+        fields = json.loads(raw)
+        ctx = HomeCtx(str(fields["incarnation"]), fields.get("restore_marker"))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return _INCOMPLETE
+    return HomeStatus(HomeState.WHOLE, ctx) if (home / FILES).is_dir() else _INCOMPLETE
+
+
+def stage(root: Path, place: Place, ctx: HomeCtx) -> Path:
+    """A new volume beside the place where it will be: empty, with its ctx."""
+    _make_way(root, place.box)
+    staging = place.staging(ctx.incarnation)
+    remove_tree(staging)
+    staging.mkdir(mode=PASS_THROUGH)
+    staging.chmod(PASS_THROUGH)
+    files = staging / FILES
+    files.mkdir(mode=0o700)
+    fd = os.open(staging / CTX, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, json.dumps({"incarnation": ctx.incarnation, "restore_marker": ctx.restore_marker}).encode())
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    sync_dir(staging)
+    return staging
+
+
+def _make_way(root: Path, box: Path) -> None:
+    root.mkdir(mode=PASS_THROUGH, parents=True, exist_ok=True)
+    step = root
+    for part in box.relative_to(root).parts:
+        step = step / part
+        with contextlib.suppress(FileExistsError):
+            step.mkdir(mode=PASS_THROUGH)
+            step.chmod(PASS_THROUGH)  # whatever the umask
+
+
+def set_aside(place: Place) -> None:
+    """A home that cannot be told whole: out of the way, but kept."""
+    number = len(place.leftovers(DAMAGED))
+    while (place.box / f"{DAMAGED}{number}").exists():
+        number += 1
+    place.home.rename(place.box / f"{DAMAGED}{number}")
+
+
+def listed(directory: Path) -> list[Path]:
+    try:
+        return [directory / name for name in os.listdir(directory)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def remove_box(place: Place) -> None:
+    """The directory around a home, once it holds nothing. Those above are shared with others who may be making theirs."""
+    with contextlib.suppress(OSError):
+        place.box.rmdir()
+
+
+def sync_dir(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

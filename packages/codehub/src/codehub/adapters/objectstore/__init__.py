@@ -1,0 +1,1 @@
+"""Archives in an object store: one library for files, S3 and others."""

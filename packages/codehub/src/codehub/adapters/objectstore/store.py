@@ -1,0 +1,273 @@
+"""The object store, as blocking calls for worker threads. The one place that knows obstore and its errors.
+
+Owns connecting by URL and translating errors: a store that does not answer is BackendDown, one that refuses us or our
+credentials is Transient with its words, a full disk OutOfSpace.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+import obstore
+from obstore import exceptions as failures
+from obstore.store import LocalStore, S3Store, from_url
+
+from codehub.adapters.objectstore.uploads import S3Access, UploadsOfS3
+from codehub.adapters.tarball.cursor import remove_tree
+from codehub.domain.errors import BackendDown, CodeHubError, Invalid, NotFound, OutOfSpace, Transient
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, ObjectStore, RetryConfig
+
+PART_BYTES = 8 << 20  # S3 allows 10,000 parts: archives up to 80 GB
+_PARTS_AT_ONCE = 4  # bounds memory; enough to fill a gigabit
+_READ_BYTES = 4 << 20
+_NO_ROOM = ("No space left", "Disk quota", "os error 28", "os error 122", "EntityTooLarge", "QuotaExceeded")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """How to reach an S3 store; what is empty comes from the AWS_* environment as usual."""
+
+    endpoint: str = ""
+    region: str = ""
+    access_key: str = ""
+    secret_key: str = ""
+    timeout_s: float = 120.0
+    retries: int = 3
+
+
+class Store:
+    """One URL's store. Safe to use from several threads."""
+
+    def __init__(self, url: str, options: StoreOptions | None = None) -> None:
+        options = options or StoreOptions()
+        split = urlsplit(url)
+        self.url = url
+        self._root: Path | None = None
+        self._uploads: UploadsOfS3 | None = None
+        self._store: ObjectStore
+        if split.scheme == "file":
+            self._root = Path(unquote(split.path))
+            if not self._root.is_absolute():
+                raise Invalid(f"CODEHUB_ARCHIVE_URL {url!r} needs an absolute path: file:///var/lib/…")
+            self._root.mkdir(parents=True, exist_ok=True)
+            self._store = LocalStore(self._root)
+        elif split.scheme == "s3":
+            access = S3Access.of(
+                split.netloc,
+                split.path.strip("/"),
+                options.endpoint,
+                options.region,
+                options.access_key,
+                options.secret_key,
+            )
+            self._store = _open_s3(access, options)
+            self._uploads = UploadsOfS3(access)
+        else:
+            self._store = from_url(url, client_options=_client(options), retry_config=_retry(options))
+
+    def close(self) -> None:
+        if self._uploads is not None:
+            self._uploads.close()
+
+    def ping(self) -> None:
+        with _translated("reach the archive store"):
+            if self._root is not None and not self._root.is_dir():
+                raise BackendDown(f"the archive directory {self._root} is not there")
+            with contextlib.suppress(failures.NotFoundError, FileNotFoundError):
+                obstore.head(self._store, "codehub-ping")
+
+    def put(self, key: str, content: bytes) -> None:
+        with _translated(f"write {key}"):
+            obstore.put(self._store, key, content, use_multipart=False)
+            self._sync(key)
+
+    def put_stream(self, key: str, chunks: Iterable[bytes]) -> None:
+        """Whole or not at all: an error of the chunks' producer aborts the upload and is raised as it is."""
+        produced = _Produced(chunks)
+        try:
+            with _translated(f"write {key}"):
+                obstore.put(
+                    self._store,
+                    key,
+                    produced,
+                    use_multipart=True,
+                    chunk_size=PART_BYTES,
+                    max_concurrency=_PARTS_AT_ONCE,
+                )
+                self._sync(key)
+        except BaseException:
+            if produced.error is not None:
+                raise produced.error from None
+            raise
+
+    def size(self, key: str) -> int | None:
+        """None when it is not there."""
+        with _translated(f"look at {key}"):
+            try:
+                return int(obstore.head(self._store, key)["size"])
+            except (failures.NotFoundError, FileNotFoundError):
+                return None
+
+    def get(self, key: str) -> bytes | None:
+        with _translated(f"read {key}"):
+            try:
+                return bytes(obstore.get(self._store, key).bytes())
+            except (failures.NotFoundError, FileNotFoundError):
+                return None
+
+    def stream(self, key: str) -> Iterator[bytes]:
+        """Raises NotFound when it is not there."""
+        with _translated(f"read {key}"):
+            try:
+                result = obstore.get(self._store, key)
+            except (failures.NotFoundError, FileNotFoundError) as error:
+                raise NotFound(f"{key} is not in the archive store") from error
+            for chunk in result.stream(min_chunk_size=_READ_BYTES):
+                yield bytes(chunk)
+
+    def delete(self, key: str) -> None:
+        with _translated(f"remove {key}"), contextlib.suppress(failures.NotFoundError, FileNotFoundError):
+            obstore.delete(self._store, key)
+
+    def paths(self, prefix: str = "") -> Iterator[str]:
+        """Every object and every half-done upload below a prefix."""
+        with _translated("list the archive store"):
+            if self._root is not None:
+                yield from _local_paths(self._root, prefix)
+                return
+            for page in obstore.list(self._store, prefix=prefix or None):
+                for item in page:
+                    yield str(item["path"])
+        if self._uploads is not None:
+            for upload in self._uploads.list(prefix):
+                yield upload.key
+
+    def clear(self, prefix: str) -> None:
+        """Remove whatever is left below a prefix, half-done uploads included."""
+        if self._root is not None:
+            below = self._root / prefix
+            with _translated(f"remove {prefix}"):
+                remove_tree(below)
+                with contextlib.suppress(OSError):  # others' archives may be beside it
+                    below.parent.rmdir()
+            return
+        self.abort_uploads(prefix)
+        for path in list(self.paths(prefix + "/")):
+            self.delete(path)
+
+    def abort_uploads(self, prefix: str) -> None:
+        """End the uploads that somebody left half-done below a prefix."""
+        if self._root is not None:
+            for path in list(_local_paths(self._root, prefix)):
+                if "#" in path:  # obstore's staging for a local file
+                    (self._root / path).unlink(missing_ok=True)
+        elif self._uploads is not None:
+            for upload in self._uploads.list(prefix):
+                self._uploads.abort(upload)
+
+    def free_bytes(self) -> int | None:
+        """Room left, where that can be known."""
+        if self._root is None:
+            return None
+        found = os.statvfs(self._root)
+        return found.f_bavail * found.f_frsize
+
+    def _sync(self, key: str) -> None:
+        """A local archive must be on the disk before its volume goes."""
+        if self._root is None:
+            return
+        path = self._root / key
+        for place in (path, path.parent, path.parent.parent):
+            fd = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+
+class _Produced:
+    """The chunks, remembering the producer's own error: the library would wrap it."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = iter(chunks)
+        self.error: BaseException | None = None
+
+    def __iter__(self) -> _Produced:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            return next(self._chunks)
+        except StopIteration:
+            raise
+        except BaseException as error:
+            self.error = error
+            raise
+
+
+def _local_paths(root: Path, prefix: str) -> Iterator[str]:
+    for directory, _, names in os.walk(root / prefix):
+        for name in names:
+            yield str((Path(directory) / name).relative_to(root))
+
+
+def _open_s3(access: S3Access, options: StoreOptions) -> S3Store:
+    return S3Store(
+        access.bucket,
+        prefix=access.prefix or None,
+        endpoint=access.endpoint or None,
+        region=access.region,
+        access_key_id=access.access_key or None,
+        secret_access_key=access.secret_key or None,
+        virtual_hosted_style_request=False,
+        client_options=_client(options),
+        retry_config=_retry(options),
+    )
+
+
+def _client(options: StoreOptions) -> ClientConfig:
+    return {
+        "allow_http": True,
+        "timeout": timedelta(seconds=options.timeout_s),
+        "connect_timeout": timedelta(seconds=min(10.0, options.timeout_s)),
+    }
+
+
+def _retry(options: StoreOptions) -> RetryConfig:
+    return {
+        "max_retries": options.retries,
+        "retry_timeout": timedelta(seconds=options.timeout_s),
+        "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=2), "base": 2},
+    }
+
+
+@contextlib.contextmanager
+def _translated(doing: str) -> Iterator[None]:
+    try:
+        yield
+    except CodeHubError:
+        raise
+    except (failures.PermissionDeniedError, failures.UnauthenticatedError) as error:
+        raise Transient(
+            f"the archive store refuses to {doing}: check its credentials and policy ({_short(error)})"
+        ) from error
+    except (failures.BaseError, OSError) as error:
+        text = str(error)
+        if any(sign in text for sign in _NO_ROOM):
+            raise OutOfSpace(f"no room left in the archive store to {doing}") from error
+        if isinstance(error, PermissionError):
+            raise Transient(f"no permission to {doing}: {_short(error)}") from error
+        raise BackendDown(f"the archive store did not {doing}: {_short(error)}") from error
+
+
+def _short(error: BaseException) -> str:
+    return " ".join(str(error).split("\n\nDebug")[0].split())[:300]

@@ -1,0 +1,179 @@
+"""A position in a directory tree, held by descriptors: no path is ever resolved twice, no link followed.
+
+Owns walking, making and removing directories below one root. Depth is bounded by nothing but the disk: only the last few
+levels are kept open, the others are opened anew from the root when they are needed again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+_OPEN_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_KEPT_OPEN = 64  # levels; far below the usual limit of 1,024 descriptors
+_REMOVE_ATTEMPTS = 200  # of 25 ms: a killed process's children are gone by then
+
+
+def open_dir(name: str | Path, dir_fd: int | None = None) -> int:
+    """Open a directory; one of our own that its modes close to us is opened for a moment."""
+    try:
+        return os.open(name, _OPEN_DIR, dir_fd=dir_fd)
+    except PermissionError:
+        mode = os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode
+        if not stat.S_ISDIR(mode):
+            raise
+        os.chmod(name, stat.S_IMODE(mode) | 0o700, dir_fd=dir_fd)
+        try:
+            return os.open(name, _OPEN_DIR, dir_fd=dir_fd)
+        finally:
+            os.chmod(name, stat.S_IMODE(mode), dir_fd=dir_fd)
+
+
+class DirCursor:
+    """Where we are below `root`; `fd` is the open directory there."""
+
+    def __init__(self, root: Path) -> None:
+        self._names: list[str] = []
+        self._fds: list[int | None] = [open_dir(root)]
+        self.fd: int = self._fds[0] if self._fds[0] is not None else -1
+
+    def __enter__(self) -> DirCursor:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        for fd in self._fds:
+            if fd is not None:
+                os.close(fd)
+        self._fds.clear()
+
+    @property
+    def depth(self) -> int:
+        return len(self._names)
+
+    def enter(self, name: str, *, make: bool = False) -> int:
+        """Step down; with `make` a missing directory is made, for us alone until its own modes are set."""
+        try:
+            fd = open_dir(name, self.fd)
+        except FileNotFoundError:
+            if not make:
+                raise
+            os.mkdir(name, 0o700, dir_fd=self.fd)
+            fd = open_dir(name, self.fd)
+        self._names.append(name)
+        self._fds.append(fd)
+        self.fd = fd
+        stale = len(self._fds) - 1 - _KEPT_OPEN
+        if stale > 0 and (old := self._fds[stale]) is not None:
+            os.close(old)
+            self._fds[stale] = None
+        return fd
+
+    def leave(self) -> int:
+        """Step up."""
+        gone = self._fds.pop()
+        self._names.pop()
+        if gone is not None:
+            os.close(gone)
+        if self._fds[-1] is None:
+            self._walk_again()
+        fd = self._fds[-1]
+        assert fd is not None
+        self.fd = fd
+        return fd
+
+    def goto(self, parts: Sequence[str], *, make: bool = False) -> int:
+        """Step to another place by the shortest way."""
+        common = 0
+        for mine, theirs in zip(self._names, parts, strict=False):
+            if mine != theirs:
+                break
+            common += 1
+        while len(self._names) > common:
+            self.leave()
+        for name in parts[common:]:
+            self.enter(name, make=make)
+        return self.fd
+
+    def _walk_again(self) -> None:
+        """Open the way from the root to here anew, keeping as many levels open as `enter` does."""
+        above = self._fds[0]
+        assert above is not None
+        for depth, name in enumerate(self._names, start=1):
+            fd = open_dir(name, above)
+            self._fds[depth] = fd
+            stale = depth - _KEPT_OPEN
+            if stale > 0 and (old := self._fds[stale]) is not None:
+                os.close(old)
+                self._fds[stale] = None
+            above = fd
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a tree or a file; absent is success.
+
+    A dying process may still write into the tree: what appears while we remove is removed too, up to a bound.
+    """
+    for attempt in range(_REMOVE_ATTEMPTS):
+        try:
+            mode = os.lstat(path).st_mode
+            if not stat.S_ISDIR(mode):
+                path.unlink()
+                return
+            _remove_once(path)
+            path.rmdir()
+        except FileNotFoundError:
+            if not os.path.lexists(path):
+                return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY) or attempt == _REMOVE_ATTEMPTS - 1:
+                raise
+            time.sleep(0.025)
+        else:
+            return
+
+
+def _remove_once(root: Path) -> None:
+    with DirCursor(root) as at:
+        pending: list[list[str]] = [_unlink_files(at.fd)]
+        names: list[str] = []
+        while pending:
+            if pending[-1]:
+                name = pending[-1].pop()
+                try:
+                    at.enter(name)
+                except FileNotFoundError:
+                    continue
+                names.append(name)
+                pending.append(_unlink_files(at.fd))
+                continue
+            pending.pop()
+            if pending:
+                fd = at.leave()
+                with contextlib.suppress(FileNotFoundError):
+                    os.rmdir(names.pop(), dir_fd=fd)
+
+
+def _unlink_files(fd: int) -> list[str]:
+    """Unlink what is not a directory here, and return the directories."""
+    directories: list[str] = []
+    writable = False
+    with os.scandir(fd) as entries:
+        listed = list(entries)
+    for entry in listed:
+        if not writable:
+            mode = os.fstat(fd).st_mode
+            if mode & 0o300 != 0o300 and os.geteuid() != 0:
+                os.fchmod(fd, stat.S_IMODE(mode) | 0o700)
+            writable = True
+        if entry.is_dir(follow_symlinks=False):
+            directories.append(entry.name)
+        else:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(entry.name, dir_fd=fd)
+    return directories

@@ -1,0 +1,232 @@
+"""A tree → a tar stream, as chunks.
+
+Every file is opened without following links and by its directory's descriptor. A file that shrinks, vanishes or cannot be
+read fails the stream: a truncated archive must never look whole. Sockets and devices are left out.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from codehub.adapters.tarball.cursor import DirCursor
+from codehub.adapters.tarball.format import BLOCK, DIR, END, FIFO, FILE, LINK, SYMLINK, Entry, encode, padding
+from codehub.domain.errors import Transient
+
+CHUNK = 1 << 20
+_OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+# What else is an attribute of a user's file; others (trusted.*, security.selinux) belong to the machine.
+_KEPT_XATTRS = ("user.", "security.capability", "system.posix_acl_")
+
+
+@dataclass(slots=True)
+class Packed:
+    """What has gone by so far."""
+
+    tar_bytes: int = 0
+    entries: int = 0
+
+
+@dataclass(slots=True)
+class _Out:
+    """Collects small pieces into chunks."""
+
+    packed: Packed
+    pieces: list[bytes] = field(default_factory=list)
+    held: int = 0
+
+    def add(self, piece: bytes) -> None:
+        self.pieces.append(piece)
+        self.held += len(piece)
+
+    def take(self) -> bytes:
+        chunk = b"".join(self.pieces)
+        self.pieces.clear()
+        self.packed.tar_bytes += len(chunk)
+        self.held = 0
+        return chunk
+
+
+def pack_tree(root: Path, packed: Packed, cancelled: Callable[[], bool] = lambda: False) -> Iterator[bytes]:
+    """The tree below and including `root`, as chunks of about `CHUNK` bytes."""
+    out = _Out(packed)
+    links: dict[tuple[int, int], bytes] = {}
+    with DirCursor(root) as at:
+        prefix: list[bytes] = [b"./"]
+        out.add(_directory(b".", at.fd, packed))
+        files, directories = _list(at.fd)
+        pending = [directories]
+        yield from _files(at.fd, prefix[-1], files, links, out, cancelled)
+        while pending:
+            if not pending[-1]:
+                pending.pop()
+                prefix.pop()
+                if pending:
+                    at.leave()
+                continue
+            name = pending[-1].pop()
+            fd = at.enter(name)
+            path = prefix[-1] + os.fsencode(name)
+            prefix.append(path + b"/")
+            out.add(_directory(path, fd, packed))
+            files, directories = _list(fd)
+            pending.append(directories)
+            yield from _files(fd, prefix[-1], files, links, out, cancelled)
+    out.add(END)
+    yield out.take()
+
+
+def _list(fd: int) -> tuple[list[os.DirEntry[str]], list[str]]:
+    files: list[os.DirEntry[str]] = []
+    directories: list[str] = []
+    with os.scandir(fd) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                directories.append(entry.name)
+            else:
+                files.append(entry)
+    return files, directories
+
+
+def _directory(path: bytes, fd: int, packed: Packed) -> bytes:
+    packed.entries += 1
+    found = os.fstat(fd)
+    return encode(_entry(path, DIR, found, xattrs=_xattrs(fd)))
+
+
+def _entry(path: bytes, kind: bytes, found: os.stat_result, xattrs: dict[str, bytes] | None = None) -> Entry:
+    return Entry(
+        name=path,
+        kind=kind,
+        mode=found.st_mode & 0o7777,
+        uid=found.st_uid,
+        gid=found.st_gid,
+        mtime_ns=found.st_mtime_ns,
+        xattrs=xattrs or {},
+    )
+
+
+def _xattrs(fd: int) -> dict[str, bytes]:
+    try:
+        names = os.listxattr(fd)
+    except OSError:  # a file system without any
+        return {}
+    return {name: os.getxattr(fd, name) for name in names if name.startswith(_KEPT_XATTRS)}
+
+
+def _files(
+    fd: int,
+    prefix: bytes,
+    files: list[os.DirEntry[str]],
+    links: dict[tuple[int, int], bytes],
+    out: _Out,
+    cancelled: Callable[[], bool],
+) -> Iterator[bytes]:
+    for listed in files:
+        path = prefix + os.fsencode(listed.name)
+        if listed.is_file(follow_symlinks=False):
+            yield from _file(fd, listed.name, path, links, out)
+        else:
+            found = listed.stat(follow_symlinks=False)
+            if stat.S_ISLNK(found.st_mode):
+                entry = _entry(path, SYMLINK, found)
+                entry.link = os.fsencode(os.readlink(listed.name, dir_fd=fd))
+                out.packed.entries += 1
+                out.add(encode(entry))
+            elif stat.S_ISFIFO(found.st_mode):
+                out.packed.entries += 1
+                out.add(encode(_entry(path, FIFO, found)))
+        if out.held >= CHUNK:
+            if cancelled():
+                return
+            yield out.take()
+
+
+def _open(fd: int, name: str) -> int:
+    try:
+        return os.open(name, _OPEN_FILE, dir_fd=fd)
+    except PermissionError:
+        # Our own file, closed to us by its modes: opened for the moment it takes to open it.
+        mode = stat.S_IMODE(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode)
+        os.chmod(name, mode | 0o400, dir_fd=fd)
+        try:
+            return os.open(name, _OPEN_FILE, dir_fd=fd)
+        finally:
+            os.chmod(name, mode, dir_fd=fd)
+
+
+def _file(dir_fd: int, name: str, path: bytes, links: dict[tuple[int, int], bytes], out: _Out) -> Iterator[bytes]:
+    fd = _open(dir_fd, name)
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise Transient(f"{name!r} changed while it was archived; is something still writing to the home?")
+        out.packed.entries += 1
+        if found.st_nlink > 1:
+            first = links.setdefault((found.st_dev, found.st_ino), path)
+            if first is not path:
+                entry = _entry(path, LINK, found)
+                entry.link = first
+                out.add(encode(entry))
+                return
+        entry = _entry(path, FILE, found, _xattrs(fd))
+        size = found.st_size
+        if size > BLOCK and found.st_blocks * 512 < size and (holes := _segments(fd, size)) is not None:
+            yield from _sparse(fd, entry, size, holes, out)
+            return
+        entry.size = size
+        out.add(encode(entry))
+        if not size:
+            return
+        yield from _content(fd, size, name, out)
+        out.add(bytes(padding(size)))
+    finally:
+        os.close(fd)
+
+
+def _content(fd: int, size: int, name: str, out: _Out) -> Iterator[bytes]:
+    left = size
+    while left:
+        piece = os.read(fd, min(left, CHUNK))
+        if not piece:
+            raise Transient(f"{name!r} shrank while it was archived; is something still writing to the home?")
+        out.add(piece)
+        left -= len(piece)
+        if out.held >= CHUNK:
+            yield out.take()
+
+
+def _segments(fd: int, size: int) -> list[tuple[int, int]] | None:
+    """(offset, length) of what is not a hole; None when there are no holes after all."""
+    segments: list[tuple[int, int]] = []
+    at = 0
+    while at < size:
+        try:
+            start = os.lseek(fd, at, os.SEEK_DATA)
+        except OSError:  # ENXIO: nothing but a hole from here on
+            break
+        at = min(os.lseek(fd, start, os.SEEK_HOLE), size)
+        segments.append((start, at - start))
+    os.lseek(fd, 0, os.SEEK_SET)
+    return None if segments == [(0, size)] else segments
+
+
+def _sparse(fd: int, entry: Entry, size: int, segments: list[tuple[int, int]], out: _Out) -> Iterator[bytes]:
+    # GNU ends the map with an empty segment at the end of a file that ends in a hole.
+    if not segments or sum(segments[-1]) < size:
+        segments = [*segments, (size, 0)]
+    table = b"".join([b"%d\n" % len(segments), *(b"%d\n%d\n" % segment for segment in segments)])
+    table += bytes(padding(len(table)))
+    stored = sum(length for _, length in segments)
+    entry.size = len(table) + stored
+    entry.sparse_size = size
+    out.add(encode(entry))
+    out.add(table)
+    for offset, length in segments:
+        if length:
+            os.lseek(fd, offset, os.SEEK_SET)
+            yield from _content(fd, length, os.fsdecode(entry.name), out)
+    out.add(bytes(padding(stored)))

@@ -1,0 +1,115 @@
+"""A tar stream → entries and their contents. Reads what pack, GNU tar and the Docker engine write; trusts none of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from codehub.adapters.tarball import format as tar
+from codehub.adapters.tarball.format import BLOCK, Entry
+from codehub.domain.errors import ArchiveCorrupted
+
+
+class TarStream:
+    """Iterate for entries; `content(entry)` must be used up (or not begun) before the next one is asked for."""
+
+    def __init__(self, chunks: Iterable[bytes], limit: int | None = None) -> None:
+        self._limit = limit  # bytes of the stream that an honest one does not exceed
+        self._chunks = iter(chunks)
+        self._view = memoryview(b"")
+        self._at = 0
+        self._left = 0  # of the present entry's content and padding
+        self.consumed = 0
+
+    def __iter__(self) -> Iterator[Entry]:
+        while (entry := self._next()) is not None:
+            yield entry
+            self._skip()
+        # The rest must be read: whoever made the stream may check it at its end.
+        for chunk in self._chunks:
+            self._count(chunk)
+
+    def content(self, entry: Entry) -> Iterator[memoryview]:
+        """The present entry's bytes, in pieces."""
+        left = entry.size
+        while left:
+            piece = self._some(left)
+            left -= len(piece)
+            self._left -= len(piece)
+            yield piece
+
+    def small(self, size: int) -> bytes | memoryview:
+        """`size` bytes of the present entry's content at once."""
+        self._left -= size
+        return self._take(size)
+
+    def _next(self) -> Entry | None:
+        pax: dict[bytes, bytes] = {}
+        long_name: bytes | None = None
+        long_link: bytes | None = None
+        while True:
+            entry = tar.decode(bytes(self._take(BLOCK)))
+            if entry is None:
+                return None
+            if entry.kind not in (tar.PAX, tar.PAX_GLOBAL, tar.GNU_LONGNAME, tar.GNU_LONGLINK):
+                break
+            if entry.size > tar.MAX_PAX:
+                raise ArchiveCorrupted("the archive's tar stream has an oversized header")
+            body = bytes(self._take(entry.size))
+            self._take(tar.padding(entry.size))
+            if entry.kind == tar.PAX:
+                pax.update(tar.records(body))
+            elif entry.kind == tar.GNU_LONGNAME:
+                long_name = body.rstrip(b"\0")
+            elif entry.kind == tar.GNU_LONGLINK:
+                long_link = body.rstrip(b"\0")
+        if long_name is not None:
+            entry.name = long_name
+        if long_link is not None:
+            entry.link = long_link
+        if pax:
+            tar.apply(entry, pax)
+        if entry.kind != tar.FILE:
+            entry.size = entry.size if entry.kind not in (tar.LINK, tar.SYMLINK, tar.DIR, tar.FIFO) else 0
+        self._left = entry.size + tar.padding(entry.size)
+        return entry
+
+    def _skip(self) -> None:
+        while self._left:
+            self._left -= len(self._some(self._left))
+
+    def _some(self, most: int) -> memoryview:
+        """At least one byte."""
+        if self._at == len(self._view):
+            self._refill()
+        piece = self._view[self._at : self._at + most]
+        self._at += len(piece)
+        return piece
+
+    def _take(self, size: int) -> bytes | memoryview:
+        end = self._at + size
+        if end <= len(self._view):
+            piece = self._view[self._at : end]
+            self._at = end
+            return piece
+        pieces = [bytes(self._view[self._at :])]
+        have = len(pieces[0])
+        self._at = len(self._view)
+        while have < size:
+            piece = self._some(size - have)
+            pieces.append(bytes(piece))
+            have += len(piece)
+        return b"".join(pieces)
+
+    def _refill(self) -> None:
+        for chunk in self._chunks:
+            if chunk:
+                self._count(chunk)
+                self._view = memoryview(chunk)
+                self._at = 0
+                return
+        raise ArchiveCorrupted("the archive's tar stream ends in the middle")
+
+    def _count(self, chunk: bytes) -> None:
+        self.consumed += len(chunk)
+        if self._limit is not None and self.consumed > self._limit:
+            raise ArchiveCorrupted("the archive unpacks to more than it was made from")

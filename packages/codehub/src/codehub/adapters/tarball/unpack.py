@@ -1,0 +1,214 @@
+"""A tar stream → a tree, in a directory made for it.
+
+Nothing outside the directory can be touched: names are split and checked, every step goes by descriptor, links are made
+and never followed. Anything an honest archive cannot hold (absolute names, `..`, a name twice) is ArchiveCorrupted.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from codehub.adapters.tarball import format as tar
+from codehub.adapters.tarball.cursor import DirCursor
+from codehub.adapters.tarball.format import Entry
+from codehub.adapters.tarball.read import TarStream
+from codehub.domain.errors import ArchiveCorrupted, OutOfSpace, Transient
+
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_SMALL = 1 << 20
+_BAD_ENTRY = {
+    errno.EEXIST,
+    errno.ENAMETOOLONG,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.EINVAL,
+    errno.ENOENT,
+    errno.EXDEV,
+    errno.EMLINK,
+}
+
+
+def split(name: bytes) -> list[str]:
+    """A name's parts, refused unless it stays below the root."""
+    if name.startswith(b"/") or b"\0" in name:
+        raise ArchiveCorrupted(f"the archive holds an absolute or impossible name: {name[:200]!r}")
+    parts = [part for part in os.fsdecode(name).split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise ArchiveCorrupted(f"the archive holds a name that leads out of the home: {name[:200]!r}")
+    return parts
+
+
+def unpack_tree(chunks: Iterable[bytes], root: Path, limit: int | None = None) -> int:
+    """Unpack into the existing, empty directory `root`; returns the number of entries.
+
+    `limit`: the tar stream's size when it was made; a longer one is not what was archived.
+    """
+    stream = TarStream(chunks, limit)
+    unpacker = _Unpacker(root, stream)
+    count = 0
+    try:
+        for entry in stream:
+            count += 1
+            try:
+                unpacker.make(entry)
+            except OSError as error:
+                raise _translate(error, entry) from error
+        unpacker.finish()
+    finally:
+        unpacker.close()
+    return count
+
+
+def _translate(error: OSError, entry: Entry) -> Exception:
+    name = entry.name[:200]
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return OutOfSpace(f"no room left while unpacking {name!r}: free space on the homes' disk")
+    if error.errno in _BAD_ENTRY:
+        return ArchiveCorrupted(f"the archive holds {name!r}, which cannot be unpacked: {error.strerror}")
+    return Transient(f"could not unpack {name!r}: {error.strerror}")
+
+
+@dataclass(slots=True)
+class _Later:
+    """A directory's attributes: set when nothing is written below it any more."""
+
+    parts: list[str]
+    entry: Entry
+
+
+class _Unpacker:
+    def __init__(self, root: Path, stream: TarStream) -> None:
+        self._stream = stream
+        self._at = DirCursor(root)
+        self._sources = DirCursor(root)
+        self._root = os.geteuid() == 0
+        self._ids = (os.geteuid(), os.getegid())
+        self._later: list[_Later] = []
+
+    def close(self) -> None:
+        self._at.__exit__(None, None, None)
+        self._sources.__exit__(None, None, None)
+
+    def make(self, entry: Entry) -> None:
+        parts = split(entry.name)
+        if not parts:
+            if entry.kind != tar.DIR:
+                raise ArchiveCorrupted("the archive's root is not a directory")
+            self._later.append(_Later(parts, entry))
+            return
+        if entry.kind == tar.DIR:
+            self._at.goto(parts, make=True)
+            self._later.append(_Later(parts, entry))
+            return
+        name = parts.pop()
+        fd = self._at.goto(parts, make=True)
+        if entry.kind == tar.FILE:
+            self._file(fd, name, entry)
+        elif entry.kind == tar.SYMLINK:
+            os.symlink(entry.link, os.fsencode(name), dir_fd=fd)
+            self._own(name, fd, entry)
+            os.utime(name, ns=(entry.mtime_ns, entry.mtime_ns), dir_fd=fd, follow_symlinks=False)
+        elif entry.kind == tar.LINK:
+            source = split(entry.link)
+            if not source:
+                raise ArchiveCorrupted("the archive holds a hard link to its root")
+            source_fd = self._sources.goto(source[:-1])
+            os.link(source[-1], name, src_dir_fd=source_fd, dst_dir_fd=fd, follow_symlinks=False)
+        elif entry.kind == tar.FIFO:
+            os.mkfifo(name, 0o600, dir_fd=fd)
+            self._own(name, fd, entry)
+            os.chmod(name, entry.mode, dir_fd=fd)
+            os.utime(name, ns=(entry.mtime_ns, entry.mtime_ns), dir_fd=fd)
+        elif entry.kind not in tar.DEVICES:
+            raise ArchiveCorrupted(f"the archive holds an entry of an unknown kind: {entry.kind!r}")
+
+    def _own(self, name: str, dir_fd: int, entry: Entry) -> None:
+        if self._root and (entry.uid, entry.gid) != self._ids:
+            os.chown(name, entry.uid, entry.gid, dir_fd=dir_fd, follow_symlinks=False)
+
+    def _file(self, dir_fd: int, name: str, entry: Entry) -> None:
+        fd = os.open(name, _NEW_FILE, 0o600, dir_fd=dir_fd)
+        try:
+            if entry.sparse_size is not None:
+                self._sparse(fd, entry)
+            elif entry.size <= _SMALL:
+                if entry.size:
+                    _write(fd, self._stream.small(entry.size))
+            else:
+                for piece in self._stream.content(entry):
+                    _write(fd, piece)
+            self._attributes(fd, entry)
+        finally:
+            os.close(fd)
+
+    def _attributes(self, fd: int, entry: Entry) -> None:
+        mode = entry.mode
+        if self._root:
+            if (entry.uid, entry.gid) != self._ids:
+                os.fchown(fd, entry.uid, entry.gid)
+            elif entry.uid == 0 and entry.kind == tar.FILE:
+                # Root's own set-uid files are none of a home's business, and would be root's for anybody on this host.
+                mode &= ~(stat.S_ISUID | stat.S_ISGID)
+        for key, value in entry.xattrs.items():
+            _set_xattr(fd, key, value)
+        os.fchmod(fd, mode)
+        os.utime(fd, ns=(entry.mtime_ns, entry.mtime_ns))
+
+    def _sparse(self, fd: int, entry: Entry) -> None:
+        left = entry.size
+        numbers: list[int] = []
+        rest = b""
+        while True:
+            if left < tar.BLOCK:
+                raise ArchiveCorrupted("the archive holds a sparse file without its map")
+            rest += bytes(self._stream.small(tar.BLOCK))
+            left -= tar.BLOCK
+            *lines, rest = rest.split(b"\n")
+            if not all(line.isdigit() for line in lines):
+                raise ArchiveCorrupted("the archive holds a sparse file with a damaged map")
+            numbers.extend(map(int, lines))
+            if numbers and len(numbers) >= 1 + 2 * numbers[0]:
+                break
+        segments = list(zip(numbers[1::2], numbers[2::2], strict=False))[: numbers[0]]
+        size = entry.sparse_size or 0
+        if sum(length for _, length in segments) != left or any(sum(segment) > size for segment in segments):
+            raise ArchiveCorrupted("the archive holds a sparse file whose map does not fit it")
+        os.ftruncate(fd, size)
+        for offset, length in segments:
+            os.lseek(fd, offset, os.SEEK_SET)
+            while length:
+                piece = self._stream.small(min(length, _SMALL))
+                _write(fd, piece)
+                length -= len(piece)
+
+    def finish(self) -> None:
+        """Directories' own attributes, deepest first."""
+        for later in reversed(self._later):
+            try:
+                self._attributes(self._at.goto(later.parts), later.entry)
+            except OSError as error:
+                raise _translate(error, later.entry) from error
+
+
+def _write(fd: int, data: bytes | memoryview) -> None:
+    written = os.write(fd, data)
+    while written < len(data):
+        data = memoryview(data)[written:]
+        written = os.write(fd, data)
+
+
+def _set_xattr(fd: int, key: str, value: bytes) -> None:
+    try:
+        os.setxattr(fd, key, value)
+    except OSError as error:
+        if error.errno in (errno.EPERM, errno.ENOTSUP) and not key.startswith("user."):
+            return  # capabilities and ACLs need rights or a file system that we may not have
+        if error.errno == errno.ENOTSUP:
+            raise Transient("the homes' file system keeps no user xattrs, and this home has some") from error
+        raise

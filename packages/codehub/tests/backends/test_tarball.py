@@ -1,0 +1,270 @@
+"""Trees through our tar, GNU tar and Python's: the same tree comes out, and nothing outside it is ever touched."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import socket
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codehub.adapters.tarball import format as tar
+from codehub.adapters.tarball.cursor import remove_tree
+from codehub.adapters.tarball.pack import Packed, pack_tree
+from codehub.adapters.tarball.read import TarStream
+from codehub.adapters.tarball.unpack import unpack_tree
+from codehub.domain.errors import ArchiveCorrupted
+from testing.trees import differences, fingerprint, make_rich_tree
+
+AS_ROOT = os.geteuid() == 0
+
+
+def made(path: Path) -> Path:
+    path.mkdir(parents=True)
+    return path
+
+
+@pytest.fixture
+def rich(tmp_path: Path) -> Path:
+    root = made(tmp_path / "rich")
+    make_rich_tree(root, owner=(1_234_567_890, 54_321) if AS_ROOT else None)
+    return root
+
+
+def test_everything_a_home_can_hold_comes_back_bit_by_bit(rich: Path, tmp_path: Path) -> None:
+    before = fingerprint(rich)
+    packed = Packed()
+    stream = b"".join(pack_tree(rich, packed))
+    assert packed.tar_bytes == len(stream)
+    out = made(tmp_path / "out")
+    assert unpack_tree([stream], out, len(stream)) == packed.entries
+    assert differences(before, fingerprint(out)) == []
+    assert fingerprint(rich) == before, "packing reads only"
+
+
+@pytest.mark.parametrize("size", [511, 512, 513, 65_536])
+def test_a_stream_cut_into_any_pieces_is_the_same_stream(rich: Path, tmp_path: Path, size: int) -> None:
+    stream = b"".join(pack_tree(rich / "src", Packed()))[: 1 << 20]
+    whole = [(e.name, e.size, e.link) for e in _entries([stream])]
+    pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
+    assert [(e.name, e.size, e.link) for e in _entries(pieces)] == whole
+
+
+def _entries(chunks: list[bytes]) -> list[tar.Entry]:
+    found = []
+    stream = iter(TarStream(chunks))
+    with pytest.raises(ArchiveCorrupted, match="ends in the middle"):
+        found.extend(iter(lambda: next(stream), None))
+    return found
+
+
+def test_gnu_tar_and_python_read_what_we_write(rich: Path, tmp_path: Path) -> None:
+    archive = tmp_path / "ours.tar"
+    archive.write_bytes(b"".join(pack_tree(rich, Packed())))
+    out = made(tmp_path / "gnu")
+    subprocess.run(["tar", "-xpf", archive, "-C", out, "--xattrs", "--xattrs-include=user.*"], check=True)
+    assert differences(fingerprint(rich), fingerprint(out)) == []
+    with tarfile.open(archive) as opened:
+        assert len(opened.getmembers()) == sum(len(d) + len(f) for _, d, f in os.walk(rich)) + 1
+
+
+@pytest.mark.parametrize("form", ["gnu", "pax"])
+def test_we_read_what_gnu_tar_writes(rich: Path, tmp_path: Path, form: str) -> None:
+    made_by_gnu = subprocess.run(
+        [
+            "tar",
+            "-cf",
+            "-",
+            f"--format={form}",
+            *(["--xattrs", "--sparse"] if form == "pax" else []),
+            "-C",
+            rich,
+            ".",
+        ],
+        check=True,
+        capture_output=True,
+    ).stdout
+    out = made(tmp_path / "out")
+    unpack_tree([made_by_gnu], out)
+    exact = form == "pax"
+    assert differences(fingerprint(rich, exact=exact), fingerprint(out, exact=exact)) == []
+
+
+def test_sockets_are_left_out_and_five_hundred_levels_are_not_too_deep(tmp_path: Path) -> None:
+    root = made(tmp_path / "deep")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(root / "s"))
+    fd = os.open(root, os.O_RDONLY)
+    for _ in range(500):
+        os.mkdir("directory", dir_fd=fd)
+        below = os.open("directory", os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = below
+    os.close(os.open("bottom", os.O_CREAT | os.O_WRONLY, dir_fd=fd))
+    os.close(fd)
+    packed = Packed()
+    out = made(tmp_path / "out")
+    unpack_tree(list(pack_tree(root, packed)), out)
+    assert packed.entries == 502
+    again = Packed()
+    for _ in pack_tree(out, again):
+        pass
+    assert again.entries == 502
+    remove_tree(root)
+    remove_tree(out)
+    assert not root.exists()
+
+
+def test_a_file_that_shrinks_under_us_fails_the_archive(tmp_path: Path) -> None:
+    root = made(tmp_path / "home")
+    (root / "large").write_bytes(bytes(range(256)) * 16_384)
+    chunks = pack_tree(root, Packed())
+    next(chunks)
+    os.truncate(root / "large", 10)
+    with pytest.raises(Exception, match="shrank"):
+        list(chunks)
+
+
+def entry(name: bytes, kind: bytes = tar.FILE, content: bytes = b"", **more: object) -> bytes:
+    head = tar.encode(tar.Entry(name, kind, size=len(content), **more))  # type: ignore[arg-type]
+    return head + content + bytes(tar.padding(len(content)))
+
+
+HOSTILE = {
+    "absolute name": [entry(b"/tmp/codehub-hostile", content=b"x")],
+    "dot-dot": [entry(b"../victim", content=b"x")],
+    "dot-dot inside": [entry(b"a/../../victim", content=b"x")],
+    "write through a link": [entry(b"out", tar.SYMLINK, link=b"../outside"), entry(b"out/victim", content=b"x")],
+    "directory over a link": [
+        entry(b"out", tar.SYMLINK, link=b"../outside"),
+        entry(b"out", tar.DIR, mode=0o777),
+        entry(b"out/victim", content=b"x"),
+    ],
+    "hard link out": [entry(b"h", tar.LINK, link=b"../victim")],
+    "hard link absolute": [entry(b"h", tar.LINK, link=b"/etc/passwd")],
+    "hard link through a link": [
+        entry(b"out", tar.SYMLINK, link=b"../outside"),
+        entry(b"h", tar.LINK, link=b"out/victim"),
+    ],
+    "a name twice": [entry(b"a", content=b"1"), entry(b"a", content=b"2")],
+    "a name of 300 characters": [entry(b"n" * 300, content=b"x")],
+    "a name with a zero byte": [entry(b"a" * 120 + b"\0b", content=b"x")],
+    "a file as a directory": [entry(b"a", content=b"1"), entry(b"a/b", content=b"2")],
+    "an unknown kind": [entry(b"a", b"Z")],
+    "a header of 9 MB": [entry(b"x", tar.PAX, bytes(9 << 20))],
+    "a damaged pax record": [entry(b"x", tar.PAX, b"999 path=a\n"), entry(b"a")],
+    "a negative size": [entry(b"x", tar.PAX, b"12 size=-12\n"), entry(b"a")],
+    "a root that is a file": [entry(b".", content=b"x")],
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_hostile_archive_harms_nothing(what: str, tmp_path: Path) -> None:
+    outside = made(tmp_path / "outside")
+    (outside / "victim").write_bytes(b"untouched")
+    (outside / "victim").chmod(0o640)
+    before = fingerprint(outside)
+    root = made(tmp_path / "root")
+    with pytest.raises(ArchiveCorrupted):
+        unpack_tree([*HOSTILE[what], tar.END], root)
+    assert fingerprint(outside) == before
+    assert not Path("/tmp/codehub-hostile").exists()
+
+
+def test_devices_are_left_out_and_outward_links_are_only_links(tmp_path: Path) -> None:
+    root = made(tmp_path / "root")
+    unpack_tree(
+        [
+            entry(b"dev", b"3"),
+            entry(b"blk", b"4"),
+            entry(b"l", tar.SYMLINK, link=b"/etc/passwd", mode=0o777),
+            tar.END,
+        ],
+        root,
+    )
+    assert os.listdir(root) == ["l"]
+    assert os.readlink(root / "l") == "/etc/passwd"
+
+
+@pytest.mark.needs("root")
+def test_roots_own_set_uid_files_lose_the_bit(tmp_path: Path) -> None:
+    root = made(tmp_path / "root")
+    unpack_tree([entry(b"su", content=b"x", mode=0o4755), tar.END], root)
+    assert (root / "su").stat().st_mode & 0o7777 == 0o755
+
+
+def test_a_stream_longer_than_was_archived_is_refused(tmp_path: Path) -> None:
+    stream = entry(b"a", content=b"x" * 5_000) + tar.END
+    with pytest.raises(ArchiveCorrupted, match="more than"):
+        unpack_tree([stream, bytes(100_000)], made(tmp_path / "a"), len(stream))
+    with pytest.raises(ArchiveCorrupted, match="middle"):
+        unpack_tree([stream[:3_000]], made(tmp_path / "b"), len(stream))
+
+
+def test_a_hundred_thousand_entries_pass_with_little_memory(tmp_path: Path) -> None:
+    one = entry(b"empty", tar.FIFO)
+    count = 0
+    for _ in TarStream(iter([one * 1_000] * 100 + [tar.END])):
+        count += 1
+    assert count == 100_000
+
+
+def test_a_tree_that_is_still_written_to_is_removed(tmp_path: Path) -> None:
+    root = made(tmp_path / "busy")
+    writer = subprocess.Popen(
+        ["sh", "-c", 'i=0; while [ $i -lt 300 ]; do mkdir -p "$0/d$i/e" && : > "$0/d$i/e/f"; i=$((i+1)); done', root],
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        while not any(root.iterdir()):
+            pass
+        remove_tree(root)
+    finally:
+        writer.wait()
+    remove_tree(root)
+    assert not root.exists()
+    remove_tree(root)
+
+
+@given(
+    st.dictionaries(
+        st.binary(min_size=1, max_size=40).filter(
+            lambda n: b"/" not in n and b"\0" not in n and n not in (b".", b"..")
+        ),
+        st.tuples(st.binary(max_size=2_000), st.integers(0, 0o777), st.integers(-(10**18), 4 * 10**18)),
+        max_size=6,
+    )
+)
+def test_any_names_contents_modes_and_times_survive(files: dict[bytes, tuple[bytes, int, int]]) -> None:
+    base = Path(os.environ.get("PYTEST_TMP", "/tmp")) / f"codehub-tar-{os.getpid()}"
+    remove_tree(base)
+    try:
+        root, out = made(base / "in"), made(base / "out")
+        for name, (content, mode, mtime) in files.items():
+            path = os.path.join(os.fsencode(root), name)
+            with open(path, "wb") as file:
+                file.write(content)
+            os.chmod(path, mode)
+            os.utime(path, ns=(mtime, mtime))
+        unpack_tree(list(pack_tree(root, Packed())), out)
+        assert differences(fingerprint(root), fingerprint(out)) == []
+    finally:
+        remove_tree(base)
+
+
+def test_python_and_ours_agree_on_a_plain_archive(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as opened:
+        info = tarfile.TarInfo("x" * 180 + "/" + "y" * 150)
+        info.size = 3
+        opened.addfile(info, io.BytesIO(b"abc"))
+    out = made(tmp_path / "out")
+    unpack_tree([buffer.getvalue()], out)
+    assert (out / ("x" * 180) / ("y" * 150)).read_bytes() == b"abc"
+    shutil.rmtree(out)
