@@ -38,7 +38,7 @@ def main() -> int:
         app.mkdir(parents=True, exist_ok=True)
         with one_at_a_time(app / "install.lock"):
             environment = build(app, source(arguments))
-            second_half = [str(python_of(environment)), "-P", "-m", "sari.install.activate", str(prefix)]
+            second_half = [str(python_of(environment)), "-EP", "-m", "sari.install.activate", str(prefix)]
             if subprocess.run([*second_half, str(environment)], check=False).returncode != 0:
                 shutil.rmtree(environment, ignore_errors=True)
                 raise Failed("the version that was in use, if any, is still in use")
@@ -93,10 +93,12 @@ def build(app: Path, pip_arguments: list[str]) -> Path:
     base = getattr(sys, "_base_executable", sys.executable) or sys.executable
     try:
         print("Making an environment …", flush=True)
-        run([base, "-m", "venv", str(environment)], "This Python cannot make environments. " + NO_VENV)
+        bundled = bundled_pip()
+        venv = [base, "-m", "venv", *(["--without-pip"] if bundled else []), str(environment)]
+        run(venv, "This Python cannot make environments. " + NO_VENV)
         print("Installing sari …", flush=True)
         pip = [str(python_of(environment)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        run([*pip, *pip_arguments], "sari could not be installed.")
+        run([*pip, *pip_arguments], "sari could not be installed.", bundled)
     except BaseException:
         shutil.rmtree(environment, ignore_errors=True)
         raise
@@ -106,8 +108,21 @@ def build(app: Path, pip_arguments: list[str]) -> Path:
 NO_VENV = "On Debian or Ubuntu: sudo apt-get install python3-venv python3-pip"
 
 
-def run(command: list[str], failure: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def bundled_pip() -> str:
+    """The pip that Python carries, used as it is: installing it into the environment first takes longer than sari."""
+    try:
+        import ensurepip
+    except ImportError:
+        return ""
+    folders = (Path(ensurepip.__file__).parent / "_bundled", Path("/usr/share/python-wheels"))
+    return next((str(wheel) for folder in folders for wheel in sorted(folder.glob("pip-*.whl"))), "")
+
+
+def run(command: list[str], failure: str, python_path: str = "") -> None:
+    environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
+    if python_path:
+        environment["PYTHONPATH"] = python_path
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode != 0:
         lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
         raise Failed(failure + "\n" + "\n".join(lines[-6:]))

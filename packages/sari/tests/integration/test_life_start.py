@@ -27,12 +27,12 @@ def test_fifty_shims_at_once_start_one_daemon(world: World) -> None:
     answers = [found_paths(result_of(shim.answer(one))) for shim, one in zip(shims, asked, strict=True)]
     assert answers == [["hello.txt"]] * CLIENTS
     daemon = world.one_daemon()
-    assert list(world.registry()["daemons"].values())[0]["pid"] == daemon
+    assert next(iter(world.registry()["daemons"].values()))["pid"] == daemon
     world.end_shims()
-    assert world.processes() == [daemon]
+    world.wait_for_only(daemon)
     assert all(shim.stray == [] for shim in world.shims)
     assert world.sari("daemon", "stop").returncode == 0
-    assert world.processes() == []
+    world.wait_for_only()
 
 
 def test_fifty_shims_in_three_workspaces_share_one_daemon(world: World) -> None:
@@ -44,7 +44,7 @@ def test_fifty_shims_in_three_workspaces_share_one_daemon(world: World) -> None:
     daemon = world.one_daemon()
     wait_until(lambda: set(world.registry()["workspaces"]) == {str(root) for root in roots}, "all roots registered")
     world.end_shims()
-    assert world.processes() == [daemon]
+    world.wait_for_only(daemon)
 
 
 @pytest.mark.parametrize(("victim", "clients"), [("daemon", CLIENTS), ("starter", 10)])
@@ -66,4 +66,4 @@ def test_shims_survive_a_start_killed_half_way(world: World, victim: str, client
     assert answers == [["hello.txt"]] * len(shims)
     daemon = world.one_daemon()
     world.end_shims()
-    assert world.processes() == [daemon]
+    world.wait_for_only(daemon)

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from sari.index.live import Index
 from sari.index.search import Query
-
 from testing import sari_trees
 from testing.sari_oracle import differences, queries
 

@@ -14,4 +14,4 @@ def test_a_call_is_answered_and_everything_ends(world: World) -> None:
     assert shim.stray == []
     stopped = world.sari("daemon", "stop")
     assert stopped.returncode == 0
-    assert world.processes() == []
+    world.wait_for_only()

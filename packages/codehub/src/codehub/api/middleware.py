@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -68,7 +69,8 @@ class Logged:
             try:
                 await self.app(scope, receive, note)
             except Exception as error:  # noqa: BLE001 - the last line: whatever it was, the client gets an answer
-                _log.exception("request failed", method=scope["method"], path=_shown(scope["path"]))
+                # As text: a renderer that shows the frames' locals would show passwords.
+                _log.error("request failed", path=_shown(scope["path"]), traceback=traceback.format_exc())
                 if status == 0:
                     await http_error(error).response()(scope, receive, note)
             took_s = self.monotonic() - begun

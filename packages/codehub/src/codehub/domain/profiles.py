@@ -1,19 +1,29 @@
-"""App profiles: how a workspace's IDE is run, reached and listened to. Data; the runtimes and the proxy obey it."""
+"""App profiles: how a workspace's IDE is run, reached and listened to. Data; the runtimes and the proxy obey it.
+
+Also the rule for what a workspace's `image_ref` means: a profile's name, or an image that is allowed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+
+from codehub.domain.errors import Invalid
+from codehub.domain.images import is_allowed, parse_image
 
 
 @dataclass(frozen=True, slots=True)
 class AppProfile:
     """One `[profiles.NAME]` of the profiles file, or a shipped one.
 
-    `command` is for the process runtime, with `{port}` or `{socket}`, `{base_path}`, `{home}` and `{id}` filled in; `image`
-    and `port` are for containers. `noise` names messages that are nobody's work: `METHOD /path` with `*`
-    globs (without the workspace's prefix), or a named frame rule such as `ws:vscode-keepalive`.
+    `command` is for the process runtime; `image` and `port` are for containers. In `command` and in `env`, `{port}` or
+    `{socket}`, `{base_path}` (`/w/ID/`), `{home}`, `{id}` and `{secret}` are filled in; `{secret}` is new with every
+    start, and `secret_header` (`Name: value with {secret}`) is what the proxy adds so that nobody else on the machine
+    gets in.
+    `noise` names messages that are nobody's work: `METHOD /path` with `*` globs (without the workspace's prefix), or a
+    named frame rule such as `ws:vscode-keepalive`. `health_timeout_s` is how long a start may take until `health_path`
+    answers: whoever waits for health gives it that long.
     """
 
     name: str
@@ -26,3 +36,101 @@ class AppProfile:
     env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     noise: tuple[str, ...] = ()
     activity_path: str | None = None
+    secret_header: str = ""
+
+
+CODE_SERVER = AppProfile(
+    name="code-server",
+    command=(
+        "code-server",
+        "--auth",
+        "none",
+        "--socket",
+        "{socket}",
+        "--socket-mode",
+        "600",
+        "--disable-telemetry",
+        "--disable-update-check",
+        "--disable-workspace-trust",
+        "--disable-getting-started-override",
+        "{home}",
+    ),
+    image="codehub/code-server:1",
+    port=8080,
+    health_path="/healthz",
+    strip_prefix=True,
+    noise=("ws:vscode-keepalive", "GET /healthz", "GET /update/check"),
+)
+
+JUPYTERLAB = AppProfile(
+    name="jupyterlab",
+    command=(
+        "jupyter-lab",
+        "--ServerApp.base_url={base_path}",
+        "--ServerApp.ip=127.0.0.1",
+        "--ServerApp.port={port}",
+        "--ServerApp.port_retries=0",
+        "--no-browser",
+        "--ServerApp.allow_origin=*",
+        "--ServerApp.allow_remote_access=True",
+        "--ServerApp.root_dir={home}",
+        "--LanguageServerManager.autodetect=False",
+        "--LabApp.news_url=None",
+    ),
+    image="codehub/jupyterlab:1",
+    port=8888,
+    health_path="/api",
+    health_timeout_s=90.0,
+    strip_prefix=False,
+    env=MappingProxyType({"JUPYTER_TOKEN": "{secret}"}),
+    secret_header="Authorization: token {secret}",  # noqa: S106 - a pattern, not a secret
+    noise=(
+        "GET /api",
+        "GET /api/status",
+        "GET /api/me",
+        "GET /api/kernels",
+        "GET /api/kernelspecs",
+        "GET /api/sessions",
+        "GET /api/terminals",
+        "GET /lab/api/workspaces*",
+        "GET /lsp/status",
+    ),
+)
+
+SHIPPED: Mapping[str, AppProfile] = MappingProxyType({p.name: p for p in (CODE_SERVER, JUPYTERLAB)})
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """Every profile of this installation, the default one, and which other images may be run."""
+
+    profiles: Mapping[str, AppProfile] = field(default_factory=lambda: SHIPPED)
+    default: str = "code-server"
+    allowed_images: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.default not in self.profiles:
+            known = ", ".join(sorted(self.profiles))
+            raise Invalid(f"CODEHUB_DEFAULT_PROFILE names no profile: {self.default!r}; there are {known}")
+
+    def resolve(self, image_ref: str | None, instance_backend: str) -> tuple[str, AppProfile]:
+        """What to run for an `image_ref`, and as what. Invalid (400) when it may not be run there."""
+        reference = image_ref or self.default
+        profile = self.profiles.get(reference)
+        process = instance_backend == "process"
+        if profile is not None:
+            if process and not profile.command:
+                raise Invalid(f"the profile {reference!r} has no command, and workspaces here are processes")
+            if not process and not profile.image:
+                raise Invalid(f"the profile {reference!r} has no image, and workspaces here are containers")
+            return (profile.name if process else profile.image), profile
+        image = parse_image(reference)
+        known = ", ".join(sorted(self.profiles))
+        if process:
+            raise Invalid(f"workspaces here are processes, which cannot run an image; choose one of {known}")
+        globs = self.allowed_images or tuple(str(parse_image(p.image)) for p in self.profiles.values() if p.image)
+        if not is_allowed(image, globs):
+            raise Invalid(
+                f"the image {image} is not allowed here; choose one of {known}, or ask for CODEHUB_ALLOWED_IMAGES"
+            )
+        return str(image), replace(self.profiles[self.default], image=str(image))

@@ -5,6 +5,7 @@ Every method raises BackendDown when the backend itself does not answer; absent 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -110,3 +111,19 @@ class Instances(Protocol):
     async def usage(self, workspace_id: str) -> Mapping[str, float] | None:
         """{"cpu_percent", "memory_bytes", "memory_limit_bytes"} where the backend knows, else None."""
         ...
+
+
+def spec_digest(spec: InstanceSpec, limits: str = "") -> str:
+    """What an instance is made from, in short: image, mount, profile, and the limits the backend gives it."""
+    profile = spec.profile
+    parts = (
+        spec.image,
+        spec.mount.kind,
+        spec.mount.source,
+        *profile.command,
+        str(profile.port),
+        str(profile.strip_prefix),
+        *(f"{key}={value}" for key, value in sorted(profile.env.items())),
+        limits,
+    )
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]

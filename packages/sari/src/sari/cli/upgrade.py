@@ -33,5 +33,5 @@ def _run(arguments: argparse.Namespace) -> int:
     wanted = pip_arguments(arguments.wheel, arguments.wheels, arguments.version)
     environment = build(application, wanted)
     # The new version does the rest: it knows best how to check itself and to take over.
-    command = [str(python_of(environment)), "-P", "-m", "sari.install.activate", str(application.prefix)]
+    command = [str(python_of(environment)), "-EP", "-m", "sari.install.activate", str(application.prefix)]
     return subprocess.run([*command, str(environment)], check=False).returncode

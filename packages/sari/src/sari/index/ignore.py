@@ -145,16 +145,20 @@ class Globs:
 
 
 def _forgive(glob: str, folders: frozenset[str]) -> list[str]:
-    """`./src` and `src/` mean what is below; the name of a folder in the workspace does too."""
+    """`./src` and `src/` mean what is below; so does the bare name of a folder in the workspace."""
     negated = glob.startswith("!")
     body = glob.removeprefix("!")
     anchored = body.startswith("./")
     body = body.removeprefix("./")
     lead = ("!" if negated else "") + ("/" if anchored and not body.startswith("/") else "")
     name = body.strip("/")
-    if not negated and name and (body.endswith("/") or name in folders):
-        return [f"{'' if '/' in name or anchored else '**/'}{name}/**"]
-    return [lead + body]
+    if negated or not name:
+        return [lead + body]
+    is_folder = name in folders or ("/" not in name and any(folder.endswith("/" + name) for folder in folders))
+    if not is_folder and not body.endswith("/"):
+        return [lead + body]
+    below = f"{name}/**" if "/" in name or anchored or body.startswith("/") else f"**/{name}/**"
+    return [below] if body.endswith("/") else [lead + body, below]
 
 
 class Ignored:

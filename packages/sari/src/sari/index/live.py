@@ -109,8 +109,15 @@ class Index:
             return self._table.change
 
     def folders(self) -> frozenset[str]:
+        """Every folder that has files in it or below it."""
         with self._lock:
-            return frozenset(os.fsdecode(folder) for folder in self._table.folders())
+            holding = [os.fsdecode(folder) for folder in self._table.folders()]
+        known: set[str] = set()
+        for folder in holding:
+            while folder and folder not in known:
+                known.add(folder)
+                folder = folder.rpartition("/")[0]
+        return frozenset(known)
 
     def wait_settled(self, timeout_s: float) -> bool:
         """Wait until everything is indexed."""

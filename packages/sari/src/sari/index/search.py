@@ -70,6 +70,11 @@ class Found:
     def total(self) -> int:
         return sum(self.counts.values())
 
+    def forget_lines(self) -> None:
+        """Keep only the numbers; lines are fetched again when asked for."""
+        self.hits.clear()
+        self.kept = 0
+
 
 def search(
     index: Index,

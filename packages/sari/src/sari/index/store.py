@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import sys
+import threading
 import uuid
 from pathlib import Path
 
@@ -39,6 +40,7 @@ class Store:
         self._root = str(root)
         self._manifest = self.folder / "manifest.json"
         self._lock_fd: int | None = None
+        self._locking = threading.Lock()
 
     @property
     def writer(self) -> bool:
@@ -46,10 +48,12 @@ class Store:
 
     def try_lock(self) -> bool:
         """Become the writer, if nobody is."""
-        if self._lock_fd is not None:
-            return True
+        with self._locking:
+            return self._lock_fd is not None or self._lock()
+
+    def _lock(self) -> bool:
         fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        if not _lock(fd):
+        if not _lock_file(fd):
             os.close(fd)
             return False
         self._lock_fd = fd
@@ -99,7 +103,7 @@ class Store:
             self._lock_fd = None
 
 
-def _lock(fd: int) -> bool:
+def _lock_file(fd: int) -> bool:
     try:
         if sys.platform == "win32":
             msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)

@@ -112,10 +112,12 @@ def build(application: Application, pip_arguments: list[str]) -> Path:
     environment = application.folder / f"{os.getpid()}-{secrets.token_hex(4)}"
     environment.parent.mkdir(parents=True, exist_ok=True)
     try:
+        bundled = _bundled_pip()
         # Of the interpreter under this one: an environment must not depend on another that may be removed.
-        _run([_base_python(), "-m", "venv", str(environment)], "an environment could not be made")
+        venv = [_base_python(), "-m", "venv", *(["--without-pip"] if bundled else []), str(environment)]
+        _run(venv, "an environment could not be made")
         pip = [str(python_of(environment)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        _run([*pip, *pip_arguments], "sari could not be installed into its environment")
+        _run([*pip, *pip_arguments], "sari could not be installed into its environment", bundled)
     except BaseException:
         shutil.rmtree(environment, ignore_errors=True)
         raise
@@ -126,9 +128,22 @@ def _base_python() -> str:
     return getattr(sys, "_base_executable", sys.executable) or sys.executable
 
 
-def _run(command: list[str], failure: str) -> None:
+def _bundled_pip() -> str:
+    """The pip that Python carries, used as it is: installing it into the environment first takes longer than sari."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_S, check=False)
+        import ensurepip
+    except ImportError:
+        return ""
+    folders = (Path(ensurepip.__file__).parent / "_bundled", Path("/usr/share/python-wheels"))
+    return next((str(wheel) for folder in folders for wheel in sorted(folder.glob("pip-*.whl"))), "")
+
+
+def _run(command: list[str], failure: str, python_path: str = "") -> None:
+    environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
+    if python_path:
+        environment["PYTHONPATH"] = python_path
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_S, check=False, env=environment)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InstallError(f"{failure}: {error}") from error
     if done.returncode != 0:

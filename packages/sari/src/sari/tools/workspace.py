@@ -7,74 +7,81 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sari.index import ripgrep
+from sari.index.live import Index
+from sari.languages.live import LiveSymbols
 from sari.protocol.catalog import BY_NAME
 from sari.protocol.tooling import Call, ToolResult
-from sari.tools import arguments
-from sari.tools.arguments import Arguments, BadArguments
+from sari.tools import code, files, overview, reading
+from sari.tools.arguments import Arguments, BadArguments, parse
+from sari.tools.scope import Scope
+from sari.tools.search import Searches, answer_search
 
 
 class Workspace:
-    """One root, answered by ripgrep."""
+    """One root, indexed and watched until it is closed."""
 
     def __init__(self, root: Path, data_dir: Path) -> None:
         self._root = Path(os.path.realpath(root))
-        self._data_dir = data_dir
+        self._index = Index(self._root, data_dir)
+        self._symbols = LiveSymbols(self._index)
+        self._scope = Scope(self._root, self._index, self._symbols)
+        self._searches = Searches()
 
     @property
     def root(self) -> Path:
         return self._root
 
-    def call(self, tool: str, raw: Mapping[str, object], call: Call) -> ToolResult:
+    @property
+    def index(self) -> Index:
+        return self._index
+
+    def call(self, tool: str, arguments: Mapping[str, object], call: Call) -> ToolResult:
         if tool not in BY_NAME:
             return _refused(f"There is no tool `{tool}`. There are: {', '.join(BY_NAME)}.")
         try:
-            asked = arguments.parse(tool, raw)
-            match tool:
-                case "search":
-                    return self._search(asked)
-                case "read":
-                    return self._read(asked)
-                case "status":
-                    return ToolResult(f"{self._root}: ready", self.status())
+            return self._answer(parse(tool, arguments), call)
         except (BadArguments, ripgrep.RipgrepFailed) as wrong:
             return _refused(str(wrong))
-        return _refused(f"`{tool}` does not answer in this build. Use `search` and `read`.")
+        except ripgrep.Cancelled:
+            return _refused("The call was cancelled.")
 
-    def _search(self, asked: Arguments) -> ToolResult:
-        flags = {"literal": ["-F"], "words": ["-F", "-w"]}.get(asked.text("mode", "literal"), [])
-        case = {"smart": "-S", "sensitive": "-s", "insensitive": "-i"}[asked.text("case", "smart")]
-        globs = [part for glob in asked.names("globs") for part in ("-g", glob)]
-        output = ripgrep.stream([*flags, case, *globs, *ripgrep.LINES, "-e", asked.text("query"), "./"], self._root)
-        found = sorted(ripgrep.lines(output), key=lambda line: (line.path, line.number))
-        budget = asked.number("max_tokens", 4000) * 4
-        matches: list[dict[str, object]] = []
-        for line in found:
-            text = line.text.decode("utf-8", "replace").rstrip("\r")
-            path = line.path.decode("utf-8", "surrogateescape").removeprefix("./")
-            budget -= len(path) + len(text)
-            if budget < 0 and matches:
-                break
-            matches.append({"path": path, "line": line.number, "text": text})
-        shown = "\n".join(f"{m['path']}:{m['line']}:{m['text']}" for m in matches) or "No matches."
-        answer = {"matches": matches, "total": len(found), "complete": True, "cursor": None}
-        return ToolResult(shown, answer)
-
-    def _read(self, asked: Arguments) -> ToolResult:
-        path = arguments.inside(self._root, asked.text("path"))
-        try:
-            rows = (self._root / path).read_text("utf-8", "replace").splitlines()
-        except OSError as error:
-            raise BadArguments(f"{path}: {error.strerror}. Look for the file with `find_files`.") from error
-        start = asked.number("start", 1)
-        end = min(asked.number("end", start + 399), len(rows))
-        text = "\n".join(f"{start + i}\t{row}" for i, row in enumerate(rows[start - 1 : end]))
-        return ToolResult(text, {"path": path, "start": start, "end": end, "text": text, "total_lines": len(rows)})
+    def _answer(self, asked: Arguments, call: Call) -> ToolResult:
+        scope = self._scope
+        match asked.tool:
+            case "search":
+                return answer_search(scope, self._searches, asked, call)
+            case "find_files":
+                return files.answer_find_files(scope, asked)
+            case "symbols":
+                return code.answer_symbols(scope, asked)
+            case "outline":
+                return reading.answer_outline(scope, asked)
+            case "references":
+                return code.answer_references(scope, asked, call)
+            case "callers":
+                return code.answer_callers(scope, asked, call)
+            case "implementations":
+                return code.answer_implementations(scope, asked)
+            case "read":
+                return reading.answer_read(scope, asked)
+            case "recent":
+                return files.answer_recent(scope, asked)
+            case "repo_map":
+                return overview.answer_repo_map(scope, asked, call)
+            case "status":
+                return overview.answer_status(scope)
+            case "rescan":
+                return overview.answer_rescan(scope)
+            case "doctor":
+                return overview.answer_doctor(scope)
+        raise AssertionError(f"the catalogue names {asked.tool}, but nothing answers it")
 
     def status(self) -> Mapping[str, object]:
-        return {"root": str(self._root), "state": "ready", "files": 0, "indexed": 0}
+        return overview.status(self._scope)
 
     def close(self) -> None:
-        return None
+        self._symbols.close()
+        self._index.close()
 
 
 def open_workspace(root: Path, data_dir: Path) -> Workspace:

@@ -120,7 +120,8 @@ class McpEndpoint:
             headers["Mcp-Session-Id"] = session
             self._facade.lease(session, _client_name(message))
         elif session is not None:
-            self._facade.lease(session)
+            # The name was said at `initialize` and stays.
+            self._facade.lease(session, "")
         root = _root(request)
         if isinstance(message, list):
             return self._batch(message, session, root)

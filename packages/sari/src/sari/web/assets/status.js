@@ -38,7 +38,7 @@ export function show(state, workspace) {
   byId("sessions-table").replaceChildren(
     state.sessions.length
       ? table(["Client", "Workspaces", "Lease", "Last request"], state.sessions.map((session) =>
-        row(session.client, session.roots.join(", "), session.leased ? (session.connected ? "connected" : "held") : "expired",
+        row(session.client || "HTTP client", session.roots.join(", "), session.leased ? (session.connected ? "connected" : "held") : "expired",
           ago(session.last_request_ts))))
       : element("p", {}, "No client is connected."),
   );

@@ -1,0 +1,1 @@
+"""IDEs for the process runtime: installed on first need, from their registries, checked against a lock file."""

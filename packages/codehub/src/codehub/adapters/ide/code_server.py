@@ -1,0 +1,205 @@
+"""code-server for the process runtime: installed step by step into `IDE_DIR/code-server-VERSION`, whole or not there.
+
+Each step done is written down, so a killed install goes on where it was. npm checks every package against the hashes in
+code-server's own shrinkwraps, and code-server itself is checked against our lock file, which begins that chain.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from codehub.adapters.ide.node import NodeLock, put_node
+from codehub.adapters.tarball.cursor import remove_tree
+from codehub.domain.errors import Terminal, Transient
+from codehub.domain.model import Progress
+from codehub.ports.fence import Report
+
+_NPM_FLAGS = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error")
+# Extensions that are of no use here, and take a third of the room.
+_DROPPED_EXTENSIONS = ("copilot", "mermaid-markdown-features", "microsoft-authentication")
+_START = """#!/bin/sh
+# Starts code-server on its own Node. A chat pane nobody asked for would steal the keyboard: off unless turned on.
+here=$(dirname "$(dirname "$(readlink -f "$0")")")
+settings="${XDG_DATA_HOME:-$HOME/.local/share}/code-server/User"
+if [ ! -e "$settings/settings.json" ]; then
+    mkdir -p "$settings" && printf '{"chat.disableAIFeatures": true}\\n' > "$settings/settings.json"
+fi
+exec "$here/node/bin/node" "$here/node_modules/code-server/out/node/entry.js" "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeServerLock:
+    version: str
+    integrity: str
+    node: NodeLock
+
+    @classmethod
+    def load(cls) -> CodeServerLock:
+        raw = json.loads(files("codehub.adapters.ide").joinpath("code-server.lock.json").read_text())
+        node = raw["node"]
+        return cls(
+            raw["code-server"]["version"],
+            raw["code-server"]["integrity"],
+            NodeLock(node["package"], node["version"], tuple(node["sha256"])),
+        )
+
+
+class CodeServerInstall:
+    """Blocking; meant for a worker thread. Two at once on one directory: the second waits and finds it done."""
+
+    def __init__(self, ide_dir: Path, lock: CodeServerLock | None = None) -> None:
+        self._dir = ide_dir
+        self._lock = lock or CodeServerLock.load()
+        self.home = ide_dir / f"code-server-{self._lock.version}"
+        self._partial = ide_dir / f"code-server-{self._lock.version}.partial"
+
+    @property
+    def bin_dir(self) -> Path:
+        return self.home / "bin"
+
+    @property
+    def installed(self) -> bool:
+        return (self.bin_dir / "code-server").is_file()
+
+    def ensure(self, report: Report) -> Path:
+        """Install it unless it is there; returns where `code-server` is."""
+        if self.installed:
+            return self.bin_dir
+        self._dir.mkdir(parents=True, exist_ok=True, mode=0o755)
+        with _only_one(self._dir / ".install.lock"):
+            if not self.installed:
+                self._install(report)
+        return self.bin_dir
+
+    def _install(self, report: Report) -> None:
+        steps: list[tuple[str, Callable[[], None]]] = [
+            ("node", self._node),
+            ("code-server", self._code_server),
+            ("editor", self._editor),
+            ("extensions", self._extensions),
+            ("trim", self._trim),
+        ]
+        self._partial.mkdir(exist_ok=True, mode=0o755)
+        done_file = self._partial / "steps.done"
+        done = done_file.read_text().split() if done_file.exists() else []
+        for number, (name, step) in enumerate(steps):
+            report(Progress(f"install code-server: {name}", number, len(steps), "steps"))
+            if name not in done:
+                step()
+                done.append(name)
+                done_file.write_text("\n".join(done))
+        report(Progress("install code-server", len(steps), len(steps), "steps"))
+        self._partial.rename(self.home)
+
+    @property
+    def _package(self) -> Path:
+        return self._partial / "node_modules/code-server"
+
+    def _node(self) -> None:
+        put_node(self._lock.node, self._partial / "node", self._partial / "scratch")
+        remove_tree(self._partial / "scratch")
+
+    def _code_server(self) -> None:
+        remove_tree(self._partial / "node_modules")
+        (self._partial / "package.json").write_text('{"private": true}\n')
+        self._npm(self._partial, "install", "--save-exact", f"code-server@{self._lock.version}")
+        recorded = json.loads((self._partial / "node_modules/.package-lock.json").read_text())
+        integrity = recorded["packages"]["node_modules/code-server"].get("integrity")
+        if integrity != self._lock.integrity:
+            remove_tree(self._partial)
+            raise Terminal(
+                f"code-server {self._lock.version} from the npm registry is not the one in the lock file "
+                f"({integrity} instead of {self._lock.integrity}): nothing of it was kept"
+            )
+
+    def _editor(self) -> None:
+        editor = self._package / "lib/vscode"
+        remove_tree(editor / "node_modules")
+        self._npm(editor, "install", "--omit=dev")
+        for link, target in (("remote-cli/code-server", "code-linux.sh"), ("helpers/browser.sh", "browser-linux.sh")):
+            path = editor / "bin" / link
+            path.unlink(missing_ok=True)
+            path.symlink_to(target)
+
+    def _extensions(self) -> None:
+        extensions = self._package / "lib/vscode/extensions"
+        for name in _DROPPED_EXTENSIONS:
+            remove_tree(extensions / name)
+        remove_tree(extensions / "node_modules")
+        self._npm(extensions, "install", "--omit=dev")
+
+    def _trim(self) -> None:
+        editor = self._package / "lib/vscode/node_modules"
+        for unused in (
+            "@github/copilot",
+            "@github/copilot-sdk",
+            "@vscode/windows-process-tree",
+            "@vscode/windows-registry",
+        ):
+            remove_tree(editor / unused)
+        for pattern in (
+            "**/prebuilds/*",
+            "@github/copilot-*",
+            "@vscode/ripgrep-universal/bin/*",
+            "@img/*",
+            "**/bin/*-*",
+        ):
+            for place in list(editor.glob(pattern)):
+                if _is_foreign(place.name):
+                    remove_tree(place)
+        remove_tree(self._partial / "node/lib/node_modules/corepack")
+        start = self._partial / "bin/code-server"
+        start.parent.mkdir(exist_ok=True)
+        start.write_text(_START)
+        start.chmod(0o755)
+        _readable_by_all(self._partial)
+
+    def _npm(self, cwd: Path, *arguments: str) -> None:
+        node = self._partial / "node"
+        env = {
+            **os.environ,
+            "PATH": f"{node / 'bin'}:{os.environ.get('PATH', '/usr/bin:/bin')}",
+        }
+        command = [str(node / "bin/node"), str(node / "lib/node_modules/npm/bin/npm-cli.js"), *arguments, *_NPM_FLAGS]
+        done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            said = (done.stderr or done.stdout).strip()[-800:]
+            raise Transient(f"npm could not install code-server's parts (the next try goes on from here): {said}")
+
+
+def _is_foreign(name: str) -> bool:
+    """Whether a directory is named for another platform than this one."""
+    machine = {"x86_64": "x64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
+    systems = ("linux", "darwin", "win32", "alpine", "linuxmusl", "android", "freebsd")
+    words = name.lower().replace("_", "-").split("-")
+    if not any(system in words for system in systems):
+        return False
+    return "linux" not in words or machine not in words or "musl" in words
+
+
+def _readable_by_all(root: Path) -> None:
+    """Workspaces run under other uids than the one that installs."""
+    for directory, _, names in os.walk(root):
+        for path in (directory, *(os.path.join(directory, name) for name in names)):
+            if not os.path.islink(path):
+                mode = os.stat(path).st_mode
+                os.chmod(path, mode | 0o444 | (0o111 if mode & 0o100 else 0))
+
+
+@contextlib.contextmanager
+def _only_one(path: Path) -> Iterator[None]:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)

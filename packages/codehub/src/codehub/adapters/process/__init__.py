@@ -1,0 +1,1 @@
+"""Workspaces as processes: each IDE under a keeper of its own that outlives CodeHub."""

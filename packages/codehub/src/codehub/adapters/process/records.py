@@ -1,0 +1,104 @@
+"""What is written down of each instance, and whether it still lives: by pid, start time and boot, never by pid alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from codehub.adapters.process.keeper import start_ticks
+from codehub.ports.instances import Upstream
+
+RECORD, EXIT, LOG = "record.json", "exit.json", "output.log"
+
+
+@cache
+def boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """As the keeper wrote it before it began."""
+
+    workspace_id: str
+    identity: str
+    spec_digest: str
+    boot: str
+    pid: int
+    start: int
+    uid: int | None
+    host: str
+    port: int
+    socket_path: str
+    secret: tuple[str, str] | None
+
+    @property
+    def alive(self) -> bool:
+        if self.boot != boot_id():
+            return False
+        try:
+            return start_ticks(self.pid) == self.start and not _is_zombie(self.pid)
+        except (OSError, ValueError, IndexError):
+            return False
+
+    @property
+    def upstream(self) -> Upstream:
+        return Upstream(self.identity, self.host, self.port, self.socket_path, self.secret)
+
+
+def _is_zombie(pid: int) -> bool:
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b") ")[2][:1] in (b"Z", b"X")
+
+
+def read_record(run_dir: Path) -> Record | None:
+    try:
+        raw = json.loads((run_dir / RECORD).read_bytes())
+        secret = raw["secret"]
+        return Record(
+            workspace_id=str(raw["workspace_id"]),
+            identity=str(raw["identity"]),
+            spec_digest=str(raw["spec_digest"]),
+            boot=str(raw["boot"]),
+            pid=int(raw["pid"]),
+            start=int(raw["start"]),
+            uid=raw["uid"],
+            host=str(raw["host"]),
+            port=int(raw["port"]),
+            socket_path=str(raw["socket_path"]),
+            secret=(str(secret[0]), str(secret[1])) if secret else None,
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def exit_reason(run_dir: Path) -> str | None:
+    """How a dead instance ended; None when it was asked to."""
+    try:
+        raw = json.loads((run_dir / EXIT).read_bytes())
+        if raw["requested"]:
+            return None
+        return f"Signal:{raw['signal']}" if raw["signal"] else f"ExitCode:{raw['code']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "Killed"  # keeper and all: nobody was left to write it down
+
+
+def leftovers(identity: str, uid: int | None) -> list[int]:
+    """Processes of an instance whose keeper is gone: by its own uid, else by the mark in their environment."""
+    mark = f"CODEHUB_INSTANCE={identity}".encode()
+    found: list[int] = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        try:
+            if uid is not None:
+                if os.stat(f"/proc/{entry}").st_uid == uid:
+                    found.append(int(entry))
+            elif mark in Path(f"/proc/{entry}/environ").read_bytes().split(b"\0"):
+                found.append(int(entry))
+        except OSError:
+            continue
+    return found

@@ -1,0 +1,98 @@
+"""The TOML file named by CODEHUB_PROFILES_FILE → profiles, each mistake named with its place."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from codehub.domain.errors import Invalid
+from codehub.domain.images import parse_image
+from codehub.domain.profiles import SHIPPED, AppProfile
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_FIELDS: Mapping[str, type | tuple[type, ...]] = {
+    "command": list,
+    "image": str,
+    "port": int,
+    "health_path": str,
+    "health_timeout": (int, float),
+    "strip_prefix": bool,
+    "env": dict,
+    "noise": list,
+    "activity_path": str,
+    "secret_header": str,
+}
+_PLACEHOLDER = re.compile(r"\{([a-z_]*)\}")
+_KNOWN = {"port", "socket", "base_path", "home", "id", "secret"}
+
+
+def load_profiles(path: Path | None) -> Mapping[str, AppProfile]:
+    """The shipped profiles and those of the file, which may also replace a shipped one."""
+    if path is None:
+        return SHIPPED
+    try:
+        parsed = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Invalid(f"CODEHUB_PROFILES_FILE {path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Invalid(f"CODEHUB_PROFILES_FILE {path} is not TOML: {error}") from error
+    if set(parsed) - {"profiles"} or not isinstance(parsed.get("profiles", {}), dict):
+        raise Invalid(f"CODEHUB_PROFILES_FILE {path}: only [profiles.NAME] tables belong in it")
+    own = {name: _profile(path, name, table) for name, table in parsed.get("profiles", {}).items()}
+    return MappingProxyType({**SHIPPED, **own})
+
+
+def _profile(path: Path, name: str, table: Any) -> AppProfile:
+    where = f"CODEHUB_PROFILES_FILE {path}, [profiles.{name}]"
+    if not _NAME.fullmatch(name):
+        raise Invalid(f"{where}: a profile's name is lower-case letters, digits, '.', '_' and '-'")
+    if not isinstance(table, dict):
+        raise Invalid(f"{where}: not a table")
+    for key, value in table.items():
+        wanted = _FIELDS.get(key)
+        if wanted is None:
+            raise Invalid(f"{where}: unknown key {key!r}; known are {', '.join(_FIELDS)}")
+        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+            raise Invalid(f"{where}: {key} is of the wrong type")
+        if isinstance(value, list) and not all(isinstance(item, str) for item in value):
+            raise Invalid(f"{where}: {key} is a list of strings")
+    env = table.get("env", {})
+    if not all(isinstance(value, str) for value in env.values()):
+        raise Invalid(f"{where}: env holds strings")
+    for text in [*table.get("command", []), *env.values(), table.get("secret_header", "")]:
+        for unknown in set(_PLACEHOLDER.findall(text)) - _KNOWN:
+            raise Invalid(f"{where}: unknown placeholder {{{unknown}}}; known are {', '.join(sorted(_KNOWN))}")
+    profile = AppProfile(
+        name=name,
+        command=tuple(table.get("command", ())),
+        image=table.get("image", ""),
+        port=table.get("port", 8080),
+        health_path=table.get("health_path", "/"),
+        health_timeout_s=float(table.get("health_timeout", 60)),
+        strip_prefix=table.get("strip_prefix", True),
+        env=MappingProxyType(dict(env)),
+        noise=tuple(table.get("noise", ())),
+        activity_path=table.get("activity_path"),
+        secret_header=table.get("secret_header", ""),
+    )
+    _check(where, profile)
+    return profile
+
+
+def _check(where: str, profile: AppProfile) -> None:
+    if not profile.command and not profile.image:
+        raise Invalid(f"{where}: needs a command (for processes) or an image (for containers)")
+    if profile.image:
+        parse_image(profile.image)
+    if not 1 <= profile.port <= 65535:
+        raise Invalid(f"{where}: port is a number from 1 to 65535")
+    if not profile.health_path.startswith("/"):
+        raise Invalid(f"{where}: health_path begins with '/'")
+    if profile.health_timeout_s <= 0:
+        raise Invalid(f"{where}: health_timeout is a number of seconds above 0")
+    if profile.secret_header and ":" not in profile.secret_header:
+        raise Invalid(f"{where}: secret_header is 'Name: value'")
