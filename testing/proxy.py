@@ -120,7 +120,7 @@ def in_a_thread(main: Callable[[Callable[[], None]], Coroutine[Any, Any, None]])
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(supervised())
-        except BaseException as error:  # noqa: BLE001 - raised again in the test's own thread
+        except BaseException as error:
             state["error"] = error
         finally:
             ready.set()

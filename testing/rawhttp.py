@@ -182,7 +182,7 @@ class ScriptedUpstream:
             script(peer)
         except (EOFError, OSError):
             pass  # the other side left, which is for the test to judge
-        except BaseException as error:  # noqa: BLE001 - raised again in the test's own thread
+        except BaseException as error:
             self.errors.append(error)
         finally:
             peer.close()
