@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import httpx
 from argon2 import PasswordHasher
@@ -15,11 +17,13 @@ from fastapi import FastAPI
 from codehub.adapters.postgres.pool import Database
 from codehub.api.app import create_app
 from codehub.api.config import ApiConfig, ApiDeps, uuid7
-from codehub.api.context import make_users
+from codehub.api.context import Context, make_users
+from codehub.api.server import serve_api
 from codehub.domain.errors import BackendDown
 from codehub.domain.limits import RunningLimits
 from codehub.domain.profiles import AppProfile
 from codehub.ports.bus import Bus
+from codehub.services.live import Live
 from codehub.services.passwords import Passwords
 from codehub.services.workspaces import Backends
 
@@ -101,10 +105,16 @@ def api_deps(database: Database, bus: Bus | None = None, **given: Any) -> ApiDep
 
 @dataclass
 class Api:
+    """The app, asked without a network."""
+
     app: FastAPI
     deps: ApiDeps
     clock: TestClock
     _clients: list[httpx.AsyncClient] = field(default_factory=list)
+
+    @property
+    def live(self) -> Live:
+        return cast(Context, self.app.state.context).live
 
     def client(self, *, address: str = "127.0.0.1", **headers: str) -> httpx.AsyncClient:
         """Someone new, from this address, with these headers (underscores are dashes)."""
@@ -136,17 +146,42 @@ class Api:
 
 @asynccontextmanager
 async def running_api(database: Database, bus: Bus | None = None, **given: Any) -> AsyncIterator[Api]:
-    """The app with its lifespan, and an administrator."""
+    """The app, and an administrator. Live events need `listening`, which runs its lifespan."""
     clock = TestClock()
     deps = api_deps(database, bus, clock=clock, **given)
     await make_users(deps).ensure_first_admin(*ADMIN)
     app = create_app(deps)
     api = Api(app, deps, clock)
-    async with app.router.lifespan_context(app):
-        try:
-            yield api
-        finally:
-            await api.close()
+    try:
+        yield api
+    finally:
+        await api.close()
+
+
+@asynccontextmanager
+async def listening(api: Api, *, send_buffer: int | None = None) -> AsyncIterator[str]:
+    """The same app behind a real listener; its address. A small send buffer makes a client that does not read felt soon."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=2_048)
+    if send_buffer is not None:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    ready = asyncio.Event()
+    serving = asyncio.create_task(serve_api(api.app, [listener], ready=ready.set))
+    try:
+        async with asyncio.timeout(60):
+            await ready.wait()
+        yield address
+    finally:
+        serving.cancel()
+        with suppress(asyncio.CancelledError):
+            await serving
+
+
+async def until(true: Callable[[], bool], *, within_s: float = 90) -> None:
+    """Wait until something is so. The deadline is for a machine that does ten things at once."""
+    async with asyncio.timeout(within_s):
+        while not true():
+            await asyncio.sleep(0.01)
 
 
 async def put_in_state(database: Database, workspace_id: str, **columns: Any) -> None:

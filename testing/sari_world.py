@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -111,9 +112,9 @@ class World:
         end_all(self.home)
 
 
-@pytest.fixture
-def world() -> Iterator[World]:
-    """A fresh world on a short path."""
+@contextmanager
+def new_world() -> Iterator[World]:
+    """A world on a short path, gone afterwards with all that lived in it."""
     base = Path(tempfile.mkdtemp(prefix="sari-t-"))
     made = World(base)
     try:
@@ -121,6 +122,20 @@ def world() -> Iterator[World]:
     finally:
         made.close()
         remove_tree(base)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """A fresh world."""
+    with new_world() as made:
+        yield made
+
+
+@pytest.fixture
+def other_world() -> Iterator[World]:
+    """Another one: another home, another registry, another token."""
+    with new_world() as made:
+        yield made
 
 
 def remove_tree(path: Path) -> None:

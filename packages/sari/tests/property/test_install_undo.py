@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import tomlkit
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sari.install.change import install, plan_uninstall, uninstall
@@ -52,6 +52,7 @@ def _toml(document: tuple[dict[str, object], object]) -> str:
 
 
 @pytest.mark.parametrize("client", CLIENTS.values(), ids=lambda client: client.name)
+@settings(max_examples=40)
 @given(document=documents, layout=layouts, comment=noise, crlf=st.booleans(), mark=st.booleans(), later=st.booleans())
 def test_uninstall_gives_back_the_exact_bytes(
     client: Client,

@@ -49,7 +49,7 @@ def create_app(deps: ApiDeps) -> FastAPI:
         try:
             yield
         finally:
-            context.live.stop()
+            context.leave()
             streams.cancel()
             with suppress(asyncio.CancelledError):
                 await streams

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, cast
@@ -34,6 +35,12 @@ class Context:
     live: Live
     metrics: ApiMetrics
     begun: float
+    # Set when the process is leaving: whatever streams, ends.
+    leaving: asyncio.Event
+
+    def leave(self) -> None:
+        self.live.stop()
+        self.leaving.set()
 
 
 def make_context(deps: ApiDeps) -> Context:
@@ -74,6 +81,7 @@ def make_context(deps: ApiDeps) -> Context:
         live=live,
         metrics=ApiMetrics(deps.registry),
         begun=deps.monotonic(),
+        leaving=asyncio.Event(),
     )
 
 

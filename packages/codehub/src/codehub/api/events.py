@@ -39,6 +39,7 @@ async def live_events(query: Annotated[EventsQuery, Query()], ctx: Ctx, who: Who
         _frames(stream, ctx.live.pace.heartbeat_s),
         media_type="text/event-stream",
         send_s=ctx.live.pace.send_s,
+        leaving=ctx.leaving,
         closed=closed,
         dropped=ctx.metrics.dropped.inc,
     )

@@ -54,8 +54,7 @@ async def workspace_logs(workspace_id: str, query: Annotated[LogsQuery, Query()]
         chunks,
         media_type="text/plain; charset=utf-8",
         send_s=ctx.live.pace.send_s,
-        closed=lambda: None,
-        dropped=lambda: None,
+        leaving=ctx.leaving,
     )
 
 

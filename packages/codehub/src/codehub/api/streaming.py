@@ -23,26 +23,31 @@ class StreamedAnswer(Response):
         *,
         media_type: str,
         send_s: float,
-        closed: Callable[[], None],
-        dropped: Callable[[], None],
+        leaving: asyncio.Event,
+        closed: Callable[[], None] = lambda: None,
+        dropped: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(media_type=media_type, headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._chunks = chunks
         self._send_s = send_s
+        self._leaving = leaving
         self._closed = closed
         self._dropped = dropped
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            writing = asyncio.create_task(self._write(scope, send))
-            leaving = asyncio.create_task(_left(receive))
+            tasks = [
+                asyncio.create_task(self._write(scope, send)),
+                asyncio.create_task(_left(receive)),
+                asyncio.create_task(self._leaving.wait()),
+            ]
             try:
-                await asyncio.wait((writing, leaving), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                leaving.cancel()
-                writing.cancel()
-                results = await asyncio.gather(writing, leaving, return_exceptions=True)
+                for task in tasks:
+                    task.cancel()
+                results = await asyncio.gather(*tasks, return_exceptions=True)
             for result in results:
                 if isinstance(result, Exception):
                     raise result

@@ -104,7 +104,7 @@ SHIPPED: Mapping[str, AppProfile] = MappingProxyType({p.name: p for p in (CODE_S
 class Catalog:
     """Every profile of this installation, the default one, and which other images may be run."""
 
-    profiles: Mapping[str, AppProfile] = SHIPPED
+    profiles: Mapping[str, AppProfile] = field(default_factory=lambda: SHIPPED)
     default: str = "code-server"
     allowed_images: tuple[str, ...] = ()
 

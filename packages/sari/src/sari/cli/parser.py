@@ -1,14 +1,14 @@
 """Builds the argument parser from the command modules and runs the chosen one.
 
-A command module has `register(subparsers)`, which adds its parser and names its work with `set_defaults(run=...)`; `run`
-takes the parsed arguments and returns an exit code. It raises `SariError` for what a user can mend: one line, exit code 1.
+A command module has `register(subparsers)`, which adds its parser and names its work with `set_defaults(run=...)`;
+`run` takes the parsed arguments and returns an exit code. It raises `SariError` for what a user can mend: one line,
+exit code 1.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 import sys
 
 from sari import __version__
@@ -22,9 +22,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"sari {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in COMMANDS:
-        module = f"sari.cli.{name}"
-        if importlib.util.find_spec(module) is not None:
-            importlib.import_module(module).register(subparsers)
+        importlib.import_module(f"sari.cli.{name}").register(subparsers)
     return parser
 
 

@@ -38,7 +38,7 @@ def _uninstall(arguments: argparse.Namespace) -> int:
             continue
         try:
             uninstall(client, Path(receipt.path), receipts, datetime.now(UTC))
-            print(f"{client.title}: sari taken out of {receipt.path}")
+            print(f"{client.title}: sari taken out of {receipt.path}", flush=True)
         except InstallError as error:
             refused = True
             print(f"{client.title}: {error}", file=sys.stderr)

@@ -21,7 +21,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import sari
 from sari import __version__
 from sari.daemon import sockets
 from sari.daemon.facade import DaemonFacade
@@ -37,11 +36,16 @@ from sari.registry.model import DaemonEntry, daemon_fields
 from sari.registry.places import Places, home_directory, make_private_directory
 from sari.registry.processes import start_mark
 from sari.registry.settings import Settings
-from sari.registry.store import Store, access_token
+from sari.registry.store import LOCK_WAIT_S, Store, access_token
+from sari.web.server import HttpServer
 
 # Packages a daemon may need later: all are imported before it is ready, so that files replaced by an upgrade, or two
 # first calls at once, never meet a half-imported module.
 _EAGER = ("sari.protocol", "sari.registry", "sari.index", "sari.languages", "sari.tools", "sari.web", "sari.daemon")
+
+
+# "At once" is what `sari daemon stop` promises.
+_HTTP_CLOSING_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +158,8 @@ async def _serve(
     opener: WorkspaceOpener,
     report: Report,
 ) -> None:
-    store = Store(orders.places)
+    # A registry that stays locked must be said before the start's own time is up.
+    store = Store(orders.places, min(LOCK_WAIT_S, settings.start_timeout_s / 2))
     old = [entry for entry in store.read().daemons.values() if entry.boot_id in orders.replaces]
     token = access_token(orders.places)
     predecessors = await asyncio.to_thread(Predecessors, old)
@@ -192,8 +197,7 @@ async def _serve(
     await heartbeat.unregister()
     await service.close()
     web.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await web
+    await asyncio.wait([web], timeout=_HTTP_CLOSING_S)
 
 
 def _listen(orders: Orders, passed: list[socket.socket]) -> Listeners:
@@ -221,16 +225,13 @@ def _obey_signals(service: Service) -> None:
 
 async def _serve_http(service: Service, token: str) -> None:
     """Run the HTTP side while we serve; a draining daemon leaves the socket to its successor."""
-    factory = getattr(importlib.import_module("sari.web.server"), "HttpServer", None) if _has_web() else None
-    if factory is None:
-        return
     server: HttpServerLike | None = None
     facade = DaemonFacade(service, asyncio.get_running_loop())
     try:
         while True:
             service.drain_changed.clear()
             if not service.draining and server is None:
-                server = factory(facade, service.listeners.http.dup(), token)
+                server = HttpServer(facade, service.listeners.http.dup(), token)
                 server.start()
             elif service.draining and server is not None:
                 closing, server = server, None
@@ -239,7 +240,3 @@ async def _serve_http(service: Service, token: str) -> None:
     finally:
         if server is not None:
             await asyncio.to_thread(server.close)
-
-
-def _has_web() -> bool:
-    return any(found.name == "server" for found in pkgutil.iter_modules([os.path.join(sari.__path__[0], "web")]))

@@ -95,7 +95,12 @@ def check_daemons(places: Places) -> list[Finding]:
         daemons = list(Store(places).read().daemons.values())
     except SariError as error:
         return [Finding("error", str(error))]
-    findings = []
+    findings = [
+        Finding("ok", f"a sari from before version 3 runs too (pid {entry.pid}); it serves its own clients")
+        for entry in daemons
+        if not entry.token
+    ]
+    daemons = [entry for entry in daemons if entry.token]
     for entry in daemons:
         name = f"the daemon {entry.version} (pid {entry.pid}, port {entry.port})"
         if is_stopped(entry.pid):
@@ -123,7 +128,7 @@ def check_ports(places: Places) -> list[Finding]:
     """The usual ports are free, or ours."""
     try:
         settings = Settings.from_environ(os.environ)
-        ours = {entry.port for entry in Store(places).read().daemons.values()}
+        ours = {entry.port for entry in Store(places).read().daemons.values() if entry.token}
     except SariError as error:
         return [Finding("error", str(error))]
     findings = []
@@ -134,10 +139,9 @@ def check_ports(places: Places) -> list[Finding]:
             probe.settimeout(dial.STRANGER_TIMEOUT_S)
             taken = probe.connect_ex(("127.0.0.1", port)) == 0
         if taken and not ours:
+            who = "a sari from before version 3" if dial.is_predecessor("127.0.0.1", port) else "another program"
             findings.append(
-                Finding(
-                    "warning", f"port {port} ({name}) is held by another program", "nothing: another port is used"
-                )
+                Finding("warning", f"port {port} ({name}) is held by {who}", "nothing: another port is used")
             )
     return findings or [Finding("ok", "the ports are free, or ours")]
 

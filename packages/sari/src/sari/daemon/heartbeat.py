@@ -99,13 +99,15 @@ class Heartbeat:
             mine = registry.daemons.get(self._entry.boot_id, self._entry)
             # Marked as draining, but nobody is there to take over: the successor died.
             draining = mine.draining and bool(_others(registry, self._entry))
-            registry = registry.with_daemon(replace(mine, last_seen_ts=time.time(), draining=draining))
+            # An older program may have written the file without the fields it does not know.
+            fresh = replace(self._entry, last_seen_ts=time.time(), draining=draining, extra=mine.extra)
+            registry = registry.with_daemon(fresh)
             for root, last_active in active.items():
                 place = registry.workspaces.get(root)
                 if place is not None and place.boot_id != self._entry.boot_id and draining:
                     continue
-                fresh = self._place(place or WorkspaceEntry(self._entry.boot_id))
-                registry = registry.with_workspace(root, replace(fresh, last_active_ts=last_active))
+                ours = self._place(place or WorkspaceEntry(self._entry.boot_id))
+                registry = registry.with_workspace(root, replace(ours, last_active_ts=last_active))
             return registry
 
         return self._store.update(change)

@@ -68,6 +68,18 @@ def identify(sock: socket.socket, token: str, timeout_s: float) -> Identity:
     raise Answered("what listens there is no daemon of this user")
 
 
+def is_predecessor(host: str, port: int) -> bool:
+    """Whether a sari from before version 3 listens there: it speaks headers only, and asks to be initialized first."""
+    body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    try:
+        with connect(host, port, STRANGER_TIMEOUT_S) as sock:
+            sock.settimeout(STRANGER_TIMEOUT_S)
+            sock.sendall(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+            return b"Server not initialized" in sock.recv(4096)
+    except OSError:
+        return False
+
+
 def is_ours(port: int) -> bool:
     """Whether the process listening on a loopback port is this user's. Only Linux can tell; elsewhere: no."""
     if sys.platform != "linux":
