@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 import pytest
+
 from codehub.domain.errors import Denied, FenceLost
 from codehub.ports.archives import ArchivePlace, Archives
 from codehub.ports.fence import no_fence

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Protocol
 
 import pytest
+
 from codehub.domain.errors import Conflict, DataLost, FenceLost, NotFound
 from codehub.domain.model import HomeCtx, Progress
 from codehub.ports.archives import Archives
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.homes import HomeKey, Homes, HomeState, HomeStatus
-
 from testing.contracts.archives import lost_after
 
 FILES: Mapping[str, bytes] = {"notes.txt": b"what a user wrote\n", "src/main.py": b"print('hello')\n" * 50}

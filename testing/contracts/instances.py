@@ -8,10 +8,10 @@ from contextlib import aclosing
 from typing import Protocol, TypeVar
 
 import pytest
+
 from codehub.domain.errors import FenceLost
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.instances import ABSENT, Instances, InstanceSpec, InstanceStatus
-
 from testing.contracts.archives import lost_after
 
 PATIENCE_S = 90.0

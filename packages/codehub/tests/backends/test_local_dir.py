@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
+
 from codehub.adapters.homes.local_dir import LocalDirHomes
 from codehub.adapters.objectstore.archives import ObjectArchives
 from codehub.adapters.objectstore.store import Store
@@ -18,7 +19,6 @@ from codehub.domain.errors import ArchiveCorrupted, BackendDown, Invalid, OutOfS
 from codehub.domain.model import HomeCtx
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.homes import HomeKey, HomeState
-
 from testing.contracts.archives import ArchivesContract
 from testing.contracts.homes import FILES, HomesContract, key, provisioned
 from testing.homes import LocalDirWorld, StoreWorld, local_world

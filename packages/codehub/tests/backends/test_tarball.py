@@ -11,15 +11,15 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from codehub.adapters.tarball import format as tar
 from codehub.adapters.tarball.cursor import remove_tree
 from codehub.adapters.tarball.pack import Packed, pack_tree
 from codehub.adapters.tarball.read import TarStream
 from codehub.adapters.tarball.unpack import unpack_tree
 from codehub.domain.errors import ArchiveCorrupted
-from hypothesis import given
-from hypothesis import strategies as st
-
 from testing.trees import differences, fingerprint, make_rich_tree
 
 AS_ROOT = os.geteuid() == 0

@@ -1,6 +1,125 @@
-"""The `codehub` command."""
+"""The `codehub` command: which module has which subcommand, loaded only when it is asked for.
+
+Exit codes: 0 done, 1 it failed, 2 called wrongly, 3 not signed in, 4 not allowed, 5 not found, 6 not from this state or
+over a limit, 7 the server or a service cannot be reached, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final
+
+import click
+
+from codehub import __version__
+from codehub.domain import errors
+
+
+class Exit(IntEnum):
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    UNAUTHORIZED = 3
+    DENIED = 4
+    NOT_FOUND = 5
+    CONFLICT = 6
+    UNREACHABLE = 7
+    INTERRUPTED = 130
+
+
+# command → (module, attribute, one line for the list). The line stands here so that `codehub --help` imports nothing.
+_COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
+    "up": ("codehub.cli.up", "up", "Run CodeHub here, with everything it needs."),
+    "down": ("codehub.cli.down", "down", "Stop a running CodeHub and its workspaces."),
+    "env": ("codehub.cli.env", "env", "Print what is in force as NAME=value lines."),
+    "serve": ("codehub.cli.serve", "serve", "Run one part: api, proxy or coordinator."),
+    "migrate": ("codehub.cli.migrate", "migrate", "Bring the database's schema up to date."),
+    "doctor": ("codehub.cli.doctor", "doctor", "Check every part in force and say how to mend what is wrong."),
+    "demo": ("codehub.cli.demo", "demo", "Fill a CodeHub with a few workspaces to look around."),
+    "ide": ("codehub.cli.ide", "ide", "Install the IDEs that workspaces run."),
+    "login": ("codehub.cli.login", "login", "Sign in and keep a token for the commands below."),
+    "logout": ("codehub.cli.login", "logout", "Forget the kept token and revoke it."),
+    "ws": ("codehub.cli.ws", "ws", "Work with workspaces."),
+    "admin": ("codehub.cli.admin", "admin", "Users, recovery, undelete."),
+    "completion": ("codehub.cli.completion", "completion", "Print the completion script of a shell."),
+}
+
+_EXIT_OF: Final[tuple[tuple[type[errors.CodeHubError], Exit], ...]] = (
+    (errors.Invalid, Exit.USAGE),
+    (errors.Unauthorized, Exit.UNAUTHORIZED),
+    (errors.Denied, Exit.DENIED),
+    (errors.NotFound, Exit.NOT_FOUND),
+    (errors.Conflict, Exit.CONFLICT),
+    (errors.LimitExceeded, Exit.CONFLICT),
+    (errors.TooManyRequests, Exit.CONFLICT),
+    (errors.BackendDown, Exit.UNREACHABLE),
+    (errors.Unavailable, Exit.UNREACHABLE),
+)
+
+
+class LazyGroup(click.Group):
+    """Knows every command's name and line; imports a command's module when it is run."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = _COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        command = getattr(importlib.import_module(entry[0]), entry[1])
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, _, line) in _COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="codehub")
+def cli() -> None:
+    """Self-hosted development workspaces.
+
+    \b
+    Begin with:
+      codehub up                 run it here
+      codehub login              sign in from this shell
+      codehub ws create hello    make a workspace
+      codehub ws open hello      open it in the browser
+    """
+
+
+def exit_code_of(error: errors.CodeHubError) -> Exit:
+    """Error → exit code: the one place."""
+    return next((code for kind, code in _EXIT_OF if isinstance(error, kind)), Exit.FAILED)
 
 
 def main() -> int:
-    """Begin here; the commands come with their issues."""
-    return 0
+    try:
+        cli.main(standalone_mode=False)
+    except click.exceptions.Exit as wanted:
+        return wanted.exit_code
+    except click.Abort:
+        click.echo("codehub: interrupted", err=True)
+        return Exit.INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except errors.CodeHubError as error:
+        click.echo(f"codehub: {error}", err=True)
+        return exit_code_of(error)
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output went away (`codehub ws ls | head`): its business, not an error.
+        sys.stderr.close()
+        return Exit.DONE
+    return Exit.DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -79,3 +79,7 @@ class TooManyRequests(CodeHubError):
 
 class Unavailable(CodeHubError):
     """A service that everything needs is away for the moment (503 with Retry-After)."""
+
+
+class UpstreamUnavailable(CodeHubError):
+    """What a workspace runs on does not answer (502)."""

@@ -1,6 +1,40 @@
-"""The `sari` command."""
+"""The `sari` command: which word leads where.
+
+`sari mcp` is what clients start, and some give it a second: it goes straight to the shim, before argparse is imported.
+Every other command lives in a module of its own, whose `register` must import nothing heavy.
+"""
+
+from __future__ import annotations
+
+import sys
+
+# In the order `sari --help` shows them. Each is a module of sari.cli with `register(subparsers)`.
+COMMANDS = (
+    "mcp",
+    "daemon",
+    "status",
+    "search",
+    "symbols",
+    "roots",
+    "web",
+    "install",
+    "doctor",
+    "upgrade",
+    "selfcare",
+)
 
 
-def main() -> int:
-    """Begin here; the commands come with their issues."""
-    return 0
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command and return the process's exit code."""
+    words = sys.argv[1:] if arguments is None else arguments
+    if words and words[0] in ("mcp", "proxy") and not {"-h", "--help"} & set(words):
+        from sari.shim.entry import run
+
+        return run(words[1:])
+    from sari.cli.parser import run_command
+
+    return run_command(words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

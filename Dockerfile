@@ -1,0 +1,16 @@
+# CodeHub itself, for production. Workspaces have images of their own (see docs/operating.md).
+FROM python:3.12-slim-bookworm AS build
+WORKDIR /src
+COPY requirements/run.txt requirements/run.txt
+RUN python -m venv /opt/codehub && /opt/codehub/bin/pip install --no-cache-dir --require-hashes -r requirements/run.txt
+COPY packages/codehub packages/codehub
+RUN /opt/codehub/bin/pip install --no-cache-dir --no-deps --no-build-isolation ./packages/codehub
+
+FROM python:3.12-slim-bookworm
+RUN useradd --uid 10001 --create-home --home-dir /var/lib/codehub codehub
+COPY --from=build /opt/codehub /opt/codehub
+ENV PATH=/opt/codehub/bin:$PATH CODEHUB_DATA_DIR=/var/lib/codehub PYTHONUNBUFFERED=1
+USER codehub
+EXPOSE 8000 8001
+ENTRYPOINT ["codehub"]
+CMD ["serve", "api"]

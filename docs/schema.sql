@@ -1,0 +1,244 @@
+-- Written by `python -m testing.schema` from the migrations; a test keeps it fresh.
+CREATE FUNCTION public.notify_workspace_deleted() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    PERFORM pg_notify('ws_deleted', json_build_object('id', NEW.id, 'owner', NEW.owner_user_id)::text);
+    RETURN NULL;
+END $$;
+CREATE FUNCTION public.notify_workspace_shown() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    PERFORM pg_notify('ws_sse', json_build_object('id', NEW.id, 'owner', NEW.owner_user_id)::text);
+    RETURN NULL;
+END $$;
+CREATE FUNCTION public.notify_workspace_wake() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    PERFORM pg_notify('ws_wake', json_build_object('id', NEW.id)::text);
+    RETURN NULL;
+END $$;
+CREATE TABLE public.api_tokens (
+    id text NOT NULL,
+    user_id text NOT NULL,
+    name text NOT NULL,
+    secret_hash bytea NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    expires_at timestamp with time zone,
+    last_used_at timestamp with time zone,
+    CONSTRAINT api_tokens_name_check CHECK (((length(name) >= 1) AND (length(name) <= 255)))
+);
+CREATE TABLE public.archive_orphans (
+    archive_key text NOT NULL,
+    workspace_id text NOT NULL,
+    op_id text NOT NULL,
+    first_seen_at timestamp with time zone NOT NULL
+);
+CREATE TABLE public.login_failures (
+    username text NOT NULL,
+    address text NOT NULL,
+    failures integer NOT NULL,
+    locked_until timestamp with time zone,
+    last_at timestamp with time zone NOT NULL
+);
+CREATE TABLE public.login_links (
+    secret_hash bytea NOT NULL,
+    user_id text NOT NULL,
+    token_id text,
+    workspace_id text,
+    expires_at timestamp with time zone NOT NULL
+);
+CREATE TABLE public.proxy_sessions (
+    secret_hash bytea NOT NULL,
+    session_id text NOT NULL,
+    workspace_id text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+CREATE TABLE public.proxy_tickets (
+    ticket_hash bytea NOT NULL,
+    nonce_hash bytea NOT NULL,
+    session_id text NOT NULL,
+    workspace_id text NOT NULL,
+    expires_at timestamp with time zone NOT NULL
+);
+CREATE TABLE public.sessions (
+    id text NOT NULL,
+    user_id text NOT NULL,
+    secret_hash bytea NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    last_seen_at timestamp with time zone DEFAULT now() NOT NULL,
+    address text DEFAULT ''::text NOT NULL,
+    user_agent text DEFAULT ''::text NOT NULL,
+    token_id text
+);
+CREATE TABLE public.system_facts (
+    name text NOT NULL,
+    value jsonb NOT NULL
+);
+CREATE TABLE public.system_locks (
+    lock_name text NOT NULL,
+    epoch bigint DEFAULT 0 NOT NULL,
+    holder_id text DEFAULT ''::text NOT NULL,
+    acquired_at timestamp with time zone,
+    components jsonb DEFAULT '{}'::jsonb NOT NULL
+);
+CREATE TABLE public.users (
+    id text NOT NULL,
+    username text NOT NULL,
+    password_hash text NOT NULL,
+    is_admin boolean DEFAULT false NOT NULL,
+    disabled_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT users_username_check CHECK (((length(username) >= 1) AND (length(username) <= 64)))
+);
+CREATE TABLE public.workspace_archives (
+    workspace_id text NOT NULL,
+    archive_key text NOT NULL,
+    op_id text NOT NULL,
+    committed_at timestamp with time zone NOT NULL,
+    bytes bigint NOT NULL,
+    sha256 text NOT NULL,
+    CONSTRAINT workspace_archives_bytes_check CHECK ((bytes >= 0)),
+    CONSTRAINT workspace_archives_sha256_check CHECK ((sha256 ~ '^[0-9a-f]{64}$'::text))
+);
+CREATE TABLE public.workspace_events (
+    id bigint NOT NULL,
+    workspace_id text NOT NULL,
+    at timestamp with time zone DEFAULT now() NOT NULL,
+    kind text NOT NULL,
+    message text NOT NULL,
+    actor text DEFAULT 'codehub'::text NOT NULL,
+    detail jsonb DEFAULT '{}'::jsonb NOT NULL
+);
+ALTER TABLE public.workspace_events ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.workspace_events_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+CREATE TABLE public.workspaces (
+    id text NOT NULL,
+    owner_user_id text NOT NULL,
+    name text NOT NULL,
+    description text DEFAULT ''::text NOT NULL,
+    memo text DEFAULT ''::text NOT NULL,
+    image_ref text NOT NULL,
+    instance_backend text NOT NULL,
+    storage_backend text NOT NULL,
+    home_store_key text NOT NULL,
+    home_ctx jsonb,
+    conditions jsonb DEFAULT '{}'::jsonb NOT NULL,
+    phase text DEFAULT 'PENDING'::text NOT NULL,
+    phase_changed_at timestamp with time zone DEFAULT now() NOT NULL,
+    operation text DEFAULT 'NONE'::text NOT NULL,
+    op_started_at timestamp with time zone,
+    progress jsonb,
+    archive_op_id text,
+    archive_key text,
+    desired_state text NOT NULL,
+    observed_at timestamp with time zone,
+    last_access_at timestamp with time zone,
+    error_reason text,
+    error_count integer DEFAULT 0 NOT NULL,
+    retry_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    deleted_at timestamp with time zone,
+    purged_at timestamp with time zone,
+    CONSTRAINT error_has_no_operation CHECK (((phase <> 'ERROR'::text) OR (operation = 'NONE'::text))),
+    CONSTRAINT purged_was_deleted CHECK (((purged_at IS NULL) OR (deleted_at IS NOT NULL))),
+    CONSTRAINT workspaces_desired_state_check CHECK ((desired_state = ANY (ARRAY['RUNNING'::text, 'STANDBY'::text, 'ARCHIVED'::text, 'DELETED'::text]))),
+    CONSTRAINT workspaces_error_count_check CHECK ((error_count >= 0)),
+    CONSTRAINT workspaces_id_check CHECK ((id ~ '^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$'::text)),
+    CONSTRAINT workspaces_image_ref_check CHECK (((length(image_ref) >= 1) AND (length(image_ref) <= 512))),
+    CONSTRAINT workspaces_instance_backend_check CHECK ((instance_backend = ANY (ARRAY['process'::text, 'local-docker'::text, 'k8s'::text]))),
+    CONSTRAINT workspaces_name_check CHECK (((length(name) >= 1) AND (length(name) <= 255))),
+    CONSTRAINT workspaces_operation_check CHECK ((operation = ANY (ARRAY['NONE'::text, 'PROVISIONING'::text, 'CREATE_EMPTY_ARCHIVE'::text, 'RESTORING'::text, 'STARTING'::text, 'STOPPING'::text, 'ARCHIVING'::text, 'DELETING'::text]))),
+    CONSTRAINT workspaces_phase_check CHECK ((phase = ANY (ARRAY['PENDING'::text, 'ARCHIVED'::text, 'STANDBY'::text, 'RUNNING'::text, 'ERROR'::text, 'DELETING'::text, 'DELETED'::text]))),
+    CONSTRAINT workspaces_storage_backend_check CHECK ((storage_backend = ANY (ARRAY['local-dir'::text, 'docker-volume'::text, 'pvc'::text])))
+);
+ALTER TABLE ONLY public.api_tokens
+    ADD CONSTRAINT api_tokens_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.api_tokens
+    ADD CONSTRAINT api_tokens_secret_hash_key UNIQUE (secret_hash);
+ALTER TABLE ONLY public.archive_orphans
+    ADD CONSTRAINT archive_orphans_pkey PRIMARY KEY (archive_key);
+ALTER TABLE ONLY public.login_failures
+    ADD CONSTRAINT login_failures_pkey PRIMARY KEY (username, address);
+ALTER TABLE ONLY public.login_links
+    ADD CONSTRAINT login_links_pkey PRIMARY KEY (secret_hash);
+ALTER TABLE ONLY public.proxy_sessions
+    ADD CONSTRAINT proxy_sessions_pkey PRIMARY KEY (secret_hash);
+ALTER TABLE ONLY public.proxy_tickets
+    ADD CONSTRAINT proxy_tickets_pkey PRIMARY KEY (ticket_hash);
+ALTER TABLE ONLY public.sessions
+    ADD CONSTRAINT sessions_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.sessions
+    ADD CONSTRAINT sessions_secret_hash_key UNIQUE (secret_hash);
+ALTER TABLE ONLY public.system_facts
+    ADD CONSTRAINT system_facts_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY public.system_locks
+    ADD CONSTRAINT system_locks_pkey PRIMARY KEY (lock_name);
+ALTER TABLE ONLY public.users
+    ADD CONSTRAINT users_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.users
+    ADD CONSTRAINT users_username_key UNIQUE (username);
+ALTER TABLE ONLY public.workspace_archives
+    ADD CONSTRAINT workspace_archives_pkey PRIMARY KEY (workspace_id, op_id);
+ALTER TABLE ONLY public.workspace_events
+    ADD CONSTRAINT workspace_events_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.workspaces
+    ADD CONSTRAINT workspaces_pkey PRIMARY KEY (id);
+CREATE INDEX api_tokens_by_user ON public.api_tokens USING btree (user_id);
+CREATE INDEX login_links_by_expiry ON public.login_links USING btree (expires_at);
+CREATE INDEX login_links_by_token ON public.login_links USING btree (token_id) WHERE (token_id IS NOT NULL);
+CREATE INDEX proxy_sessions_by_session ON public.proxy_sessions USING btree (session_id);
+CREATE INDEX proxy_tickets_by_expiry ON public.proxy_tickets USING btree (expires_at);
+CREATE INDEX sessions_by_expiry ON public.sessions USING btree (expires_at);
+CREATE INDEX sessions_by_token ON public.sessions USING btree (token_id) WHERE (token_id IS NOT NULL);
+CREATE INDEX sessions_by_user ON public.sessions USING btree (user_id);
+CREATE INDEX workspace_archives_by_age ON public.workspace_archives USING btree (workspace_id, committed_at DESC);
+CREATE INDEX workspace_events_by_workspace ON public.workspace_events USING btree (workspace_id, id DESC);
+CREATE INDEX workspaces_by_age ON public.workspaces USING btree (created_at DESC, id) WHERE (deleted_at IS NULL);
+CREATE INDEX workspaces_by_owner ON public.workspaces USING btree (owner_user_id, created_at DESC, id) WHERE (deleted_at IS NULL);
+CREATE INDEX workspaces_that_want_to_run ON public.workspaces USING btree (owner_user_id) WHERE ((desired_state = 'RUNNING'::text) AND (deleted_at IS NULL));
+CREATE INDEX workspaces_to_purge ON public.workspaces USING btree (deleted_at) WHERE ((deleted_at IS NOT NULL) AND (purged_at IS NULL));
+CREATE INDEX workspaces_to_put_to_sleep ON public.workspaces USING btree (phase, phase_changed_at) WHERE ((operation = 'NONE'::text) AND (deleted_at IS NULL));
+CREATE INDEX workspaces_under_way ON public.workspaces USING btree (id) WHERE ((operation <> 'NONE'::text) AND (deleted_at IS NULL));
+CREATE TRIGGER ws_deleted_update AFTER UPDATE ON public.workspaces FOR EACH ROW WHEN (((old.deleted_at IS NULL) AND (new.deleted_at IS NOT NULL))) EXECUTE FUNCTION public.notify_workspace_deleted();
+CREATE TRIGGER ws_sse_insert AFTER INSERT ON public.workspaces FOR EACH ROW EXECUTE FUNCTION public.notify_workspace_shown();
+CREATE TRIGGER ws_sse_update AFTER UPDATE ON public.workspaces FOR EACH ROW WHEN ((((((((((((((((old.name IS DISTINCT FROM new.name) OR (old.description IS DISTINCT FROM new.description)) OR (old.memo IS DISTINCT FROM new.memo)) OR (old.owner_user_id IS DISTINCT FROM new.owner_user_id)) OR (old.image_ref IS DISTINCT FROM new.image_ref)) OR (old.conditions IS DISTINCT FROM new.conditions)) OR (old.phase IS DISTINCT FROM new.phase)) OR (old.phase_changed_at IS DISTINCT FROM new.phase_changed_at)) OR (old.operation IS DISTINCT FROM new.operation)) OR (old.progress IS DISTINCT FROM new.progress)) OR (old.archive_key IS DISTINCT FROM new.archive_key)) OR (old.desired_state IS DISTINCT FROM new.desired_state)) OR (old.error_reason IS DISTINCT FROM new.error_reason)) OR (old.error_count IS DISTINCT FROM new.error_count)) OR (old.deleted_at IS DISTINCT FROM new.deleted_at))) EXECUTE FUNCTION public.notify_workspace_shown();
+CREATE TRIGGER ws_wake_insert AFTER INSERT ON public.workspaces FOR EACH ROW EXECUTE FUNCTION public.notify_workspace_wake();
+CREATE TRIGGER ws_wake_update AFTER UPDATE ON public.workspaces FOR EACH ROW WHEN (((old.desired_state IS DISTINCT FROM new.desired_state) OR ((old.error_reason IS NOT NULL) AND (new.error_reason IS NULL)) OR ((old.deleted_at IS NOT NULL) AND (new.deleted_at IS NULL)))) EXECUTE FUNCTION public.notify_workspace_wake();
+ALTER TABLE ONLY public.api_tokens
+    ADD CONSTRAINT api_tokens_user_id_fkey FOREIGN KEY (user_id) REFERENCES public.users(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.login_links
+    ADD CONSTRAINT login_links_token_id_fkey FOREIGN KEY (token_id) REFERENCES public.api_tokens(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.login_links
+    ADD CONSTRAINT login_links_user_id_fkey FOREIGN KEY (user_id) REFERENCES public.users(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.login_links
+    ADD CONSTRAINT login_links_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES public.workspaces(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.proxy_sessions
+    ADD CONSTRAINT proxy_sessions_session_id_fkey FOREIGN KEY (session_id) REFERENCES public.sessions(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.proxy_sessions
+    ADD CONSTRAINT proxy_sessions_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES public.workspaces(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.proxy_tickets
+    ADD CONSTRAINT proxy_tickets_session_id_fkey FOREIGN KEY (session_id) REFERENCES public.sessions(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.proxy_tickets
+    ADD CONSTRAINT proxy_tickets_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES public.workspaces(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.sessions
+    ADD CONSTRAINT sessions_token_id_fkey FOREIGN KEY (token_id) REFERENCES public.api_tokens(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.sessions
+    ADD CONSTRAINT sessions_user_id_fkey FOREIGN KEY (user_id) REFERENCES public.users(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.workspace_archives
+    ADD CONSTRAINT workspace_archives_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES public.workspaces(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.workspace_events
+    ADD CONSTRAINT workspace_events_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES public.workspaces(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.workspaces
+    ADD CONSTRAINT workspaces_owner_user_id_fkey FOREIGN KEY (owner_user_id) REFERENCES public.users(id);

@@ -1,0 +1,5 @@
+"""Fixtures of the browser tests."""
+
+from testing.dashboard import dashboard, stage
+
+__all__ = ["dashboard", "stage"]

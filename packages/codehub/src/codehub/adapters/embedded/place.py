@@ -1,0 +1,64 @@
+"""Directories and secrets inside the data directory."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import stat
+import tempfile
+from pathlib import Path
+
+from codehub.adapters.embedded.account import Account
+from codehub.domain.errors import Invalid
+
+# sun_path holds 108 bytes; the longest name we put into such a directory is ".s.PGSQL.5432.lock".
+_LONGEST_SOCKET_DIR = 80
+
+
+def private_dir(path: Path, account: Account) -> Path:
+    """A directory only its account can enter (and root)."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    account.own(path)
+    path.chmod(0o700)
+    return path
+
+
+def socket_dir(data_dir: Path, name: str, account: Account) -> Path:
+    """A private directory for sockets, short enough for one; beside the data directory's when its path is long."""
+    wanted = data_dir / "run" / name
+    if len(os.fsencode(wanted)) <= _LONGEST_SOCKET_DIR:
+        wanted.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        return private_dir(wanted, account)
+    digest = hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:12]
+    short = Path(tempfile.gettempdir()) / f"codehub-{digest}-{name}"
+    try:
+        short.mkdir(mode=0o700)
+    except FileExistsError:
+        info = short.lstat()
+        if not stat.S_ISDIR(info.st_mode) or info.st_uid not in (account.uid, os.geteuid()):
+            raise Invalid(
+                f"{short} belongs to somebody else: remove it, or choose a shorter CODEHUB_DATA_DIR"
+            ) from None
+    return private_dir(short, account)
+
+
+def kept_secret(path: Path) -> str:
+    """A secret made once and kept in a file that only we can read."""
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        value = secrets.token_urlsafe(24)
+        write_private(path, value + "\n")
+        return value
+
+
+def write_private(path: Path, content: str) -> None:
+    """Whole or not at all, readable by us alone."""
+    staging = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    staging.replace(path)

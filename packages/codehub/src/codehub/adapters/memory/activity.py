@@ -1,0 +1,37 @@
+"""The activity buffer in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from codehub.domain.errors import BackendDown
+
+
+class MemoryActivity:
+    """ports.activity.ActivityStore in a dictionary; `away` makes it not answer."""
+
+    def __init__(self) -> None:
+        self.away = False
+        self._touched: dict[str, float] = {}
+
+    async def flush(self, touched: Mapping[str, float]) -> None:
+        self._answer()
+        for workspace_id, at in touched.items():
+            self._touched[workspace_id] = max(at, self._touched.get(workspace_id, at))
+
+    async def pending(self) -> Mapping[str, float]:
+        self._answer()
+        return dict(self._touched)
+
+    async def forget(self, stored: Mapping[str, float]) -> None:
+        self._answer()
+        for workspace_id, at in stored.items():
+            if self._touched.get(workspace_id) == at:
+                del self._touched[workspace_id]
+
+    def wipe(self) -> None:
+        self._touched.clear()
+
+    def _answer(self) -> None:
+        if self.away:
+            raise BackendDown("the activity store is away")

@@ -1,0 +1,33 @@
+"""The one place where the driver's errors become ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg import errors as pg
+from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
+
+from codehub.domain.errors import BackendDown, Conflict, Transient
+
+# Classes of SQLSTATE that say the server is going, gone or full, not that the statement was wrong.
+_AWAY = ("08", "53", "57P", "58")
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Driver errors raised inside leave as BackendDown, Transient or Conflict, chained."""
+    try:
+        yield
+    except (PoolTimeout, PoolClosed, TooManyRequests) as error:
+        raise BackendDown("the database does not answer") from error
+    except (pg.SerializationFailure, pg.DeadlockDetected, pg.LockNotAvailable) as error:
+        raise Transient(f"the database asks to try again: {error}") from error
+    except pg.UniqueViolation as error:
+        raise Conflict(f"already there: {error.diag.constraint_name}") from error
+    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        state = getattr(error, "sqlstate", None)
+        if state is None or state.startswith(_AWAY):
+            raise BackendDown("the database is away") from error
+        raise Transient(str(error)) from error

@@ -1,0 +1,75 @@
+"""Statements on `login_links`. Secrets come in as hashes only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from codehub.adapters.postgres.pool import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class LoginLink:
+    """A link that can still be used, and whom it signs in."""
+
+    user_id: str
+    username: str
+    is_admin: bool
+    token_id: str | None
+    token_expires_at: datetime | None
+    workspace_id: str | None
+
+
+async def insert(
+    tx: Transaction,
+    secret_hash: bytes,
+    *,
+    user_id: str,
+    token_id: str | None,
+    workspace_id: str | None,
+    expires_at: datetime,
+    now: datetime,
+) -> None:
+    # Links that were never opened are swept by whoever makes the next one.
+    await tx.execute("DELETE FROM login_links WHERE expires_at <= %s", [now])
+    await tx.execute(
+        "INSERT INTO login_links (secret_hash, user_id, token_id, workspace_id, expires_at) VALUES (%s, %s, %s, %s, %s)",
+        [secret_hash, user_id, token_id, workspace_id, expires_at],
+    )
+
+
+_USABLE = (
+    " FROM users u WHERE l.secret_hash = %s AND l.expires_at > %s AND u.id = l.user_id AND u.disabled_at IS NULL"
+    " AND (l.token_id IS NULL OR EXISTS (SELECT FROM api_tokens t WHERE t.id = l.token_id"
+    " AND (t.expires_at IS NULL OR t.expires_at > %s)))"
+)
+_SHOWN = (
+    "l.user_id, l.token_id, l.workspace_id, u.username, u.is_admin,"
+    " (SELECT t.expires_at FROM api_tokens t WHERE t.id = l.token_id) AS token_expires_at"
+)
+
+
+async def peek(tx: Transaction, secret_hash: bytes, now: datetime) -> LoginLink | None:
+    """Whom a link would sign in, without using it."""
+    statement = f"SELECT {_SHOWN}{_USABLE.replace(' FROM users u', ' FROM login_links l, users u')}"  # noqa: S608
+    row = await (await tx.execute(statement.encode(), [secret_hash, now, now])).fetchone()
+    return None if row is None else _link_of(row)
+
+
+async def take(tx: Transaction, secret_hash: bytes, now: datetime) -> LoginLink | None:
+    """Use it up. Of two who try at once one gets it: the row is gone for the other."""
+    statement = f"DELETE FROM login_links l{_USABLE.replace(' FROM users u', ' USING users u')} RETURNING {_SHOWN}"  # noqa: S608
+    row = await (await tx.execute(statement.encode(), [secret_hash, now, now])).fetchone()
+    return None if row is None else _link_of(row)
+
+
+def _link_of(row: dict[str, Any]) -> LoginLink:
+    return LoginLink(
+        row["user_id"],
+        row["username"],
+        row["is_admin"],
+        row["token_id"],
+        row["token_expires_at"],
+        row["workspace_id"],
+    )

@@ -1,0 +1,88 @@
+"""The one way to a database connection: `async with database.transaction() as tx`.
+
+Rows come as dictionaries keyed by column. No connection is held while streaming, waiting or talking to a backend: take
+one, do the statements, give it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+from psycopg import AsyncConnection
+from psycopg.rows import DictRow, dict_row
+from psycopg_pool import AsyncConnectionPool
+
+from codehub.adapters.postgres.errors import translated
+
+Transaction: TypeAlias = AsyncConnection[DictRow]
+
+# A statement of ours that takes longer has met a lock or a dead disk; better an error than a pile-up.
+_STATEMENT_TIMEOUT_MS = 15_000
+_LOCK_TIMEOUT_MS = 10_000
+
+
+class Database:
+    """A pool on one database URL."""
+
+    def __init__(
+        self, url: str, *, max_connections: int = 10, patience_s: float = 5.0, name: str = "codehub"
+    ) -> None:
+        self._url = url
+        self._pool: AsyncConnectionPool[Transaction] = AsyncConnectionPool(
+            url,
+            min_size=1,
+            max_size=max_connections,
+            timeout=patience_s,
+            max_waiting=1_000,
+            open=False,
+            name=name,
+            # A pooled connection that died while idle must not surprise its next user.
+            check=AsyncConnectionPool.check_connection,
+            # The pool keeps trying for ever; each failed attempt is an error for whoever waits, after `patience_s`.
+            reconnect_timeout=10.0,
+            kwargs=connection_arguments(name),
+        )
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    async def open(self) -> None:
+        """Ready to be used. The server need not be there yet: callers get BackendDown until it is."""
+        await self._pool.open(wait=False)
+
+    async def close(self) -> None:
+        await self._pool.close(timeout=5.0)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Transaction]:
+        """One transaction: committed at the end, rolled back on any error."""
+        with translated():
+            async with self._pool.connection() as connection, connection.transaction():
+                yield connection
+
+    async def __aenter__(self) -> Database:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+def connection_arguments(name: str) -> dict[str, Any]:
+    """How every connection of ours is made, pooled or dedicated."""
+    return {
+        "row_factory": dict_row,
+        "autocommit": True,
+        "connect_timeout": 5,
+        "application_name": name,
+        # Prepared statements break behind transaction poolers; ours are cheap to plan.
+        "prepare_threshold": None,
+        "keepalives": 1,
+        "keepalives_idle": 10,
+        "keepalives_interval": 3,
+        "keepalives_count": 3,
+        "options": f"-c statement_timeout={_STATEMENT_TIMEOUT_MS} -c lock_timeout={_LOCK_TIMEOUT_MS} -c timezone=UTC",
+    }

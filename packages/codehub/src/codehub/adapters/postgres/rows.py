@@ -1,0 +1,113 @@
+"""Rows of `workspaces` as domain values, and the JSON columns both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from codehub.domain.model import (
+    NOT_OBSERVED,
+    Condition,
+    Conditions,
+    ConditionStatus,
+    DesiredState,
+    ErrorReason,
+    HomeCtx,
+    Operation,
+    Phase,
+    Progress,
+    Workspace,
+)
+
+# The conditions' names on the wire and in the column, by their field.
+CONDITION_NAMES: Mapping[str, str] = {
+    "volume_ready": "storage.volume_ready",
+    "archive_ready": "storage.archive_ready",
+    "container_ready": "infra.container_ready",
+    "healthy": "policy.healthy",
+}
+
+
+def workspace_of(row: Mapping[str, Any]) -> Workspace:
+    """A whole row (`SELECT workspaces.*`)."""
+    return Workspace(
+        id=row["id"],
+        owner_user_id=row["owner_user_id"],
+        name=row["name"],
+        description=row["description"],
+        memo=row["memo"],
+        image_ref=row["image_ref"],
+        instance_backend=row["instance_backend"],
+        storage_backend=row["storage_backend"],
+        home_store_key=row["home_store_key"],
+        home_ctx=home_ctx_of(row["home_ctx"]),
+        conditions=conditions_of(row["conditions"]),
+        phase=Phase(row["phase"]),
+        phase_changed_at=row["phase_changed_at"],
+        operation=Operation(row["operation"]),
+        op_started_at=row["op_started_at"],
+        progress=progress_of(row["progress"]),
+        archive_op_id=row["archive_op_id"],
+        archive_key=row["archive_key"],
+        desired_state=DesiredState(row["desired_state"]),
+        observed_at=row["observed_at"],
+        last_access_at=row["last_access_at"],
+        error_reason=ErrorReason(row["error_reason"]) if row["error_reason"] else None,
+        error_count=row["error_count"],
+        retry_at=row["retry_at"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+        deleted_at=row["deleted_at"],
+        purged_at=row["purged_at"],
+    )
+
+
+def conditions_of(column: Mapping[str, Any]) -> Conditions:
+    return Conditions(**{field: _condition_of(column.get(name)) for field, name in CONDITION_NAMES.items()})
+
+
+def conditions_column(conditions: Conditions) -> dict[str, object]:
+    return {name: _condition_column(getattr(conditions, field)) for field, name in CONDITION_NAMES.items()}
+
+
+def home_ctx_of(column: Mapping[str, Any] | None) -> HomeCtx | None:
+    return None if column is None else HomeCtx(column["incarnation"], column.get("restore_marker"))
+
+
+def home_ctx_column(ctx: HomeCtx | None) -> dict[str, object] | None:
+    return None if ctx is None else {"incarnation": ctx.incarnation, "restore_marker": ctx.restore_marker}
+
+
+def progress_of(column: Mapping[str, Any] | None) -> Progress | None:
+    if column is None:
+        return None
+    return Progress(column["step"], column["done"], column.get("total"), column.get("unit", "bytes"))
+
+
+def progress_column(progress: Progress | None) -> dict[str, object] | None:
+    if progress is None:
+        return None
+    return {"step": progress.step, "done": progress.done, "total": progress.total, "unit": progress.unit}
+
+
+def _condition_of(value: Mapping[str, Any] | None) -> Condition:
+    if value is None:
+        return NOT_OBSERVED
+    when = value.get("last_transition_time")
+    return Condition(
+        ConditionStatus(value["status"]),
+        value["reason"],
+        value.get("message", ""),
+        datetime.fromisoformat(when) if when else None,
+    )
+
+
+def _condition_column(condition: Condition) -> dict[str, object]:
+    when = condition.last_transition_time
+    return {
+        "status": condition.status.value,
+        "reason": condition.reason,
+        "message": condition.message,
+        "last_transition_time": when.isoformat() if when else None,
+    }

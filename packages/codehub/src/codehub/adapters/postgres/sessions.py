@@ -1,0 +1,202 @@
+"""Statements on `sessions` and `api_tokens`. Secrets come in as hashes only; nothing here ever sees one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from codehub.adapters.postgres.pool import Transaction
+
+# How stale `last_seen_at` and `last_used_at` may be: a request must not cost a write each time.
+_SEEN_EVERY = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    id: str
+    user_id: str
+    created_at: datetime
+    expires_at: datetime
+    last_seen_at: datetime
+    address: str
+    user_agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    id: str
+    user_id: str
+    name: str
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Bearer:
+    """A live session or token with the user it belongs to."""
+
+    id: str
+    user_id: str
+    username: str
+    is_admin: bool
+    expires_at: datetime | None
+    # The token itself, or the one a session was made with (a sign-in link's); such a session may do no more.
+    token_id: str | None
+
+
+def _session_of(row: dict[str, Any]) -> Session:
+    return Session(
+        row["id"],
+        row["user_id"],
+        row["created_at"],
+        row["expires_at"],
+        row["last_seen_at"],
+        row["address"],
+        row["user_agent"],
+    )
+
+
+def _token_of(row: dict[str, Any]) -> Token:
+    return Token(row["id"], row["user_id"], row["name"], row["created_at"], row["expires_at"], row["last_used_at"])
+
+
+async def insert_session(
+    tx: Transaction, session: Session, secret_hash: bytes, *, token_id: str | None = None
+) -> None:
+    await tx.execute(
+        "INSERT INTO sessions (id, user_id, secret_hash, created_at, expires_at, last_seen_at, address, user_agent,"
+        " token_id) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        [
+            session.id,
+            session.user_id,
+            secret_hash,
+            session.created_at,
+            session.expires_at,
+            session.last_seen_at,
+            session.address,
+            session.user_agent,
+            token_id,
+        ],
+    )
+
+
+async def by_session_secret(tx: Transaction, secret_hash: bytes, now: datetime) -> Bearer | None:
+    """The live session behind a cookie; notes that it was seen, at most once a minute."""
+    row = await (
+        await tx.execute(
+            "SELECT s.id, s.user_id, s.expires_at, s.last_seen_at AS used_at, s.token_id, u.username, u.is_admin"
+            " FROM sessions s"
+            " JOIN users u ON u.id = s.user_id"
+            " WHERE s.secret_hash = %s AND s.expires_at > %s AND u.disabled_at IS NULL",
+            [secret_hash, now],
+        )
+    ).fetchone()
+    if row is not None and row["used_at"] < now - _SEEN_EVERY:
+        await tx.execute("UPDATE sessions SET last_seen_at = %s WHERE id = %s", [now, row["id"]])
+    return None if row is None else _bearer_of(row)
+
+
+async def by_token_secret(tx: Transaction, secret_hash: bytes, now: datetime) -> Bearer | None:
+    """The live API token behind a header; notes that it was used, at most once a minute."""
+    row = await (
+        await tx.execute(
+            "SELECT t.id, t.user_id, t.expires_at, t.last_used_at AS used_at, t.id AS token_id, u.username, u.is_admin"
+            " FROM api_tokens t"
+            " JOIN users u ON u.id = t.user_id"
+            " WHERE t.secret_hash = %s AND (t.expires_at IS NULL OR t.expires_at > %s) AND u.disabled_at IS NULL",
+            [secret_hash, now],
+        )
+    ).fetchone()
+    if row is not None and (row["used_at"] is None or row["used_at"] < now - _SEEN_EVERY):
+        await tx.execute("UPDATE api_tokens SET last_used_at = %s WHERE id = %s", [now, row["id"]])
+    return None if row is None else _bearer_of(row)
+
+
+def _bearer_of(row: dict[str, Any]) -> Bearer:
+    return Bearer(row["id"], row["user_id"], row["username"], row["is_admin"], row["expires_at"], row["token_id"])
+
+
+async def still_live(tx: Transaction, ids: Collection[str], now: datetime) -> set[str]:
+    """Which of these sessions and tokens may still be used."""
+    rows = await (
+        await tx.execute(
+            "SELECT s.id FROM sessions s JOIN users u ON u.id = s.user_id"
+            " WHERE s.id = ANY(%(ids)s) AND s.expires_at > %(now)s AND u.disabled_at IS NULL"
+            " UNION ALL SELECT t.id FROM api_tokens t JOIN users u ON u.id = t.user_id"
+            " WHERE t.id = ANY(%(ids)s) AND (t.expires_at IS NULL OR t.expires_at > %(now)s)"
+            " AND u.disabled_at IS NULL",
+            {"ids": list(ids), "now": now},
+        )
+    ).fetchall()
+    return {row["id"] for row in rows}
+
+
+async def sessions_of(
+    tx: Transaction, user_id: str, now: datetime, limit: int, offset: int
+) -> tuple[list[Session], int]:
+    rows = await (
+        await tx.execute(
+            "SELECT *, count(*) OVER () AS total FROM sessions WHERE user_id = %s AND expires_at > %s"
+            " ORDER BY created_at DESC, id LIMIT %s OFFSET %s",
+            [user_id, now, limit, offset],
+        )
+    ).fetchall()
+    total = rows[0]["total"] if rows else await _count_sessions(tx, user_id, now)
+    return [_session_of(row) for row in rows], int(total)
+
+
+async def _count_sessions(tx: Transaction, user_id: str, now: datetime) -> int:
+    row = await (
+        await tx.execute("SELECT count(*) AS n FROM sessions WHERE user_id = %s AND expires_at > %s", [user_id, now])
+    ).fetchone()
+    assert row is not None
+    return int(row["n"])
+
+
+async def delete_session(tx: Transaction, session_id: str, user_id: str) -> bool:
+    result = await tx.execute("DELETE FROM sessions WHERE id = %s AND user_id = %s", [session_id, user_id])
+    return result.rowcount == 1
+
+
+async def delete_sessions_of(tx: Transaction, user_id: str, *, but: str | None) -> list[str]:
+    """End every session of a user except one; says which ended."""
+    rows = await (
+        await tx.execute(
+            "DELETE FROM sessions WHERE user_id = %s AND id IS DISTINCT FROM %s RETURNING id", [user_id, but]
+        )
+    ).fetchall()
+    return [row["id"] for row in rows]
+
+
+async def delete_expired(tx: Transaction, now: datetime) -> None:
+    await tx.execute("DELETE FROM sessions WHERE expires_at <= %s", [now])
+
+
+async def insert_token(tx: Transaction, token: Token, secret_hash: bytes) -> None:
+    await tx.execute(
+        "INSERT INTO api_tokens (id, user_id, name, secret_hash, created_at, expires_at)"
+        " VALUES (%s, %s, %s, %s, %s, %s)",
+        [token.id, token.user_id, token.name, secret_hash, token.created_at, token.expires_at],
+    )
+
+
+async def tokens_of(tx: Transaction, user_id: str, limit: int, offset: int) -> tuple[list[Token], int]:
+    rows = await (
+        await tx.execute(
+            "SELECT * FROM api_tokens WHERE user_id = %s ORDER BY created_at DESC, id LIMIT %s OFFSET %s",
+            [user_id, limit, offset],
+        )
+    ).fetchall()
+    counted = await (
+        await tx.execute("SELECT count(*) AS n FROM api_tokens WHERE user_id = %s", [user_id])
+    ).fetchone()
+    assert counted is not None
+    return [_token_of(row) for row in rows], int(counted["n"])
+
+
+async def delete_token(tx: Transaction, token_id: str, user_id: str) -> bool:
+    result = await tx.execute("DELETE FROM api_tokens WHERE id = %s AND user_id = %s", [token_id, user_id])
+    return result.rowcount == 1

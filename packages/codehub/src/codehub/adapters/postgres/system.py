@@ -1,0 +1,42 @@
+"""What the database says of the system itself: whether it answers, and who leads the coordinators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from codehub.adapters.postgres.pool import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """The last recorded term, and whether someone holds the lock right now."""
+
+    holder_id: str
+    epoch: int
+    acquired_at: datetime | None
+    held: bool
+    components: Mapping[str, Mapping[str, Any]]
+
+
+async def answers(tx: Transaction) -> None:
+    await tx.execute("SELECT 1")
+
+
+async def leadership(tx: Transaction, lock_id: int) -> Leadership:
+    # A one-argument advisory lock shows its key in two halves, with objsubid 1.
+    row = await (
+        await tx.execute(
+            "SELECT holder_id, epoch, acquired_at, components, EXISTS (SELECT 1 FROM pg_locks"
+            " WHERE locktype = 'advisory' AND granted AND objsubid = 1"
+            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+            " AND classid::bigint = %s AND objid::bigint = %s) AS held"
+            " FROM system_locks WHERE lock_name = 'coordinator'",
+            [(lock_id >> 32) & 0xFFFFFFFF, lock_id & 0xFFFFFFFF],
+        )
+    ).fetchone()
+    if row is None:
+        return Leadership("", 0, None, held=False, components={})
+    return Leadership(row["holder_id"], row["epoch"], row["acquired_at"], row["held"], row["components"])

@@ -1,0 +1,77 @@
+"""Statements on `workspace_events` (the timeline a person reads) and the kept generations of archives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from psycopg.types.json import Jsonb
+
+from codehub.adapters.postgres.pool import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEntry:
+    id: int
+    at: datetime
+    kind: str
+    message: str
+    actor: str
+    detail: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One committed archive of a workspace."""
+
+    archive_key: str
+    op_id: str
+    committed_at: datetime
+    bytes: int
+    sha256: str
+
+
+async def record(
+    tx: Transaction,
+    workspace_id: str,
+    *,
+    at: datetime,
+    kind: str,
+    message: str,
+    actor: str,
+    detail: Mapping[str, object] | None = None,
+) -> None:
+    """Part of the transaction that changes what it tells of."""
+    await tx.execute(
+        "INSERT INTO workspace_events (workspace_id, at, kind, message, actor, detail) VALUES (%s, %s, %s, %s, %s, %s)",
+        [workspace_id, at, kind, message, actor, Jsonb(dict(detail or {}))],
+    )
+
+
+async def page(tx: Transaction, workspace_id: str, limit: int, offset: int) -> tuple[list[TimelineEntry], int]:
+    """Newest first."""
+    rows = await (
+        await tx.execute(
+            "SELECT id, at, kind, message, actor, detail FROM workspace_events WHERE workspace_id = %s"
+            " ORDER BY id DESC LIMIT %s OFFSET %s",
+            [workspace_id, limit, offset],
+        )
+    ).fetchall()
+    counted = await (
+        await tx.execute("SELECT count(*) AS n FROM workspace_events WHERE workspace_id = %s", [workspace_id])
+    ).fetchone()
+    assert counted is not None
+    return [TimelineEntry(**row) for row in rows], int(counted["n"])
+
+
+async def generations(tx: Transaction, workspace_id: str) -> list[Generation]:
+    """The kept archives, newest first."""
+    rows = await (
+        await tx.execute(
+            "SELECT archive_key, op_id, committed_at, bytes, sha256 FROM workspace_archives WHERE workspace_id = %s"
+            " ORDER BY committed_at DESC, op_id DESC",
+            [workspace_id],
+        )
+    ).fetchall()
+    return [Generation(**row) for row in rows]

@@ -1,0 +1,171 @@
+"""Statements on `users` and `login_failures`. Each takes the transaction it belongs to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from codehub.adapters.postgres.pool import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    id: str
+    username: str
+    is_admin: bool
+    disabled_at: datetime | None
+    created_at: datetime
+    workspaces: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a login is checked against. Never leaves the accounts service."""
+
+    user: User
+    password_hash: str
+
+
+def user_of(row: dict[str, Any]) -> User:
+    return User(
+        row["id"],
+        row["username"],
+        row["is_admin"],
+        row["disabled_at"],
+        row["created_at"],
+        row.get("workspaces", 0),
+    )
+
+
+_COUNTED = (
+    "SELECT u.*, (SELECT count(*) FROM workspaces w WHERE w.owner_user_id = u.id AND w.deleted_at IS NULL) AS workspaces"
+    " FROM users u"
+)
+
+
+async def credentials(tx: Transaction, username: str) -> Credentials | None:
+    row = await (await tx.execute("SELECT * FROM users WHERE username = %s", [username])).fetchone()
+    return None if row is None else Credentials(user_of(row), row["password_hash"])
+
+
+async def credentials_by_id(tx: Transaction, user_id: str) -> Credentials | None:
+    row = await (await tx.execute("SELECT * FROM users WHERE id = %s", [user_id])).fetchone()
+    return None if row is None else Credentials(user_of(row), row["password_hash"])
+
+
+async def page(tx: Transaction, limit: int, offset: int) -> tuple[list[User], int]:
+    rows = await (await tx.execute(f"{_COUNTED} ORDER BY u.username LIMIT %s OFFSET %s", [limit, offset])).fetchall()
+    return [user_of(row) for row in rows], await count(tx)
+
+
+async def count(tx: Transaction) -> int:
+    row = await (await tx.execute("SELECT count(*) AS n FROM users")).fetchone()
+    assert row is not None
+    return int(row["n"])
+
+
+async def get(tx: Transaction, user_id: str) -> User | None:
+    row = await (await tx.execute(f"{_COUNTED} WHERE u.id = %s", [user_id])).fetchone()
+    return None if row is None else user_of(row)
+
+
+async def lock(tx: Transaction, user_id: str) -> bool:
+    """Hold a user's row against removal and against others who lock it; False when there is none."""
+    row = await (await tx.execute("SELECT 1 FROM users WHERE id = %s FOR UPDATE", [user_id])).fetchone()
+    return row is not None
+
+
+async def lock_all_admins(tx: Transaction) -> set[str]:
+    """The ids of the administrators who can sign in, locked, so that two requests cannot remove the last two at once."""
+    rows = await (
+        await tx.execute("SELECT id FROM users WHERE is_admin AND disabled_at IS NULL ORDER BY id FOR NO KEY UPDATE")
+    ).fetchall()
+    return {row["id"] for row in rows}
+
+
+async def insert(
+    tx: Transaction, *, user_id: str, username: str, password_hash: str, is_admin: bool, now: datetime
+) -> bool:
+    """False when the name is taken."""
+    result = await tx.execute(
+        "INSERT INTO users (id, username, password_hash, is_admin, created_at, updated_at)"
+        " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (username) DO NOTHING",
+        [user_id, username, password_hash, is_admin, now, now],
+    )
+    return result.rowcount == 1
+
+
+async def set_password(tx: Transaction, user_id: str, password_hash: str, now: datetime) -> None:
+    await tx.execute(
+        "UPDATE users SET password_hash = %s, updated_at = %s WHERE id = %s", [password_hash, now, user_id]
+    )
+
+
+async def set_flags(
+    tx: Transaction, user_id: str, *, is_admin: bool, disabled_at: datetime | None, now: datetime
+) -> None:
+    await tx.execute(
+        "UPDATE users SET is_admin = %s, disabled_at = %s, updated_at = %s WHERE id = %s",
+        [is_admin, disabled_at, now, user_id],
+    )
+
+
+async def unpurged_workspaces(tx: Transaction, user_id: str) -> int:
+    """Workspaces that still hold something: live ones, and deleted ones that can be undeleted."""
+    row = await (
+        await tx.execute(
+            "SELECT count(*) AS n FROM workspaces WHERE owner_user_id = %s AND purged_at IS NULL", [user_id]
+        )
+    ).fetchone()
+    assert row is not None
+    return int(row["n"])
+
+
+async def hand_over_tombstones(tx: Transaction, user_id: str, heir_id: str) -> None:
+    """Purged rows outlive their owner: the GC removes only what it has a row for."""
+    await tx.execute(
+        "UPDATE workspaces SET owner_user_id = %s WHERE owner_user_id = %s AND purged_at IS NOT NULL",
+        [heir_id, user_id],
+    )
+
+
+async def delete(tx: Transaction, user_id: str) -> None:
+    await tx.execute("DELETE FROM users WHERE id = %s", [user_id])
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    count: int
+    locked_until: datetime | None
+    last_at: datetime
+
+
+async def lock_failures(tx: Transaction, username: str, address: str, now: datetime) -> Failures:
+    """The row of this user and address, made when absent, locked until the transaction ends."""
+    row = await (
+        await tx.execute(
+            "INSERT INTO login_failures AS f (username, address, failures, last_at) VALUES (%s, %s, 0, %s)"
+            " ON CONFLICT (username, address) DO UPDATE SET failures = f.failures RETURNING *",
+            [username, address, now],
+        )
+    ).fetchone()
+    assert row is not None
+    return Failures(row["failures"], row["locked_until"], row["last_at"])
+
+
+async def record_failure(
+    tx: Transaction, username: str, address: str, *, count: int, locked_until: datetime | None, now: datetime
+) -> None:
+    await tx.execute(
+        "UPDATE login_failures SET failures = %s, locked_until = %s, last_at = %s WHERE username = %s AND address = %s",
+        [count, locked_until, now, username, address],
+    )
+
+
+async def forget_failures(tx: Transaction, username: str, address: str) -> None:
+    await tx.execute("DELETE FROM login_failures WHERE username = %s AND address = %s", [username, address])
+
+
+async def forget_old_failures(tx: Transaction, before: datetime) -> None:
+    await tx.execute("DELETE FROM login_failures WHERE last_at < %s", [before])

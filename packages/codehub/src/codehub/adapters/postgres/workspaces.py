@@ -1,0 +1,195 @@
+"""The statements that write what the workspace service owns: desired_state, last_access_at, name, description, memo, the
+reset of an error on recovery, and the clearing of deleted_at on undelete (design 5). Used by the API, the proxy's wake and
+whoever else may ask for a state; nothing else writes these columns.
+
+Lock order, everywhere: the user's row, then RUNNING_LIMIT, then the workspace's row. Two requests can therefore never
+wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from codehub.adapters.postgres import locks
+from codehub.adapters.postgres.pool import Transaction
+from codehub.adapters.postgres.rows import workspace_of
+from codehub.domain.limits import RunningLimits, check_running_limits
+from codehub.domain.model import DesiredState, Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """A workspace with its owner's name, and the version of its row (PostgreSQL's xmin) by which a change is noticed."""
+
+    workspace: Workspace
+    owner: str
+    version: str
+
+
+_OWNED = "SELECT w.*, w.xmin::text AS version, u.username FROM workspaces w JOIN users u ON u.id = w.owner_user_id"
+
+
+async def get(tx: Transaction, workspace_id: str) -> Owned | None:
+    """Deleted ones too: whether they may be seen is the service's business."""
+    row = await (await tx.execute(f"{_OWNED} WHERE w.id = %s", [workspace_id])).fetchone()
+    return None if row is None else Owned(workspace_of(row), row["username"], row["version"])
+
+
+async def lock(tx: Transaction, workspace_id: str) -> Workspace | None:
+    """The row as it is now, locked until the transaction ends."""
+    row = await (
+        await tx.execute("SELECT * FROM workspaces WHERE id = %s FOR NO KEY UPDATE", [workspace_id])
+    ).fetchone()
+    return None if row is None else workspace_of(row)
+
+
+async def many(tx: Transaction, ids: Collection[str]) -> dict[str, Owned]:
+    rows = await (await tx.execute(f"{_OWNED} WHERE w.id = ANY(%s)", [list(ids)])).fetchall()
+    return {row["id"]: Owned(workspace_of(row), row["username"], row["version"]) for row in rows}
+
+
+async def page(
+    tx: Transaction, owner_user_id: str | None, limit: int, offset: int, *, deleted: bool = False
+) -> tuple[list[Owned], int]:
+    """Newest first; one owner's, or everybody's. `deleted`: those that can still be undeleted instead."""
+    which = "w.deleted_at IS NOT NULL AND w.purged_at IS NULL" if deleted else "w.deleted_at IS NULL"
+    whose = "w.owner_user_id = %(owner)s AND " if owner_user_id is not None else ""
+    arguments = {"owner": owner_user_id, "limit": limit, "offset": offset}
+    rows = await (
+        await tx.execute(
+            f"{_OWNED} WHERE {whose}{which} ORDER BY w.created_at DESC, w.id DESC LIMIT %(limit)s OFFSET %(offset)s",
+            arguments,
+        )
+    ).fetchall()
+    counted = await (
+        await tx.execute(
+            f"SELECT count(*) AS n FROM workspaces w WHERE {whose}{which}",  # noqa: S608
+            arguments,
+        )
+    ).fetchone()
+    assert counted is not None
+    return [Owned(workspace_of(row), row["username"], row["version"]) for row in rows], int(counted["n"])
+
+
+async def all_of(tx: Transaction, owner_user_id: str | None) -> list[Owned]:
+    """Every live workspace of one owner, or of everybody."""
+    whose = "w.owner_user_id = %s AND " if owner_user_id is not None else ""
+    rows = await (
+        await tx.execute(
+            f"{_OWNED} WHERE {whose}w.deleted_at IS NULL ORDER BY w.created_at DESC, w.id DESC",
+            [] if owner_user_id is None else [owner_user_id],
+        )
+    ).fetchall()
+    return [Owned(workspace_of(row), row["username"], row["version"]) for row in rows]
+
+
+async def versions(tx: Transaction, owner_user_ids: Collection[str] | None) -> dict[str, tuple[str, str]]:
+    """id → (owner, version) of every live workspace of these owners, or of everybody: enough to see what changed."""
+    whose = "" if owner_user_ids is None else "owner_user_id = ANY(%s) AND "
+    rows = await (
+        await tx.execute(
+            f"SELECT id, owner_user_id, xmin::text AS version FROM workspaces WHERE {whose}deleted_at IS NULL",  # noqa: S608
+            [] if owner_user_ids is None else [list(owner_user_ids)],
+        )
+    ).fetchall()
+    return {row["id"]: (row["owner_user_id"], row["version"]) for row in rows}
+
+
+async def insert(tx: Transaction, workspace: Workspace) -> None:
+    """A new row; what the controller owns keeps its defaults."""
+    await tx.execute(
+        "INSERT INTO workspaces (id, owner_user_id, name, description, memo, image_ref, instance_backend,"
+        " storage_backend, home_store_key, desired_state, last_access_at, phase_changed_at, created_at, updated_at)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        [
+            workspace.id,
+            workspace.owner_user_id,
+            workspace.name,
+            workspace.description,
+            workspace.memo,
+            workspace.image_ref,
+            workspace.instance_backend,
+            workspace.storage_backend,
+            workspace.home_store_key,
+            workspace.desired_state.value,
+            workspace.last_access_at,
+            workspace.phase_changed_at,
+            workspace.created_at,
+            workspace.updated_at,
+        ],
+    )
+
+
+async def take_running_slot(tx: Transaction, user_id: str, workspace_id: str, limits: RunningLimits) -> None:
+    """Raises LimitExceeded unless one more of this user's workspaces may run.
+
+    Holds the user's row and RUNNING_LIMIT until the transaction that sets desired_state to RUNNING ends, so that concurrent
+    requests are counted one after another. Call it before the workspace's row is locked.
+    """
+    await tx.execute("SELECT 1 FROM users WHERE id = %s FOR NO KEY UPDATE", [user_id])
+    await tx.execute("SELECT pg_advisory_xact_lock(%s)", [locks.RUNNING_LIMIT])
+    row = await (
+        await tx.execute(
+            "SELECT count(*) FILTER (WHERE owner_user_id = %s) AS mine, count(*) AS everybody FROM workspaces"
+            " WHERE desired_state = 'RUNNING' AND deleted_at IS NULL AND id <> %s",
+            [user_id, workspace_id],
+        )
+    ).fetchone()
+    assert row is not None
+    check_running_limits(limits, others_of_user=row["mine"], others_in_all=row["everybody"])
+
+
+async def ask_for(
+    tx: Transaction, workspace_id: str, desired: DesiredState, now: datetime, *, recover: bool = False
+) -> None:
+    """Set desired_state; RUNNING counts as an access, so that nothing just woken is put to sleep."""
+    await tx.execute(
+        "UPDATE workspaces SET desired_state = %(desired)s, updated_at = %(now)s,"
+        " last_access_at = CASE WHEN %(desired)s = 'RUNNING' THEN greatest(last_access_at, %(now)s)"
+        " ELSE last_access_at END,"
+        " error_reason = CASE WHEN %(recover)s THEN NULL ELSE error_reason END,"
+        " error_count = CASE WHEN %(recover)s THEN 0 ELSE error_count END,"
+        " retry_at = CASE WHEN %(recover)s THEN NULL ELSE retry_at END"
+        " WHERE id = %(id)s",
+        {"desired": desired.value, "now": now, "recover": recover, "id": workspace_id},
+    )
+
+
+async def edit(tx: Transaction, workspace_id: str, *, name: str, description: str, memo: str, now: datetime) -> None:
+    await tx.execute(
+        "UPDATE workspaces SET name = %s, description = %s, memo = %s, updated_at = %s WHERE id = %s",
+        [name, description, memo, now, workspace_id],
+    )
+
+
+async def reset_error(tx: Transaction, workspace_id: str, now: datetime) -> None:
+    await tx.execute(
+        "UPDATE workspaces SET error_reason = NULL, error_count = 0, retry_at = NULL, updated_at = %s WHERE id = %s",
+        [now, workspace_id],
+    )
+
+
+async def recover_from_archive(tx: Transaction, workspace_id: str, archive_key: str | None, now: datetime) -> None:
+    """After lost data: go on from this archive, or from an empty home. A whole volume that is there is kept.
+
+    Besides recovery the controller alone writes archive_key and home_ctx; here the workspace is in ERROR, so that no
+    operation is under way that could read them (docs/adr/0053).
+    """
+    await tx.execute(
+        "UPDATE workspaces SET archive_key = %s, error_reason = NULL, error_count = 0, retry_at = NULL,"
+        " home_ctx = CASE WHEN conditions -> 'storage.volume_ready' ->> 'status' = 'True' THEN home_ctx END,"
+        " updated_at = %s WHERE id = %s AND phase = 'ERROR' AND operation = 'NONE'",
+        [archive_key, now, workspace_id],
+    )
+
+
+async def undelete(tx: Transaction, workspace_id: str, now: datetime) -> bool:
+    """False when it was purged meanwhile."""
+    result = await tx.execute(
+        "UPDATE workspaces SET deleted_at = NULL, desired_state = 'ARCHIVED', error_reason = NULL, error_count = 0,"
+        " retry_at = NULL, updated_at = %s WHERE id = %s AND deleted_at IS NOT NULL AND purged_at IS NULL",
+        [now, workspace_id],
+    )
+    return result.rowcount == 1

@@ -1,0 +1,52 @@
+"""Where a request came from and which name it was sent to, believing a forwarding header only from a trusted proxy."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+
+from starlette.datastructures import Headers
+from starlette.types import Scope
+
+from codehub.api.config import Network
+
+
+def client_address(scope: Scope, headers: Headers, trusted: Sequence[Network]) -> str:
+    """The last address in the chain that no trusted proxy of ours stands at."""
+    peer = scope["client"][0] if scope.get("client") else ""
+    if not _trusted(peer, trusted):
+        return str(peer)
+    hops = [hop.strip() for line in headers.getlist("x-forwarded-for") for hop in line.split(",") if hop.strip()]
+    for hop in reversed(hops):
+        address = _address(hop)
+        if address is None:
+            break
+        peer = str(address)
+        if not _trusted(peer, trusted):
+            break
+    return str(peer)
+
+
+def requested_host(scope: Scope, headers: Headers, trusted: Sequence[Network]) -> str:
+    peer = scope["client"][0] if scope.get("client") else ""
+    forwarded = headers.get("x-forwarded-host", "") if _trusted(peer, trusted) else ""
+    return (forwarded.split(",")[0].strip() or headers.get("host", "")).lower()
+
+
+def _trusted(address: str, trusted: Sequence[Network]) -> bool:
+    parsed = _address(address)
+    return parsed is not None and any(parsed in network for network in trusted)
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    host = text
+    if text.startswith("["):
+        host = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        host = text.partition(":")[0]
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    mapped = getattr(address, "ipv4_mapped", None)
+    return mapped if mapped is not None else address

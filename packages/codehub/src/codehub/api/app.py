@@ -1,0 +1,104 @@
+"""The API and the dashboard as one ASGI app. Everything it needs comes in as `ApiDeps`; nothing is read from outside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from codehub.api import (
+    about,
+    events,
+    handover,
+    login_links,
+    observing,
+    sessions,
+    system,
+    tokens,
+    users,
+    whoami,
+    workspaces,
+)
+from codehub.api.config import ApiConfig, ApiDeps, api_config
+from codehub.api.context import make_context
+from codehub.api.documented import describe
+from codehub.api.errors import http_error
+from codehub.api.middleware import Bounded, Guarded, Logged
+from codehub.domain.errors import CodeHubError
+from codehub.web import routes as dashboard
+
+__all__ = ["ApiConfig", "ApiDeps", "api_config", "create_app"]
+
+PREFIX = "/api/v1"
+
+
+def create_app(deps: ApiDeps) -> FastAPI:
+    context = make_context(deps)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        streams = asyncio.create_task(context.live.run(), name="live events")
+        try:
+            yield
+        finally:
+            context.leave()
+            streams.cancel()
+            with suppress(asyncio.CancelledError):
+                await streams
+
+    app = FastAPI(
+        title="CodeHub",
+        lifespan=lifespan,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=_operation_id,
+    )
+    app.state.context = context
+    # The last added is the outermost.
+    app.add_middleware(Bounded)
+    app.add_middleware(Guarded, config=deps.config)
+    app.add_middleware(Logged, config=deps.config, metrics=context.metrics, ids=deps.ids, monotonic=deps.monotonic)
+    for error in (CodeHubError, RequestValidationError, HTTPException):
+        app.add_exception_handler(error, _answer)
+    for part in (sessions, tokens, users, workspaces, observing, events, about, whoami, login_links):
+        app.include_router(part.router, prefix=PREFIX)
+    app.include_router(login_links.pages)
+    app.include_router(system.router)
+    _add_openapi(app, deps.config)
+    app.include_router(handover.router)
+    # Last: it may take whatever address is left.
+    app.include_router(dashboard.router)
+    return app
+
+
+def _add_openapi(app: FastAPI, config: ApiConfig) -> None:
+    made: dict[str, Any] = {}
+
+    def openapi() -> dict[str, Any]:
+        if not made:
+            made.update(describe(app, config.session_cookie, version("codehub")))
+        return made
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi_json() -> JSONResponse:
+        return JSONResponse(openapi())
+
+
+async def _answer(_: Request, error: Exception) -> Response:
+    return http_error(error).response()
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name

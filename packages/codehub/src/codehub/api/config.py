@@ -1,0 +1,111 @@
+"""What the API is given: its parts (`ApiDeps`, made by whoever starts it) and the settings' values it goes by."""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+
+import uuid_utils
+from prometheus_client import CollectorRegistry
+
+from codehub.adapters.postgres.pool import Database
+from codehub.domain.errors import Invalid
+from codehub.domain.limits import RunningLimits
+from codehub.domain.profiles import AppProfile
+from codehub.ports.bus import Bus
+from codehub.ports.instances import Instances
+from codehub.services.live import Pace
+from codehub.services.passwords import Passwords
+from codehub.services.workspaces import Backends
+from codehub.settings import Settings
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class ApiConfig:
+    public_url: str  # the dashboard's origin as browsers know it
+    workspace_url: str  # the proxy's
+    workspace_host: str  # *.ws.example.org, or empty
+    trusted_proxies: tuple[Network, ...]
+    limits: RunningLimits
+    default_profile: str
+    allowed_images: tuple[str, ...]
+    ttl_standby_s: float
+    ttl_archive_s: float
+    deleted_retention_s: float
+    sse_prefix: str
+    lock_id: int
+    node_id: str
+
+    @property
+    def secure(self) -> bool:
+        return self.public_url.startswith("https://")
+
+    @property
+    def session_cookie(self) -> str:
+        return "__Host-session" if self.secure else "session"
+
+    def url_of(self, workspace_id: str) -> str:
+        if not self.workspace_host:
+            return f"{self.workspace_url}/w/{workspace_id}/"
+        base = urlsplit(self.workspace_url)
+        port = f":{base.port}" if base.port else ""
+        return f"{base.scheme}://{workspace_id}{self.workspace_host[1:]}{port}/w/{workspace_id}/"
+
+
+def api_config(settings: Settings, *, public_url: str = "", workspace_url: str = "") -> ApiConfig:
+    """From the settings; the addresses are given when a port other than the asked one was taken."""
+    return ApiConfig(
+        public_url=public_url or settings.public_url,
+        workspace_url=workspace_url or settings.workspace_url,
+        workspace_host=settings.workspace_host,
+        trusted_proxies=tuple(_network(each) for each in settings.trusted_proxies),
+        limits=RunningLimits(settings.max_running_per_user, settings.max_running_global),
+        default_profile=settings.default_profile,
+        allowed_images=settings.allowed_images,
+        ttl_standby_s=settings.ttl_standby_s,
+        ttl_archive_s=settings.ttl_archive_s,
+        deleted_retention_s=settings.deleted_retention_s,
+        sse_prefix=settings.sse_prefix,
+        lock_id=settings.lock_id,
+        node_id=settings.node_id,
+    )
+
+
+def _network(text: str) -> Network:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError as error:
+        raise Invalid(f"CODEHUB_TRUSTED_PROXIES: {text!r} is neither an address nor a network") from error
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def uuid7() -> str:
+    return str(uuid_utils.uuid7())
+
+
+@dataclass(frozen=True, slots=True)
+class ApiDeps:
+    database: Database
+    bus: Bus
+    config: ApiConfig
+    instances: Mapping[str, Instances]  # by name, for logs and usage
+    choose_backends: Callable[[], Awaitable[Backends]]  # for new workspaces
+    profiles: Mapping[str, AppProfile]
+    # Why no second user can be had on this runtime, or None (design 9).
+    second_user_refused: Callable[[], str | None] = lambda: None
+    clock: Callable[[], datetime] = utc_now
+    monotonic: Callable[[], float] = time.monotonic
+    ids: Callable[[], str] = uuid7
+    passwords: Passwords = field(default_factory=Passwords)
+    pace: Pace = field(default_factory=Pace)
+    # One registry for all that shares the process, so that /metrics has the coordinator's figures too.
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)

@@ -1,0 +1,122 @@
+"""The services behind the routes, made once per app, and how a route gets at them and at who is asking."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, cast
+
+from fastapi import Depends, Request
+
+from codehub.api.addresses import client_address
+from codehub.api.config import ApiConfig, ApiDeps
+from codehub.api.metrics import ApiMetrics
+from codehub.api.views import workspace_view
+from codehub.domain.errors import Unauthorized
+from codehub.services.accounts import Accounts
+from codehub.services.live import Live
+from codehub.services.lockout import Lockout
+from codehub.services.observing import Observing
+from codehub.services.passwords import TOKEN_PREFIX
+from codehub.services.principal import Principal
+from codehub.services.users import Users
+from codehub.services.workspaces import Workspaces
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    deps: ApiDeps
+    config: ApiConfig
+    accounts: Accounts
+    users: Users
+    workspaces: Workspaces
+    observing: Observing
+    live: Live
+    metrics: ApiMetrics
+    begun: float
+    # Set when the process is leaving: whatever streams, ends.
+    leaving: asyncio.Event
+
+    def leave(self) -> None:
+        self.live.stop()
+        self.leaving.set()
+
+
+def make_context(deps: ApiDeps) -> Context:
+    config = deps.config
+    live = Live(
+        deps.database,
+        deps.bus,
+        prefix=config.sse_prefix,
+        render=lambda owned: workspace_view(owned, config).model_dump_json(by_alias=True),
+        clock=deps.clock,
+        ids=deps.ids,
+        pace=deps.pace,
+    )
+    workspaces = Workspaces(
+        deps.database,
+        config.limits,
+        deps.profiles,
+        config.default_profile,
+        config.allowed_images,
+        deps.choose_backends,
+        deps.clock,
+        deps.ids,
+    )
+    return Context(
+        deps=deps,
+        config=config,
+        accounts=Accounts(
+            deps.database,
+            deps.passwords,
+            Lockout(deps.database, deps.clock),
+            deps.clock,
+            deps.ids,
+            live.ended,
+        ),
+        users=make_users(deps, live.ended),
+        workspaces=workspaces,
+        observing=Observing(deps.database, workspaces, deps.instances),
+        live=live,
+        metrics=ApiMetrics(deps.registry),
+        begun=deps.monotonic(),
+        leaving=asyncio.Event(),
+    )
+
+
+def make_users(deps: ApiDeps, ended: Callable[[str], None] = lambda _: None) -> Users:
+    return Users(deps.database, deps.passwords, deps.clock, deps.ids, ended, deps.second_user_refused)
+
+
+def context_of(request: Request) -> Context:
+    return cast(Context, request.app.state.context)
+
+
+def address_of(request: Request) -> str:
+    return client_address(request.scope, request.headers, context_of(request).config.trusted_proxies)
+
+
+async def principal_or_none(request: Request) -> Principal | None:
+    """Who asks, by API token or by session cookie. A token that is given and wrong is never made up for by a cookie."""
+    context = context_of(request)
+    if (authorization := request.headers.get("authorization")) is not None:
+        scheme, _, secret = authorization.partition(" ")
+        secret = secret.strip()
+        if scheme.lower() != "bearer" or not secret.startswith(TOKEN_PREFIX):
+            return None
+        return await context.accounts.by_token(secret)
+    secret = request.cookies.get(context.config.session_cookie, "")
+    return await context.accounts.by_cookie(secret) if secret else None
+
+
+async def principal(request: Request) -> Principal:
+    who = await principal_or_none(request)
+    if who is None:
+        raise Unauthorized("sign in first: no session or API token, or one that is over")
+    return who
+
+
+Ctx = Annotated[Context, Depends(context_of)]
+Who = Annotated[Principal, Depends(principal)]
+Address = Annotated[str, Depends(address_of)]

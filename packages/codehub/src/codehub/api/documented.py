@@ -1,0 +1,57 @@
+"""What an answer can be besides the good one, as OpenAPI says it. FastAPI's own 422 is not among them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from codehub.api.views import ErrorView
+
+_WHY: Mapping[int, str] = {
+    400: "The request itself is wrong: INVALID_REQUEST.",
+    401: "Nobody is signed in, or not any more: UNAUTHORIZED.",
+    403: "Not allowed, or sent from a foreign origin: FORBIDDEN.",
+    404: "There is no such thing: NOT_FOUND or WORKSPACE_NOT_FOUND.",
+    409: "Not from this state: INVALID_STATE.",
+    413: "The body is too long: PAYLOAD_TOO_LARGE.",
+    429: "RUNNING_LIMIT_EXCEEDED, or TOO_MANY_REQUESTS with Retry-After.",
+    502: "What the workspace runs on does not answer: UPSTREAM_UNAVAILABLE.",
+    503: "The database does not answer: SERVICE_UNAVAILABLE with Retry-After.",
+}
+DESCRIPTION = """Workspaces that sleep, archive themselves and wake when they are opened.
+
+Sign in with `POST /api/v1/login` (a cookie), or send an API token as `Authorization: Bearer cht_…`. Errors are
+`{"error": {"code", "message"}}`. Lists are `{items, page, per_page, total}`."""
+
+
+def may_answer(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """For a route's `responses`. 400 and 503 can always be."""
+    return {status: {"model": ErrorView, "description": _WHY[status]} for status in sorted({400, 503, *statuses})}
+
+
+def signed_in(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    return may_answer(401, 403, *statuses)
+
+
+def describe(app: FastAPI, session_cookie: str, version: str) -> dict[str, Any]:
+    schema = get_openapi(
+        title="CodeHub", version=version, description=DESCRIPTION, routes=app.routes, openapi_version="3.1.0"
+    )
+    for operations in schema["paths"].values():
+        for operation in operations.values():
+            operation["responses"].pop("422", None)
+    schemas = schema["components"]["schemas"]
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    schema["components"]["securitySchemes"] = {
+        "session": {"type": "apiKey", "in": "cookie", "name": session_cookie},
+        "token": {"type": "http", "scheme": "bearer", "bearerFormat": "cht_…"},
+    }
+    for path, operations in schema["paths"].items():
+        for operation in operations.values():
+            if path.startswith("/api/") and not path.endswith("/login"):
+                operation["security"] = [{"session": []}, {"token": []}]
+    return schema

@@ -1,0 +1,115 @@
+"""One-time sign-in links (ADR 0251): made with a token by `codehub ws open`, opened by a browser.
+
+A navigation that no page caused signs in at once. Any other is asked first, so that nobody is signed in as somebody else
+by following a link.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from codehub.api.context import Address, Context, Ctx, Who, principal_or_none
+from codehub.api.documented import signed_in
+from codehub.api.sessions import set_session_cookie
+from codehub.api.views import View
+from codehub.api.wire import Wire
+from codehub.domain.errors import Unauthorized
+from codehub.services.login_links import LoginLinks
+
+router = APIRouter(tags=["sessions"])
+pages = APIRouter(include_in_schema=False)
+
+Secret = Annotated[str, Query(min_length=20, max_length=100)]
+
+_PAGE: Final = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title} · CodeHub</title></head>
+<body><main><h1>{title}</h1><p>{text}</p>{form}</main></body></html>
+"""
+
+
+class LoginLinkCreate(Wire):
+    workspace_id: str | None = None
+
+
+class LoginLinkView(View):
+    url: str
+    expires_in_seconds: int
+
+
+@router.post("/login-links", status_code=201, responses=signed_in(404))
+async def make_login_link(body: LoginLinkCreate, ctx: Ctx, who: Who) -> LoginLinkView:
+    """A link that signs a browser in as oneself: once, within a minute. Then it opens the workspace, if one is named."""
+    secret = await _links(ctx).make(who, body.workspace_id)
+    return LoginLinkView(url=f"{ctx.config.public_url}/login-link?secret={secret}", expires_in_seconds=60)
+
+
+@pages.get("/login-link")
+async def open_login_link(request: Request, secret: Secret, ctx: Ctx, address: Address) -> Response:
+    try:
+        link = await _links(ctx).peek(secret)
+    except Unauthorized as error:
+        return _page(ctx, 401, "This link is over", str(error).capitalize())
+    who = await principal_or_none(request)
+    if _nobody_led_here(request) and (who is None or who.user_id == link.user_id):
+        return await _redeem(request, secret, ctx, address, keep_session=who is not None)
+    instead = f" You are signed in as {escape(who.username)} now." if who and who.user_id != link.user_id else ""
+    button = (
+        f'<form method="post" action="/login-link?secret={escape(secret)}">'
+        f"<button autofocus>Sign in as {escape(link.username)}</button></form>"
+    )
+    name = escape(link.username)
+    text = f"This link signs this browser in as <b>{name}</b>.{instead} Go on only if you made it yourself."
+    return _page(ctx, 200, f"Sign in as {link.username}?", text, button)
+
+
+@pages.post("/login-link")
+async def confirm_login_link(request: Request, secret: Secret, ctx: Ctx, address: Address) -> Response:
+    try:
+        return await _redeem(request, secret, ctx, address)
+    except Unauthorized as error:
+        return _page(ctx, 401, "This link is over", str(error).capitalize())
+
+
+async def _redeem(
+    request: Request, secret: str, ctx: Context, address: str, *, keep_session: bool = False
+) -> Response:
+    if keep_session:
+        # Signed in as the same user already, perhaps with a password: that session may do more than the link's would.
+        workspace_id, signed_in_now = await _links(ctx).use_up(secret), None
+    else:
+        agent = "".join(filter(str.isprintable, request.headers.get("user-agent", "")))
+        signed_in_now = await _links(ctx).redeem(secret, address=address, user_agent=agent)
+        workspace_id = signed_in_now.workspace_id
+    target = ctx.config.url_of(workspace_id) if workspace_id else f"{ctx.config.public_url}/"
+    answer = RedirectResponse(target, 303, {"Cache-Control": "no-store"})
+    if signed_in_now is not None:
+        set_session_cookie(answer, ctx.config, signed_in_now.secret, signed_in_now.session)
+    return answer
+
+
+def _nobody_led_here(request: Request) -> bool:
+    """Typed, or handed over by a program: the one value of Sec-Fetch-Site that no page can bring about."""
+    headers = request.headers
+    return (
+        headers.get("sec-fetch-site") == "none"
+        and headers.get("sec-fetch-mode") == "navigate"
+        and headers.get("sec-fetch-dest") == "document"
+        and "sec-purpose" not in headers
+    )
+
+
+def _page(ctx: Context, status: int, title: str, text: str, form: str = "") -> HTMLResponse:
+    # After the form's answer the browser goes on to the workspace, and checks that redirect against form-action too.
+    onwards = ctx.config.url_of("x").split("/w/")[0].replace("://x.", "://*.")
+    policy = f"default-src 'none'; form-action 'self' {onwards}; base-uri 'none'; frame-ancestors 'none'"
+    body = _PAGE.format(title=escape(title), text=text, form=form)
+    return HTMLResponse(body, status, {"Content-Security-Policy": policy, "Cache-Control": "no-store"})
+
+
+def _links(ctx: Context) -> LoginLinks:
+    return LoginLinks(ctx.deps.database, ctx.workspaces, ctx.deps.clock, ctx.deps.ids)

@@ -1,0 +1,101 @@
+"""Health, metrics: what machines ask, under any name and without signing in."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import Literal
+
+from fastapi import APIRouter, Request
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.responses import Response
+
+from codehub.adapters.postgres import system
+from codehub.api.context import Ctx, principal_or_none
+from codehub.api.documented import may_answer
+from codehub.api.views import View
+from codehub.domain.errors import Unavailable
+
+router = APIRouter(tags=["system"])
+
+# A load balancer that waits longer has given up on us anyway.
+_READY_WITHIN_S = 3.0
+
+
+class Health(View):
+    status: Literal["ok"] = "ok"
+
+
+class LeaderView(View):
+    holder_id: str
+    epoch: int
+    acquired_at: datetime | None
+
+
+class ComponentView(View):
+    last_tick_at: datetime | None
+    last_error: str | None
+
+
+class CoordinatorHealth(View):
+    is_leader: bool
+    node_id: str
+    uptime_seconds: float
+    leader: LeaderView | None
+    components: dict[str, ComponentView]
+
+
+@router.get("/health", responses=may_answer())
+async def health() -> Health:
+    """The process is alive."""
+    return Health()
+
+
+@router.get("/health/ready", responses=may_answer())
+async def ready(ctx: Ctx) -> Health:
+    """Requests can be served: the database answers."""
+    try:
+        async with asyncio.timeout(_READY_WITHIN_S), ctx.deps.database.transaction() as tx:
+            await system.answers(tx)
+    except TimeoutError as error:
+        raise Unavailable("the database does not answer") from error
+    return Health()
+
+
+@router.get("/health/coordinator", responses=may_answer())
+async def coordinator(ctx: Ctx, request: Request) -> CoordinatorHealth:
+    """Who leads, and how its components do. What went wrong is for administrators only."""
+    who = await principal_or_none(request)
+    async with ctx.deps.database.transaction() as tx:
+        found = await system.leadership(tx, ctx.config.lock_id)
+    may_see = who is not None and who.is_admin
+    return CoordinatorHealth(
+        is_leader=found.held and found.holder_id == ctx.config.node_id,
+        node_id=ctx.config.node_id,
+        uptime_seconds=round(ctx.deps.monotonic() - ctx.begun, 3),
+        leader=LeaderView(holder_id=found.holder_id, epoch=found.epoch, acquired_at=found.acquired_at)
+        if found.held
+        else None,
+        components={
+            name: ComponentView(
+                last_tick_at=seen.get("last_tick_at"), last_error=seen.get("last_error") if may_see else None
+            )
+            for name, seen in found.components.items()
+        },
+    )
+
+
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "Prometheus' text format.",
+            "content": {"text/plain": {"schema": {"type": "string"}}},
+        },
+        **may_answer(),
+    },
+)
+async def metrics(ctx: Ctx) -> Response:
+    """Figures for Prometheus."""
+    return Response(generate_latest(ctx.metrics.registry), media_type=CONTENT_TYPE_LATEST)

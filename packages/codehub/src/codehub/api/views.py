@@ -1,0 +1,324 @@
+"""What goes over the wire out: the shapes of design 10, and how rows become them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from codehub.adapters.postgres.rows import CONDITION_NAMES
+from codehub.adapters.postgres.sessions import Session, Token
+from codehub.adapters.postgres.timeline import Generation, TimelineEntry
+from codehub.adapters.postgres.users import User
+from codehub.adapters.postgres.workspaces import Owned
+from codehub.api.config import ApiConfig
+from codehub.domain.model import DesiredState, Operation, Phase, Status, Workspace
+from codehub.domain.status import status_of
+
+
+class View(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ErrorBody(View):
+    code: str
+    message: str
+
+
+class ErrorView(View):
+    error: ErrorBody
+
+
+class ConditionView(View):
+    status: Literal["True", "False", "Unknown"]
+    reason: str
+    message: str
+    last_transition_time: datetime | None
+
+
+class ConditionsView(View):
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True)
+
+    volume_ready: ConditionView = Field(serialization_alias="storage.volume_ready")
+    archive_ready: ConditionView = Field(serialization_alias="storage.archive_ready")
+    container_ready: ConditionView = Field(serialization_alias="infra.container_ready")
+    healthy: ConditionView = Field(serialization_alias="policy.healthy")
+
+
+class ProgressView(View):
+    step: str
+    done: int
+    total: int | None
+    unit: str
+    percent: float | None = Field(description="Of `total`, where that is known.")
+
+
+class WorkspaceView(View):
+    id: str
+    name: str
+    description: str
+    memo: str
+    owner: str = Field(description="The owner's user name.")
+    image_ref: str
+    status: Status
+    phase: Phase
+    operation: Operation
+    desired_state: DesiredState
+    conditions: ConditionsView
+    progress: ProgressView | None
+    error_reason: str | None
+    error_count: int
+    archive_key: str | None
+    path: str
+    url: str
+    created_at: datetime
+    updated_at: datetime
+    last_access_at: datetime | None
+    phase_changed_at: datetime
+    deleted_at: datetime | None
+    sleeps_at: datetime | None = Field(
+        description="When it is put to sleep if nobody works in it until then; null when it does not run."
+    )
+
+
+class WorkspacePage(View):
+    items: list[WorkspaceView]
+    page: int
+    per_page: int
+    total: int
+
+
+class UserBrief(View):
+    id: str
+    username: str
+    is_admin: bool
+
+
+class LimitsView(View):
+    max_running_per_user: int
+    max_running_global: int
+
+
+class SessionView(View):
+    """Who is signed in, and how."""
+
+    user: UserBrief
+    by_token: bool
+    expires_at: datetime | None
+    limits: LimitsView
+
+
+class SessionItem(View):
+    id: str
+    current: bool
+    created_at: datetime
+    expires_at: datetime
+    last_seen_at: datetime
+    address: str
+    user_agent: str
+
+
+class SessionPage(View):
+    items: list[SessionItem]
+    page: int
+    per_page: int
+    total: int
+
+
+class TokenView(View):
+    id: str
+    name: str
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+
+
+class MintedTokenView(TokenView):
+    token: str = Field(description="The secret itself: shown this once.")
+
+
+class TokenPage(View):
+    items: list[TokenView]
+    page: int
+    per_page: int
+    total: int
+
+
+class UserView(View):
+    id: str
+    username: str
+    is_admin: bool
+    disabled: bool
+    created_at: datetime
+    workspaces: int
+
+
+class UserPage(View):
+    items: list[UserView]
+    page: int
+    per_page: int
+    total: int
+
+
+class EventView(View):
+    id: int
+    at: datetime
+    kind: str
+    message: str
+    actor: str
+    detail: Mapping[str, object]
+
+
+class EventPage(View):
+    items: list[EventView]
+    page: int
+    per_page: int
+    total: int
+
+
+class ArchiveView(View):
+    archive_key: str
+    committed_at: datetime
+    bytes: int
+    sha256: str
+
+
+class ArchiveList(View):
+    items: list[ArchiveView]
+
+
+class UsageView(View):
+    cpu_percent: float | None = None
+    memory_bytes: float | None = None
+    memory_limit_bytes: float | None = None
+
+
+class ProfileView(View):
+    name: str
+    image: str
+    default: bool
+
+
+class AboutView(View):
+    """What this installation offers and how it behaves."""
+
+    version: str
+    profiles: list[ProfileView]
+    allowed_images: list[str] = Field(description="Globs of the images a workspace may name beside the profiles.")
+    limits: LimitsView
+    ttl_standby_seconds: float
+    ttl_archive_seconds: float
+    deleted_retention_seconds: float
+
+
+def workspace_view(owned: Owned, config: ApiConfig) -> WorkspaceView:
+    workspace = owned.workspace
+    status = status_of(workspace)
+    # "When deletion was asked, what is shown is DELETING": the level stays in the row for the plans.
+    shown = {Status.DELETING: Phase.DELETING, Status.DELETED: Phase.DELETED}
+    phase = shown.get(status, workspace.phase)
+    return WorkspaceView(
+        id=workspace.id,
+        name=workspace.name,
+        description=workspace.description,
+        memo=workspace.memo,
+        owner=owned.owner,
+        image_ref=workspace.image_ref,
+        status=status,
+        phase=phase,
+        operation=workspace.operation,
+        desired_state=workspace.desired_state,
+        conditions=_conditions(workspace),
+        progress=_progress(workspace),
+        error_reason=workspace.error_reason,
+        error_count=workspace.error_count,
+        archive_key=workspace.archive_key,
+        path=f"/w/{workspace.id}/",
+        url=config.url_of(workspace.id),
+        created_at=workspace.created_at,
+        updated_at=workspace.updated_at,
+        last_access_at=workspace.last_access_at,
+        phase_changed_at=workspace.phase_changed_at,
+        deleted_at=workspace.deleted_at,
+        sleeps_at=_sleeps_at(workspace, config.ttl_standby_s),
+    )
+
+
+def _conditions(workspace: Workspace) -> ConditionsView:
+    shown = {}
+    for field in CONDITION_NAMES:
+        condition = getattr(workspace.conditions, field)
+        shown[field] = ConditionView(
+            status=condition.status.value,
+            reason=condition.reason,
+            message=condition.message,
+            last_transition_time=condition.last_transition_time,
+        )
+    return ConditionsView(**shown)
+
+
+def _progress(workspace: Workspace) -> ProgressView | None:
+    progress = workspace.progress
+    if progress is None or workspace.operation is Operation.NONE:
+        return None
+    percent = round(min(100.0, 100 * progress.done / progress.total), 1) if progress.total else None
+    return ProgressView(
+        step=progress.step, done=progress.done, total=progress.total, unit=progress.unit, percent=percent
+    )
+
+
+def _sleeps_at(workspace: Workspace, ttl_standby_s: float) -> datetime | None:
+    if status_of(workspace) is not Status.RUNNING:
+        return None
+    since = max(workspace.last_access_at or workspace.phase_changed_at, workspace.phase_changed_at)
+    return since + timedelta(seconds=ttl_standby_s)
+
+
+def session_item(session: Session, current_id: str) -> SessionItem:
+    return SessionItem(
+        id=session.id,
+        current=session.id == current_id,
+        created_at=session.created_at,
+        expires_at=session.expires_at,
+        last_seen_at=session.last_seen_at,
+        address=session.address,
+        user_agent=session.user_agent,
+    )
+
+
+def token_view(token: Token) -> TokenView:
+    return TokenView(
+        id=token.id,
+        name=token.name,
+        created_at=token.created_at,
+        expires_at=token.expires_at,
+        last_used_at=token.last_used_at,
+    )
+
+
+def user_view(user: User) -> UserView:
+    return UserView(
+        id=user.id,
+        username=user.username,
+        is_admin=user.is_admin,
+        disabled=user.disabled_at is not None,
+        created_at=user.created_at,
+        workspaces=user.workspaces,
+    )
+
+
+def event_view(entry: TimelineEntry) -> EventView:
+    return EventView(
+        id=entry.id, at=entry.at, kind=entry.kind, message=entry.message, actor=entry.actor, detail=entry.detail
+    )
+
+
+def archive_view(generation: Generation) -> ArchiveView:
+    return ArchiveView(
+        archive_key=generation.archive_key,
+        committed_at=generation.committed_at,
+        bytes=generation.bytes,
+        sha256=generation.sha256,
+    )

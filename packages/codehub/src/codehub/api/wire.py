@@ -1,0 +1,176 @@
+"""What goes over the wire in: bodies and queries. Strict, and unknown fields are errors that name them."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+
+# One line: no control characters, no line or paragraph separators. Texts may have tabs and line breaks.
+_NOT_IN_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_NOT_IN_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_LINE_SCHEMA = "^[^\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]*$"
+_TEXT_SCHEMA = "^[^\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f]*$"
+
+
+def _line(value: str) -> str:
+    if _NOT_IN_LINE.search(value):
+        raise ValueError("must not contain control characters or line breaks")
+    if not value.strip():
+        raise ValueError("must not be blank")
+    return value
+
+
+def _text(value: str) -> str:
+    if _NOT_IN_TEXT.search(value):
+        raise ValueError("must not contain control characters other than tabs and line breaks")
+    return value
+
+
+def _secret(value: str) -> str:
+    if "\x00" in value:
+        raise ValueError("must not contain NUL")
+    return value
+
+
+Name = Annotated[
+    str,
+    Field(min_length=1, max_length=255, json_schema_extra={"pattern": _LINE_SCHEMA}),
+    AfterValidator(_line),
+]
+Description = Annotated[
+    str, Field(max_length=4_096, json_schema_extra={"pattern": _TEXT_SCHEMA}), AfterValidator(_text)
+]
+Memo = Annotated[str, Field(max_length=65_536, json_schema_extra={"pattern": _TEXT_SCHEMA}), AfterValidator(_text)]
+ImageRef = Annotated[
+    str,
+    Field(min_length=1, max_length=512, json_schema_extra={"pattern": _LINE_SCHEMA}),
+    AfterValidator(_line),
+]
+LoginName = Annotated[
+    str,
+    Field(min_length=1, max_length=64, json_schema_extra={"pattern": _LINE_SCHEMA}),
+    AfterValidator(_line),
+]
+Username = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=64,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]*$",
+        description="Letters, digits and . _ @ -, beginning with a letter or a digit.",
+    ),
+]
+Password = Annotated[str, Field(min_length=1, max_length=1_024), AfterValidator(_secret)]
+NewPassword = Annotated[
+    str, Field(min_length=8, max_length=1_024, description="At least 8 characters."), AfterValidator(_secret)
+]
+
+
+class Wire(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+
+
+def _without_null(schema: dict[str, Any]) -> None:
+    for name, field in schema.get("properties", {}).items():
+        kept = [choice for choice in field.get("anyOf", ()) if choice != {"type": "null"}]
+        if len(kept) == 1:
+            schema["properties"][name] = {
+                **kept[0],
+                **{k: v for k, v in field.items() if k not in ("anyOf", "default")},
+            }
+
+
+class Patch(Wire):
+    """Fields that are not given stay as they are; null is not a value of any of them."""
+
+    model_config = ConfigDict(json_schema_extra=_without_null)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_null(cls, value: object) -> object:
+        if value is None:
+            raise ValueError("must not be null; leave it out to keep it as it is")
+        return value
+
+
+class Query(BaseModel):
+    """Queries are text, so numbers and booleans are read from it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class PageQuery(Query):
+    page: int = Field(1, ge=1, le=1_000_000)
+    per_page: int = Field(50, ge=1, le=200)
+
+    @property
+    def offset(self) -> int:
+        return (self.page - 1) * self.per_page
+
+
+class WorkspacePageQuery(PageQuery):
+    all: bool = Field(False, description="Everybody's workspaces; administrators only.")
+    deleted: bool = Field(False, description="Those that can still be undeleted instead; administrators only.")
+
+
+class EventsQuery(Query):
+    all: bool = Field(False, description="Everybody's workspaces; administrators only.")
+
+
+class DeleteQuery(Query):
+    force: bool = Field(False, description="From any status; the workspace steps down first.")
+
+
+class LogsQuery(Query):
+    follow: bool = Field(False, description="Stay, and send what is still to come.")
+    tail: int | None = Field(None, ge=0, le=100_000, description="Only the last so many lines.")
+
+
+class Login(Wire):
+    username: LoginName
+    password: Password
+
+
+class PasswordChange(Wire):
+    current_password: Password
+    new_password: NewPassword
+
+
+class TokenCreate(Wire):
+    name: Name
+    expires_in_days: Annotated[int, Field(ge=1, le=3_650)] | None = None
+
+
+class UserCreate(Wire):
+    username: Username
+    password: NewPassword
+    is_admin: bool = False
+
+
+class UserPatch(Patch):
+    password: NewPassword | None = None
+    is_admin: bool | None = None
+    disabled: bool | None = None
+
+
+class WorkspaceCreate(Wire):
+    name: Name
+    description: Description = ""
+    memo: Memo = ""
+    image_ref: ImageRef | None = Field(None, description="A profile's name, or an image that is let through.")
+    start: bool = Field(True, description="Start it at once; otherwise it begins archived and empty.")
+
+
+class WorkspacePatch(Patch):
+    name: Name | None = None
+    description: Description | None = None
+    memo: Memo | None = None
+    desired_state: Literal["RUNNING", "STANDBY", "ARCHIVED"] | None = None
+
+
+class WorkspaceRecover(Wire):
+    """Needed after DataLost and ArchiveCorrupted: one of the kept archives, or null for an empty home."""
+
+    archive_key: Annotated[str, Field(min_length=1, max_length=1_024)] | None = None

@@ -1,0 +1,104 @@
+"""Workspaces and their verbs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.convertors import StringConvertor, register_url_convertor
+
+from codehub.adapters.postgres.workspaces import Owned
+from codehub.api.context import Context, Ctx, Who
+from codehub.api.documented import signed_in
+from codehub.api.views import WorkspacePage, WorkspaceView, workspace_view
+from codehub.api.wire import DeleteQuery, WorkspaceCreate, WorkspacePageQuery, WorkspacePatch, WorkspaceRecover
+from codehub.domain.model import DesiredState
+from codehub.services.workspaces import Edit, NewWorkspace, Recovery
+
+
+class _BeforeVerb(StringConvertor):
+    """An id ends where its verb begins, so that `{id}:start` is never taken for an id."""
+
+    regex = "[^/:]+"
+
+
+register_url_convertor("before_verb", _BeforeVerb())
+_ONE = "/workspaces/{workspace_id:before_verb}"
+
+router = APIRouter(tags=["workspaces"])
+
+
+@router.get("/workspaces", responses=signed_in())
+async def list_workspaces(query: Annotated[WorkspacePageQuery, Query()], ctx: Ctx, who: Who) -> WorkspacePage:
+    """One's own, newest first; with `all`, everybody's."""
+    found, total = await ctx.workspaces.page(
+        who, everybody=query.all, deleted=query.deleted, limit=query.per_page, offset=query.offset
+    )
+    return WorkspacePage(
+        items=[_shown(each, ctx) for each in found], page=query.page, per_page=query.per_page, total=total
+    )
+
+
+@router.post("/workspaces", status_code=201, responses=signed_in(413, 429))
+async def create_workspace(body: WorkspaceCreate, ctx: Ctx, who: Who) -> WorkspaceView:
+    """Make a workspace and start it, unless `start` is false. Over the limit nothing is made."""
+    new = NewWorkspace(body.name, body.description, body.memo, body.image_ref, body.start)
+    return _shown(await ctx.workspaces.create(who, new), ctx)
+
+
+@router.get(_ONE, responses=signed_in(404))
+async def get_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
+    """One workspace."""
+    return _shown(await ctx.workspaces.get(who, workspace_id), ctx)
+
+
+@router.patch(_ONE, responses=signed_in(404, 409, 413, 429))
+async def change_workspace(workspace_id: str, body: WorkspacePatch, ctx: Ctx, who: Who) -> WorkspaceView:
+    """Change its words, or what state is desired of it (at any status but DELETING; limits apply)."""
+    desired = None if body.desired_state is None else DesiredState(body.desired_state)
+    edit = Edit(body.name, body.description, body.memo, desired)
+    return _shown(await ctx.workspaces.edit(who, workspace_id, edit), ctx)
+
+
+@router.delete(_ONE, status_code=204, responses=signed_in(404, 409))
+async def delete_workspace(workspace_id: str, query: Annotated[DeleteQuery, Query()], ctx: Ctx, who: Who) -> None:
+    """Delete it, from CREATED, STOPPED and ERROR; with `force` from anywhere."""
+    await ctx.workspaces.delete(who, workspace_id, force=query.force)
+
+
+@router.post(_ONE + ":start", status_code=202, responses=signed_in(404, 409, 429))
+async def start_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
+    """Start it, from CREATED, STOPPED and ERROR."""
+    return _shown(await ctx.workspaces.start(who, workspace_id), ctx)
+
+
+@router.post(_ONE + ":stop", status_code=202, responses=signed_in(404, 409))
+async def stop_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
+    """Put it to sleep, from RUNNING and ERROR."""
+    return _shown(await ctx.workspaces.stop(who, workspace_id), ctx)
+
+
+@router.post(_ONE + ":archive", status_code=202, responses=signed_in(404, 409))
+async def archive_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
+    """Archive it, from RUNNING, STOPPED and ERROR, unless it is archived already."""
+    return _shown(await ctx.workspaces.archive(who, workspace_id), ctx)
+
+
+@router.post(_ONE + ":recover", status_code=202, responses=signed_in(404, 409, 413))
+async def recover_workspace(
+    workspace_id: str, ctx: Ctx, who: Who, body: WorkspaceRecover | None = None
+) -> WorkspaceView:
+    """For administrators, from ERROR. After DataLost and ArchiveCorrupted `archive_key` says what to go on from."""
+    given = body is not None and "archive_key" in body.model_fields_set
+    recovery = Recovery(chosen=given, archive_key=body.archive_key if body is not None else None)
+    return _shown(await ctx.workspaces.recover(who, workspace_id, recovery), ctx)
+
+
+@router.post(_ONE + ":undelete", status_code=202, responses=signed_in(404, 409))
+async def undelete_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
+    """For administrators, within CODEHUB_DELETED_RETENTION of the deletion."""
+    return _shown(await ctx.workspaces.undelete(who, workspace_id), ctx)
+
+
+def _shown(owned: Owned, ctx: Context) -> WorkspaceView:
+    return workspace_view(owned, ctx.config)

@@ -1,0 +1,201 @@
+"""`codehub admin …`: users, recovery, undelete. Managing users needs a password: a token cannot do it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from codehub.cli.client import Client
+from codehub.cli.credentials import Credentials
+from codehub.cli.options import connect, find_workspace, json_option, server_option
+from codehub.cli.output import amount, console, print_json, print_table, when
+from codehub.domain.errors import NotFound
+
+
+@click.group()
+def admin() -> None:
+    """For admins: users, recovery of workspaces, undelete."""
+
+
+@admin.group()
+def users() -> None:
+    """Who may sign in. Asks for your password (or takes CODEHUB_PASSWORD): tokens cannot manage users."""
+
+
+@users.command("ls")
+@server_option
+@json_option
+def list_users(server: str | None, as_json: bool) -> None:
+    """List users."""
+    with _as_admin(server) as client:
+        items = list(client.every("users"))
+    if as_json:
+        print_json({"items": items})
+        return
+    print_table(
+        ["NAME", "ROLE", "SIGNS IN", "CREATED", "ID"],
+        [
+            [
+                user["username"],
+                "admin" if user["is_admin"] else "user",
+                "no" if user["disabled"] else "yes",
+                when(user["created_at"]),
+                user["id"],
+            ]
+            for user in items
+        ],
+    )
+
+
+@users.command("add")
+@click.argument("username")
+@click.option("--admin", "is_admin", is_flag=True, help="Make them an admin.")
+@click.option("--password-stdin", is_flag=True, help="Read their password from standard input.")
+@server_option
+@json_option
+def add_user(username: str, is_admin: bool, password_stdin: bool, server: str | None, as_json: bool) -> None:
+    """Let USERNAME sign in."""
+    with _as_admin(server) as client:
+        password = _new_password(username, password_stdin)
+        made = client.post("users", {"username": username, "password": password, "is_admin": is_admin})
+    _said(made, f"{username} can sign in.", as_json)
+
+
+@users.command("set")
+@click.argument("username")
+@click.option("--admin/--no-admin", "is_admin", default=None, help="Make them an admin, or not any more.")
+@click.option("--disable/--enable", "disabled", default=None, help="Lock them out, or let them in again.")
+@click.option("--password-stdin", is_flag=True, help="Set the password from standard input.")
+@server_option
+@json_option
+def set_user(
+    username: str,
+    is_admin: bool | None,
+    disabled: bool | None,
+    password_stdin: bool,
+    server: str | None,
+    as_json: bool,
+) -> None:
+    """Change a user."""
+    changes: dict[str, object] = {}
+    if is_admin is not None:
+        changes["is_admin"] = is_admin
+    if disabled is not None:
+        changes["disabled"] = disabled
+    if password_stdin:
+        changes["password"] = sys.stdin.readline().rstrip("\n")
+    if not changes:
+        raise click.UsageError("say what to change: --admin, --disable or --password-stdin")
+    with _as_admin(server) as client:
+        changed = client.patch(f"users/{_user_id(client, username)}", changes)
+    _said(changed, f"{username} is changed.", as_json)
+
+
+@users.command("rm")
+@click.argument("username")
+@server_option
+def remove_user(username: str, server: str | None) -> None:
+    """Delete a user who has no workspaces."""
+    with _as_admin(server) as client:
+        client.delete(f"users/{_user_id(client, username)}")
+    console(err=True).print(f"{username} is deleted.")
+
+
+@admin.command()
+@click.argument("workspace")
+@server_option
+@json_option
+def archives(workspace: str, server: str | None, as_json: bool) -> None:
+    """The kept archives of a workspace, newest first: what `recover --archive-key` takes."""
+    with connect(server) as client:
+        found = find_workspace(client, workspace, all_owners=True)
+        items = list(client.get(f"workspaces/{found['id']}/archives")["items"])
+    if as_json:
+        print_json({"items": items})
+        return
+    rows = [[when(item["committed_at"]), amount(int(item["bytes"])), item["archive_key"]] for item in items]
+    print_table(["COMMITTED", "SIZE", "ARCHIVE KEY"], rows)
+
+
+@admin.command()
+@click.argument("workspace")
+@click.option("--archive-key", default=None, help="Go back to this kept archive (`codehub admin archives`).")
+@click.option("--empty-home", is_flag=True, help="Go on with an empty home: nothing comes back.")
+@server_option
+@json_option
+def recover(workspace: str, archive_key: str | None, empty_home: bool, server: str | None, as_json: bool) -> None:
+    """Take a workspace out of ERROR. After lost or damaged data say what to go back to.
+
+    \b
+    Examples:
+      codehub admin recover api
+      codehub admin recover api --archive-key 0190…/home.tar.zst
+    """
+    if archive_key and empty_home:
+        raise click.UsageError("say --archive-key or --empty-home, not both")
+    body: dict[str, object] = {"archive_key": archive_key} if archive_key or empty_home else {}
+    with connect(server) as client:
+        found = find_workspace(client, workspace, all_owners=True)
+        recovered = client.post(f"workspaces/{found['id']}:recover", body)
+    _said(recovered, f"{recovered['name']} is recovered; it is judged anew.", as_json)
+
+
+@admin.command()
+@click.argument("workspace_id", required=False)
+@server_option
+@json_option
+def undelete(workspace_id: str | None, server: str | None, as_json: bool) -> None:
+    """Bring a deleted workspace back, archived. Without WORKSPACE_ID, list those that can be."""
+    with connect(server) as client:
+        if workspace_id:
+            back = client.post(f"workspaces/{workspace_id}:undelete")
+            _said(back, f"{back['name']} is back, archived.", as_json)
+            return
+        items = list(client.every("workspaces", all=True, deleted=True))
+    if as_json:
+        print_json({"items": items})
+    else:
+        print_table(["NAME", "OWNER", "ID"], [[item["name"], item["owner"], item["id"]] for item in items])
+
+
+@contextmanager
+def _as_admin(server: str | None) -> Iterator[Client]:
+    """A session for the length of a command."""
+    credentials = Credentials(os.environ)
+    address = credentials.server(server)
+    kept = credentials.kept(address)
+    username = kept.username if kept else click.prompt("Admin's user name", default="admin", err=True)
+    password = os.environ.get("CODEHUB_PASSWORD") or click.prompt(
+        f"Password of {username}", hide_input=True, err=True
+    )
+    with Client(address, None) as client:
+        client.post("login", {"username": username, "password": password})
+        try:
+            yield client
+        finally:
+            client.post("logout")
+
+
+def _user_id(client: Client, username: str) -> str:
+    for user in client.every("users"):
+        if user["username"] == username:
+            return str(user["id"])
+    raise NotFound(f"there is no user {username!r}. `codehub admin users ls` shows them.")
+
+
+def _new_password(username: str, from_stdin: bool) -> str:
+    if from_stdin:
+        return sys.stdin.readline().rstrip("\n")
+    return str(click.prompt(f"Password for {username}", hide_input=True, confirmation_prompt=True, err=True))
+
+
+def _said(answer: Any, words: str, as_json: bool) -> None:
+    if as_json:
+        print_json(answer)
+    else:
+        console().print(words, soft_wrap=True)

@@ -1,0 +1,135 @@
+"""The commands' way to the API: requests, and the server's errors as the domain's, so that `main` finds their exit codes.
+
+Every message says what to do next. Knows nothing of how results are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, Self
+
+import httpx
+
+from codehub import __version__
+from codehub.domain import errors
+
+Json = Mapping[str, Any]
+
+_TIMEOUT_S = 30.0
+_KINDS: Final[Mapping[int, type[errors.CodeHubError]]] = {
+    400: errors.Invalid,
+    401: errors.Unauthorized,
+    403: errors.Denied,
+    404: errors.NotFound,
+    409: errors.Conflict,
+    413: errors.Invalid,
+    429: errors.LimitExceeded,
+    502: errors.Unavailable,
+    503: errors.Unavailable,
+}
+_NEXT_STEPS: Final[Mapping[str, str]] = {
+    "UNAUTHORIZED": "Sign in with `codehub login`.",
+    "FORBIDDEN": "It belongs to somebody else, or needs an admin or a signed-in browser.",
+    "WORKSPACE_NOT_FOUND": "`codehub ws ls` shows yours.",
+    "INVALID_STATE": "`codehub ws show` says what it is doing.",
+    "RUNNING_LIMIT_EXCEEDED": "Stop one first: `codehub ws ls --running`, `codehub ws stop NAME`.",
+    "SERVICE_UNAVAILABLE": "Try again in a moment; `codehub doctor` on the server says what is wrong.",
+}
+
+
+class Client:
+    """One server, one token. Closed by `with`."""
+
+    def __init__(self, server: str, token: str | None, *, transport: httpx.BaseTransport | None = None) -> None:
+        self.server = server
+        headers = {"User-Agent": f"codehub-cli/{__version__}", "Accept": "application/json"}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        self._http = httpx.Client(
+            base_url=f"{server}/api/v1/",
+            headers=headers,
+            timeout=httpx.Timeout(_TIMEOUT_S, connect=10.0),
+            transport=transport,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    def get(self, path: str, **query: object) -> Json:
+        return self._json("GET", path, params={name: _text(value) for name, value in query.items()})
+
+    def post(self, path: str, body: Json | None = None) -> Json:
+        return self._json("POST", path, json=body)
+
+    def patch(self, path: str, body: Json) -> Json:
+        return self._json("PATCH", path, json=body)
+
+    def delete(self, path: str, **query: object) -> None:
+        self._json("DELETE", path, params={name: _text(value) for name, value in query.items()})
+
+    def every(self, path: str, **query: object) -> Iterator[Json]:
+        """All items of a paged list."""
+        page = 1
+        while True:
+            answer = self.get(path, page=page, per_page=200, **query)
+            yield from answer["items"]
+            if page * 200 >= answer["total"]:
+                return
+            page += 1
+
+    @contextmanager
+    def lines(self, path: str, **query: object) -> Iterator[Iterator[str]]:
+        """A text stream as it comes, without a time limit between pieces."""
+        params = {name: _text(value) for name, value in query.items()}
+        timeout = httpx.Timeout(_TIMEOUT_S, read=None)
+        with self._reaching(), self._http.stream("GET", path, params=params, timeout=timeout) as response:
+            if response.is_error:
+                response.read()
+                raise _error_of(response)
+            yield response.iter_text()
+
+    def _json(self, method: str, path: str, **how: Any) -> Json:
+        with self._reaching():
+            response = self._http.request(method, path, **how)
+        if response.is_error:
+            raise _error_of(response)
+        if response.status_code == 204 or not response.content:
+            return {}
+        try:
+            answer: Json = response.json()
+        except ValueError as error:
+            raise errors.Unavailable(
+                f"{self.server} answered something that is not CodeHub's API; check the address"
+            ) from error
+        return answer
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        try:
+            yield
+        except httpx.TransportError as error:
+            raise errors.Unavailable(
+                f"{self.server} does not answer ({error or type(error).__name__}).\n"
+                "Is it running? `codehub up` starts one here; `--server URL` or CODEHUB_SERVER names another."
+            ) from error
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _error_of(response: httpx.Response) -> errors.CodeHubError:
+    try:
+        error = response.json()["error"]
+        code, message = str(error["code"]), str(error["message"])
+    except (ValueError, KeyError, TypeError):
+        code, message = "INTERNAL_ERROR", f"the server answered {response.status_code}"
+    kind = _KINDS.get(response.status_code, errors.CodeHubError)
+    step = _NEXT_STEPS.get(code)
+    if code == "TOO_MANY_REQUESTS":
+        step = f"Try again in {response.headers.get('retry-after', 'some')} s."
+    return kind(f"{message}\n{step}" if step else message)

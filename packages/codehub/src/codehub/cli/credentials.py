@@ -1,0 +1,106 @@
+"""Which server the commands talk to, and the token kept for it: one file that only its owner can read.
+
+In this order: `--server`, `CODEHUB_SERVER`, the server signed in to last, the default of a local `codehub up`. A token
+in `CODEHUB_TOKEN` goes before a kept one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from codehub.domain.errors import Invalid
+
+DEFAULT_SERVER = "http://127.0.0.1:8000"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What one server gave us."""
+
+    username: str
+    token: str
+    token_id: str = ""
+
+
+def normal_server(address: str) -> str:
+    """`codehub.example.org` → `https://codehub.example.org`; loopback names without a scheme are http."""
+    text = address.strip().rstrip("/")
+    if "://" not in text:
+        host = text.partition(":")[0]
+        text = f"{'http' if host in ('localhost', '127.0.0.1', '[') else 'https'}://{text}"
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path or parts.query:
+        raise Invalid(f"{address!r} is not a server's address; expected https://codehub.example.org")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+class Credentials:
+    """The file, read and written whole. A damaged one is an error that says where it is."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        base = environment.get("XDG_CONFIG_HOME") or str(Path(environment.get("HOME") or Path.home()) / ".config")
+        self.path = Path(base) / "codehub" / "credentials.json"
+
+    def server(self, asked: str | None) -> str:
+        chosen = asked or self._environment.get("CODEHUB_SERVER") or self._read().get("default") or DEFAULT_SERVER
+        return normal_server(str(chosen))
+
+    def token(self, server: str) -> str | None:
+        if given := self._environment.get("CODEHUB_TOKEN"):
+            return given
+        kept = self.kept(server)
+        return kept.token if kept else None
+
+    def kept(self, server: str) -> Kept | None:
+        servers = self._read().get("servers")
+        entry = servers.get(server) if isinstance(servers, dict) else None
+        if not isinstance(entry, dict):
+            return None
+        return Kept(str(entry.get("username", "")), str(entry.get("token", "")), str(entry.get("token_id", "")))
+
+    def keep(self, server: str, kept: Kept) -> None:
+        content = self._read()
+        servers = content.setdefault("servers", {})
+        assert isinstance(servers, dict)
+        servers[server] = {"username": kept.username, "token": kept.token, "token_id": kept.token_id}
+        content["default"] = server
+        self._write(content)
+
+    def forget(self, server: str) -> None:
+        content = self._read()
+        servers = content.get("servers")
+        if isinstance(servers, dict):
+            servers.pop(server, None)
+        if content.get("default") == server:
+            del content["default"]
+        self._write(content)
+
+    def _read(self) -> dict[str, object]:
+        try:
+            content = json.loads(self.path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise Invalid(f"{self.path} cannot be read ({error}); remove it and run `codehub login`") from error
+        if not isinstance(content, dict):
+            raise Invalid(f"{self.path} is not what `codehub login` writes; remove it and sign in again")
+        return content
+
+    def _write(self, content: dict[str, object]) -> None:
+        """To a new file that is private from its first byte, then renamed: never a half-written or readable token."""
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=".credentials.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(content, file, indent=1)
+            os.replace(name, self.path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise

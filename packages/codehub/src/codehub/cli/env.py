@@ -1,0 +1,45 @@
+"""`codehub env`."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from codehub.cli.inforce import in_force
+from codehub.settings import NAMES, Settings
+
+
+@click.command()
+def env() -> None:
+    """Print what is in force as NAME=value lines.
+
+    \b
+    Secrets are among them: the output is for programs, not for a screen others see.
+      psql "$(codehub env | sed -n 's/^CODEHUB_DATABASE_URL=//p')"
+      env $(codehub env) codehub serve coordinator
+    """
+    for name, value in values_of(in_force(os.environ).settings).items():
+        click.echo(f"{name}={value}")
+
+
+def values_of(settings: Settings) -> dict[str, str]:
+    """Every setting in force by its name in the environment; what is empty is left out. A node's name is its own."""
+    values = {name: _text(getattr(settings, field)) for name, field in NAMES.items() if name != "COORDINATOR_NODE_ID"}
+    values["CODEHUB_ARCHIVE_URL"] = settings.archives
+    values["CODEHUB_PUBLIC_BASE_URL"] = settings.public_url
+    values["CODEHUB_WORKSPACE_BASE_URL"] = settings.workspace_url
+    values["CODEHUB_HOMES_DIR"] = str(settings.homes)
+    # A password that was given is for making the admin once; nothing needs it afterwards.
+    del values["CODEHUB_ADMIN_PASSWORD"]
+    return {name: value for name, value in values.items() if value}
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, tuple):
+        return ",".join(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)

@@ -1,0 +1,106 @@
+"""Follows a workspace until it is where it was asked to be, with a progress bar for people.
+
+Asks for that one workspace twice a second: cheaper for the server than an event stream, whose first message is all of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from codehub.cli.client import Client
+from codehub.cli.output import REMEDIES, console, doing
+from codehub.domain.errors import CodeHubError, Conflict, NotFound, Unavailable
+
+Workspace = Mapping[str, Any]
+
+_INTERVAL_S = 0.5
+# A server that restarts while we wait is no reason to give up.
+_PATIENCE_S = 60.0
+
+GOALS: Final[Mapping[str, tuple[str, Callable[[Workspace], bool]]]] = {
+    "RUNNING": ("RUNNING", lambda ws: ws["status"] == "RUNNING"),
+    "STANDBY": (
+        "STANDBY",
+        lambda ws: ws["operation"] == "NONE" and ws["phase"] in ("STANDBY", "ARCHIVED", "PENDING"),
+    ),
+    "ARCHIVED": ("ARCHIVED", lambda ws: ws["operation"] == "NONE" and ws["phase"] == "ARCHIVED"),
+    "DELETED": ("DELETED", lambda ws: False),
+}
+
+
+class WentWrong(CodeHubError):
+    """The workspace is in ERROR instead of where it was asked to be."""
+
+
+def follow(
+    client: Client,
+    workspace: Workspace,
+    goal: str,
+    *,
+    timeout_s: float | None = None,
+    quiet: bool = False,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> Workspace | None:
+    """The workspace once it is there; None once it is gone. Raises WentWrong, Conflict or Unavailable."""
+    wanted, reached = GOALS[goal]
+    begun = clock()
+    with _progress(quiet) as progress:
+        bar = progress.add_task(str(workspace["name"]), total=None, doing="")
+        while True:
+            now = _look(client, str(workspace["id"]), sleep, clock)
+            if now is None:
+                if goal == "DELETED":
+                    return None
+                raise NotFound(f"{workspace['name']} was deleted meanwhile")
+            done = now.get("progress") or {}
+            progress.update(bar, completed=done.get("done") or 0, total=done.get("total"), doing=doing(now))
+            if reached(now):
+                progress.update(bar, completed=1, total=1, doing=doing(now))
+                return now
+            _check(now, wanted)
+            if timeout_s is not None and clock() - begun > timeout_s:
+                raise Unavailable(f"{now['name']} is not {goal} after {timeout_s:g} s; it goes on: `codehub ws show`")
+            sleep(_INTERVAL_S)
+
+
+def _progress(quiet: bool) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        TextColumn("{task.fields[doing]}"),
+        TimeElapsedColumn(),
+        console=console(err=True),
+        disable=quiet or not console(err=True).is_terminal,
+        transient=True,
+    )
+
+
+def _look(
+    client: Client, workspace_id: str, sleep: Callable[[float], None], clock: Callable[[], float]
+) -> Workspace | None:
+    begun = clock()
+    while True:
+        try:
+            return client.get(f"workspaces/{workspace_id}")
+        except NotFound:
+            return None
+        except Unavailable:
+            if clock() - begun > _PATIENCE_S:
+                raise
+            sleep(_INTERVAL_S)
+
+
+def _check(workspace: Workspace, wanted: str) -> None:
+    # Right after a recovery the phase is still ERROR, but the reason is gone: only both together are the end.
+    if workspace["status"] == "ERROR" and workspace.get("error_reason"):
+        reason = str(workspace["error_reason"])
+        raise WentWrong(f"{workspace['name']} went wrong: {reason}. {REMEDIES.get(reason, '')}".strip())
+    if workspace["desired_state"] != wanted and not (
+        wanted == "STANDBY" and workspace["desired_state"] == "ARCHIVED"
+    ):
+        raise Conflict(f"{workspace['name']} was asked to be {workspace['desired_state']} meanwhile")

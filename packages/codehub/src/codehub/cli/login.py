@@ -1,0 +1,95 @@
+"""`codehub login` and `logout`: a password becomes a token, and only the token is kept."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+
+import click
+
+from codehub.cli.client import Client
+from codehub.cli.credentials import Credentials, Kept, normal_server
+from codehub.cli.options import server_option
+from codehub.cli.output import console
+from codehub.domain.errors import CodeHubError, Invalid, Unauthorized
+
+
+@click.command()
+@click.argument("server", required=False)
+@click.option("--username", "-u", default=None, help="Asked for when left out.")
+@click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
+@click.option("--token-stdin", is_flag=True, help="Keep this token (from the account page) instead of making one.")
+def login(server: str | None, username: str | None, password_stdin: bool, token_stdin: bool) -> None:
+    """Sign in to SERVER (default: the one signed in to last, else http://127.0.0.1:8000).
+
+    \b
+    Examples:
+      codehub login
+      codehub login https://codehub.example.org -u ada
+      pass codehub | codehub login -u ada --password-stdin
+    """
+    credentials = Credentials(os.environ)
+    address = normal_server(server) if server else credentials.server(None)
+    if token_stdin:
+        kept = _given_token(address, sys.stdin.readline().strip())
+    else:
+        name = username or click.prompt(
+            "User name", default=os.environ.get("CODEHUB_ADMIN_USERNAME", "admin"), err=True
+        )
+        password = (
+            sys.stdin.readline().rstrip("\n")
+            if password_stdin
+            else click.prompt("Password", hide_input=True, err=True)
+        )
+        kept = sign_in(address, name, password)
+    credentials.keep(address, kept)
+    console().print(
+        f"Signed in to {address} as {kept.username}. The token is kept in {credentials.path}.", soft_wrap=True
+    )
+
+
+@click.command()
+@server_option
+def logout(server: str | None) -> None:
+    """Forget the kept token. It stays valid until it is revoked on the account page, or expires."""
+    credentials = Credentials(os.environ)
+    address = credentials.server(server)
+    kept = credentials.kept(address)
+    if kept is None:
+        console().print(f"Not signed in to {address}.")
+        return
+    revoked = _revoke(address, kept)
+    credentials.forget(address)
+    after = "and revoked it" if revoked else "but could not revoke it: do that on the account page"
+    console().print(f"Forgot the token of {kept.username} at {address}, {after}.", soft_wrap=True)
+
+
+def sign_in(address: str, username: str, password: str) -> Kept:
+    """A token made with a session that lives as long as this call."""
+    with Client(address, None) as client:
+        client.post("login", {"username": username, "password": password})
+        made = client.post("tokens", {"name": f"codehub on {socket.gethostname()}"})
+        client.post("logout")
+    return Kept(username, str(made["token"]), str(made["id"]))
+
+
+def _given_token(address: str, token: str) -> Kept:
+    if not token.startswith("cht_"):
+        raise Invalid("a token begins with cht_; make one on the account page")
+    with Client(address, token) as client:
+        who = client.get("session")
+    return Kept(str((who.get("user") or who)["username"]), token)
+
+
+def _revoke(address: str, kept: Kept) -> bool:
+    if not kept.token_id:
+        return False
+    try:
+        with Client(address, kept.token) as client:
+            client.delete(f"tokens/{kept.token_id}")
+    except Unauthorized:
+        return True
+    except CodeHubError:
+        return False
+    return True

@@ -1,0 +1,43 @@
+"""How every process of ours logs: constant messages with fields, to stderr, as text for people or as JSON lines."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import MutableMapping
+from typing import Any
+
+import structlog
+
+# Whatever is called like this never reaches a log, wherever it came from.
+_SECRET_KEYS = frozenset({"password", "token", "secret", "ticket", "authorization", "cookie", "session"})
+
+
+def configure(level: str, form: str) -> None:
+    as_text = form == "text" or (form == "auto" and sys.stderr.isatty())
+    number = logging.getLevelNamesMapping()[level.upper()]
+    renderer: structlog.typing.Processor = (
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()) if as_text else structlog.processors.JSONRenderer()
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _without_secrets,
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    # Libraries speak the standard library's logging; only their trouble is of interest.
+    logging.basicConfig(level=max(number, logging.WARNING), stream=sys.stderr, format="%(name)s: %(message)s")
+
+
+def _without_secrets(logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    for key in event:
+        if key.lower() in _SECRET_KEYS:
+            event[key] = "…"
+    return event

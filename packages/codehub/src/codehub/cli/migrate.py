@@ -1,0 +1,30 @@
+"""`codehub migrate`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import click
+
+from codehub.adapters.postgres import migrate as migrations
+from codehub.cli.inforce import in_force
+
+
+@click.command()
+@click.option("--check", is_flag=True, help="Only say whether anything is to be done; exit 1 if so.")
+def migrate(check: bool) -> None:
+    """Bring the database's schema up to date.
+
+    \b
+    Safe to run from many places at once, and while the previous version's processes still run.
+      CODEHUB_DATABASE_URL=postgresql://… codehub migrate
+    """
+    url = in_force(os.environ).require_database()
+    if check:
+        current = asyncio.run(migrations.current_version(url))
+        click.echo(f"the database is at version {current}, this CodeHub at {migrations.latest()}")
+        raise click.exceptions.Exit(0 if current >= migrations.latest() else 1)
+    for migration in asyncio.run(migrations.migrate(url)):
+        click.echo(f"applied {migration.version:04d} {migration.name}")
+    click.echo(f"the database is at version {migrations.latest()}")

@@ -1,0 +1,70 @@
+"""What many commands share: `--server`, `--json`, a client of the server in force, and finding a workspace by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from codehub.cli.client import Client
+from codehub.cli.credentials import Credentials
+from codehub.domain.errors import CodeHubError, Conflict, NotFound
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+wait_options = (
+    click.option("--wait/--no-wait", default=True, show_default=True, help="Follow it to the end."),
+    click.option("--timeout", "timeout_s", type=float, default=None, help="Give up waiting after this many seconds."),
+)
+
+
+def server_option(command: F) -> F:
+    return click.option("--server", default=None, metavar="URL", help="Which CodeHub; also CODEHUB_SERVER.")(command)
+
+
+def waits(command: F) -> F:
+    for option in reversed(wait_options):
+        command = option(command)
+    return command
+
+
+def connect(server: str | None) -> Client:
+    """A client of the server in force, with the token kept for it."""
+    credentials = Credentials(os.environ)
+    address = credentials.server(server)
+    return Client(address, credentials.token(address))
+
+
+def find_workspace(client: Client, text: str, *, all_owners: bool = False) -> Mapping[str, Any]:
+    """By id, by the beginning of an id, or by name. Raises NotFound, or Conflict when several match."""
+    if len(text) == 36 and text.count("-") == 4:
+        return client.get(f"workspaces/{text}")
+    found = list(client.every("workspaces", all=True) if all_owners else client.every("workspaces"))
+    named = [ws for ws in found if ws["name"] == text]
+    matches = named or ([ws for ws in found if ws["id"].startswith(text)] if len(text) >= 4 else [])
+    if not matches:
+        raise NotFound(f"there is no workspace {text!r}. `codehub ws ls` shows yours.")
+    if len(matches) > 1:
+        ids = ", ".join(str(ws["id"]) for ws in matches[:5])
+        raise Conflict(f"several workspaces are called {text!r}: say which by id ({ids})")
+    return dict(matches[0])
+
+
+def complete_workspace(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names for the shell. A server that does not answer completes nothing, and says nothing into the command line."""
+    try:
+        with connect(ctx.params.get("server")) as client:
+            return [
+                CompletionItem(ws["name"], help=str(ws["status"]).lower())
+                for ws in client.get("workspaces", per_page=200)["items"]
+                if ws["name"].startswith(incomplete)
+            ]
+    except CodeHubError:
+        return []
+
+
+workspace_argument = click.argument("workspace", shell_complete=complete_workspace)

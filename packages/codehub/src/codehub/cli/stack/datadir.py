@@ -1,0 +1,116 @@
+"""The data directory: made, checked, and held by one CodeHub at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from codehub.adapters.embedded.place import write_private
+from codehub.domain.errors import Conflict, Invalid
+
+# Moves when something under the data directory changes so that an older CodeHub would misread it.
+_LAYOUT = 1
+
+
+def prepare(path: Path) -> None:
+    """There, ours to write, and of a layout this CodeHub knows; else Invalid saying what to do."""
+    try:
+        path.mkdir(mode=0o711, parents=True, exist_ok=True)
+    except OSError as error:
+        raise Invalid(
+            f"CODEHUB_DATA_DIR={path}: cannot be made ({error.strerror}). "
+            "Choose a directory you can write to: CODEHUB_DATA_DIR=/path codehub up"
+        ) from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise Invalid(f"CODEHUB_DATA_DIR={path}: not writable by you. Choose another, or give it to this user.")
+    layout = path / "layout"
+    try:
+        there = int(layout.read_text())
+    except FileNotFoundError:
+        layout.write_text(f"{_LAYOUT}\n")
+        return
+    except (ValueError, OSError) as error:
+        raise Invalid(f"{layout} cannot be read as a number: is {path} a CodeHub data directory?") from error
+    if there > _LAYOUT:
+        raise Invalid(
+            f"CODEHUB_DATA_DIR={path} belongs to a newer CodeHub (layout {there}, this one knows {_LAYOUT}): "
+            "run that one, or restore the backup made before the upgrade"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds the data directory."""
+
+    pid: int
+
+
+class Lock:
+    """Held from the start of `up` to its end; the kernel frees it when the process dies."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._path = data_dir / "up.lock"
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> Lock:
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            who = holder(self._path.parent)
+            raise Conflict(
+                f"CodeHub is running on {self._path.parent} already{f' (pid {who.pid})' if who else ''}. "
+                "Stop it with `codehub down`, or choose another CODEHUB_DATA_DIR."
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps({"pid": os.getpid()}).encode(), 0)
+        self._descriptor = descriptor
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def holder(data_dir: Path) -> Holder | None:
+    """Who runs on this data directory now; None when nobody does."""
+    try:
+        descriptor = os.open(data_dir / "up.lock", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        try:
+            return Holder(int(json.loads(os.pread(descriptor, 200, 0))["pid"]))
+        except (ValueError, KeyError):
+            return Holder(0)
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def write_environment(data_dir: Path, values: dict[str, str]) -> None:
+    """What is in force, for `codehub env` and for `codehub login` on the same machine."""
+    write_private(data_dir / "environment", "".join(f"{name}={value}\n" for name, value in values.items()))
+
+
+def read_environment(data_dir: Path) -> dict[str, str]:
+    """What the running (or last) `up` put in force."""
+    try:
+        lines = (data_dir / "environment").read_text().splitlines()
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except PermissionError as error:
+        raise Invalid(
+            f"{data_dir / 'environment'} is another user's: run this as the user who ran `codehub up`"
+        ) from error
+    return dict(line.split("=", 1) for line in lines if "=" in line)

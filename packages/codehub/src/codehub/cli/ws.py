@@ -1,0 +1,168 @@
+"""`codehub ws …`: the group, and the commands that look. Those that change things are in `ws_change`."""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+from typing import Any
+
+import click
+
+from codehub.cli.follow import follow
+from codehub.cli.options import connect, find_workspace, json_option, server_option, workspace_argument
+from codehub.cli.output import REMEDIES, amount, console, doing, print_json, print_table, status_text, when
+from codehub.cli.ws_change import COMMANDS
+
+
+@click.group()
+def ws() -> None:
+    """Work with workspaces. WORKSPACE is a name, an id, or the beginning of an id.
+
+    \b
+    Examples:
+      codehub ws create api --wait     make one and wait until it runs
+      codehub ws open api              open it in the browser, signed in
+      codehub ws stop api              put it to sleep; its files stay
+      codehub ws archive api           move its files to the archive
+      codehub ws ls --json | jq '.items[].name'
+    """
+
+
+for _command in COMMANDS:
+    ws.add_command(_command)
+
+
+@ws.command("ls")
+@click.option("--all", "all_owners", is_flag=True, help="Everybody's (admins).")
+@click.option("--running", is_flag=True, help="Only those that run or are about to.")
+@server_option
+@json_option
+def list_(all_owners: bool, running: bool, server: str | None, as_json: bool) -> None:
+    """List workspaces."""
+    with connect(server) as client:
+        items = list(client.every("workspaces", all=True) if all_owners else client.every("workspaces"))
+    if running:
+        items = [item for item in items if item["desired_state"] == "RUNNING"]
+    if as_json:
+        print_json({"items": items, "total": len(items)})
+    elif not items:
+        console(err=True).print("No workspaces. Make one with `codehub ws create NAME`.")
+    else:
+        owner = ["OWNER"] if all_owners else []
+        print_table(
+            ["NAME", "STATUS", "DOING", *owner, "PROFILE", "LAST USED", "ID"],
+            [
+                [
+                    item["name"],
+                    status_text(item),
+                    doing(item),
+                    *([item["owner"]] if all_owners else []),
+                    item["image_ref"],
+                    when(item["last_access_at"]),
+                    item["id"],
+                ]
+                for item in items
+            ],
+        )
+
+
+@ws.command()
+@workspace_argument
+@server_option
+@json_option
+def show(workspace: str, server: str | None, as_json: bool) -> None:
+    """Everything about one workspace."""
+    with connect(server) as client:
+        found = find_workspace(client, workspace)
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        ("Name", found["name"]),
+        ("Status", status_text(found)),
+        ("Doing", doing(found) or "–"),
+        ("Wanted", found["desired_state"]),
+        ("Description", found["description"] or "–"),
+        ("Memo", found["memo"] or "–"),
+        ("Owner", found["owner"]),
+        ("Profile", found["image_ref"]),
+        ("Address", found["url"]),
+        ("Created", when(found["created_at"])),
+        ("Last used", when(found["last_access_at"])),
+        ("Id", found["id"]),
+    ]
+    for name, condition in found["conditions"].items():
+        rows.append((name, f"{condition['status']} ({condition['reason']}) {condition['message']}".strip()))
+    print_table(["", ""], rows)
+    if found["error_reason"]:
+        console().print(f"\n{REMEDIES.get(found['error_reason'], '')}", style="red", soft_wrap=True)
+
+
+@ws.command("open")
+@workspace_argument
+@click.option("--start/--no-start", default=True, show_default=True, help="Start it first when it rests.")
+@click.option("--print", "only_print", is_flag=True, help="Print the link (valid 60 s, once) instead of opening it.")
+@server_option
+def open_(workspace: str, start: bool, only_print: bool, server: str | None) -> None:
+    """Open a workspace in the browser, signed in."""
+    with connect(server) as client:
+        found = find_workspace(client, workspace)
+        if start and found["status"] != "RUNNING":
+            if found["status"] != "PROVISIONING":
+                found = client.post(f"workspaces/{found['id']}:start")
+            found = follow(client, found, "RUNNING") or found
+        link = client.post("login-links", {"workspace_id": found["id"]})
+    url = str(link["url"])
+    if only_print or not webbrowser.open(url):
+        click.echo(url)
+
+
+@ws.command()
+@workspace_argument
+@click.option("--follow", "-f", is_flag=True, help="Go on as more comes.")
+@server_option
+def logs(workspace: str, follow: bool, server: str | None) -> None:
+    """The output of a workspace's IDE."""
+    with connect(server) as client:
+        found = find_workspace(client, workspace)
+        query = {"follow": True} if follow else {}
+        with client.lines(f"workspaces/{found['id']}/logs", **query) as pieces:
+            for piece in pieces:
+                sys.stdout.write(piece)
+                sys.stdout.flush()
+
+
+@ws.command()
+@workspace_argument
+@server_option
+@json_option
+def events(workspace: str, server: str | None, as_json: bool) -> None:
+    """What happened to a workspace: what changed, why, who asked."""
+    with connect(server) as client:
+        found = find_workspace(client, workspace)
+        items: list[Any] = list(client.get(f"workspaces/{found['id']}/events")["items"])
+    if as_json:
+        print_json({"items": items})
+        return
+    items.sort(key=lambda item: item["at"])
+    print_table(["WHEN", "WHAT", "BY"], [[when(item["at"]), item["message"], item["actor"]] for item in items])
+
+
+@ws.command()
+@workspace_argument
+@server_option
+@json_option
+def usage(workspace: str, server: str | None, as_json: bool) -> None:
+    """What a running workspace uses, where its backend knows."""
+    with connect(server) as client:
+        found = find_workspace(client, workspace)
+        used = client.get(f"workspaces/{found['id']}/usage")
+    if as_json:
+        print_json(used)
+    elif used["memory_bytes"] is None and used["cpu_percent"] is None:
+        console().print("Not known: it does not run, or its backend does not measure.")
+    else:
+        limit = f" of {amount(int(used['memory_limit_bytes']))}" if used["memory_limit_bytes"] else ""
+        print_table(
+            ["CPU", "MEMORY"], [[f"{used['cpu_percent'] or 0:.0f} %", amount(int(used["memory_bytes"] or 0)) + limit]]
+        )

@@ -1,0 +1,146 @@
+"""The `codehub ws` commands that change a workspace: each asks, then follows it to the end unless told not to."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from codehub.cli.client import Client
+from codehub.cli.follow import follow
+from codehub.cli.options import connect, find_workspace, json_option, server_option, waits, workspace_argument
+from codehub.cli.output import console, doing, print_json
+
+
+@click.command()
+@click.argument("name")
+@click.option("--description", default="", help="What it is for.")
+@click.option("--memo", default="", help="A note to yourself.")
+@click.option("--profile", "image_ref", default=None, help="Which IDE: a profile's name or an allowed image.")
+@click.option("--start/--no-start", default=True, show_default=True, help="Start it at once.")
+@click.option("--wait/--no-wait", default=False, show_default=True, help="Follow it to the end.")
+@click.option("--timeout", "timeout_s", type=float, default=None, help="Give up waiting after this many seconds.")
+@server_option
+@json_option
+def create(
+    name: str,
+    description: str,
+    memo: str,
+    image_ref: str | None,
+    start: bool,
+    wait: bool,
+    timeout_s: float | None,
+    server: str | None,
+    as_json: bool,
+) -> None:
+    """Make a workspace called NAME.
+
+    \b
+    Examples:
+      codehub ws create api --wait
+      codehub ws create notes --profile jupyterlab --description "experiments"
+    """
+    body: dict[str, object] = {"name": name, "description": description, "memo": memo, "start": start}
+    if image_ref:
+        body["image_ref"] = image_ref
+    with connect(server) as client:
+        made = client.post("workspaces", body)
+        _finish(client, made, "RUNNING" if start else "ARCHIVED", wait, timeout_s, as_json)
+
+
+@click.command()
+@workspace_argument
+@waits
+@server_option
+@json_option
+def start(workspace: str, wait: bool, timeout_s: float | None, server: str | None, as_json: bool) -> None:
+    """Start a workspace; an archived one is restored first, one in error is tried again."""
+    _ask(workspace, "start", "RUNNING", wait, timeout_s, server, as_json)
+
+
+@click.command()
+@workspace_argument
+@waits
+@server_option
+@json_option
+def stop(workspace: str, wait: bool, timeout_s: float | None, server: str | None, as_json: bool) -> None:
+    """Put a workspace to sleep. Its files stay."""
+    _ask(workspace, "stop", "STANDBY", wait, timeout_s, server, as_json)
+
+
+@click.command()
+@workspace_argument
+@waits
+@server_option
+@json_option
+def archive(workspace: str, wait: bool, timeout_s: float | None, server: str | None, as_json: bool) -> None:
+    """Move a workspace's files to the archive; starting it brings them back."""
+    _ask(workspace, "archive", "ARCHIVED", wait, timeout_s, server, as_json)
+
+
+@click.command()
+@workspace_argument
+@click.option("--name", default=None, help="Call it this.")
+@click.option("--description", default=None, help="What it is for.")
+@click.option("--memo", default=None, help="A note to yourself.")
+@server_option
+@json_option
+def edit(
+    workspace: str, name: str | None, description: str | None, memo: str | None, server: str | None, as_json: bool
+) -> None:
+    """Change a workspace's name, description or memo."""
+    given = {"name": name, "description": description, "memo": memo}
+    changes = {key: value for key, value in given.items() if value is not None}
+    if not changes:
+        raise click.UsageError("say what to change: --name, --description or --memo")
+    with connect(server) as client:
+        changed = client.patch(f"workspaces/{find_workspace(client, workspace)['id']}", changes)
+    _show(changed, as_json)
+
+
+@click.command()
+@workspace_argument
+@click.option("--force", is_flag=True, help="Also when it runs: it is stopped first.")
+@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
+@waits
+@server_option
+def rm(workspace: str, force: bool, yes: bool, wait: bool, timeout_s: float | None, server: str | None) -> None:
+    """Delete a workspace. Its files are archived first; for a day an admin can undelete it."""
+    with connect(server) as client:
+        found = find_workspace(client, workspace)
+        if not yes:
+            if not sys.stdin.isatty():
+                raise click.UsageError("deleting asks first; without a terminal say --yes")
+            click.confirm(f"Delete {found['name']}?", abort=True, err=True)
+        client.delete(f"workspaces/{found['id']}", force=force)
+        if wait:
+            follow(client, found, "DELETED", timeout_s=timeout_s)
+    console(err=True).print(f"{found['name']}: {'deleted' if wait else 'is being deleted'}")
+
+
+def _ask(
+    workspace: str, verb: str, goal: str, wait: bool, timeout_s: float | None, server: str | None, as_json: bool
+) -> None:
+    with connect(server) as client:
+        found = find_workspace(client, workspace)
+        _finish(client, client.post(f"workspaces/{found['id']}:{verb}"), goal, wait, timeout_s, as_json)
+
+
+def _finish(
+    client: Client, asked: Mapping[str, Any], goal: str, wait: bool, timeout_s: float | None, as_json: bool
+) -> None:
+    reached = follow(client, asked, goal, timeout_s=timeout_s, quiet=as_json) if wait else asked
+    _show(reached or asked, as_json)
+
+
+def _show(workspace: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(workspace)
+        return
+    tail = doing(workspace)
+    console().print(f"{workspace['name']}: {workspace['status']}{f' ({tail})' if tail else ''}", soft_wrap=True)
+
+
+COMMANDS = (create, start, stop, archive, edit, rm)

@@ -1,0 +1,70 @@
+"""Draws docs/states.md from the tables, so that the page cannot say anything else: `python -m codehub.domain.drawing`."""
+
+from __future__ import annotations
+
+from codehub.domain.judge import LEVELS
+from codehub.domain.model import DesiredState, Operation, Phase
+from codehub.domain.observed import VOLUME_MAY_BE_AWAY
+from codehub.domain.transitions import EDGES, WORK, edge_from
+
+_HEAD = """# States
+
+Drawn from the tables in `codehub/domain/transitions.py` by `python -m codehub.domain.drawing`; a test keeps it fresh.
+
+A workspace has a **level**, judged from what was observed, and a **desired state**. Where an edge leads from the level
+towards the desired state, its operation is begun; one at a time, never preempted. Where none does, it has converged.
+"""
+
+
+def states_page() -> str:
+    return "\n".join([_HEAD, *_picture(), *_levels(), *_edges(), *_operations(), *_matrix()]) + "\n"
+
+
+def _picture() -> list[str]:
+    lines = ["```mermaid", "stateDiagram-v2", "    [*] --> PENDING"]
+    lines += [f"    {edge.level} --> {edge.reaches}: {edge.operation}" for edge in EDGES]
+    return [*lines, "    DELETED --> [*]", "```", ""]
+
+
+def _levels() -> list[str]:
+    heights = ", ".join(f"{phase} ({height})" for phase, height in LEVELS.items())
+    away = ", ".join(sorted(operation.value for operation in VOLUME_MAY_BE_AWAY))
+    return [
+        f"Levels, from low to high: {heights}. ERROR stands beside them and has one way out by itself: deletion.",
+        f"A recorded volume may be away only during {away}; at any other time its absence is DataLost.",
+        "",
+    ]
+
+
+def _edges() -> list[str]:
+    lines = ["| level | desired | operation | reaches |", "|---|---|---|---|"]
+    for edge in EDGES:
+        desired = ", ".join(state.value for state in DesiredState if state in edge.desired)
+        lines.append(f"| {edge.level} | {desired} | {edge.operation} | {edge.reaches} |")
+    return [*lines, ""]
+
+
+def _operations() -> list[str]:
+    lines = ["| operation | what it does | done when |", "|---|---|---|"]
+    lines += [f"| {operation} | {work.does} | {work.done_when} |" for operation, work in WORK.items()]
+    return [*lines, ""]
+
+
+def _matrix() -> list[str]:
+    wanted = list(DesiredState)
+    lines = [
+        "The next operation, by level and desired state:",
+        "",
+        "| level | " + " | ".join(state.value for state in wanted) + " |",
+        "|---" * (len(wanted) + 1) + "|",
+    ]
+    for level in (*LEVELS, Phase.ERROR):
+        steps = [edge.operation if (edge := edge_from(level, state)) else Operation.NONE for state in wanted]
+        lines.append(
+            f"| {level} | " + " | ".join("—" if step is Operation.NONE else step.value for step in steps) + " |"
+        )
+    return lines
+
+
+if __name__ == "__main__":
+    print(states_page(), end="")

@@ -1,0 +1,48 @@
+"""Which archives are protected from the garbage collector (design 8, contract 9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from codehub.domain.model import Phase
+
+# An orphan is removed only when it is still one after this long: whatever was under way when it was noted is over.
+ORPHAN_GRACE = timedelta(hours=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What one row of `workspaces` says about archives. `kept` are the newest generations' op ids."""
+
+    workspace_id: str
+    phase: Phase
+    archive_key: str | None
+    archive_op_id: str | None
+    kept: frozenset[str]
+    error_recorded: bool = False
+    purged_at: datetime | None = None
+
+
+def archive_key_of(workspace_id: str, op_id: str) -> str:
+    return f"{workspace_id}/{op_id}/home.tar.zst"
+
+
+def is_protected(claim: Claim | None, op_id: str) -> bool:
+    """Whether an archive at `{workspace}/{op_id}/` must stay.
+
+    Without a row nobody knows what it is: it stays, and `doctor` reports it. ERROR protects all. Deletion lifts all
+    protection, but only once `purged_at` is committed: until then it can be undone.
+    """
+    if claim is None:
+        return True
+    if claim.purged_at is not None:
+        return False
+    if claim.phase is Phase.ERROR or claim.error_recorded or claim.phase is Phase.DELETED:
+        return True
+    key = archive_key_of(claim.workspace_id, op_id)
+    return key == claim.archive_key or op_id == claim.archive_op_id or op_id in claim.kept
+
+
+def is_due(first_seen_at: datetime, now: datetime) -> bool:
+    return now - first_seen_at >= ORPHAN_GRACE

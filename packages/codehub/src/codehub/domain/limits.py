@@ -1,0 +1,28 @@
+"""How many workspaces may run. Counted by the caller, in the transaction that sets desired_state RUNNING (design 8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from codehub.domain.errors import LimitExceeded
+
+
+@dataclass(frozen=True, slots=True)
+class RunningLimits:
+    per_user: int
+    in_all: int
+
+
+def check_running_limits(limits: RunningLimits, *, others_of_user: int, others_in_all: int) -> None:
+    """Raises LimitExceeded when one more would run than may.
+
+    The others are all *other* workspaces whose desired state is RUNNING, those in ERROR too: stopping frees them.
+    """
+    if others_of_user >= limits.per_user:
+        raise LimitExceeded(
+            f"{others_of_user} of your workspaces run already, and {limits.per_user} may: stop one of them first"
+        )
+    if others_in_all >= limits.in_all:
+        raise LimitExceeded(
+            f"{others_in_all} workspaces run already, and {limits.in_all} may in all: try again when one is stopped"
+        )

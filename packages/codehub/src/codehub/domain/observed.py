@@ -1,0 +1,171 @@
+"""What one look at the world found, and the conditions it makes.
+
+A thing that could not be looked at is None and becomes Unknown, never False. Also decided here: whether a volume that is
+there is *the* volume (its incarnation is the recorded one, or nothing is recorded and it was made from what is recorded).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from codehub.domain.model import (
+    Condition,
+    Conditions,
+    ConditionStatus,
+    ErrorReason,
+    HomeCtx,
+    Operation,
+    Phase,
+    Workspace,
+)
+
+
+class VolumeState(StrEnum):
+    WHOLE = "Ready"
+    INCOMPLETE = "Incomplete"
+    ABSENT = "NotFound"
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeSeen:
+    state: VolumeState
+    ctx: HomeCtx | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceSeen:
+    """`healthy` is None while it is undecided: it runs, but neither answered nor failed for long enough."""
+
+    exists: bool
+    running: bool = False
+    healthy: bool | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """One look. None: could not be looked at (its backend is down, or not there now)."""
+
+    volume: VolumeSeen | None = None
+    archive: bool | None = None  # data and commit marker at `archive_key`; of no meaning without a key
+    instance: InstanceSeen | None = None
+
+
+# While one of these is under way the volume may be away: they are what takes it away or brings it back.
+VOLUME_MAY_BE_AWAY = frozenset({Operation.ARCHIVING, Operation.RESTORING, Operation.DELETING})
+# While one of these is under way an instance without a volume is about to be taken away.
+_TAKES_INSTANCE_AWAY = frozenset({Operation.STOPPING, Operation.ARCHIVING, Operation.DELETING})
+# An instance is there and runs, whatever is known of its health.
+_RUNS = frozenset({"Running", "NotHealthy", "NotAnswered"})
+_RUNS_NOT = frozenset({"Stopped", "NotFound"})
+
+
+def instance_runs(container: Condition) -> bool | None:
+    """Whether an instance runs, healthy or not; None when that is not known."""
+    if container.reason in _RUNS:
+        return True
+    return False if container.reason in _RUNS_NOT else None
+
+
+def is_recovering(workspace: Workspace) -> bool:
+    """Someone asked to try again after ERROR, and nothing was decided since."""
+    return workspace.phase is Phase.ERROR and workspace.error_reason is None
+
+
+def take_in(workspace: Workspace, seen: Observed, now: datetime) -> Workspace:
+    """The workspace with fresh conditions, and its volume's ctx adopted where the look proves it is ours."""
+    volume, ctx = _volume(workspace, seen.volume)
+    archive = _archive(workspace, seen.archive)
+    container = _container(workspace.conditions.container_ready, seen.instance)
+    known = replace(workspace, home_ctx=ctx)
+    healthy = _healthy(known, volume, archive, container)
+    old = workspace.conditions
+    conditions = Conditions(
+        volume_ready=_moved(old.volume_ready, volume, now),
+        archive_ready=_moved(old.archive_ready, archive, now),
+        container_ready=_moved(old.container_ready, container, now),
+        healthy=_moved(old.healthy, healthy, now),
+    )
+    return known if conditions == old else replace(known, conditions=conditions)
+
+
+def _moved(old: Condition, new: Condition, now: datetime) -> Condition:
+    """`last_transition_time` moves only when the status does."""
+    since = old.last_transition_time if old.status is new.status and old.last_transition_time else now
+    return replace(new, last_transition_time=since)
+
+
+def _volume(workspace: Workspace, seen: VolumeSeen | None) -> tuple[Condition, HomeCtx | None]:
+    recorded = workspace.home_ctx
+    if seen is None:
+        return _unknown("the storage backend does not answer"), recorded
+    if seen.state is not VolumeState.WHOLE:
+        return Condition(ConditionStatus.FALSE, seen.state.value), recorded
+    if recorded is None and _is_made_from_what_is_recorded(workspace, seen.ctx):
+        recorded = seen.ctx
+    if recorded is not None and (seen.ctx is None or seen.ctx.incarnation == recorded.incarnation):
+        return Condition(ConditionStatus.TRUE, "Ready"), recorded
+    # A late effect of a deposed leader, or another disk: never taken for the home, and never removed unarchived.
+    return Condition(ConditionStatus.FALSE, "Incomplete", "a volume of another incarnation is in its place"), recorded
+
+
+def _is_made_from_what_is_recorded(workspace: Workspace, ctx: HomeCtx | None) -> bool:
+    """Provisioned or restored by an attempt whose answer was lost: it holds exactly what the record says."""
+    return ctx is not None and ctx.restore_marker == workspace.archive_key
+
+
+def _archive(workspace: Workspace, seen: bool | None) -> Condition:
+    if workspace.archive_key is None:
+        return Condition(ConditionStatus.FALSE, "NoArchive")
+    if seen is None:
+        return _unknown("the archive store does not answer")
+    return (
+        Condition(ConditionStatus.TRUE, "ArchiveUploaded") if seen else Condition(ConditionStatus.FALSE, "NotFound")
+    )
+
+
+def _container(old: Condition, seen: InstanceSeen | None) -> Condition:
+    if seen is None:
+        return _unknown("the instance backend does not answer")
+    if not seen.exists:
+        return Condition(ConditionStatus.FALSE, "NotFound", seen.detail)
+    if not seen.running:
+        return Condition(ConditionStatus.FALSE, "Stopped", seen.detail)
+    if seen.healthy is None:
+        # Undecided: what was known of a running one holds; of one that was not known to run, nothing is known.
+        return old if old.reason in ("Running", "NotHealthy") else Condition(ConditionStatus.UNKNOWN, "NotAnswered")
+    if seen.healthy:
+        return Condition(ConditionStatus.TRUE, "Running")
+    return Condition(ConditionStatus.FALSE, "NotHealthy", seen.detail)
+
+
+def _healthy(workspace: Workspace, volume: Condition, archive: Condition, container: Condition) -> Condition:
+    if volume.is_true:
+        return _MET
+    if volume.is_unknown:
+        return _unknown("the volume could not be looked at")
+    if workspace.home_ctx is not None and workspace.operation not in VOLUME_MAY_BE_AWAY:
+        message = volume.message or "the home is recorded but not there whole"
+        return Condition(ConditionStatus.FALSE, ErrorReason.DATA_LOST.value, message)
+    if workspace.archive_key is not None and workspace.operation is not Operation.DELETING:
+        if archive.is_false:
+            return Condition(
+                ConditionStatus.FALSE, ErrorReason.DATA_LOST.value, "the archive is gone and there is no volume"
+            )
+        if archive.is_unknown:
+            return _unknown("the archive could not be looked at")
+    runs = instance_runs(container)
+    if runs and workspace.operation not in _TAKES_INSTANCE_AWAY:
+        return Condition(
+            ConditionStatus.FALSE, ErrorReason.CONTAINER_WITHOUT_VOLUME.value, "an instance runs without its volume"
+        )
+    return _MET if runs is not None else _unknown("the instance could not be looked at")
+
+
+_MET = Condition(ConditionStatus.TRUE, "AllConditionsMet")
+
+
+def _unknown(message: str) -> Condition:
+    return Condition(ConditionStatus.UNKNOWN, "NotObserved", message)

@@ -1,0 +1,123 @@
+"""What to do next with one workspace: snapshot → decision. Nothing is done here, and nothing is remembered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TypeAlias
+
+from codehub.domain.judge import level_of, phase_of, violation_of
+from codehub.domain.model import Condition, DesiredState, ErrorReason, Operation, Phase, Workspace
+from codehub.domain.observed import Observed, instance_runs, take_in
+from codehub.domain.progress import is_done
+from codehub.domain.transitions import WORK, edge_from
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Converged, or nothing can be told: only the observation is worth keeping."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Commit this intent, then act on it (contract 8). `again` when what ran was found gone or unhealthy."""
+
+    operation: Operation
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CarryOn:
+    """An operation is under way and nobody here works on it: act."""
+
+    operation: Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """The observation shows the operation done."""
+
+    operation: Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """An invariant is violated: to ERROR with this reason."""
+
+    reason: ErrorReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing before this time."""
+
+    until: datetime
+
+
+Decision: TypeAlias = Rest | Begin | CarryOn | Complete | Fail | Wait
+
+
+def look(workspace: Workspace, seen: Observed, now: datetime) -> Workspace:
+    """The workspace after a look: conditions, an adopted ctx, the phase, and when the phase moved."""
+    if workspace.deleted_at is not None:
+        return workspace
+    looked = take_in(workspace, seen, now)
+    phase = phase_of(looked)
+    return looked if phase is looked.phase else replace(looked, phase=phase, phase_changed_at=now)
+
+
+def decide(workspace: Workspace, now: datetime, *, was: Phase) -> Decision:
+    """The next step for a workspace as `look` left it; `was` is the phase before that look."""
+    if workspace.deleted_at is not None:
+        return Rest()
+    judged_as = replace(workspace, phase=was)  # what a recovery is told by
+    violation = None if level_of(judged_as) is not Phase.ERROR else violation_of(workspace)
+    if workspace.operation is not Operation.NONE:
+        return _under_way(workspace, violation, now)
+    level = level_of(judged_as)
+    if level is None:
+        return Rest()
+    if level is Phase.ERROR and workspace.desired_state is not DesiredState.DELETED:
+        if workspace.error_reason is None and violation is not None:
+            return Fail(violation, workspace.conditions.healthy.message)
+        return Rest()
+    if workspace.retry_at is not None and workspace.retry_at > now:
+        return Wait(workspace.retry_at)
+    return _towards(workspace, level, was)
+
+
+def _under_way(workspace: Workspace, violation: ErrorReason | None, now: datetime) -> Decision:
+    if is_done(workspace):
+        return Complete(workspace.operation)
+    if violation is not None and workspace.operation is not Operation.DELETING:
+        return Fail(violation, workspace.conditions.healthy.message)
+    if _blind_for(workspace, workspace.operation):
+        return Rest()
+    if workspace.retry_at is not None and workspace.retry_at > now:
+        return Wait(workspace.retry_at)
+    return CarryOn(workspace.operation)
+
+
+def _blind_for(workspace: Workspace, operation: Operation) -> bool:
+    """Whether something this operation must know before it touches anything could not be observed."""
+    return any(_cannot_tell(workspace, name) for name in WORK[operation].needs)
+
+
+def _cannot_tell(workspace: Workspace, name: str) -> bool:
+    condition: Condition = getattr(workspace.conditions, name)
+    if name == "container_ready":  # that it runs is enough; whether it answers is no matter here
+        return instance_runs(condition) is None
+    return condition.is_unknown
+
+
+def _towards(workspace: Workspace, level: Phase, was: Phase) -> Decision:
+    desired = workspace.desired_state
+    below_a_volume = level in (Phase.PENDING, Phase.ARCHIVED)
+    if below_a_volume and desired is not DesiredState.DELETED and instance_runs(workspace.conditions.container_ready):
+        # Recovery from ContainerWithoutVolume: the instance is taken away first (contract 6).
+        return Begin(Operation.STOPPING)
+    edge = edge_from(level, desired)
+    if edge is None or _blind_for(workspace, edge.operation):
+        return Rest()
+    return Begin(edge.operation, again=edge.operation is Operation.STARTING and was is Phase.RUNNING)

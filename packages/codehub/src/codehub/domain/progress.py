@@ -1,0 +1,140 @@
+"""How an operation begins, is done, fails, is tried again, and ends in ERROR: each as one whole change of the row.
+
+Ids, times and jitter come in as arguments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from codehub.domain.errors import CodeHubError, Terminal
+from codehub.domain.model import DesiredState, ErrorReason, Operation, Phase, Workspace
+from codehub.domain.observed import instance_runs
+
+BACKOFF_FIRST_S = 2.0
+BACKOFF_LONGEST_S = 300.0
+# A spread of ±20 % keeps workspaces that failed together from coming back together.
+_JITTER = 0.2
+# Every one of these may have to put a volume's content into an archive, under an id that was never used before.
+_TAKES_OP_ID = frozenset(
+    {Operation.ARCHIVING, Operation.CREATE_EMPTY_ARCHIVE, Operation.RESTORING, Operation.DELETING}
+)
+
+RESTARTS_ALLOWED = 3
+RESTARTS_WINDOW = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an attempt failed, and whether another can help."""
+
+    reason: ErrorReason
+    message: str
+    terminal: bool = False
+
+
+def failure_of(error: CodeHubError) -> Failure:
+    """The retry class is the exception's type."""
+    message = str(error) or type(error).__name__
+    if isinstance(error, Terminal):
+        return Failure(ErrorReason(error.reason), message, terminal=True)
+    return Failure(ErrorReason.ACTION_FAILED, message)
+
+
+def backoff_s(error_count: int, jitter: float) -> float:
+    """2 s, 4 s, 8 s … 5 min; `jitter` is in [0, 1)."""
+    # the exponent is bounded so that a deletion that failed a thousand times computes no huge number
+    plain = min(BACKOFF_LONGEST_S, BACKOFF_FIRST_S * 2.0 ** min(error_count - 1, 16))
+    return min(BACKOFF_LONGEST_S, plain * (1 - _JITTER + 2 * _JITTER * jitter))
+
+
+def is_done(workspace: Workspace) -> bool:
+    """Whether the conditions show the operation under way to be done (contract 1)."""
+    seen = workspace.conditions
+    match workspace.operation:
+        case Operation.NONE:
+            return False
+        case Operation.PROVISIONING:
+            return seen.volume_ready.is_true
+        case Operation.CREATE_EMPTY_ARCHIVE:
+            return workspace.archive_key is not None and seen.archive_ready.is_true
+        case Operation.RESTORING:
+            ctx = workspace.home_ctx
+            return seen.volume_ready.is_true and ctx is not None and ctx.restore_marker == workspace.archive_key
+        case Operation.STARTING:
+            return seen.container_ready.is_true and seen.volume_ready.is_true
+        case Operation.STOPPING:
+            return instance_runs(seen.container_ready) is False
+        case Operation.ARCHIVING:
+            return (
+                seen.volume_ready.reason == "NotFound"
+                and workspace.archive_key is not None
+                and seen.archive_ready.is_true
+            )
+        case Operation.DELETING:
+            return seen.volume_ready.reason == "NotFound" and seen.container_ready.reason == "NotFound"
+
+
+def begin(workspace: Workspace, operation: Operation, new_op_id: str, now: datetime) -> Workspace:
+    """The intent: committed before the first side effect (contract 8)."""
+    return replace(
+        workspace,
+        operation=operation,
+        op_started_at=now,
+        progress=None,
+        retry_at=None,
+        error_count=0,
+        archive_op_id=new_op_id if operation in _TAKES_OP_ID else workspace.archive_op_id,
+        # its intent clears the marker: what is restored is told by the volume that comes
+        home_ctx=None if operation is Operation.RESTORING else workspace.home_ctx,
+    )
+
+
+def complete(workspace: Workspace, now: datetime) -> Workspace:
+    """The outcome: operation, error_count and error_reason in one (contract 4)."""
+    operation = workspace.operation
+    done = replace(
+        workspace,
+        operation=Operation.NONE,
+        op_started_at=None,
+        progress=None,
+        error_count=0,
+        error_reason=None,
+        retry_at=None,
+        home_ctx=None if operation in (Operation.ARCHIVING, Operation.DELETING) else workspace.home_ctx,
+    )
+    if operation is Operation.DELETING:
+        return replace(done, deleted_at=now, phase=Phase.DELETED, phase_changed_at=now)
+    return done
+
+
+def fail(workspace: Workspace, failure: Failure, now: datetime, *, max_retry: int, jitter: float) -> Workspace:
+    """After a failed attempt: another one later, or ERROR."""
+    count = workspace.error_count + 1
+    if workspace.operation is Operation.DELETING:
+        # Deletion never gives up; it retries at the longest backoff.
+        later = now + timedelta(seconds=BACKOFF_LONGEST_S)
+        return replace(workspace, error_count=count, retry_at=later, progress=None)
+    if failure.terminal:
+        return to_error(workspace, failure.reason, count, now)
+    if count >= max_retry:
+        return to_error(workspace, ErrorReason.RETRY_EXCEEDED, count, now)
+    later = now + timedelta(seconds=backoff_s(count, jitter))
+    return replace(workspace, error_count=count, retry_at=later, progress=None)
+
+
+def to_error(workspace: Workspace, reason: ErrorReason, count: int, now: datetime) -> Workspace:
+    """Phase, operation, error_reason and error_count in one (contract 4). `archive_op_id` stays, for the GC."""
+    phase = Phase.DELETING if workspace.desired_state is DesiredState.DELETED else Phase.ERROR
+    return replace(
+        workspace,
+        phase=phase,
+        phase_changed_at=workspace.phase_changed_at if workspace.phase is phase else now,
+        operation=Operation.NONE,
+        op_started_at=None,
+        progress=None,
+        error_reason=reason,
+        error_count=count,
+        retry_at=None,
+    )

@@ -1,0 +1,143 @@
+"""Where a request to the workspace proxy leads: addresses, what a navigation is, and the table of design chapter 10.
+
+Pure. Who is signed in and what the workspace's row says come in as arguments; pages and bytes are the proxy's business.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+from urllib.parse import urlsplit
+
+from codehub.domain.model import DesiredState, Operation, Phase
+
+_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+
+
+def is_workspace_id(text: str) -> bool:
+    return _ID.fullmatch(text) is not None
+
+
+def workspace_path(workspace_id: str) -> str:
+    return f"/w/{workspace_id}/"
+
+
+def workspace_authority(base_url: str, host_pattern: str, workspace_id: str) -> str:
+    """The Host a workspace is reached at: the workspaces' own, or, with `*.ws.example.org`, one for each."""
+    netloc = urlsplit(base_url).netloc
+    if not host_pattern:
+        return netloc
+    port = netloc.rpartition(":")[2] if ":" in netloc.rpartition("]")[2] else ""
+    return f"{workspace_id}{host_pattern[1:]}" + (f":{port}" if port else "")
+
+
+def workspace_origin(base_url: str, host_pattern: str, workspace_id: str) -> str:
+    return f"{urlsplit(base_url).scheme}://{workspace_authority(base_url, host_pattern, workspace_id)}"
+
+
+def workspace_url(base_url: str, host_pattern: str, workspace_id: str) -> str:
+    """What a person opens."""
+    return workspace_origin(base_url, host_pattern, workspace_id) + workspace_path(workspace_id)
+
+
+def is_local_path(text: str, workspace_id: str) -> bool:
+    """Whether a return address stays inside the workspace: never a host, never another workspace."""
+    return (
+        text.startswith(workspace_path(workspace_id))
+        and "\\" not in text
+        and ".." not in text.partition("?")[0].split("/")
+        and all(" " < char < "\x7f" for char in text)
+    )
+
+
+def is_navigation(method: str, *, fetch_mode: str, fetch_dest: str, purpose: str, accept: str) -> bool:
+    """A person opening a page, as opposed to what pages do by themselves."""
+    if method != "GET" or purpose:
+        return False
+    if fetch_mode or fetch_dest:
+        return fetch_mode == "navigate" and fetch_dest == "document"
+    return "text/html" in accept
+
+
+class Page(StrEnum):
+    """What a person is told when there is nothing to forward to."""
+
+    NOT_FOUND = "not-found"
+    FORBIDDEN = "forbidden"
+    WAKING = "waking"
+    AWAY = "away"
+    ARCHIVED = "archived"
+    PENDING = "pending"
+    ERROR = "error"
+    LIMIT = "limit"
+    SIGNED_OUT = "signed-out"
+    UNAVAILABLE = "unavailable"
+
+
+@dataclass(frozen=True, slots=True)
+class SignIn:
+    """Nobody we know: a navigation goes to the dashboard and comes back, anything else is 401."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """To the instance. `ask_running`: it was told to sleep and is wanted after all. `rising`: it may not answer yet."""
+
+    ask_running: bool = False
+    rising: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Ask for RUNNING, then say that it is on its way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Ours. `retry_after_s` when it is worth asking again by itself."""
+
+    status: int
+    page: Page
+    retry_after_s: int | None = None
+
+
+Route = SignIn | Forward | Wake | Answer
+
+# A start takes seconds; a client that asks again sooner than this only makes noise.
+RETRY_AFTER_S: Final = 2
+
+
+def route(
+    *,
+    signed_in: bool,
+    is_owner: bool,
+    phase: Phase | None,
+    desired: DesiredState | None,
+    operation: Operation,
+    navigation: bool,
+    with_token: bool,
+) -> Route:
+    """The table, top to bottom. `phase` and `desired` are None for a workspace that does not exist."""
+    if not signed_in:
+        return SignIn()
+    gone = phase in (None, Phase.DELETING, Phase.DELETED) or desired in (None, DesiredState.DELETED)
+    if not gone and not is_owner:
+        return Answer(403, Page.FORBIDDEN)
+    if gone:
+        return Answer(404, Page.NOT_FOUND)
+    if phase is Phase.ERROR:
+        return Answer(502, Page.ERROR)
+    wakes = navigation or with_token
+    if phase is Phase.RUNNING:
+        if desired is DesiredState.RUNNING:
+            return Forward()
+        if operation is Operation.NONE:
+            return Forward(ask_running=navigation)
+        return Wake() if wakes else Forward(rising=True)
+    if desired is DesiredState.RUNNING:
+        return Answer(503, Page.WAKING, RETRY_AFTER_S) if navigation else Forward(rising=True)
+    if phase is Phase.STANDBY:
+        return Wake() if wakes else Answer(503, Page.WAKING, RETRY_AFTER_S)
+    return Answer(502, Page.ARCHIVED if phase is Phase.ARCHIVED else Page.PENDING)

@@ -1,0 +1,83 @@
+"""When an idle workspace is put to sleep, and a sleeping one archived (design 6).
+
+Time in which activity could not be seen does not count: it is kept as a few blind spans and taken off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from codehub.domain.model import DesiredState, Operation, Phase, Workspace
+
+# Older spans are merged beyond this many; merging only ever makes idle time shorter.
+_MOST_SPANS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    begin: datetime
+    end: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """Until when activity was seen, and when it was not."""
+
+    until: datetime | None = None
+    blind: tuple[Span, ...] = ()
+
+
+def seen_again(
+    sight: Sight, now: datetime, *, unbroken: bool, longest_gap: timedelta, lag: timedelta, keep: timedelta
+) -> Sight:
+    """After a tick that read the activity store.
+
+    `unbroken`: the store kept what it was given since the last tick. A gap longer than `longest_gap` had no leader or no
+    store. Either way nothing that happened since `until` can be relied on to have been seen, nor what is still on its
+    way for `lag`. Spans that ended before `keep` are dropped.
+    """
+    spans = [span for span in sight.blind if span.end > now - keep]
+    if sight.until is None or not unbroken or now - sight.until > longest_gap:
+        blind = Span(sight.until if sight.until is not None else now, now + lag)
+        if spans and spans[-1].end >= blind.begin:
+            blind = Span(spans.pop().begin, max(blind.end, sight.blind[-1].end))
+        spans.append(blind)
+    while len(spans) > _MOST_SPANS:
+        spans[:2] = [Span(spans[0].begin, spans[1].end)]
+    return Sight(now, tuple(spans))
+
+
+def blind_time(spans: Sequence[Span], since: datetime, now: datetime) -> timedelta:
+    """How much of [since, now] was blind. Spans do not overlap: `seen_again` sees to that."""
+    overlaps = (min(span.end, now) - max(span.begin, since) for span in spans)
+    return sum((overlap for overlap in overlaps if overlap > timedelta()), timedelta())
+
+
+def idle_since(workspace: Workspace) -> datetime:
+    accessed = workspace.last_access_at
+    return workspace.phase_changed_at if accessed is None else max(accessed, workspace.phase_changed_at)
+
+
+def is_to_sleep(workspace: Workspace, now: datetime, ttl: timedelta, blind: Sequence[Span]) -> bool:
+    """RUNNING, at rest, wanted RUNNING, and idle for longer than the TTL."""
+    since = idle_since(workspace)
+    return (
+        workspace.deleted_at is None
+        and workspace.phase is Phase.RUNNING
+        and workspace.operation is Operation.NONE
+        and workspace.desired_state is DesiredState.RUNNING
+        and now - since - blind_time(blind, since, now) > ttl
+    )
+
+
+def is_to_archive(workspace: Workspace, now: datetime, ttl: timedelta) -> bool:
+    """STANDBY, at rest, wanted STANDBY, and so for longer than the TTL."""
+    return (
+        workspace.deleted_at is None
+        and workspace.phase is Phase.STANDBY
+        and workspace.operation is Operation.NONE
+        and workspace.desired_state is DesiredState.STANDBY
+        and now - workspace.phase_changed_at > ttl
+    )

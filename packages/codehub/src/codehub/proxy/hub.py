@@ -1,0 +1,139 @@
+"""What all connections of one proxy share: the clock, the gate, the open connections, and their end.
+
+A hub listens, sweeps deadlines, and shuts down gracefully: stop accepting, let requests finish, tell WebSockets 1001.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Coroutine
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from typing import Any, Final, Protocol
+
+import structlog
+
+from codehub.proxy.admission import Admission, Gatekeeper, Reply
+from codehub.proxy.client import ClientConnection
+from codehub.proxy.clock import Clock
+from codehub.proxy.exchange import Exchange
+from codehub.proxy.metrics import Metrics
+from codehub.proxy.tunnel import Tunnel
+from codehub.proxy.wire import RequestHead
+
+_log = structlog.get_logger()
+
+TICK_S: Final = 0.25
+BACKLOG: Final = 1024
+
+Network = IPv4Network | IPv6Network
+
+
+class Frontdoor(Protocol):
+    """What is answered without a workspace, and how an unreachable one is spoken of."""
+
+    def local(self, request: RequestHead, peer: bytes) -> Reply | None: ...
+
+    def away(self, request: RequestHead, admission: Admission) -> Reply: ...
+
+
+class Hub:
+    """One proxy. `run` ends by cancellation, after a graceful shutdown of at most `grace_s`."""
+
+    def __init__(
+        self,
+        gate: Gatekeeper,
+        door: Frontdoor,
+        clock: Clock,
+        *,
+        trusted: tuple[Network, ...] = (),
+        grace_s: float = 10.0,
+    ) -> None:
+        self.gate = gate
+        self.local = door.local
+        self.away = door.away
+        self.clock = clock
+        self.metrics = Metrics()
+        self.connections: set[Exchange] = set()
+        self.tunnels: set[Tunnel] = set()
+        self.draining = False
+        self.loop: asyncio.AbstractEventLoop
+        self.on_tick: list[Callable[[], None]] = []
+        self.on_stop: list[Callable[[], None]] = []
+        self._trusted = trusted
+        self._grace_s = grace_s
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def forwarded_for(self, request: RequestHead, peer: bytes) -> bytes:
+        """Only a proxy we trust may say who was before it."""
+        if not self._trusted or not request.forwarded_for:
+            return peer
+        address = ip_address(peer.decode())
+        if any(address in network for network in self._trusted):
+            return request.forwarded_for + b", " + peer
+        return peer
+
+    def start(self, work: Coroutine[Any, Any, None], connection: Exchange) -> asyncio.Task[None]:
+        task = self.loop.create_task(self._watched(work, connection))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _watched(self, work: Coroutine[Any, Any, None], connection: Exchange) -> None:
+        try:
+            await work
+        except Exception:  # noqa: BLE001 - the last resort of a connection's task: one failure is one request's
+            _log.exception("a request failed in the proxy")
+            connection.failed()
+
+    async def run(self, sockets: list[socket.socket], ready: Callable[[], None] = lambda: None) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.clock.tick()
+        servers = [
+            await self.loop.create_server(lambda: ClientConnection(self), sock=sock, backlog=BACKLOG)
+            for sock in sockets
+        ]
+        ready()
+        try:
+            while True:
+                await asyncio.sleep(TICK_S)
+                self._tick()
+        finally:
+            await asyncio.shield(self._shut_down(servers))
+
+    def _tick(self) -> None:
+        self.clock.tick()
+        now = self.clock.now
+        for connection in [c for c in self.connections if c.deadline < now]:
+            connection.expire()
+        for tunnel in [t for t in self.tunnels if t.deadline < now]:
+            tunnel.expire()
+        for action in self.on_tick:
+            action()
+
+    async def _shut_down(self, servers: list[asyncio.Server]) -> None:
+        self.draining = True
+        for server in servers:
+            server.close()
+        for connection in list(self.connections):
+            connection.leave_when_done()
+        deadline = self.loop.time() + self._grace_s
+        while self.loop.time() < deadline and any(c.request is not None for c in self.connections):
+            await asyncio.sleep(0.02)
+            self._tick()
+        while self.tunnels and self.loop.time() < deadline + 1:
+            for tunnel in list(self.tunnels):
+                tunnel.go_away()
+            await asyncio.sleep(0.02)
+            self._tick()
+        for rest in [*self.tunnels]:
+            rest.abort()
+        for task in list(self._tasks):
+            task.cancel()
+        for connection in list(self.connections):
+            connection.transport.abort()
+        for action in self.on_stop:
+            action()
+        # Closed transports say so to their protocols in the next turns of the loop.
+        for _ in range(3):
+            await asyncio.sleep(0)

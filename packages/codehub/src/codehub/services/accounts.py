@@ -1,0 +1,152 @@
+"""Signing in and out, sessions, API tokens, and one's own password. What administrators do to users is in `users`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from codehub.adapters.postgres import sessions, users
+from codehub.adapters.postgres.pool import Database
+from codehub.adapters.postgres.sessions import Bearer, Session, Token
+from codehub.adapters.postgres.users import User
+from codehub.domain.errors import Conflict, Denied, NotFound, Unauthorized
+from codehub.services.ids import is_id
+from codehub.services.lockout import FORGET_AFTER, Lockout
+from codehub.services.passwords import Passwords, hash_secret, new_secret, new_token
+from codehub.services.principal import Clock, Ids, Principal
+
+SESSION_LIFE = timedelta(hours=24)
+MAX_TOKENS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """A fresh session. `secret` exists here and in the user's cookie, nowhere else."""
+
+    user: User
+    session: Session
+    secret: str
+
+
+@dataclass(frozen=True, slots=True)
+class MintedToken:
+    token: Token
+    secret: str
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    database: Database
+    passwords: Passwords
+    lockout: Lockout
+    clock: Clock
+    ids: Ids
+    # Told of every session and token that ends here, so that live streams end with it.
+    ended: Callable[[str], None]
+
+    async def sign_in(self, username: str, password: str, *, address: str, user_agent: str) -> SignedIn:
+        async with self.lockout.attempt(username, address):
+            async with self.database.transaction() as tx:
+                known = await users.credentials(tx, username)
+            right = await self.passwords.verify(known.password_hash if known else None, password)
+            if known is None or not right or known.user.disabled_at is not None:
+                raise Unauthorized("wrong user name or password")
+            await self.lockout.forgive(username, address)
+        now = self.clock()
+        secret = new_secret()
+        session = Session(self.ids(), known.user.id, now, now + SESSION_LIFE, now, address, user_agent[:255])
+        async with self.database.transaction() as tx:
+            # Whatever is over is swept by whoever comes in: there is no other job for it.
+            await sessions.delete_expired(tx, now)
+            await users.forget_old_failures(tx, now - FORGET_AFTER)
+            await sessions.insert_session(tx, session, hash_secret(secret))
+        return SignedIn(known.user, session, secret)
+
+    async def by_cookie(self, secret: str) -> Principal | None:
+        async with self.database.transaction() as tx:
+            bearer = await sessions.by_session_secret(tx, hash_secret(secret), self.clock())
+        return None if bearer is None else _principal(bearer, by_token=False)
+
+    async def by_token(self, secret: str) -> Principal | None:
+        async with self.database.transaction() as tx:
+            bearer = await sessions.by_token_secret(tx, hash_secret(secret), self.clock())
+        return None if bearer is None else _principal(bearer, by_token=True)
+
+    async def sign_out(self, who: Principal) -> None:
+        if who.by_token:
+            who.must_be_present()
+        async with self.database.transaction() as tx:
+            await sessions.delete_session(tx, who.bearer_id, who.user_id)
+        self.ended(who.bearer_id)
+
+    async def list_sessions(self, who: Principal, limit: int, offset: int) -> tuple[list[Session], int]:
+        async with self.database.transaction() as tx:
+            return await sessions.sessions_of(tx, who.user_id, self.clock(), limit, offset)
+
+    async def end_session(self, who: Principal, session_id: str) -> None:
+        who.must_be_present()
+        async with self.database.transaction() as tx:
+            if not is_id(session_id) or not await sessions.delete_session(tx, session_id, who.user_id):
+                raise NotFound("you have no such session")
+        self.ended(session_id)
+
+    async def end_other_sessions(self, who: Principal) -> None:
+        who.must_be_present()
+        async with self.database.transaction() as tx:
+            gone = await sessions.delete_sessions_of(tx, who.user_id, but=who.bearer_id)
+        for session_id in gone:
+            self.ended(session_id)
+
+    async def change_password(self, who: Principal, current: str, new: str, *, address: str) -> None:
+        """Ends every other session: whoever knew the old password is out."""
+        who.must_be_present()
+        async with self.lockout.attempt(who.username, address):
+            async with self.database.transaction() as tx:
+                known = await users.credentials_by_id(tx, who.user_id)
+            if not await self.passwords.verify(known.password_hash if known else None, current):
+                raise Denied("the current password is wrong")
+            await self.lockout.forgive(who.username, address)
+        hashed = await self.passwords.hash(new)
+        async with self.database.transaction() as tx:
+            await users.set_password(tx, who.user_id, hashed, self.clock())
+            gone = await sessions.delete_sessions_of(tx, who.user_id, but=who.bearer_id)
+        for session_id in gone:
+            self.ended(session_id)
+
+    async def mint_token(self, who: Principal, name: str, expires_in_days: int | None) -> MintedToken:
+        who.must_be_present()
+        now = self.clock()
+        secret = new_token()
+        until = None if expires_in_days is None else now + timedelta(days=expires_in_days)
+        token = Token(self.ids(), who.user_id, name, now, until, None)
+        async with self.database.transaction() as tx:
+            if (await sessions.tokens_of(tx, who.user_id, 0, 0))[1] >= MAX_TOKENS:
+                raise Conflict(f"you have {MAX_TOKENS} API tokens: delete one first")
+            await sessions.insert_token(tx, token, hash_secret(secret))
+        return MintedToken(token, secret)
+
+    async def list_tokens(self, who: Principal, limit: int, offset: int) -> tuple[list[Token], int]:
+        async with self.database.transaction() as tx:
+            return await sessions.tokens_of(tx, who.user_id, limit, offset)
+
+    async def delete_token(self, who: Principal, token_id: str) -> None:
+        """A token may take itself back; any other it may not."""
+        if who.by_token and who.bearer_id != token_id:
+            who.must_be_present()
+        async with self.database.transaction() as tx:
+            if not is_id(token_id) or not await sessions.delete_token(tx, token_id, who.user_id):
+                raise NotFound("you have no such API token")
+        self.ended(token_id)
+
+
+def _principal(bearer: Bearer, *, by_token: bool) -> Principal:
+    return Principal(
+        bearer.user_id,
+        bearer.username,
+        bearer.is_admin,
+        bearer.id,
+        by_token=by_token,
+        expires_at=bearer.expires_at,
+        token_id=bearer.token_id,
+    )

@@ -1,0 +1,12 @@
+"""What an id of ours looks like. Anything else names nothing, and never reaches the database."""
+
+from __future__ import annotations
+
+import re
+
+_UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+
+
+def is_id(text: str) -> bool:
+    """A UUIDv7 in lower-case text form."""
+    return _UUID7.fullmatch(text) is not None

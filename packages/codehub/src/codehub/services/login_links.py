@@ -1,0 +1,82 @@
+"""One-time sign-in links: an API token becomes a browser's session that may do no more than the token (ADR 0251)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from codehub.adapters.postgres import login_links, sessions
+from codehub.adapters.postgres.login_links import LoginLink
+from codehub.adapters.postgres.pool import Database
+from codehub.adapters.postgres.sessions import Session
+from codehub.domain.errors import Unauthorized
+from codehub.services.accounts import SESSION_LIFE
+from codehub.services.passwords import hash_secret, new_secret
+from codehub.services.principal import Clock, Ids, Principal
+from codehub.services.workspaces import Workspaces
+
+# Time for a browser to start on a slow machine, and not more.
+LINK_LIFE = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, slots=True)
+class Redeemed:
+    """A fresh session and where it goes on. `secret` is for the cookie alone."""
+
+    session: Session
+    secret: str
+    workspace_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LoginLinks:
+    database: Database
+    workspaces: Workspaces
+    clock: Clock
+    ids: Ids
+
+    async def make(self, who: Principal, workspace_id: str | None) -> str:
+        """The secret of a new link for the same user, which opens that workspace (one they may see)."""
+        if workspace_id is not None:
+            await self.workspaces.get(who, workspace_id)
+        secret = new_secret()
+        now = self.clock()
+        async with self.database.transaction() as tx:
+            await login_links.insert(
+                tx,
+                hash_secret(secret),
+                user_id=who.user_id,
+                token_id=who.token_id,
+                workspace_id=workspace_id,
+                expires_at=now + LINK_LIFE,
+                now=now,
+            )
+        return secret
+
+    async def peek(self, secret: str) -> LoginLink:
+        async with self.database.transaction() as tx:
+            link = await login_links.peek(tx, hash_secret(secret), self.clock())
+        return _there(link)
+
+    async def use_up(self, secret: str) -> str | None:
+        """Where it leads, for a browser that needs no new session."""
+        async with self.database.transaction() as tx:
+            link = await login_links.take(tx, hash_secret(secret), self.clock())
+        return _there(link).workspace_id
+
+    async def redeem(self, secret: str, *, address: str, user_agent: str) -> Redeemed:
+        """Uses the link up. The session lasts as long as any other, but never longer than the token."""
+        now = self.clock()
+        session_secret = new_secret()
+        async with self.database.transaction() as tx:
+            link = _there(await login_links.take(tx, hash_secret(secret), now))
+            until = min(now + SESSION_LIFE, link.token_expires_at or now + SESSION_LIFE)
+            session = Session(self.ids(), link.user_id, now, until, now, address, user_agent[:255])
+            await sessions.insert_session(tx, session, hash_secret(session_secret), token_id=link.token_id)
+        return Redeemed(session, session_secret, link.workspace_id)
+
+
+def _there(link: LoginLink | None) -> LoginLink:
+    if link is None:
+        raise Unauthorized("this sign-in link was used already or is older than a minute: make a new one")
+    return link

@@ -1,0 +1,134 @@
+"""What administrators do to users. At least one administrator who can sign in is always left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from codehub.adapters.postgres import sessions, users
+from codehub.adapters.postgres.pool import Database, Transaction
+from codehub.adapters.postgres.users import User
+from codehub.domain.errors import Conflict, NotFound
+from codehub.services.ids import is_id
+from codehub.services.passwords import Passwords
+from codehub.services.principal import Clock, Ids, Principal
+
+
+@dataclass(frozen=True, slots=True)
+class UserChange:
+    """None leaves a thing as it is."""
+
+    password: str | None = None
+    is_admin: bool | None = None
+    disabled: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Users:
+    database: Database
+    passwords: Passwords
+    clock: Clock
+    ids: Ids
+    ended: Callable[[str], None]
+    # Why no second user can be had here, if so: without isolation they could read each other's homes (design 9).
+    second_user_refused: Callable[[], str | None]
+
+    async def page(self, who: Principal, limit: int, offset: int) -> tuple[list[User], int]:
+        who.must_be_admin()
+        async with self.database.transaction() as tx:
+            return await users.page(tx, limit, offset)
+
+    async def get(self, who: Principal, user_id: str) -> User:
+        who.must_be_admin()
+        async with self.database.transaction() as tx:
+            return await _found(tx, user_id)
+
+    async def create(self, who: Principal, username: str, password: str, *, is_admin: bool) -> User:
+        who.must_be_admin()
+        who.must_be_present()
+        if (why := self.second_user_refused()) is not None:
+            raise Conflict(why)
+        return await self._insert(username, password, is_admin=is_admin)
+
+    async def ensure_first_admin(self, username: str, password: str) -> bool:
+        """Make the first user when there is none; a restart never resets anything. Whether one was made."""
+        async with self.database.transaction() as tx:
+            if await users.count(tx):
+                return False
+        try:
+            await self._insert(username, password, is_admin=True)
+        except Conflict:
+            return False  # another process was faster
+        return True
+
+    async def change(self, who: Principal, user_id: str, change: UserChange) -> User:
+        who.must_be_admin()
+        who.must_be_present()
+        hashed = None if change.password is None else await self.passwords.hash(change.password)
+        now = self.clock()
+        gone: list[str] = []
+        async with self.database.transaction() as tx:
+            admins = await users.lock_all_admins(tx)
+            before = await _found(tx, user_id)
+            is_admin = before.is_admin if change.is_admin is None else change.is_admin
+            disabled_at = before.disabled_at
+            if change.disabled is not None and change.disabled != (before.disabled_at is not None):
+                disabled_at = now if change.disabled else None
+            if not is_admin or disabled_at is not None:
+                _keep_one(admins - {user_id})
+            await users.set_flags(tx, user_id, is_admin=is_admin, disabled_at=disabled_at, now=now)
+            if hashed is not None:
+                await users.set_password(tx, user_id, hashed, now)
+            if hashed is not None or disabled_at is not None:
+                own = who.bearer_id if who.user_id == user_id else None
+                gone = await sessions.delete_sessions_of(tx, user_id, but=own)
+            after = await _found(tx, user_id)
+        for session_id in gone:
+            self.ended(session_id)
+        return after
+
+    async def delete(self, who: Principal, user_id: str) -> None:
+        who.must_be_admin()
+        who.must_be_present()
+        async with self.database.transaction() as tx:
+            admins = await users.lock_all_admins(tx)
+            await _found(tx, user_id)
+            await users.lock(tx, user_id)
+            user = await _found(tx, user_id)
+            if user_id == who.user_id:
+                raise Conflict("you cannot delete yourself: ask another administrator")
+            _keep_one(admins - {user_id})
+            if user.workspaces:
+                raise Conflict(f"{user.username} owns {user.workspaces} workspaces: delete those first")
+            if await users.unpurged_workspaces(tx, user_id):
+                raise Conflict(
+                    f"{user.username} has deleted workspaces that can still be undeleted: "
+                    "try again when CODEHUB_DELETED_RETENTION is over"
+                )
+            gone = await sessions.delete_sessions_of(tx, user_id, but=None)
+            await users.hand_over_tombstones(tx, user_id, who.user_id)
+            await users.delete(tx, user_id)
+        for session_id in gone:
+            self.ended(session_id)
+
+    async def _insert(self, username: str, password: str, *, is_admin: bool) -> User:
+        hashed = await self.passwords.hash(password)
+        user_id = self.ids()
+        async with self.database.transaction() as tx:
+            if not await users.insert(
+                tx, user_id=user_id, username=username, password_hash=hashed, is_admin=is_admin, now=self.clock()
+            ):
+                raise Conflict(f"there is a user named {username!r} already")
+            return await _found(tx, user_id)
+
+
+async def _found(tx: Transaction, user_id: str) -> User:
+    user = await users.get(tx, user_id) if is_id(user_id) else None
+    if user is None:
+        raise NotFound("there is no such user")
+    return user
+
+
+def _keep_one(others: set[str]) -> None:
+    if not others:
+        raise Conflict("that is the last administrator who can sign in: make another one first")

@@ -1,0 +1,306 @@
+"""What people ask of workspaces, and from which status they may ask it (design 10; recovery: design 7).
+
+Every change is one transaction: the row locked and judged anew, the change, and its entry in the timeline. Nothing here
+talks to a backend: the controller sees the new desired_state and acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from codehub.adapters.postgres import timeline, users, workspaces
+from codehub.adapters.postgres.pool import Database, Transaction
+from codehub.adapters.postgres.workspaces import Owned
+from codehub.domain.errors import Conflict, Denied, Invalid, Unauthorized, WorkspaceNotFound
+from codehub.domain.limits import RunningLimits
+from codehub.domain.model import DesiredState, ErrorReason, Phase, Status, Workspace
+from codehub.domain.profiles import AppProfile
+from codehub.domain.status import status_of
+from codehub.services.ids import is_id
+from codehub.services.images import check_image
+from codehub.services.principal import Clock, Ids, Principal
+
+# Starting, stopping and archiving cannot mend these: an administrator chooses what to go on from.
+NEEDS_ADMIN = frozenset({ErrorReason.DATA_LOST, ErrorReason.ARCHIVE_CORRUPTED})
+
+
+@dataclass(frozen=True, slots=True)
+class Backends:
+    """What a new workspace runs on and keeps its home on; fixed at creation."""
+
+    instance: str
+    storage: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewWorkspace:
+    name: str
+    description: str = ""
+    memo: str = ""
+    image_ref: str | None = None
+    start: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """None leaves a thing as it is."""
+
+    name: str | None = None
+    description: str | None = None
+    memo: str | None = None
+    desired_state: DesiredState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """`chosen` says that an archive was named, `archive_key` which: None is an empty home."""
+
+    chosen: bool = False
+    archive_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Workspaces:
+    database: Database
+    limits: RunningLimits
+    profiles: Mapping[str, AppProfile]
+    default_profile: str
+    allowed_images: Sequence[str]
+    choose_backends: Callable[[], Awaitable[Backends]]
+    clock: Clock
+    ids: Ids
+
+    async def get(self, who: Principal, workspace_id: str) -> Owned:
+        async with self.database.transaction() as tx:
+            return await self._seen(tx, who, workspace_id)
+
+    async def page(
+        self, who: Principal, *, everybody: bool, deleted: bool, limit: int, offset: int
+    ) -> tuple[list[Owned], int]:
+        if everybody or deleted:
+            who.must_be_admin()
+        owner = None if everybody else who.user_id
+        async with self.database.transaction() as tx:
+            return await workspaces.page(tx, owner, limit, offset, deleted=deleted)
+
+    async def create(self, who: Principal, new: NewWorkspace) -> Owned:
+        backends = await self.choose_backends()
+        image_ref = self.default_profile if new.image_ref is None else new.image_ref
+        check_image(image_ref, backend=backends.instance, profiles=self.profiles, allowed_images=self.allowed_images)
+        now = self.clock()
+        workspace_id = self.ids()
+        workspace = Workspace(
+            id=workspace_id,
+            owner_user_id=who.user_id,
+            name=new.name,
+            description=new.description,
+            memo=new.memo,
+            image_ref=image_ref,
+            instance_backend=backends.instance,
+            storage_backend=backends.storage,
+            home_store_key=f"users/{who.user_id}/workspaces/{workspace_id}/home",
+            desired_state=DesiredState.RUNNING if new.start else DesiredState.ARCHIVED,
+            last_access_at=now if new.start else None,
+            created_at=now,
+            updated_at=now,
+            phase_changed_at=now,
+        )
+        async with self.database.transaction() as tx:
+            if not await users.lock(tx, who.user_id):
+                raise Unauthorized("the user is gone")
+            if new.start:
+                await workspaces.take_running_slot(tx, who.user_id, workspace_id, self.limits)
+            await workspaces.insert(tx, workspace)
+            asked = "created and started" if new.start else "created"
+            await self._tell(tx, workspace_id, who, "created", f"{asked} from {image_ref}")
+            return await self._again(tx, workspace_id)
+
+    async def edit(self, who: Principal, workspace_id: str, edit: Edit) -> Owned:
+        if edit.desired_state is DesiredState.DELETED:
+            raise Invalid("desired_state: a workspace is deleted with DELETE")
+        async with self.database.transaction() as tx:
+            seen = await self._seen(tx, who, workspace_id)
+            if edit.desired_state is DesiredState.RUNNING:
+                await self._slot(tx, seen.workspace)
+            workspace = await self._locked(tx, workspace_id)
+            if edit.desired_state is not None and status_of(workspace) is Status.DELETING:
+                raise _not_from(workspace, "change its desired state")
+            await self._write_words(tx, who, workspace, edit)
+            if edit.desired_state is not None and edit.desired_state is not workspace.desired_state:
+                await workspaces.ask_for(tx, workspace_id, edit.desired_state, self.clock())
+                await self._tell(tx, workspace_id, who, "desired_state", f"asked for {edit.desired_state}")
+            return await self._again(tx, workspace_id)
+
+    async def start(self, who: Principal, workspace_id: str) -> Owned:
+        async with self.database.transaction() as tx:
+            seen = await self._seen(tx, who, workspace_id)
+            _only_from(seen.workspace, "start it", Status.CREATED, Status.STOPPED, Status.ERROR)
+            await self._slot(tx, seen.workspace)
+            workspace = await self._locked(tx, workspace_id)
+            _only_from(workspace, "start it", Status.CREATED, Status.STOPPED, Status.ERROR)
+            _refuse_lost_data(workspace)
+            return await self._ask(tx, who, workspace, DesiredState.RUNNING, "start", recover=True)
+
+    async def stop(self, who: Principal, workspace_id: str) -> Owned:
+        async with self.database.transaction() as tx:
+            await self._seen(tx, who, workspace_id)
+            workspace = await self._locked(tx, workspace_id)
+            _only_from(workspace, "stop it", Status.RUNNING, Status.ERROR)
+            desired = DesiredState.STANDBY
+            if workspace.phase is Phase.ERROR and workspace.home_ctx is None:
+                desired = DesiredState.ARCHIVED
+            # Lost data stays an error, but a stopped workspace no longer counts against the limit.
+            recover = workspace.error_reason not in NEEDS_ADMIN
+            return await self._ask(tx, who, workspace, desired, "stop", recover=recover)
+
+    async def archive(self, who: Principal, workspace_id: str) -> Owned:
+        async with self.database.transaction() as tx:
+            await self._seen(tx, who, workspace_id)
+            workspace = await self._locked(tx, workspace_id)
+            _only_from(workspace, "archive it", Status.RUNNING, Status.STOPPED, Status.ERROR)
+            if workspace.phase is Phase.ARCHIVED and workspace.desired_state is DesiredState.ARCHIVED:
+                raise Conflict("the workspace is archived already")
+            _refuse_lost_data(workspace)
+            return await self._ask(tx, who, workspace, DesiredState.ARCHIVED, "archive", recover=True)
+
+    async def delete(self, who: Principal, workspace_id: str, *, force: bool) -> None:
+        async with self.database.transaction() as tx:
+            await self._seen(tx, who, workspace_id)
+            workspace = await self._locked(tx, workspace_id)
+            if not force:
+                _only_from(
+                    workspace,
+                    "delete it (force=true deletes it from any state)",
+                    Status.CREATED,
+                    Status.STOPPED,
+                    Status.ERROR,
+                )
+            if workspace.desired_state is not DesiredState.DELETED:
+                await self._ask(tx, who, workspace, DesiredState.DELETED, "delete", recover=True)
+
+    async def recover(self, who: Principal, workspace_id: str, recovery: Recovery) -> Owned:
+        who.must_be_admin()
+        async with self.database.transaction() as tx:
+            await self._seen(tx, who, workspace_id)
+            workspace = await self._locked(tx, workspace_id)
+            _only_from(workspace, "recover it", Status.ERROR)
+            if workspace.error_reason in NEEDS_ADMIN:
+                told = await self._recover_data(tx, workspace, recovery)
+            elif recovery.chosen:
+                raise Conflict(
+                    f"archive_key: only after {' or '.join(sorted(NEEDS_ADMIN))}, not after {workspace.error_reason}"
+                )
+            else:
+                await workspaces.reset_error(tx, workspace_id, self.clock())
+                told = "recovered"
+            reason = workspace.error_reason or "ERROR"
+            await self._tell(tx, workspace_id, who, "recover", f"{told} after {reason}")
+            return await self._again(tx, workspace_id)
+
+    async def undelete(self, who: Principal, workspace_id: str) -> Owned:
+        who.must_be_admin()
+        async with self.database.transaction() as tx:
+            workspace = await workspaces.lock(tx, _checked(workspace_id))
+            if workspace is None:
+                raise WorkspaceNotFound("there is no such workspace")
+            if workspace.deleted_at is None:
+                raise _not_from(workspace, "undelete it")
+            if not await workspaces.undelete(tx, workspace_id, self.clock()):
+                raise Conflict(
+                    "the workspace is past its retention and its archives are going: it cannot be undeleted"
+                )
+            await self._tell(tx, workspace_id, who, "undelete", "undeleted")
+            return await self._again(tx, workspace_id)
+
+    async def _recover_data(self, tx: Transaction, workspace: Workspace, recovery: Recovery) -> str:
+        kept = [generation.archive_key for generation in await timeline.generations(tx, workspace.id)]
+        if not recovery.chosen:
+            choices = ", ".join(kept) or "none is kept"
+            raise Invalid(f"archive_key: name one of the kept archives ({choices}), or null for an empty home")
+        if recovery.archive_key is not None and recovery.archive_key not in kept:
+            raise Invalid(f"archive_key: not one of the kept archives ({', '.join(kept) or 'none is kept'})")
+        await workspaces.recover_from_archive(tx, workspace.id, recovery.archive_key, self.clock())
+        return f"recovered from {recovery.archive_key or 'an empty home'}"
+
+    async def _seen(self, tx: Transaction, who: Principal, workspace_id: str) -> Owned:
+        found = await workspaces.get(tx, _checked(workspace_id))
+        if found is None or found.workspace.deleted_at is not None:
+            raise WorkspaceNotFound("there is no such workspace")
+        if found.workspace.owner_user_id != who.user_id and not who.is_admin:
+            raise Denied("this workspace belongs to someone else")
+        return found
+
+    async def _locked(self, tx: Transaction, workspace_id: str) -> Workspace:
+        workspace = await workspaces.lock(tx, workspace_id)
+        if workspace is None or workspace.deleted_at is not None:
+            raise WorkspaceNotFound("there is no such workspace")
+        return workspace
+
+    async def _slot(self, tx: Transaction, workspace: Workspace) -> None:
+        if workspace.desired_state is not DesiredState.RUNNING:
+            await workspaces.take_running_slot(tx, workspace.owner_user_id, workspace.id, self.limits)
+
+    async def _write_words(self, tx: Transaction, who: Principal, workspace: Workspace, edit: Edit) -> None:
+        name = workspace.name if edit.name is None else edit.name
+        description = workspace.description if edit.description is None else edit.description
+        memo = workspace.memo if edit.memo is None else edit.memo
+        changed = [
+            field
+            for field, old, new in (
+                ("name", workspace.name, name),
+                ("description", workspace.description, description),
+                ("memo", workspace.memo, memo),
+            )
+            if old != new
+        ]
+        if changed:
+            await workspaces.edit(tx, workspace.id, name=name, description=description, memo=memo, now=self.clock())
+            await self._tell(tx, workspace.id, who, "edited", f"changed {', '.join(changed)}")
+
+    async def _ask(
+        self,
+        tx: Transaction,
+        who: Principal,
+        workspace: Workspace,
+        desired: DesiredState,
+        kind: str,
+        *,
+        recover: bool,
+    ) -> Owned:
+        await workspaces.ask_for(tx, workspace.id, desired, self.clock(), recover=recover)
+        after = f" after {workspace.error_reason}" if workspace.error_reason is not None else ""
+        await self._tell(tx, workspace.id, who, kind, f"asked for {desired}{after}")
+        return await self._again(tx, workspace.id)
+
+    async def _tell(self, tx: Transaction, workspace_id: str, who: Principal, kind: str, message: str) -> None:
+        await timeline.record(tx, workspace_id, at=self.clock(), kind=kind, message=message, actor=who.username)
+
+    async def _again(self, tx: Transaction, workspace_id: str) -> Owned:
+        found = await workspaces.get(tx, workspace_id)
+        assert found is not None
+        return found
+
+
+def _checked(workspace_id: str) -> str:
+    """Anything that is no id of ours names no workspace; it never reaches the database."""
+    if not is_id(workspace_id):
+        raise WorkspaceNotFound("there is no such workspace")
+    return workspace_id
+
+
+def _only_from(workspace: Workspace, what: str, *allowed: Status) -> None:
+    if status_of(workspace) not in allowed:
+        raise _not_from(workspace, what, *allowed)
+
+
+def _not_from(workspace: Workspace, what: str, *allowed: Status) -> Conflict:
+    only = f"; only from {', '.join(allowed)}" if allowed else ""
+    return Conflict(f"the workspace is {status_of(workspace)}: you cannot {what} now{only}")
+
+
+def _refuse_lost_data(workspace: Workspace) -> None:
+    if workspace.phase is Phase.ERROR and workspace.error_reason in NEEDS_ADMIN:
+        raise Conflict(
+            f"the workspace has {workspace.error_reason}: an administrator has to recover it from one of its archives"
+        )

@@ -1,0 +1,331 @@
+"""Every setting, in one place: its name in the environment, its default, what it means and what it must be.
+
+Read once at start by whoever is the entry point, from the environment over an optional TOML file (`CODEHUB_CONFIG_FILE`);
+nothing reads the environment at import. `docs/configuration.md` is generated from this.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from codehub.domain.errors import Invalid
+
+
+def _seconds(value: object) -> object:
+    """`30`, `30s`, `10m`, `4h`, `7d`."""
+    if isinstance(value, str) and value and value[-1] in _UNITS and value[:-1].replace(".", "", 1).isdigit():
+        return float(value[:-1]) * _UNITS[value[-1]]
+    return value
+
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def _bytes(value: object) -> object:
+    """`4294967296`, `512M`, `4G`."""
+    if isinstance(value, str) and value[:-1].isdigit() and value[-1:].upper() in _SIZES:
+        return int(value[:-1]) * _SIZES[value[-1].upper()]
+    return value
+
+
+_SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def _words(value: object) -> object:
+    return tuple(word.strip() for word in value.split(",") if word.strip()) if isinstance(value, str) else value
+
+
+def _bind(value: str) -> str:
+    host, colon, port = value.rpartition(":")
+    if not colon or not host or not port.isdigit() or int(port) > 65_535:
+        raise ValueError("expected HOST:PORT, for example 127.0.0.1:8000 or [::1]:8000")
+    return value
+
+
+def _base_url(value: str) -> str:
+    if not value:
+        return value
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.netloc or parts.path not in ("", "/") or parts.query:
+        raise ValueError("expected an address such as https://codehub.example.org, without a path")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _database_url(value: str) -> str:
+    if value and not value.startswith(("postgresql://", "postgres://")):
+        raise ValueError("expected postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
+    return value
+
+
+def _redis_url(value: str) -> str:
+    if value and not value.startswith(("redis://", "rediss://", "unix://")):
+        raise ValueError("expected redis://HOST:PORT/0, rediss://… or unix:///path/to.sock")
+    return value
+
+
+def _archive_url(value: str) -> str:
+    if value and not value.startswith(("file:///", "s3://")):
+        raise ValueError("expected s3://BUCKET/PREFIX or file:///absolute/path")
+    return value
+
+
+def _workspace_host(value: str) -> str:
+    if value and not value.startswith("*."):
+        raise ValueError("expected *. and a domain, for example *.ws.example.org")
+    return value
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
+Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0)]
+Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+Bind = Annotated[str, AfterValidator(_bind)]
+BaseUrl = Annotated[str, AfterValidator(_base_url)]
+
+
+def default_data_dir() -> Path:
+    """Root's is where the unprivileged uids of PostgreSQL and of the workspaces can reach it."""
+    return Path("/var/lib/codehub") if os.geteuid() == 0 else Path.home() / ".local/share/codehub"
+
+
+class Settings(BaseModel):
+    """What is in force. Empty strings mean: the embedded part, or derived from another setting."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, hide_input_in_errors=True)
+
+    data_dir: Path = Field(
+        default_factory=default_data_dir,
+        alias="CODEHUB_DATA_DIR",
+        description="Everything the embedded default keeps.",
+    )
+    database_url: Annotated[str, AfterValidator(_database_url)] = Field(
+        "", alias="CODEHUB_DATABASE_URL", description="A PostgreSQL server; the embedded one when empty."
+    )
+    redis_url: Annotated[str, AfterValidator(_redis_url)] = Field(
+        "", alias="CODEHUB_REDIS_URL", description="A Redis or Valkey server; the embedded one when empty."
+    )
+    archive_url: Annotated[str, AfterValidator(_archive_url)] = Field(
+        "",
+        alias="CODEHUB_ARCHIVE_URL",
+        description="Where archives live; `archives` in the data directory when empty. "
+        "S3 credentials and endpoint come from the usual AWS_* variables.",
+    )
+    runtime: Literal["auto", "process", "docker", "kubernetes"] = Field(
+        "auto",
+        alias="CODEHUB_RUNTIME",
+        description="Where new workspaces run. auto: docker when an engine answers and has or can pull the default image.",
+    )
+    docker_host: str = Field("", alias="DOCKER_HOST", description="The engine; its usual socket when empty.")
+    homes_dir: Path | None = Field(
+        None,
+        alias="CODEHUB_HOMES_DIR",
+        description="Where local homes live; `homes` in the data directory by default.",
+    )
+    homes_host_dir: Path | None = Field(
+        None,
+        alias="CODEHUB_HOMES_HOST_DIR",
+        description="The same directory as the Docker engine sees it, when CodeHub itself runs in a container.",
+    )
+    storage: Literal["local-dir", "docker-volume"] = Field(
+        "local-dir", alias="CODEHUB_STORAGE", description="What new workspaces keep their homes on."
+    )
+    default_profile: str = Field(
+        "code-server", alias="CODEHUB_DEFAULT_PROFILE", description="The profile of a new workspace."
+    )
+    profiles_file: Path | None = Field(
+        None, alias="CODEHUB_PROFILES_FILE", description="A TOML file with more profiles."
+    )
+    allowed_images: Words = Field(
+        (),
+        alias="CODEHUB_ALLOWED_IMAGES",
+        description="Images a workspace may name, as globs, beside the profiles' own.",
+    )
+    instance_memory: Bytes = Field(
+        4 << 30, alias="CODEHUB_INSTANCE_MEMORY", description="Memory limit of a container."
+    )
+    instance_cpus: float = Field(2.0, gt=0, alias="CODEHUB_INSTANCE_CPUS", description="CPU limit of a container.")
+    instance_pids: int = Field(
+        2048, gt=15, alias="CODEHUB_INSTANCE_PIDS", description="Process limit of a container."
+    )
+
+    api_bind: Bind = Field("127.0.0.1:8000", alias="CODEHUB_API_BIND", description="Where API and dashboard listen.")
+    proxy_bind: Bind = Field(
+        "127.0.0.1:8001", alias="CODEHUB_PROXY_BIND", description="Where the workspace proxy listens."
+    )
+    public_base_url: BaseUrl = Field(
+        "",
+        alias="CODEHUB_PUBLIC_BASE_URL",
+        description="The dashboard's address for browsers; from the bind when empty.",
+    )
+    workspace_base_url: BaseUrl = Field(
+        "",
+        alias="CODEHUB_WORKSPACE_BASE_URL",
+        description="The workspaces' address for browsers: another host name than the dashboard's. "
+        "`http://localhost:PORT` when empty.",
+    )
+    workspace_host: Annotated[str, AfterValidator(_workspace_host)] = Field(
+        "", alias="CODEHUB_WORKSPACE_HOST", description="*.ws.example.org gives each workspace its own host name."
+    )
+    trusted_proxies: Words = Field(
+        (),
+        alias="CODEHUB_TRUSTED_PROXIES",
+        description="Addresses or networks whose X-Forwarded-* headers are believed.",
+    )
+    admin_username: str = Field(
+        "admin", min_length=1, max_length=64, alias="CODEHUB_ADMIN_USERNAME", description="The first user."
+    )
+    admin_password: str = Field(
+        "",
+        alias="CODEHUB_ADMIN_PASSWORD",
+        description="Their password; generated once and kept in a file when empty.",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", alias="CODEHUB_LOG_LEVEL", description="What is logged."
+    )
+    log_format: Literal["auto", "text", "json"] = Field(
+        "auto", alias="CODEHUB_LOG_FORMAT", description="auto: text on a terminal, JSON lines elsewhere."
+    )
+
+    node_id: str = Field(
+        default_factory=lambda: f"{socket.gethostname()}-{os.getpid()}",
+        alias="COORDINATOR_NODE_ID",
+        description="This coordinator's name.",
+    )
+    lock_id: int = Field(12345, alias="COORDINATOR_LOCK_ID", description="The advisory lock that makes one leader.")
+    retry_interval_s: Seconds = Field(
+        5,
+        alias="COORDINATOR_RETRY_INTERVAL",
+        description="How long one wait for the lock lasts before it is repeated.",
+    )
+    idle_interval_s: Seconds = Field(
+        15, alias="COORDINATOR_IDLE_INTERVAL", description="Between looks when nothing happens."
+    )
+    active_interval_s: Seconds = Field(
+        1, alias="COORDINATOR_ACTIVE_INTERVAL", description="Between looks while something does."
+    )
+    active_duration_s: Seconds = Field(
+        30, alias="COORDINATOR_ACTIVE_DURATION", description="How long the controller stays active after a wake."
+    )
+    ttl_interval_s: Seconds = Field(
+        60, alias="COORDINATOR_TTL_INTERVAL", description="Between two ticks of the TTL Runner."
+    )
+    gc_interval_s: Seconds = Field(
+        14_400, alias="COORDINATOR_GC_INTERVAL", description="Between two ticks of the GC Runner."
+    )
+    operation_timeout_s: Seconds = Field(
+        600, alias="COORDINATOR_OPERATION_TIMEOUT", description="How long an operation may go on without progress."
+    )
+    max_parallel: int = Field(
+        32, gt=0, alias="COORDINATOR_MAX_PARALLEL", description="How many workspaces are worked on at once."
+    )
+    health_bind: Annotated[str, AfterValidator(lambda value: _bind(value) if value else value)] = Field(
+        "",
+        alias="COORDINATOR_HEALTH_BIND",
+        description="Where a coordinator answers /health/coordinator and /metrics.",
+    )
+    max_retry: int = Field(3, ge=0, alias="MAX_RETRY", description="How often a failed operation is tried again.")
+
+    flush_interval_s: Seconds = Field(
+        30, alias="ACTIVITY_FLUSH_INTERVAL", description="Between two flushes of activity."
+    )
+    ttl_standby_s: Seconds = Field(
+        600, alias="TTL_STANDBY_SECONDS", description="Idle for longer: put to sleep. 10800 in production."
+    )
+    ttl_archive_s: Seconds = Field(
+        1800, alias="TTL_ARCHIVE_SECONDS", description="Asleep for longer: archived. 86400 in production."
+    )
+    archive_keep: int = Field(
+        2, ge=1, alias="CODEHUB_ARCHIVE_KEEP", description="How many generations of archives are kept."
+    )
+    deleted_retention_s: Seconds = Field(
+        86_400, alias="CODEHUB_DELETED_RETENTION", description="How long a deleted workspace can be undeleted."
+    )
+    max_running_per_user: int = Field(
+        2, ge=0, alias="LIMITS_MAX_RUNNING_PER_USER", description="How many workspaces of one user may run."
+    )
+    max_running_global: int = Field(
+        100, ge=0, alias="LIMITS_MAX_RUNNING_GLOBAL", description="How many may run in all."
+    )
+    sse_prefix: str = Field(
+        "codehub:sse:", alias="REDIS_CHANNEL_SSE_PREFIX", description="Redis channels of live events."
+    )
+    wake_prefix: str = Field(
+        "codehub:wake:", alias="REDIS_CHANNEL_WAKE_PREFIX", description="Redis channels of wake hints."
+    )
+
+    @model_validator(mode="after")
+    def _hold_together(self) -> Self:
+        if self.ttl_standby_s <= self.flush_interval_s:
+            raise ValueError(
+                f"TTL_STANDBY_SECONDS ({self.ttl_standby_s:g}) must be above ACTIVITY_FLUSH_INTERVAL "
+                f"({self.flush_interval_s:g}): otherwise a workspace is put to sleep before its activity is seen"
+            )
+        if not self.data_dir.is_absolute():
+            raise ValueError(f"CODEHUB_DATA_DIR must be an absolute path, not {str(self.data_dir)!r}")
+        return self
+
+    @property
+    def homes(self) -> Path:
+        return self.homes_dir or self.data_dir / "homes"
+
+    @property
+    def archives(self) -> str:
+        return self.archive_url or f"file://{self.data_dir / 'archives'}"
+
+    @property
+    def public_url(self) -> str:
+        return self.public_base_url or f"http://{self.api_bind}"
+
+    @property
+    def workspace_url(self) -> str:
+        return self.workspace_base_url or f"http://localhost:{self.proxy_bind.rpartition(':')[2]}"
+
+
+NAMES: Mapping[str, str] = {field.alias or name: name for name, field in Settings.model_fields.items()}
+_PASSWORD_IN_URL = re.compile(r"(?<=:)[^:@/]*(?=@)")
+
+
+def load_settings(environment: Mapping[str, str]) -> Settings:
+    """Settings from an environment and the file it names. Raises Invalid naming the variable and what was expected."""
+    values: dict[str, Any] = {}
+    if path := environment.get("CODEHUB_CONFIG_FILE"):
+        values.update(_from_file(Path(path)))
+    # An empty variable is an unset one: that is how people switch things off in unit and compose files.
+    values.update({name: environment[name] for name in NAMES if environment.get(name)})
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        raise Invalid("\n".join(_explain(problem, values) for problem in error.errors())) from None
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Invalid(f"CODEHUB_CONFIG_FILE={path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Invalid(f"CODEHUB_CONFIG_FILE={path}: not a TOML file: {error}") from error
+    if unknown := sorted(set(content) - set(NAMES)):
+        raise Invalid(f"CODEHUB_CONFIG_FILE={path}: no such setting: {', '.join(unknown)}")
+    return {name: value if isinstance(value, int | float | bool) else _text(value) for name, value in content.items()}
+
+
+def _text(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _explain(problem: Any, values: Mapping[str, Any]) -> str:
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    if not problem["loc"]:
+        return message
+    name = str(problem["loc"][0])
+    shown = "…" if name == "CODEHUB_ADMIN_PASSWORD" else _PASSWORD_IN_URL.sub("…", repr(values.get(name)))
+    return f"{name}={shown}: {message}"

@@ -1,0 +1,112 @@
+// What can be done to a workspace in its present state, and doing it: at once, and saying so when it failed.
+
+import {patch, post, remove} from "./api.js";
+import {ask, edit} from "./dialogs.js";
+import * as store from "./store.js";
+import {state} from "./store.js";
+import {failed, said} from "./toasts.js";
+import {duration, needsRecovery} from "./words.js";
+
+const RESTABLE = ["CREATED", "STOPPED", "ERROR"];
+const archived = (ws) => ws.phase === "ARCHIVED";
+
+/** Every action: when it is offered (`when`), how it is called (`label`), what it does (`run` answers a workspace or null). */
+export const ACTIONS = {
+  start: {
+    label: (ws) => (archived(ws) ? "Restore" : ws.status === "ERROR" ? "Try again" : "Start"),
+    when: (ws) => RESTABLE.includes(ws.status) && !needsRecovery(ws),
+    run: (ws) => post(`workspaces/${ws.id}:start`),
+  },
+  keep: {
+    label: () => "Keep running",
+    when: (ws) => ws.status === "STOPPING",
+    run: (ws) => patch(`workspaces/${ws.id}`, {desired_state: "RUNNING"}),
+  },
+  cancel: {
+    label: () => "Cancel start",
+    when: (ws) => ws.status === "PROVISIONING",
+    run: (ws) => patch(`workspaces/${ws.id}`, {desired_state: "STANDBY"}),
+  },
+  stop: {
+    label: () => "Stop",
+    when: (ws) => ws.status === "RUNNING" || (ws.status === "ERROR" && !needsRecovery(ws)),
+    run: (ws) => post(`workspaces/${ws.id}:stop`),
+  },
+  archive: {
+    label: () => "Archive",
+    when: (ws) =>
+      ["RUNNING", "STOPPED", "ERROR"].includes(ws.status) && !needsRecovery(ws) && !archived(ws) && ws.desired_state !== "ARCHIVED",
+    run: (ws) => post(`workspaces/${ws.id}:archive`),
+  },
+  edit: {
+    label: () => "Edit",
+    when: (ws) => ws.status !== "DELETING",
+    run: async (ws) => {
+      const changes = await edit(ws);
+      return changes ? patch(`workspaces/${ws.id}`, changes) : null;
+    },
+  },
+  delete: {
+    label: () => "Delete",
+    danger: true,
+    when: (ws) => ws.status !== "DELETING",
+    run: async (ws) => {
+      if (!(await confirmDelete(ws))) return null;
+      await remove(`workspaces/${ws.id}${RESTABLE.includes(ws.status) ? "" : "?force=true"}`);
+      said(`${ws.name} is being deleted.`);
+      return null;
+    },
+  },
+};
+
+function confirmDelete(ws) {
+  const window_ = duration(state.about?.deleted_retention_seconds ?? 86400);
+  const first = RESTABLE.includes(ws.status) ? "" : " It is stopped first.";
+  return ask({
+    title: `Delete ${ws.name}?`,
+    text: `Its files are archived, and for ${window_} an admin can bring it back. After that they are gone for good.${first}`,
+    type: ws.name,
+    yes: "Delete",
+    danger: true,
+  });
+}
+
+/** Carry one out from a button: busy until answered; a failure is a message, never a silence. */
+export async function perform(name, workspace, button = null) {
+  if (button) button.setAttribute("aria-busy", "true");
+  try {
+    const updated = await ACTIONS[name].run(workspace);
+    if (updated) {
+      store.putIfKnown(updated);
+      document.dispatchEvent(new CustomEvent("workspace-answer", {detail: updated}));
+    }
+    return updated;
+  } catch (error) {
+    failed(error, `${ACTIONS[name].label(workspace)}: ${workspace.name}`);
+    return null;
+  } finally {
+    button?.removeAttribute("aria-busy");
+  }
+}
+
+const ASKED = {start: "start", restore: "start", stop: "stop", archive: "archive", recover: "start", delete: "delete"};
+const QUESTIONS = {
+  start: (ws) => (archived(ws) ? `Restore ${ws.name} from its archive and start it?` : `Start ${ws.name}?`),
+  stop: (ws) => `Stop ${ws.name}? Its files stay; what runs in it ends.`,
+  archive: (ws) => `Archive ${ws.name}? It is stopped and its files move to the archive.`,
+};
+
+/** A link from a workspace's page (`?action=start`) never acts by itself: it asks first. */
+export async function askedByLink(action, workspace) {
+  const name = ASKED[action];
+  if (!name) return;
+  if (!ACTIONS[name].when(workspace)) {
+    said(`${workspace.name}: there is nothing to ${action} right now.`);
+    return;
+  }
+  if (QUESTIONS[name]) {
+    const yes = await ask({title: ACTIONS[name].label(workspace), text: QUESTIONS[name](workspace), yes: ACTIONS[name].label(workspace)});
+    if (!yes) return;
+  }
+  await perform(name, workspace);
+}

@@ -1,0 +1,84 @@
+// The only place that talks HTTP. Everything else calls these functions and catches ApiError.
+
+export class ApiError extends Error {
+  constructor(status, code, message, retryAfter = null) {
+    super(message);
+    this.status = status;
+    this.code = code;
+    this.retryAfter = retryAfter;
+  }
+}
+
+const PREFIX = "api/v1/";
+const listeners = new Set();
+
+/** Called when a request that needs a session finds that there is none any more. */
+export const onSessionEnd = (listener) => listeners.add(listener);
+export const sessionEnded = () => listeners.forEach((listener) => listener());
+
+async function errorOf(response) {
+  const retryAfter = Number(response.headers.get("retry-after")) || null;
+  try {
+    const {error} = await response.json();
+    return new ApiError(response.status, error.code, error.message, retryAfter);
+  } catch {
+    return new ApiError(response.status, "INTERNAL_ERROR", `The server answered ${response.status}.`, retryAfter);
+  }
+}
+
+async function send(method, path, body) {
+  let response;
+  try {
+    response = await fetch(PREFIX + path, {
+      method,
+      credentials: "same-origin",
+      cache: "no-store",
+      headers: body === undefined ? {} : {"content-type": "application/json"},
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+  } catch {
+    throw new ApiError(0, "OFFLINE", "CodeHub does not answer. Nothing was changed; try again when it is back.");
+  }
+  return response;
+}
+
+export async function request(method, path, body) {
+  const response = await send(method, path, body);
+  if (!response.ok) {
+    const error = await errorOf(response);
+    if (response.status === 401 && path !== "login") sessionEnded();
+    throw error;
+  }
+  return response.status === 204 ? null : response.json();
+}
+
+export const get = (path) => request("GET", path);
+export const post = (path, body) => request("POST", path, body);
+export const patch = (path, body) => request("PATCH", path, body);
+export const remove = (path) => request("DELETE", path);
+
+/** The user who is signed in, or null when nobody is (which is an answer, not an error). */
+export async function whoami() {
+  const response = await send("GET", "whoami");
+  if (!response.ok) throw await errorOf(response);
+  return (await response.json()).user;
+}
+
+/** Reads a text stream piece by piece until it ends or `signal` aborts it. */
+export async function stream(path, signal, onText) {
+  const response = await fetch(PREFIX + path, {credentials: "same-origin", cache: "no-store", signal});
+  if (!response.ok) throw await errorOf(response);
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (;;) {
+    const {done, value} = await reader.read();
+    if (done) return;
+    onText(value);
+  }
+}
+
+/** Outside the prefix: health of the coordinator. */
+export async function coordinatorHealth() {
+  const response = await fetch("health/coordinator", {credentials: "same-origin", cache: "no-store"});
+  if (!response.ok && response.status !== 503) throw await errorOf(response);
+  return response.json();
+}

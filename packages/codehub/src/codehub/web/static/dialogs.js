@@ -1,0 +1,89 @@
+// Questions: the browser's own <dialog>, so that focus, Escape and the page behind are handled as people expect.
+
+import {el, field, freshId} from "./dom.js";
+
+/**
+ * Shows a form in a modal dialog. `submit` is called with the form's data; it may throw to keep the dialog open with the
+ * error in it. Answers what submit answered, or null when the dialog was cancelled.
+ */
+export function formDialog({title, body, yes, danger = false, submit}) {
+  return new Promise((resolve) => {
+    const heading = el("h2", {id: freshId("dialog")}, title);
+    const problem = el("p", {class: "problem", role: "alert", hidden: true});
+    const ok = el("button", {class: danger ? "danger" : "primary", type: "submit"}, yes);
+    const form = el(
+      "form",
+      {method: "dialog"},
+      heading,
+      body,
+      problem,
+      el("div", {class: "row end"}, el("button", {type: "button", onclick: () => dialog.close()}, "Cancel"), ok),
+    );
+    const dialog = el("dialog", {"aria-labelledby": heading.id}, form);
+    let answer = null;
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      if (ok.getAttribute("aria-busy")) return;
+      ok.setAttribute("aria-busy", "true");
+      problem.hidden = true;
+      try {
+        answer = await submit(new FormData(form));
+        dialog.close();
+      } catch (error) {
+        problem.textContent = error.message;
+        problem.hidden = false;
+      } finally {
+        ok.removeAttribute("aria-busy");
+      }
+    });
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      resolve(answer);
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
+
+/** Yes or no; with `type`, yes only after that text was typed. */
+export async function ask({title, text, type = null, yes, danger = false}) {
+  const body = [el("p", {}, text)];
+  if (type !== null) {
+    const input = el("input", {name: "typed", autocomplete: "off", autocapitalize: "off", spellcheck: "false", required: true});
+    body.push(field(`Type ${type} to confirm`, input));
+  }
+  const answer = await formDialog({
+    title,
+    body: el("div", {}, body),
+    yes,
+    danger,
+    submit: (data) => {
+      if (type !== null && data.get("typed").trim() !== type.trim()) throw new Error("That is not its name. Nothing was deleted.");
+      return true;
+    },
+  });
+  return answer === true;
+}
+
+/** Name, description and memo of a workspace: the changed ones, or null. */
+export function edit(workspace) {
+  const body = el(
+    "div",
+    {},
+    field("Name", el("input", {name: "name", value: workspace.name, required: true, maxlength: 255, autocomplete: "off"})),
+    field("Description", el("input", {name: "description", value: workspace.description, autocomplete: "off"})),
+    field("Memo", el("textarea", {name: "memo", rows: 4}, workspace.memo), "Only for you: where you left off."),
+  );
+  return formDialog({
+    title: `Edit ${workspace.name}`,
+    body,
+    yes: "Save",
+    submit: (data) => {
+      const changes = {};
+      for (const name of ["name", "description", "memo"]) {
+        if (data.get(name) !== workspace[name]) changes[name] = data.get(name);
+      }
+      return Object.keys(changes).length ? changes : null;
+    },
+  });
+}

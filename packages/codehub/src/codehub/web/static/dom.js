@@ -1,0 +1,72 @@
+// Making and updating elements. Text is always set as text: nothing here can turn data into markup.
+
+/**
+ * el("button", {class: "primary", onclick: f, "aria-label": "…"}, "Open", …) makes an element.
+ * Properties starting with "on" are listeners; true sets an empty attribute; false, null and undefined leave it out.
+ */
+export function el(tag, properties = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else setAttribute(node, name, value);
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return node;
+}
+
+export function setAttribute(node, name, value) {
+  if (value === false || value === null || value === undefined) node.removeAttribute(name);
+  else if (value === true) node.setAttribute(name, "");
+  else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, String(value));
+}
+
+/** Change a text only when it differs: a screen reader and the layout are left alone otherwise. */
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+/** Hide or show; the focus never stays on something hidden. */
+export function setHidden(node, hidden, focusInstead = null) {
+  if (node.hidden === hidden) return;
+  const hadFocus = hidden && node.contains(document.activeElement);
+  node.hidden = hidden;
+  if (hadFocus && focusInstead) focusInstead.focus({preventScroll: true});
+}
+
+/**
+ * Make `parent`'s children be one component per item, in order, reusing those that are there.
+ * `components` is a Map from key to {node, update(item)} that lives as long as the list.
+ */
+export function reconcile(parent, components, items, keyOf, create) {
+  const wanted = new Set(items.map(keyOf));
+  for (const [key, component] of components) {
+    if (!wanted.has(key)) {
+      component.node.remove();
+      components.delete(key);
+    }
+  }
+  let place = parent.firstChild;
+  for (const item of items) {
+    const key = keyOf(item);
+    let component = components.get(key);
+    if (!component) {
+      component = create(item);
+      components.set(key, component);
+    }
+    component.update(item);
+    if (component.node === place) place = place.nextSibling;
+    else parent.insertBefore(component.node, place);
+  }
+}
+
+let lastId = 0;
+/** An id for a label or a description to point at. */
+export const freshId = (prefix) => `${prefix}-${++lastId}`;
+
+/** A labelled form field: {node, input}. */
+export function field(label, input, hint = "") {
+  input.id ||= freshId("field");
+  const notes = hint ? el("span", {class: "hint", id: `${input.id}-hint`}, hint) : null;
+  if (notes) input.setAttribute("aria-describedby", notes.id);
+  return el("div", {class: "field"}, el("label", {for: input.id}, label), input, notes);
+}

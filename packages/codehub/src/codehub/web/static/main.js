@@ -1,0 +1,146 @@
+// Where the page begins: who is signed in, which view the address asks for, and the bar above them all.
+
+import {get, onSessionEnd, post, whoami} from "./api.js";
+import {el} from "./dom.js";
+import * as store from "./store.js";
+import {state} from "./store.js";
+import * as live from "./stream.js";
+import {clearToasts, failed} from "./toasts.js";
+import {accountView} from "./views/account.js";
+import {adminUsersView} from "./views/admin_users.js";
+import {adminSystemView, adminWorkspacesView} from "./views/admin.js";
+import {loginView} from "./views/login.js";
+import {workspaceView} from "./views/workspace.js";
+import {workspacesView} from "./views/workspaces.js";
+
+const ROUTES = [
+  [/^\/$/, workspacesView],
+  [/^\/workspaces\/([0-9a-f-]{36})$/, workspaceView],
+  [/^\/account$/, accountView],
+  [/^\/admin$/, adminSystemView],
+  [/^\/admin\/workspaces$/, adminWorkspacesView],
+  [/^\/admin\/users$/, adminUsersView],
+];
+const RETRY_MS = 2_000;
+
+let leave = null; // what the present view wants called when it goes
+
+/** {path, query} of the address's hash: "#/workspaces/ID?action=start". */
+function address() {
+  const [path, query = ""] = location.hash.replace(/^#/, "").split("?");
+  return {path: path || "/", query: new URLSearchParams(query)};
+}
+
+function show(view, ...args) {
+  leave?.();
+  const main = document.getElementById("main");
+  const shown = view(...args);
+  leave = shown.leave ?? null;
+  document.title = shown.title ? `${shown.title} · CodeHub` : "CodeHub";
+  main.replaceChildren(shown.node);
+}
+
+function route({moveFocus = true} = {}) {
+  if (!state.user) return;
+  const {path, query} = address();
+  const [pattern, view] = ROUTES.find(([candidate]) => candidate.test(path)) ?? [null, notFoundView];
+  bar(path);
+  show(view, query, ...(pattern?.exec(path)?.slice(1) ?? []));
+  // A screen reader hears of the new page, and Tab begins at its top.
+  if (moveFocus) document.getElementById("main").focus({preventScroll: true});
+  scrollTo(0, 0);
+}
+
+const notFoundView = () => ({
+  title: "Not found",
+  node: el("section", {class: "narrow"}, el("h1", {}, "There is no such page"), el("p", {}, el("a", {href: "#/"}, "To my workspaces"))),
+});
+
+function bar(path) {
+  const link = (href, text) =>
+    el("a", {href: `#${href}`, "aria-current": path === href || (href !== "/" && path.startsWith(href)) ? "page" : null}, text);
+  const links = [link("/", "Workspaces"), link("/account", "Account")];
+  if (state.user.is_admin) links.push(link("/admin", "Admin"));
+  document.getElementById("bar").replaceChildren(
+    el("a", {class: "brand", href: "#/"}, el("span", {class: "mark", "aria-hidden": "true"}), "CodeHub"),
+    el("nav", {"aria-label": "Main"}, links),
+    el(
+      "div",
+      {class: "row who"},
+      el("span", {class: "quiet"}, state.user.username),
+      el("button", {type: "button", onclick: signOut}, "Sign out"),
+    ),
+  );
+}
+
+async function signOut() {
+  try {
+    await post("logout");
+  } catch (error) {
+    if (error.status !== 401) return failed(error, "Sign out");
+  }
+  signedOut("");
+}
+
+function signedOut(why) {
+  live.disconnect();
+  store.forgetEverything();
+  clearToasts();
+  document.querySelectorAll("dialog[open]").forEach((dialog) => dialog.close());
+  document.getElementById("bar").replaceChildren(
+    el("span", {class: "brand"}, el("span", {class: "mark", "aria-hidden": "true"}), "CodeHub"),
+  );
+  show(loginView, why, signedIn);
+}
+
+/** Where a sign-in was asked for by another page of ours: a path on this host, never another address. */
+function returnPath() {
+  const next = new URLSearchParams(location.search).get("next") ?? address().query.get("next");
+  return next && /^\/(?![/\\])/.test(next) ? next : null;
+}
+
+async function signedIn() {
+  const next = returnPath();
+  if (next) {
+    location.replace(next);
+    return;
+  }
+  await begin();
+}
+
+async function begin() {
+  let who;
+  try {
+    who = await whoami();
+  } catch {
+    document.getElementById("main").replaceChildren(
+      el("p", {class: "quiet", role: "status"}, "CodeHub does not answer. Trying again…"),
+    );
+    setTimeout(begin, RETRY_MS);
+    return;
+  }
+  if (!who) {
+    signedOut("");
+    return;
+  }
+  if (returnPath()) {
+    location.replace(returnPath());
+    return;
+  }
+  state.user = who;
+  get("about").then(
+    (about) => {
+      state.about = about;
+      store.touch();
+    },
+    (error) => failed(error, "What this installation offers"),
+  );
+  live.connect();
+  route({moveFocus: false});
+}
+
+onSessionEnd(() => {
+  if (state.user) signedOut("Your session has ended. Sign in to go on where you were.");
+});
+addEventListener("hashchange", () => route());
+begin();

@@ -1,0 +1,103 @@
+// The signed-in user's own things: password, API tokens, sessions.
+
+import {get, post, remove} from "../api.js";
+import {ask, formDialog} from "../dialogs.js";
+import {el, field} from "../dom.js";
+import {failed, said} from "../toasts.js";
+import {ago, clock} from "../words.js";
+import {table} from "./table.js";
+
+export function accountView() {
+  const tokens = table({
+    caption: "API tokens",
+    empty: "No tokens. `codehub login` makes one for the command line.",
+    load: async () => (await get("tokens")).items,
+    columns: [
+      ["Name", (token) => token.name],
+      ["Created", (token) => clock(token.created_at)],
+      ["Expires", (token) => (token.expires_at ? clock(token.expires_at) : "never")],
+      ["Last used", (token) => ago(token.last_used_at, Date.now())],
+      ["Actions", (token) => dropButton(`Revoke ${token.name}`, `Revoke the token ${token.name}?`, "What uses it stops working.", `tokens/${token.id}`, () => tokens.refresh())],
+    ],
+  });
+  const sessions = table({
+    caption: "Sessions",
+    empty: "None.",
+    load: async () => (await get("sessions")).items,
+    columns: [
+      ["From", (session) => session.address || "–"],
+      ["Browser", (session) => el("span", {class: "clip"}, session.user_agent || "–")],
+      ["Last seen", (session) => ago(session.last_seen_at, Date.now())],
+      ["Ends", (session) => clock(session.expires_at)],
+      ["Actions", (session) => (session.current ? el("span", {class: "quiet"}, "this one") : dropButton("End", "End this session?", "That browser has to sign in again.", `sessions/${session.id}`, () => sessions.refresh()))],
+    ],
+  });
+  const node = el(
+    "section",
+    {},
+    el("h1", {}, "Account"),
+    el("section", {class: "card"}, el("div", {class: "row head"}, el("h2", {}, "API tokens"), el("button", {type: "button", onclick: () => newToken(tokens.refresh)}, "New token")), tokens.node),
+    el("section", {class: "card"}, el("h2", {}, "Sessions"), sessions.node),
+    el("section", {class: "card"}, el("h2", {}, "Password"), passwordForm()),
+  );
+  return {title: "Account", node};
+}
+
+export function dropButton(label, title, text, path, after) {
+  return el(
+    "button",
+    {
+      type: "button",
+      class: "danger",
+      onclick: async () => {
+        if (!(await ask({title, text, yes: label.split(" ")[0], danger: true}))) return;
+        try {
+          await remove(path);
+          await after();
+        } catch (error) {
+          failed(error, label);
+        }
+      },
+    },
+    label,
+  );
+}
+
+async function newToken(after) {
+  const days = el("input", {name: "days", type: "number", min: 1, max: 3650, placeholder: "never"});
+  const made = await formDialog({
+    title: "New token",
+    body: el("div", {}, field("Name", el("input", {name: "name", required: true, maxlength: 255, autocomplete: "off"}), "What will use it."), field("Days until it expires", days)),
+    yes: "Create token",
+    submit: (data) => {
+      const count = Number(data.get("days"));
+      return post("tokens", {name: data.get("name"), ...(count ? {expires_in_days: count} : {})});
+    },
+  });
+  if (!made) return;
+  await after();
+  const secret = el("input", {readonly: true, value: made.token, class: "secret", onfocus: (event) => event.target.select()});
+  await formDialog({
+    title: "Your new token",
+    body: el("div", {}, field("Token", secret, "Copy it now: it is shown this once and kept nowhere.")),
+    yes: "I have copied it",
+    submit: () => true,
+  });
+}
+
+function passwordForm() {
+  const current = el("input", {name: "current_password", type: "password", autocomplete: "current-password", required: true});
+  const next = el("input", {name: "new_password", type: "password", autocomplete: "new-password", required: true, minlength: 8});
+  const form = el("form", {class: "narrow"}, field("Present password", current), field("New password", next, "At least 8 characters. Your other sessions end."), el("button", {type: "submit"}, "Change password"));
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    try {
+      await post("password", {current_password: current.value, new_password: next.value});
+      form.reset();
+      said("Your password is changed.");
+    } catch (error) {
+      failed(error, "Change password");
+    }
+  });
+  return form;
+}

@@ -1,0 +1,98 @@
+// One workspace in the list. Made once, updated in place, so that focus and scroll stay where they are.
+
+import {ACTIONS, perform} from "../actions.js";
+import {el, reconcile, setAttribute, setHidden, setText} from "../dom.js";
+import {state} from "../store.js";
+import {describe, errorWords, percent} from "../words.js";
+
+/** The buttons of `names`, shown as the workspace's state allows. */
+export function actionButtons(names, current, focusInstead) {
+  const buttons = names.map((name) => {
+    const button = el("button", {
+      type: "button",
+      class: ACTIONS[name].danger ? "danger" : null,
+      "data-action": name,
+      onclick: () => {
+        if (!button.hasAttribute("aria-busy")) perform(name, current(), button);
+      },
+    });
+    return [name, button];
+  });
+  return {
+    nodes: buttons.map(([, button]) => button),
+    update(workspace) {
+      for (const [name, button] of buttons) {
+        const label = ACTIONS[name].label(workspace);
+        setText(button, label);
+        setAttribute(button, "aria-label", `${label} ${workspace.name}`);
+        setHidden(button, !ACTIONS[name].when(workspace), focusInstead);
+      }
+    },
+  };
+}
+
+/** Badge, sentence, progress bar and error box of a workspace, anywhere it is shown. */
+export function statusBlock() {
+  const badge = el("span", {class: "badge"});
+  const line = el("span", {class: "line"});
+  const progress = el("progress", {max: 100, "aria-label": "Progress", hidden: true});
+  const todo = el("p", {class: "todo", hidden: true});
+  return {
+    nodes: [el("p", {class: "status"}, badge, " ", line), progress, todo],
+    update(workspace) {
+      const said = describe(workspace, state.about, Date.now());
+      setText(badge, said.label);
+      setAttribute(badge, "data-tone", said.tone);
+      setText(line, said.line);
+      const done = percent(workspace.progress);
+      setHidden(progress, workspace.operation === "NONE");
+      if (done === null) progress.removeAttribute("value");
+      else progress.value = done;
+      const broken = workspace.status === "ERROR";
+      setHidden(todo, !broken);
+      if (broken) setText(todo, errorWords(workspace).todo);
+    },
+  };
+}
+
+function card(first) {
+  let workspace = first;
+  const title = el("a", {href: `#/workspaces/${first.id}`});
+  const status = statusBlock();
+  const description = el("p", {class: "quiet clamp"});
+  const open = el("a", {class: "button primary", target: "_blank", rel: "noopener"}, "Open");
+  const buttons = actionButtons(["start", "keep", "cancel", "stop", "archive"], () => workspace, title);
+  const node = el(
+    "li",
+    {class: "card", "data-id": first.id},
+    el("h2", {}, title),
+    description,
+    status.nodes,
+    el("div", {class: "row actions"}, open, buttons.nodes),
+  );
+  return {
+    node,
+    update(next) {
+      workspace = next;
+      setText(title, next.name);
+      setText(description, next.description || next.image_ref);
+      setAttribute(node, "data-status", next.status);
+      setAttribute(open, "href", next.url);
+      setAttribute(open, "aria-label", `Open ${next.name} in a new tab`);
+      setHidden(open, next.status !== "RUNNING", title);
+      status.update(next);
+      buttons.update(next);
+    },
+  };
+}
+
+/** A list of cards that follows its items. */
+export function cardList(label) {
+  const components = new Map();
+  const node = el("ul", {class: "cards", "aria-label": label});
+  return {
+    node,
+    update: (items) => reconcile(node, components, items, (item) => item.id, card),
+    refresh: (items) => items.forEach((item) => components.get(item.id)?.update(item)),
+  };
+}

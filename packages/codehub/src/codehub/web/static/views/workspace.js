@@ -1,0 +1,178 @@
+// One workspace: what it is doing, what was observed, what happened to it, what it says, what it uses.
+
+import {ACTIONS, askedByLink} from "../actions.js";
+import {get} from "../api.js";
+import {el, setAttribute, setHidden, setText} from "../dom.js";
+import * as store from "../store.js";
+import {state} from "../store.js";
+import {bytes, clock} from "../words.js";
+import {actionButtons, statusBlock} from "./card.js";
+import {recoverDialog} from "./recover.js";
+import {logsPanel, timelinePanel} from "./workspace_panels.js";
+
+const CONDITIONS = {
+  "storage.volume_ready": "Home",
+  "storage.archive_ready": "Archive",
+  "infra.container_ready": "Instance",
+  "policy.healthy": "In order",
+};
+const CONDITION_TONES = {True: "good", False: "calm", Unknown: "busy"};
+const CONDITION_WORDS = {True: "yes", False: "no", Unknown: "unknown"};
+const USAGE_MS = 10_000;
+
+export function workspaceView(query, id) {
+  let workspace = state.workspaces.get(id) ?? null;
+  let gone = false;
+  const title = el("h1", {tabindex: "-1"}, workspace?.name ?? "…");
+  const status = statusBlock();
+  const open = el("a", {class: "button primary", target: "_blank", rel: "noopener"}, "Open");
+  const recover = el("button", {type: "button", hidden: true, onclick: () => recoverDialog(workspace)}, "Recover…");
+  const buttons = actionButtons(Object.keys(ACTIONS), () => workspace, title);
+  const memo = el("p", {class: "memo", hidden: true});
+  const description = el("p", {class: "quiet"});
+  const facts = el("dl", {class: "facts"});
+  const conditions = el("ul", {class: "conditions"});
+  const usage = el("p", {class: "quiet", hidden: true});
+  const timeline = timelinePanel(id);
+  const logs = logsPanel(id);
+  const problem = el("p", {class: "problem", role: "alert", hidden: true});
+  const details = el(
+    "div",
+    {hidden: true},
+    el("div", {class: "card"}, status.nodes, memo, el("div", {class: "row actions"}, open, recover, buttons.nodes), usage),
+    el(
+      "div",
+      {class: "columns"},
+      el("section", {class: "card"}, el("h2", {}, "State"), conditions, facts),
+      el("section", {class: "card"}, el("h2", {}, "Timeline"), timeline.node),
+    ),
+    el("section", {class: "card"}, el("h2", {}, "Output"), logs.node),
+  );
+  const node = el(
+    "section",
+    {},
+    el("p", {}, el("a", {href: "#/"}, "← Workspaces")),
+    el("div", {class: "row head"}, title),
+    description,
+    problem,
+    details,
+  );
+
+  function update() {
+    if (!workspace) return;
+    setHidden(details, false);
+    setText(title, workspace.name);
+    document.title = `${workspace.name} · CodeHub`;
+    setText(description, workspace.description);
+    setText(memo, workspace.memo);
+    setHidden(memo, !workspace.memo);
+    setAttribute(open, "href", workspace.url);
+    setHidden(open, workspace.status !== "RUNNING", title);
+    setHidden(recover, !(state.user?.is_admin && workspace.status === "ERROR"), title);
+    status.update(workspace);
+    buttons.update(workspace);
+    conditions.replaceChildren(...Object.entries(CONDITIONS).map(([key, label]) => condition(label, workspace.conditions?.[key])));
+    facts.replaceChildren(...factsOf(workspace));
+    setAttribute(node, "data-status", workspace.status);
+  }
+
+  function take(newer) {
+    if (workspace && newer.updated_at < workspace.updated_at) return;
+    workspace = newer;
+    update();
+    timeline.refresh();
+    logs.follow(workspace);
+  }
+
+  function onStore() {
+    const mine = state.workspaces.get(id);
+    if (mine && mine !== workspace) take(mine);
+    else if (!mine && state.loaded && workspace?.owner === state.user?.username && !gone) sayGone();
+    else update();
+  }
+
+  function sayGone() {
+    gone = true;
+    setText(problem, "This workspace is deleted.");
+    problem.hidden = false;
+    setHidden(details, true, title);
+  }
+
+  async function load() {
+    try {
+      take(await get(`workspaces/${id}`));
+    } catch (error) {
+      setText(problem, error.status === 404 ? "There is no such workspace, or it is deleted." : error.message);
+      problem.hidden = false;
+      return;
+    }
+    const action = query.get("action");
+    if (action) {
+      // Asked once: reloading the page or coming back to it must not ask again.
+      history.replaceState(null, "", `#/workspaces/${id}`);
+      await askedByLink(action, workspace);
+    }
+  }
+
+  async function measure() {
+    if (document.hidden || workspace?.phase !== "RUNNING") return setHidden(usage, true);
+    try {
+      const used = await get(`workspaces/${id}/usage`);
+      setText(usage, usageWords(used));
+      setHidden(usage, !usage.textContent);
+    } catch {
+      setHidden(usage, true);
+    }
+  }
+
+  const answered = (event) => event.detail.id === id && take(event.detail);
+  document.addEventListener("workspace-answer", answered);
+  const stop = store.subscribe(onStore);
+  const timer = setInterval(measure, USAGE_MS);
+  update();
+  load().then(measure);
+  return {
+    title: workspace?.name ?? "Workspace",
+    node,
+    leave() {
+      stop();
+      clearInterval(timer);
+      document.removeEventListener("workspace-answer", answered);
+      logs.stop();
+    },
+  };
+}
+
+function condition(label, observed) {
+  const value = observed?.status ?? "Unknown";
+  return el(
+    "li",
+    {},
+    el("span", {class: "badge", "data-tone": CONDITION_TONES[value] ?? "busy"}, `${label}: ${CONDITION_WORDS[value] ?? value}`),
+    el("span", {class: "quiet"}, [observed?.reason, observed?.message].filter(Boolean).join(": ")),
+  );
+}
+
+function factsOf(ws) {
+  const rows = [
+    ["Status", ws.status],
+    ["Wanted", ws.desired_state],
+    ["Owner", ws.owner],
+    ["Profile", ws.image_ref],
+    ["Created", clock(ws.created_at)],
+    ["Last used", clock(ws.last_access_at)],
+    ["Id", ws.id],
+  ];
+  if (ws.error_reason) rows.push(["Error", `${ws.error_reason} (${ws.error_count})`]);
+  return rows.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]);
+}
+
+function usageWords(used) {
+  const parts = [];
+  if (used.cpu_percent !== null && used.cpu_percent !== undefined) parts.push(`${Math.round(used.cpu_percent)} % of a core`);
+  if (used.memory_bytes) {
+    const limit = used.memory_limit_bytes ? ` of ${bytes(used.memory_limit_bytes)}` : "";
+    parts.push(`${bytes(used.memory_bytes)}${limit} memory`);
+  }
+  return parts.length ? `Uses ${parts.join(", ")}` : "";
+}

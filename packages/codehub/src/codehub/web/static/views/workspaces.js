@@ -1,0 +1,97 @@
+// My workspaces, live. The frame is there at once; the cards come with the stream's first snapshot.
+
+import {get} from "../api.js";
+import {el, setHidden, setText} from "../dom.js";
+import * as store from "../store.js";
+import {state} from "../store.js";
+import {nextRest} from "../words.js";
+import {cardList} from "./card.js";
+import {createWorkspace} from "./create.js";
+
+const GROUPS = {
+  all: () => true,
+  running: (ws) => ["RUNNING", "PROVISIONING", "STOPPING"].includes(ws.status),
+  resting: (ws) => ["CREATED", "STOPPED"].includes(ws.status),
+  error: (ws) => ws.status === "ERROR",
+};
+const TICK_MS = 15_000;
+// A time of last use that has passed is asked for again, but not more often than this per workspace.
+const ASK_AGAIN_MS = 60_000;
+
+export function workspacesView() {
+  const search = el("input", {type: "search", placeholder: "Find by name or description", "aria-label": "Find by name or description", oninput: update});
+  const group = el(
+    "select",
+    {"aria-label": "Which workspaces", onchange: update},
+    el("option", {value: "all"}, "All"),
+    el("option", {value: "running"}, "Running"),
+    el("option", {value: "resting"}, "Resting"),
+    el("option", {value: "error"}, "In error"),
+  );
+  const count = el("p", {class: "quiet", role: "status"});
+  const empty = el(
+    "section",
+    {class: "empty", hidden: true},
+    el("h2", {}, "No workspaces yet"),
+    el("p", {}, "A workspace is a development environment of its own, opened in the browser. It sleeps when you don't use it."),
+    el("button", {type: "button", class: "primary", onclick: createWorkspace}, "Create the first one"),
+  );
+  const list = cardList("My workspaces");
+  const node = el(
+    "section",
+    {},
+    el(
+      "div",
+      {class: "row head"},
+      el("h1", {}, "Workspaces"),
+      el("button", {type: "button", class: "primary", onclick: createWorkspace}, "New workspace"),
+    ),
+    el("div", {class: "row filters"}, search, group, count),
+    empty,
+    list.node,
+  );
+  const asked = new Map();
+
+  function update() {
+    const mine = [...state.workspaces.values()].sort((a, b) => (a.created_at < b.created_at ? 1 : -1));
+    const text = search.value.trim().toLowerCase();
+    const shown = mine.filter(
+      (ws) => GROUPS[group.value](ws) && (!text || `${ws.name} ${ws.description} ${ws.memo}`.toLowerCase().includes(text)),
+    );
+    list.update(shown);
+    setHidden(empty, !state.loaded || mine.length > 0);
+    setText(count, countWords(shown.length, mine.length));
+  }
+
+  function countWords(shown, all) {
+    if (!state.loaded) return "Loading…";
+    return shown === all ? `${all} in all` : `${shown} of ${all}`;
+  }
+
+  /** The words hold times: say them anew, and ask for the last use of those that should be asleep by what we know. */
+  function tick() {
+    const now = Date.now();
+    const running = [...state.workspaces.values()].filter((ws) => ws.phase === "RUNNING" || ws.phase === "STANDBY");
+    list.refresh(running);
+    if (document.hidden) return;
+    for (const ws of running) {
+      const rest = nextRest(ws, state.about, now);
+      if (rest && rest.seconds < 0 && now - (asked.get(ws.id) ?? 0) > ASK_AGAIN_MS) {
+        asked.set(ws.id, now);
+        get(`workspaces/${ws.id}`).then(store.put, () => {});
+      }
+    }
+  }
+
+  const stop = store.subscribe(update);
+  const timer = setInterval(tick, TICK_MS);
+  update();
+  return {
+    title: "Workspaces",
+    node,
+    leave() {
+      stop();
+      clearInterval(timer);
+    },
+  };
+}

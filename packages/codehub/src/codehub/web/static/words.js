@@ -1,0 +1,121 @@
+// Facts into words: pure functions of a workspace, the clock and what this installation is like.
+
+const UNITS = ["bytes", "kB", "MB", "GB", "TB"];
+
+export function bytes(count) {
+  let value = count;
+  let unit = 0;
+  while (value >= 1000 && unit < UNITS.length - 1) {
+    value /= 1000;
+    unit += 1;
+  }
+  const shown = unit === 0 ? value : value >= 100 ? Math.round(value) : Math.round(value * 10) / 10;
+  return `${shown} ${UNITS[unit]}`;
+}
+
+export function duration(seconds) {
+  const s = Math.max(0, Math.round(seconds));
+  if (s < 90) return `${s} s`;
+  if (s < 90 * 60) return `${Math.round(s / 60)} min`;
+  if (s < 36 * 3600) return `${Math.round(s / 3600)} h`;
+  return `${Math.round(s / 86400)} days`;
+}
+
+export function ago(timestamp, now) {
+  if (!timestamp) return "never";
+  const seconds = (now - Date.parse(timestamp)) / 1000;
+  return seconds < 5 ? "just now" : `${duration(seconds)} ago`;
+}
+
+export const clock = (timestamp) => (timestamp ? new Date(timestamp).toLocaleString() : "–");
+
+const OPERATIONS = {
+  PROVISIONING: ["Preparing", "making its home"],
+  CREATE_EMPTY_ARCHIVE: ["Preparing", "preparing"],
+  RESTORING: ["Restoring", "restoring"],
+  STARTING: ["Starting", "starting"],
+  STOPPING: ["Stopping", "stopping"],
+  ARCHIVING: ["Archiving", "archiving"],
+  DELETING: ["Deleting", "deleting"],
+};
+
+const PHASES = {PENDING: "New", ARCHIVED: "Archived", STANDBY: "Asleep", RUNNING: "Running", ERROR: "Error"};
+
+/** What went wrong, and what to do about it. */
+const ERRORS = {
+  Timeout: ["It took too long without any progress.", "Start it again; if it happens again, look at its logs."],
+  DataLost: ["Its home is not where it was left.", "An admin can recover it from a kept archive. You can still delete it."],
+  ArchiveCorrupted: [
+    "Its archive does not match its checksum, so it was not unpacked.",
+    "An admin can recover it from an older archive. You can still delete it.",
+  ],
+  ImagePullFailed: ["Its image could not be pulled.", "Check the image's name and the registry, then start it again."],
+  ContainerWithoutVolume: ["It was running without its home.", "Stop it: the container is taken away first."],
+  ActionFailed: ["An action failed.", "The timeline says which; start it again."],
+  Unreachable: ["A part of it could not be reached.", "Start it again; if it happens again, look at its timeline."],
+  RetryExceeded: ["It failed several times in a row.", "The timeline and the logs say why. Start it again when that is mended."],
+};
+
+export function errorWords(workspace) {
+  const [what, todo] = ERRORS[workspace.error_reason] ?? ["Something went wrong.", "The timeline says what. Start it again."];
+  return {what, todo};
+}
+
+export const needsRecovery = (workspace) => ["DataLost", "ArchiveCorrupted"].includes(workspace.error_reason);
+
+/** "62 %, 410 MB of 660 MB"; empty when nothing is known. */
+export function progressWords(progress) {
+  if (!progress) return "";
+  const {done, total, unit} = progress;
+  const amount = (count) => (unit === "bytes" || !unit ? bytes(count) : `${count} ${unit}`);
+  if (total) return `${Math.min(100, Math.floor((100 * done) / total))} %, ${amount(done)} of ${amount(total)}`;
+  return done ? amount(done) : "";
+}
+
+export function percent(progress) {
+  return progress?.total ? Math.min(100, (100 * progress.done) / progress.total) : null;
+}
+
+/** Seconds until it is put to sleep or archived, and which of them; null when neither is coming. */
+export function nextRest(workspace, about, now) {
+  if (!about || workspace.operation !== "NONE") return null;
+  if (workspace.sleeps_at) {
+    return {what: "sleeps", seconds: (Date.parse(workspace.sleeps_at) - now) / 1000};
+  }
+  if (workspace.phase === "STANDBY" && workspace.desired_state === "STANDBY") {
+    const archivedAt = Date.parse(workspace.phase_changed_at) + about.ttl_archive_seconds * 1000;
+    return {what: "is archived", seconds: (archivedAt - now) / 1000};
+  }
+  return null;
+}
+
+function restWords(rest) {
+  if (!rest) return "";
+  if (rest.seconds > 60) return `${rest.what} in ${duration(rest.seconds)} unless used`;
+  return `${rest.what} soon unless used`;
+}
+
+/** {label, tone, line}: a word for the badge, its colour, and the sentence beside it. */
+export function describe(workspace, about, now) {
+  const operation = OPERATIONS[workspace.operation];
+  if (workspace.status === "ERROR") {
+    return {label: "Error", tone: "bad", line: errorWords(workspace).what};
+  }
+  if (operation) {
+    const tail = [workspace.progress?.step, progressWords(workspace.progress)].filter(Boolean).join(", ");
+    const verb = operation[1];
+    return {label: operation[0], tone: "busy", line: tail && tail !== verb ? `${verb}, ${tail}` : verb};
+  }
+  if (workspace.status === "DELETING") return {label: "Deleting", tone: "busy", line: "deleting"};
+  if (workspace.status === "PROVISIONING") return {label: "Waiting", tone: "busy", line: "about to start"};
+  if (workspace.status === "STOPPING") return {label: "Stopping", tone: "busy", line: "about to stop"};
+  const tone = workspace.phase === "RUNNING" ? "good" : "calm";
+  const line = restWords(nextRest(workspace, about, now)) || restingWords(workspace, now);
+  return {label: PHASES[workspace.phase] ?? workspace.phase, tone, line};
+}
+
+function restingWords(workspace, now) {
+  if (workspace.status === "CREATED") return "never started";
+  if (workspace.phase === "ARCHIVED") return `last used ${ago(workspace.last_access_at, now)}`;
+  return "";
+}

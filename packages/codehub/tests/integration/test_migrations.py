@@ -1,0 +1,52 @@
+"""Migrations from zero, again, at once, and against a newer database."""
+
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+import pytest
+
+from codehub.adapters.postgres.migrate import current_version, latest, migrate, migrations
+from codehub.domain.errors import BackendDown, Conflict
+from testing.schema import DESCRIBED, described_schema
+
+
+def test_migrations_are_numbered_without_a_gap() -> None:
+    assert [migration.version for migration in migrations()] == list(range(1, len(migrations()) + 1))
+
+
+async def test_a_database_is_migrated_from_zero_and_only_once(empty_database_url: str) -> None:
+    assert await current_version(empty_database_url) == 0
+    assert [migration.version for migration in await migrate(empty_database_url)] == list(range(1, latest() + 1))
+    assert await migrate(empty_database_url) == []
+    assert await current_version(empty_database_url) == latest()
+
+
+async def test_each_earlier_version_is_brought_up_to_date(empty_database_url: str) -> None:
+    for version in range(1, latest() + 1):
+        applied = await migrate(empty_database_url, target=version)
+        assert [migration.version for migration in applied] == [version]
+
+
+async def test_migrating_from_many_processes_at_once_applies_each_migration_once(empty_database_url: str) -> None:
+    rounds = await asyncio.gather(*(migrate(empty_database_url) for _ in range(8)))
+    applied = [migration.version for done in rounds for migration in done]
+    assert sorted(applied) == list(range(1, latest() + 1))
+
+
+async def test_a_database_of_a_newer_codehub_is_refused(empty_database_url: str) -> None:
+    await migrate(empty_database_url)
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        connection.execute("INSERT INTO schema_migrations (version, name) VALUES (9999, 'from the future')")
+    with pytest.raises(Conflict, match="9999"):
+        await migrate(empty_database_url)
+
+
+async def test_a_database_that_is_not_there_is_said_to_be_away() -> None:
+    with pytest.raises(BackendDown):
+        await migrate("postgresql://nobody:x@127.0.0.1:9/none?connect_timeout=2")
+
+
+async def test_the_migrations_make_the_described_schema(database_url: str) -> None:
+    assert described_schema(database_url) == DESCRIBED.read_text()

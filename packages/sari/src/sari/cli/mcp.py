@@ -1,0 +1,29 @@
+"""`sari mcp` (alias `proxy`): only its help lives here, the work is the shim's own, which parses its few flags itself."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sari.cli.types import Subparsers
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command's help. `sari.cli.main` has gone to the shim before this parser could run."""
+    parser = subparsers.add_parser("mcp", aliases=["proxy"], help="speak MCP on stdio: what AI clients start")
+    parser.add_argument("--workspace", metavar="DIR", help="the workspace root (else found as usual)")
+    parser.add_argument("--daemon-port", type=int, metavar="PORT", help="start the daemon on exactly this port")
+    parser.add_argument("--remote", metavar="URL", help="use the sari inside a CodeHub workspace, https://…/w/ID/")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from sari.shim.entry import run
+
+    words: list[str] = []
+    for flag in ("workspace", "daemon_port", "remote"):
+        value = getattr(arguments, flag)
+        if value is not None:
+            words += [f"--{flag.replace('_', '-')}", str(value)]
+    return run(words)

@@ -1,0 +1,33 @@
+"""`sari symbols`: where things are defined. Exit code 0: found, 1: nothing found."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sari.cli.types import Subparsers
+
+
+def register(subparsers: Subparsers) -> None:
+    parser = subparsers.add_parser("symbols", help="find definitions in a workspace")
+    parser.add_argument("query", help="a name or part of it; Class.method narrows")
+    parser.add_argument("--kind", action="append", metavar="KIND", help="class, function, method, … (repeatable)")
+    parser.add_argument(
+        "--language", action="append", dest="languages", metavar="NAME", help="only this (repeatable)"
+    )
+    parser.add_argument("--limit", type=int, metavar="N", help="at most this many")
+    parser.add_argument("--workspace", metavar="DIR", help="the workspace root (else found from here)")
+    parser.add_argument("--json", action="store_true", help="the answer as JSON")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from sari.cli.ask import ask
+
+    names = ("query", "kind", "languages", "limit")
+    given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
+    answer = ask("symbols", given, arguments.workspace)
+    print(json.dumps(answer.structured, ensure_ascii=False) if arguments.json else answer.text)
+    return 0 if answer.structured.get("symbols") else 1

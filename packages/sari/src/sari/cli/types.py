@@ -1,0 +1,9 @@
+"""The type of what every command's `register` gets."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"

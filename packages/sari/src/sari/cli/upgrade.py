@@ -1,0 +1,37 @@
+"""`sari upgrade`: a newer version beside the old, checked, then taken into use without a gap."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sari.cli.types import Subparsers
+
+
+def register(subparsers: Subparsers) -> None:
+    parser = subparsers.add_parser("upgrade", help="install a newer sari; clients at work notice nothing")
+    parser.add_argument("--version", metavar="VERSION", help="exactly this version (default: the newest)")
+    parser.add_argument("--wheel", metavar="FILE", help="from this wheel instead of the package registry")
+    parser.add_argument("--wheels", metavar="DIR", help="look for everything in this folder, use no network")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from sari.install.application import build, own_application, python_of
+    from sari.install.errors import InstallError
+    from sari.install.source import pip_arguments
+
+    application = own_application()
+    if application is None:
+        raise InstallError(
+            f"this sari was not installed by bootstrap.sh or install.py but lives in {sys.prefix}. Upgrade it the way "
+            "it was installed, for example with `pip install --upgrade sari`, then run `sari daemon restart`."
+        )
+    wanted = pip_arguments(arguments.wheel, arguments.wheels, arguments.version)
+    environment = build(application, wanted)
+    # The new version does the rest: it knows best how to check itself and to take over.
+    command = [str(python_of(environment)), "-EP", "-m", "sari.install.activate", str(application.prefix)]
+    return subprocess.run([*command, str(environment)], check=False).returncode

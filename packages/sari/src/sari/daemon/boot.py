@@ -1,0 +1,242 @@
+"""From a started process to a ready daemon, and from an ended one to no process at all.
+
+The order matters: the lifetime lock before anyone can read of us; the sockets before the registry; the predecessors
+retired only when we are written down; "ready" last. Whatever fails on the way leaves the predecessors as they were.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import json
+import os
+import pkgutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sari import __version__
+from sari.daemon import sockets
+from sari.daemon.facade import DaemonFacade
+from sari.daemon.heartbeat import Heartbeat, Superseded
+from sari.daemon.log import fields, logger, open_log
+from sari.daemon.predecessor import Predecessors
+from sari.daemon.service import Listeners, Service
+from sari.protocol.errors import SariError
+from sari.protocol.facade import HttpServerLike
+from sari.protocol.tooling import WorkspaceOpener
+from sari.registry.locks import FileLock, is_locked
+from sari.registry.model import DaemonEntry, daemon_fields
+from sari.registry.places import Places, home_directory, make_private_directory
+from sari.registry.processes import start_mark
+from sari.registry.settings import Settings
+from sari.registry.store import LOCK_WAIT_S, Store, access_token
+from sari.web.server import HttpServer
+
+# Packages a daemon may need later: all are imported before it is ready, so that files replaced by an upgrade, or two
+# first calls at once, never meet a half-imported module.
+_EAGER = ("sari.protocol", "sari.registry", "sari.index", "sari.languages", "sari.tools", "sari.web", "sari.daemon")
+
+
+# "At once" is what `sari daemon stop` promises.
+_HTTP_CLOSING_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What the starter asked for."""
+
+    places: Places
+    daemon_port: int
+    http_port: int
+    explicit_daemon_port: bool
+    explicit_http_port: bool
+    replaces: frozenset[str]
+
+    @classmethod
+    def read(cls, content: Mapping[str, object]) -> Orders:
+        """From the starter's JSON, which is ours too."""
+        return cls(
+            Places(str(content["registry_file"])),
+            int(str(content["daemon_port"])),
+            int(str(content["http_port"])),
+            content.get("explicit_daemon_port") is True,
+            content.get("explicit_http_port") is True,
+            frozenset(str(one) for one in _list(content.get("replaces"))),
+        )
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+Report = Callable[[dict[str, object]], None]
+
+
+def live(orders: Orders, environ: Mapping[str, str], report: Report) -> None:
+    """The whole life of a daemon. Returns when it has ended."""
+    places = orders.places
+    settings = Settings.from_environ(environ)
+    for directory in (places.data_dir, places.lock_dir, places.log_dir):
+        make_private_directory(directory)
+        with contextlib.suppress(OSError):
+            os.chmod(directory, 0o700)
+    boot_id = os.urandom(8).hex()
+    open_log(places.log_dir, boot_id)
+    logger.info("starting %s", fields(version=__version__, pid=os.getpid(), replaces=sorted(orders.replaces)))
+    opener = load_everything()
+    if orders.replaces:
+        check_self(opener)
+    _drop_dead_locks(places)
+    life = FileLock(places.life_lock(boot_id))
+    life.acquire(0.0)
+    try:
+        # Not asyncio.run: it would wait for the threads of calls that were cut off. The process ends with us.
+        asyncio.new_event_loop().run_until_complete(_serve(orders, settings, environ, boot_id, life, opener, report))
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(life.path)
+        life.release()
+
+
+def load_everything() -> WorkspaceOpener:
+    """Import all that may be needed later, and return how workspaces are opened."""
+    for package in _EAGER:
+        module = importlib.import_module(package)
+        for found in pkgutil.iter_modules(module.__path__, f"{package}."):
+            if not found.ispkg and not _is_foreign(found.name):
+                importlib.import_module(found.name)
+    from sari.tools.workspace import open_workspace
+
+    return open_workspace
+
+
+def _is_foreign(name: str) -> bool:
+    # Files for another platform, and the program itself.
+    last = name.rpartition(".")[2]
+    return last == "__main__" or last.endswith("_windows" if sys.platform != "win32" else "_posix")
+
+
+def check_self(opener: WorkspaceOpener) -> None:
+    """A version that cannot even answer `status` must not replace one that can."""
+    from sari.daemon.calls import RunningCall
+
+    with tempfile.TemporaryDirectory(prefix="sari-check-") as directory:
+        root, data = Path(directory, "root"), Path(directory, "data")
+        root.mkdir()
+        data.mkdir()
+        workspace = opener(root, data)
+        try:
+            result = workspace.call("status", {}, RunningCall(None))
+        finally:
+            workspace.close()
+        if result.is_error:
+            raise SariError(f"its own check failed: {result.text}")
+
+
+def _drop_dead_locks(places: Places) -> None:
+    # Only one daemon starts at a time, so none of these is just being taken.
+    for name in os.listdir(places.lock_dir):
+        path = os.path.join(places.lock_dir, name)
+        if name.endswith(".lock") and is_locked(path) is False:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+
+async def _serve(
+    orders: Orders,
+    settings: Settings,
+    environ: Mapping[str, str],
+    boot_id: str,
+    life: FileLock,
+    opener: WorkspaceOpener,
+    report: Report,
+) -> None:
+    # A registry that stays locked must be said before the start's own time is up.
+    store = Store(orders.places, min(LOCK_WAIT_S, settings.start_timeout_s / 2))
+    old = [entry for entry in store.read().daemons.values() if entry.boot_id in orders.replaces]
+    token = access_token(orders.places)
+    predecessors = await asyncio.to_thread(Predecessors, old)
+    listeners = _listen(orders, await asyncio.to_thread(predecessors.receive_sockets))
+    service = Service(boot_id, token, settings, listeners, opener, orders.places.data_dir, home_directory(environ))
+    entry = DaemonEntry(
+        boot_id,
+        sockets.HOST,
+        sockets.port_of(listeners.daemon),
+        os.getpid(),
+        __version__,
+        time.time(),
+        time.time(),
+        token=token,
+        process_mark=start_mark(os.getpid()) or "",
+    )
+    life.sign(json.dumps(daemon_fields(entry)))
+    heartbeat = Heartbeat(store, entry, service)
+    service.begin()
+    try:
+        await asyncio.to_thread(heartbeat.register, orders.replaces)
+    except Superseded as other:
+        report({"use": {"boot_id": other.entry.boot_id, **daemon_fields(other.entry)}})
+        await service.close()
+        return
+    await asyncio.to_thread(predecessors.retire)
+    _obey_signals(service)
+    web = asyncio.create_task(_serve_http(service, token))
+    report({"ready": {"boot_id": boot_id, **daemon_fields(replace(entry, last_seen_ts=time.time()))}})
+    logger.info("ready %s", fields(port=entry.port, http_port=sockets.port_of(listeners.http)))
+    beats = asyncio.create_task(heartbeat.run())
+    why = await service.run()
+    logger.info("ending %s", fields(why=why))
+    beats.cancel()
+    await heartbeat.unregister()
+    await service.close()
+    web.cancel()
+    await asyncio.wait([web], timeout=_HTTP_CLOSING_S)
+
+
+def _listen(orders: Orders, passed: list[socket.socket]) -> Listeners:
+    """The predecessor's sockets where they are what was asked for, else our own."""
+    daemon = passed[0] if passed else None
+    http = passed[1] if len(passed) > 1 else None
+    if daemon is not None and orders.explicit_daemon_port and sockets.port_of(daemon) != orders.daemon_port:
+        daemon.close()
+        daemon = None
+    if http is not None and orders.explicit_http_port and sockets.port_of(http) != orders.http_port:
+        http.close()
+        http = None
+    return Listeners(
+        daemon or sockets.listen(orders.daemon_port, orders.explicit_daemon_port, "--daemon-port"),
+        http or sockets.listen(orders.http_port, orders.explicit_http_port, "--http-port"),
+    )
+
+
+def _obey_signals(service: Service) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with contextlib.suppress(NotImplementedError):
+            loop.add_signal_handler(number, service.stop, f"signal {number.name}")
+
+
+async def _serve_http(service: Service, token: str) -> None:
+    """Run the HTTP side while we serve; a draining daemon leaves the socket to its successor."""
+    server: HttpServerLike | None = None
+    facade = DaemonFacade(service, asyncio.get_running_loop())
+    try:
+        while True:
+            service.drain_changed.clear()
+            if not service.draining and server is None:
+                server = HttpServer(facade, service.listeners.http.dup(), token)
+                server.start()
+            elif service.draining and server is not None:
+                closing, server = server, None
+                await asyncio.to_thread(closing.close)
+            await service.drain_changed.wait()
+    finally:
+        if server is not None:
+            await asyncio.to_thread(server.close)

@@ -1,0 +1,191 @@
+"""Answers `tools/call`: finds the workspace, runs the tool in a thread, and remembers what writing tools answered.
+
+The same for every way in (a shim's connection, HTTP): the caller brings the session and takes the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+
+from sari.daemon.log import fields, logger
+from sari.daemon.sessions import Session
+from sari.daemon.workspaces import Slot, Workspaces
+from sari.protocol import jsonrpc, mcp
+from sari.protocol.catalog import TOOLS
+from sari.protocol.jsonrpc import Message
+from sari.protocol.tooling import ToolResult
+from sari.registry.roots import RefusedRoot, resolve_root
+
+Notify = Callable[[Mapping[str, object]], None]
+
+_SPECS = {spec.name: spec for spec in TOOLS}
+# Enough for every repeat that can follow a broken connection.
+_REMEMBERED = 256
+_PROGRESS_PAUSE_S = 0.1
+
+
+class RunningCall:
+    """The call as its tool sees it (`sari.protocol.tooling.Call`)."""
+
+    def __init__(self, notify: Callable[[float, float | None, str], None] | None) -> None:
+        self._cancelled = threading.Event()
+        self._notify = notify
+        self._last = 0.0
+
+    @property
+    def cancelled(self) -> bool:
+        return self._cancelled.is_set()
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more."""
+        self._cancelled.set()
+
+    def progress(self, done: float, total: float | None, message: str) -> None:
+        now = time.monotonic()
+        if self._notify is None or now - self._last < _PROGRESS_PAUSE_S:
+            return
+        self._last = now
+        self._notify(done, total, message)
+
+
+class Calls:
+    """Runs tool calls."""
+
+    def __init__(self, workspaces: Workspaces, threads: Executor, home: str) -> None:
+        self._workspaces = workspaces
+        self._threads = threads
+        self._home = home
+        self._written: OrderedDict[str, asyncio.Future[ToolResult]] = OrderedDict()
+        self.running = 0
+
+    async def answer(self, message: Message, session: Session | None, root: str, notify: Notify | None) -> Message:
+        """The answer to one `tools/call`; cancelling the task cancels the call."""
+        params = jsonrpc.params_of(message)
+        name, arguments = params.get("name"), params.get("arguments", {})
+        if not isinstance(name, str) or name not in _SPECS:
+            known = ", ".join(_SPECS)
+            text = f"there is no tool {str(name)[:80]!r}: there are {known}"
+            return jsonrpc.failure(message["id"], jsonrpc.INVALID_PARAMS, text)
+        if not isinstance(arguments, dict):
+            return mcp.tool_answer(message, _refused("`arguments` must be an object"))
+        meta = params.get("_meta")
+        meta = meta if isinstance(meta, dict) else {}
+        try:
+            where = self._root(arguments, meta, root)
+        except RefusedRoot as error:
+            return mcp.tool_answer(message, _refused(str(error)))
+        call = RunningCall(_progress(notify, meta.get("progressToken")))
+        self.running += 1
+        if session is not None:
+            session.running += 1
+        try:
+            result = await self._once(meta.get("sari/key"), name, arguments, where, session, call)
+        except Exception as error:  # noqa: BLE001 - a defect in a tool is one call's failure, not the daemon's
+            logger.exception("call failed %s", fields(tool=name, root=where))
+            text = f"`{name}` failed inside sari ({type(error).__name__}: {error}): run `sari doctor`"
+            return jsonrpc.failure(message["id"], jsonrpc.INTERNAL_ERROR, text)
+        finally:
+            self.running -= 1
+            if session is not None:
+                session.running -= 1
+                session.last_request = time.monotonic()
+        return mcp.tool_answer(message, result)
+
+    async def call(self, root: str, tool: str, arguments: Mapping[str, object]) -> ToolResult:
+        """Run a tool in a workspace, outside MCP."""
+        self.running += 1
+        try:
+            return await self._run(tool, arguments, root, None, RunningCall(None))
+        finally:
+            self.running -= 1
+
+    def _root(self, arguments: Message, meta: Message, default: str) -> str:
+        named = arguments.get("workspace")
+        known = meta.get("sari/root")
+        base = known if isinstance(known, str) and known else default
+        if isinstance(named, str) and named:
+            return resolve_root(os.path.join(base, named) if base else named, self._home)
+        why = meta.get("sari/root_error")
+        if isinstance(why, str):
+            raise RefusedRoot(why)
+        if not base:
+            raise RefusedRoot("no workspace is known for this call: pass its root as `workspace`")
+        return resolve_root(base, self._home)
+
+    async def _once(
+        self,
+        key: object,
+        tool: str,
+        arguments: Message,
+        root: str,
+        session: Session | None,
+        call: RunningCall,
+    ) -> ToolResult:
+        """Run a tool; a writing one only once for each key, however often a broken connection repeats it."""
+        if _SPECS[tool].read_only or not isinstance(key, str):
+            return await self._run(tool, arguments, root, session, call)
+        done = self._written.get(key)
+        if done is not None:
+            return await asyncio.shield(done)
+        done = self._written[key] = asyncio.get_running_loop().create_future()
+        while len(self._written) > _REMEMBERED:
+            self._written.popitem(last=False)
+        try:
+            result = await self._run(tool, arguments, root, session, call)
+        except BaseException as error:
+            self._written.pop(key, None)
+            done.set_exception(RuntimeError(f"the first attempt failed: {error}"))
+            done.exception()
+            raise
+        done.set_result(result)
+        return result
+
+    async def _run(
+        self, tool: str, arguments: Mapping[str, object], root: str, session: Session | None, call: RunningCall
+    ) -> ToolResult:
+        slot = await self._workspaces.enter(root)
+        if session is not None:
+            session.roots.add(root)
+        try:
+            return await self._in_thread(slot, tool, arguments, call)
+        finally:
+            self._workspaces.leave(slot)
+
+    async def _in_thread(
+        self, slot: Slot, tool: str, arguments: Mapping[str, object], call: RunningCall
+    ) -> ToolResult:
+        opened = slot.opened
+        assert opened is not None
+        work = asyncio.get_running_loop().run_in_executor(self._threads, opened.call, tool, arguments, call)
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            # The thread cannot be stopped, only told; the workspace stays open until it has noticed.
+            call.cancel()
+            await asyncio.wait([work])
+            if not work.cancelled():
+                work.exception()
+            raise
+
+
+def _refused(text: str) -> ToolResult:
+    return ToolResult(text, {"error": text}, is_error=True)
+
+
+def _progress(notify: Notify | None, token: object) -> Callable[[float, float | None, str], None] | None:
+    if notify is None or not isinstance(token, str | int) or isinstance(token, bool):
+        return None
+
+    def tell(done: float, total: float | None, message: str) -> None:
+        params: Message = {"progressToken": token, "progress": done, "message": message}
+        if total is not None:
+            params["total"] = total
+        notify(jsonrpc.notification("notifications/progress", params))
+
+    return tell

@@ -1,0 +1,149 @@
+"""What `sari doctor` looks at in the daemon's world: the registry, the locks, the ports, the versions.
+
+A check is a function from `Places` to findings; `CHECKS` is the list, to which others add theirs. A check never mends
+by itself and never raises: what it cannot look at is a finding.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from sari import __version__
+from sari.protocol.errors import SariError
+from sari.protocol.versions import is_older
+from sari.registry import dial
+from sari.registry.locks import FileLock, is_locked
+from sari.registry.model import Damaged, parse
+from sari.registry.places import Places
+from sari.registry.processes import is_stopped
+from sari.registry.settings import Settings
+from sari.registry.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing a check saw: fine, worth knowing, or wrong, with what to do about it."""
+
+    level: Literal["ok", "warning", "error"]
+    what: str
+    mend: str = ""
+
+
+Check = Callable[[Places], list[Finding]]
+
+
+def check_registry(places: Places) -> list[Finding]:
+    """Readable, whole, ours alone, on a disk that can be written."""
+    path = places.registry_file
+    try:
+        with open(path, encoding="utf-8") as file:
+            parse(file.read())
+    except FileNotFoundError:
+        return [Finding("ok", f"no registry yet at {path}; the first client makes it")]
+    except (Damaged, UnicodeDecodeError) as error:
+        return [
+            Finding("error", f"the registry {path} is damaged ({error})", "nothing: it is rebuilt by the next client")
+        ]
+    except OSError as error:
+        return [
+            Finding("error", f"the registry {path} cannot be read ({error.strerror})", "make it readable for you")
+        ]
+    findings = [Finding("ok", f"the registry {path} is whole")]
+    if os.name == "posix" and stat.S_IMODE(os.stat(path).st_mode) & 0o077:
+        findings.append(Finding("warning", f"{path} is open to other users", f"chmod 600 {path}"))
+    if not os.access(places.data_dir, os.W_OK):
+        findings.append(Finding("error", f"{places.data_dir} is not writable", "make it writable for you"))
+    elif os.name == "posix":
+        disk = os.statvfs(places.data_dir)
+        if disk.f_bavail * disk.f_frsize < 10 * 1024 * 1024:
+            findings.append(Finding("error", f"the disk under {places.data_dir} is full", "free some space"))
+    return findings
+
+
+def check_locks(places: Places) -> list[Finding]:
+    """Nobody sits on the registry's lock or the start lock; no locks of dead daemons lie about."""
+    findings = []
+    for path, what in ((places.registry_lock, "the registry"), (places.start_lock, "starting a daemon")):
+        if not is_locked(path):
+            continue
+        holder = FileLock(path).holder()
+        if holder is not None and is_stopped(holder):
+            findings.append(
+                Finding(
+                    "error", f"the lock for {what} is held by process {holder}, which is stopped", f"kill -9 {holder}"
+                )
+            )
+        else:
+            findings.append(Finding("warning", f"the lock for {what} is held by process {holder}", "wait a moment"))
+    try:
+        dead = [name for name in os.listdir(places.lock_dir) if not is_locked(os.path.join(places.lock_dir, name))]
+    except OSError:
+        dead = []
+    if dead:
+        findings.append(Finding("ok", f"{len(dead)} locks of dead daemons, dropped when the next one starts"))
+    return findings or [Finding("ok", "the locks are free")]
+
+
+def check_daemons(places: Places) -> list[Finding]:
+    """Every daemon of the registry answers, one serves, and none is older than this program."""
+    try:
+        daemons = list(Store(places).read().daemons.values())
+    except SariError as error:
+        return [Finding("error", str(error))]
+    findings = [
+        Finding("ok", f"a sari from before version 3 runs too (pid {entry.pid}); it serves its own clients")
+        for entry in daemons
+        if not entry.token
+    ]
+    daemons = [entry for entry in daemons if entry.token]
+    for entry in daemons:
+        name = f"the daemon {entry.version} (pid {entry.pid}, port {entry.port})"
+        if is_stopped(entry.pid):
+            findings.append(Finding("error", f"{name} is stopped", f"kill -CONT {entry.pid}, or kill -9 {entry.pid}"))
+            continue
+        try:
+            with dial.connect(entry.host, entry.port) as sock:
+                dial.identify(sock, entry.token, dial.CONNECT_TIMEOUT_S)
+        except (OSError, dial.Answered) as error:
+            findings.append(Finding("error", f"{name} does not answer: {error}", "sari daemon restart"))
+            continue
+        if is_older(entry.version, __version__) and not entry.draining:
+            findings.append(
+                Finding("warning", f"{name} is older than this sari ({__version__})", "sari daemon start")
+            )
+        else:
+            findings.append(Finding("ok", f"{name} answers" + (" and is being replaced" if entry.draining else "")))
+    serving = [entry for entry in daemons if not entry.draining]
+    if len(serving) > 1:
+        findings.append(Finding("warning", f"{len(serving)} daemons serve", "wait a few seconds: one gives way"))
+    return findings or [Finding("ok", "no daemon runs; the next client's call starts one")]
+
+
+def check_ports(places: Places) -> list[Finding]:
+    """The usual ports are free, or ours."""
+    try:
+        settings = Settings.from_environ(os.environ)
+        ours = {entry.port for entry in Store(places).read().daemons.values() if entry.token}
+    except SariError as error:
+        return [Finding("error", str(error))]
+    findings = []
+    for name, port in (("SARI_DAEMON_PORT", settings.daemon_port), ("SARI_HTTP_PORT", settings.http_port)):
+        if port == 0 or port in ours:
+            continue
+        with socket.socket() as probe:
+            probe.settimeout(dial.STRANGER_TIMEOUT_S)
+            taken = probe.connect_ex(("127.0.0.1", port)) == 0
+        if taken and not ours:
+            who = "a sari from before version 3" if dial.is_predecessor("127.0.0.1", port) else "another program"
+            findings.append(
+                Finding("warning", f"port {port} ({name}) is held by {who}", "nothing: another port is used")
+            )
+    return findings or [Finding("ok", "the ports are free, or ours")]
+
+
+CHECKS: list[Check] = [check_registry, check_locks, check_daemons, check_ports]

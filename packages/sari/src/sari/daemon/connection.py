@@ -1,0 +1,219 @@
+"""One connection to the daemon: nothing before the token, then sessions, calls and the daemon's own affairs.
+
+Messages are lines of JSON-RPC. Calls run concurrently; one bad message never ends the connection, except before the
+token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from sari.daemon.sessions import Session
+from sari.protocol import jsonrpc, mcp
+from sari.protocol.framing import LARGEST_MESSAGE, Decoder, Refused
+from sari.protocol.jsonrpc import Message, NotAMessage
+
+if TYPE_CHECKING:
+    from sari.daemon.service import Service
+
+# Whoever has no token gets little of us: a short first message, and not for long.
+_LARGEST_FIRST_MESSAGE = 16 * 1024
+_FIRST_MESSAGE_S = 20.0
+# The shim adds a few fields to what the client sent.
+_LARGEST_MESSAGE = LARGEST_MESSAGE + 64 * 1024
+
+
+class Connection(asyncio.Protocol):
+    """A peer, authenticated or not yet."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._decoder = Decoder(_LARGEST_FIRST_MESSAGE)
+        self._trusted = False
+        self._session: Session | None = None
+        self._calls: dict[object, asyncio.Task[None]] = {}
+        self._patience: asyncio.TimerHandle | None = None
+
+    # asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._service.connections.add(self)
+        self._patience = asyncio.get_running_loop().call_later(_FIRST_MESSAGE_S, self._lose_patience)
+
+    def data_received(self, data: bytes) -> None:
+        self._service.touch()
+        for item in self._decoder.feed(data):
+            if self._transport.is_closing():
+                return
+            try:
+                if isinstance(item, Refused):
+                    raise NotAMessage(jsonrpc.failure(None, jsonrpc.INVALID_REQUEST, item.reason))
+                self._take(jsonrpc.check(jsonrpc.decode(item)))
+            except NotAMessage as wrong:
+                self.send(wrong.answer)
+                if not self._trusted:
+                    self._transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+        self._service.connections.discard(self)
+        for task in self._calls.values():
+            task.cancel()
+        if self._session is not None:
+            self._service.sessions.disconnect(self._session)
+            self._session = None
+        self._service.someone_left()
+
+    def pause_writing(self) -> None:
+        # A peer that does not read its answers is not read from either.
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._transport.resume_reading()
+
+    # What the service does with us
+
+    def send(self, message: Mapping[str, object]) -> None:
+        """Send one message."""
+        if not self._transport.is_closing():
+            self._transport.write(jsonrpc.encode(message) + b"\n")
+
+    def close(self) -> None:
+        """End the connection once what was sent is out."""
+        self._transport.close()
+
+    @property
+    def is_session(self) -> bool:
+        """Whether a client's shim is at the other end (rather than a command that asks one thing)."""
+        return self._session is not None
+
+    # The protocol
+
+    def _lose_patience(self) -> None:
+        if not self._trusted:
+            self._transport.abort()
+
+    def _take(self, message: Message) -> None:
+        method = message.get("method")
+        if not self._trusted:
+            self._check_token(message)
+        if method == "notifications/cancelled":
+            task = self._calls.get(_key(jsonrpc.params_of(message).get("requestId")))
+            if task is not None:
+                task.cancel()
+        elif "id" in message and method is not None:
+            self._take_request(message, str(method))
+
+    def _check_token(self, message: Message) -> None:
+        token = jsonrpc.params_of(message).get("token")
+        given = token.encode(errors="replace") if isinstance(token, str) else b""
+        if message.get("method") != "sari/identify" or not hmac.compare_digest(given, self._service.token.encode()):
+            text = "this daemon serves its owner only: the token of its registry is needed"
+            raise NotAMessage(jsonrpc.failure(message.get("id"), jsonrpc.DENIED, text))
+        self._trusted = True
+        self._decoder.raise_limit(_LARGEST_MESSAGE)
+
+    def _take_request(self, message: Message, method: str) -> None:
+        own = _OWN_METHODS.get(method)
+        if own is not None:
+            self.send(own(self, message))
+            return
+        answer = mcp.answer(message)
+        if answer is not None:
+            self.send(answer)
+        elif self._session is None:
+            text = "open a session first (sari/session)"
+            self.send(jsonrpc.failure(message["id"], jsonrpc.INVALID_REQUEST, text))
+        else:
+            self._session.last_request = time.monotonic()
+            key = _key(message["id"])
+            task = asyncio.get_running_loop().create_task(self._call(message, self._session))
+            self._calls[key] = task
+            task.add_done_callback(lambda done: self._call_done(key, done))
+
+    async def _call(self, message: Message, session: Session) -> None:
+        loop = asyncio.get_running_loop()
+        self.send(await self._service.calls.answer(message, session, "", lambda note: _soon(loop, self.send, note)))
+
+    def _call_done(self, key: object, task: asyncio.Task[None]) -> None:
+        if self._calls.get(key) is task:
+            del self._calls[key]
+        if not task.cancelled() and task.exception() is not None:
+            self._service.note_defect(task.exception())
+        self._service.someone_left()
+
+    def _identify(self, message: Message) -> Message:
+        return jsonrpc.success(message["id"], self._service.identity())
+
+    def _begin_session(self, message: Message) -> Message:
+        params = jsonrpc.params_of(message)
+        session_id = params.get("session")
+        if not isinstance(session_id, str) or not session_id:
+            return jsonrpc.failure(message["id"], jsonrpc.INVALID_PARAMS, "a session needs an id")
+        if self._service.draining:
+            text = "this daemon is being replaced: look the registry up again"
+            asyncio.get_running_loop().call_soon(self.close)
+            return jsonrpc.failure(message["id"], jsonrpc.UNAVAILABLE, text)
+        if self._session is None:
+            idle = params.get("idle_s")
+            age = float(idle) if isinstance(idle, int | float) else 0.0
+            client = params.get("client")
+            roots = params.get("roots")
+            self._session = self._service.begin_session(
+                session_id,
+                client if isinstance(client, str) else "",
+                [root for root in roots if isinstance(root, str)] if isinstance(roots, list) else [],
+                age,
+            )
+        return jsonrpc.success(message["id"], {})
+
+    def _info(self, message: Message) -> Message:
+        return jsonrpc.success(message["id"], self._service.info())
+
+    def _stop(self, message: Message) -> Message:
+        self._service.stop("asked to")
+        return jsonrpc.success(message["id"], {})
+
+    def _hand_over(self, message: Message) -> Message:
+        path = jsonrpc.params_of(message).get("path")
+        if not isinstance(path, str):
+            return jsonrpc.failure(message["id"], jsonrpc.INVALID_PARAMS, "where to?")
+        try:
+            return jsonrpc.success(message["id"], {"sockets": self._service.hand_over(path)})
+        except OSError as error:
+            return jsonrpc.failure(message["id"], jsonrpc.INTERNAL_ERROR, f"the sockets cannot be passed: {error}")
+
+    def _retire(self, message: Message) -> Message:
+        self._service.drain("replaced")
+        return jsonrpc.success(message["id"], {})
+
+
+_OWN_METHODS: dict[str, Callable[[Connection, Message], Message]] = {
+    "sari/identify": Connection._identify,
+    "sari/session": Connection._begin_session,
+    "sari/info": Connection._info,
+    "sari/stop": Connection._stop,
+    "sari/handover": Connection._hand_over,
+    "sari/retire": Connection._retire,
+}
+
+
+def _key(value: object) -> object:
+    return value if isinstance(value, str | int | float) else None
+
+
+def _soon(
+    loop: asyncio.AbstractEventLoop,
+    send: Callable[[Mapping[str, object]], None],
+    note: Mapping[str, object],
+) -> None:
+    # Progress comes from the tool's thread, perhaps after the loop has ended.
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(send, note)

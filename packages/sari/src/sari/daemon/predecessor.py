@@ -1,0 +1,67 @@
+"""Taking over from the daemons that ran before us: their listening sockets first, their retirement last. Blocking.
+
+The connections are made before we accept any ourselves: once the sockets are shared, a new connection to the
+predecessor's port might reach us instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+
+from sari.daemon import sockets
+from sari.daemon.log import fields, logger
+from sari.protocol.errors import SariError
+from sari.registry import dial
+from sari.registry.client import DaemonClient
+from sari.registry.model import DaemonEntry
+from sari.registry.processes import is_stopped
+
+_PATIENCE_S = 5.0
+
+
+class Predecessors:
+    """The daemons we replace, as far as they answer. One that does not reads in the registry that it was replaced."""
+
+    def __init__(self, entries: list[DaemonEntry]) -> None:
+        self._clients: list[DaemonClient] = []
+        for entry in entries:
+            try:
+                self._clients.append(_reach(entry))
+            except (OSError, SariError, dial.Answered) as error:
+                logger.info("a predecessor does not answer %s", fields(boot_id=entry.boot_id, error=str(error)))
+
+    def receive_sockets(self) -> list[socket.socket]:
+        """The listening sockets of the first that passes them on: the daemon's and the HTTP one; or none."""
+        for client in self._clients if sockets.CAN_PASS else ():
+            receiver: sockets.Receiver | None = None
+            try:
+                receiver = sockets.Receiver()
+                client.request("sari/handover", {"path": receiver.path}, _PATIENCE_S)
+                return receiver.receive()
+            except (OSError, SariError) as error:
+                logger.info("no sockets from a predecessor %s", fields(error=str(error)))
+            finally:
+                if receiver is not None:
+                    receiver.close()
+        return []
+
+    def retire(self) -> None:
+        """Tell them that they are replaced."""
+        for client in self._clients:
+            with contextlib.suppress(SariError), client:
+                client.request("sari/retire", {}, _PATIENCE_S)
+        self._clients.clear()
+
+
+def _reach(entry: DaemonEntry) -> DaemonClient:
+    if is_stopped(entry.pid):
+        raise SariError(f"process {entry.pid} is stopped")
+    sock = dial.connect(entry.host, entry.port, _PATIENCE_S)
+    try:
+        if dial.identify(sock, entry.token, _PATIENCE_S).boot_id != entry.boot_id:
+            raise SariError("another daemon answers on its port")
+    except BaseException:
+        sock.close()
+        raise
+    return DaemonClient(sock)

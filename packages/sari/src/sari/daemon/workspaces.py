@@ -1,0 +1,105 @@
+"""The open workspaces: opened when a call needs one, closed when nobody uses it, never both at once.
+
+Knows how to open and close, not who uses what: the daemon says which are in use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from pathlib import Path
+
+from sari.daemon.log import fields, logger
+from sari.protocol.tooling import OpenWorkspace, WorkspaceOpener
+
+
+class Slot:
+    """One root. `lock` is held while it opens or closes; `running` calls keep it open."""
+
+    __slots__ = ("last_active", "lock", "opened", "root", "running", "unused_since")
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.lock = asyncio.Lock()
+        self.opened: OpenWorkspace | None = None
+        self.running = 0
+        self.unused_since: float | None = None
+        self.last_active = time.time()
+
+
+class Workspaces:
+    """Every root that is open, or on its way."""
+
+    def __init__(self, opener: WorkspaceOpener, data_dir: Path, threads: Executor) -> None:
+        self._opener = opener
+        self._data_dir = data_dir
+        self._threads = threads
+        self._slots: dict[str, Slot] = {}
+        # Set when one was opened, for the registry to say so soon.
+        self.opened = asyncio.Event()
+
+    def slots(self) -> list[Slot]:
+        """All of them."""
+        return list(self._slots.values())
+
+    def get(self, root: str) -> Slot | None:
+        """The slot of a root that is open or opening."""
+        return self._slots.get(root)
+
+    async def enter(self, root: str) -> Slot:
+        """Open a root if need be and keep it open until `leave`."""
+        slot = self._slots.get(root)
+        if slot is None:
+            slot = self._slots[root] = Slot(root)
+        slot.running += 1
+        try:
+            async with slot.lock:
+                if slot.opened is None:
+                    loop = asyncio.get_running_loop()
+                    slot.opened = await loop.run_in_executor(self._threads, self._opener, Path(root), self._data_dir)
+                    self.opened.set()
+                    logger.info("workspace opened %s", fields(root=root))
+        except BaseException:
+            self.leave(slot)
+            raise
+        slot.last_active = time.time()
+        return slot
+
+    def leave(self, slot: Slot) -> None:
+        """A call is done with it."""
+        slot.running -= 1
+        slot.last_active = time.time()
+        if slot.running == 0 and slot.opened is None and not slot.lock.locked():
+            self._slots.pop(slot.root, None)
+
+    async def close_unused(self, is_used: Callable[[str], bool], idle_s: float, now: float) -> None:
+        """Close those that nobody has used for the idle time."""
+        for slot in self.slots():
+            if slot.running or is_used(slot.root):
+                slot.unused_since = None
+                continue
+            if slot.unused_since is None:
+                slot.unused_since = now
+            if now - slot.unused_since >= idle_s and not slot.lock.locked():
+                await self._close(slot)
+
+    async def close_all(self) -> None:
+        """Close every one, used or not: the daemon ends."""
+        await asyncio.gather(*(self._close(slot, even_used=True) for slot in self.slots()))
+
+    async def _close(self, slot: Slot, even_used: bool = False) -> None:
+        async with slot.lock:
+            # Someone may have entered while we waited for the lock.
+            if slot.running and not even_used:
+                return
+            opened, slot.opened = slot.opened, None
+            if opened is not None:
+                try:
+                    await asyncio.get_running_loop().run_in_executor(self._threads, opened.close)
+                    logger.info("workspace closed %s", fields(root=slot.root))
+                except Exception:  # noqa: BLE001 - the daemon goes on, with or without this index
+                    logger.exception("workspace did not close well %s", fields(root=slot.root))
+        if not slot.running:
+            self._slots.pop(slot.root, None)

@@ -1,0 +1,139 @@
+"""Builds segments: in this process for few files, in worker processes on all cores for many.
+
+Owns how the work is spread, not what becomes of the segments. A worker ends when its standard input does, so none
+outlives the process that started it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from sari.index import content
+from sari.index.segment import Writer
+from sari.index.trigrams import Extractor
+
+# Below this, starting a process costs more than it gains.
+ALONE_BELOW = 2_500
+CHUNK = 8_192
+
+
+def build_one(
+    root: Path, paths: Sequence[bytes], target: Path, stop: Callable[[], bool], extractor: Extractor
+) -> int:
+    """Read files and write them as one segment. How many are in it; files that are gone are left out."""
+    writer = Writer()
+    base = os.fsencode(root) + b"/"
+    for path in paths:
+        if stop():
+            return 0
+        read = content.read(base + path, extractor)
+        if read is not None:
+            writer.add(path, read.stamp, read.kind, read.trigrams)
+    if len(writer):
+        writer.write(target)
+    return len(writer)
+
+
+def build(
+    root: Path, paths: Sequence[bytes], new_target: Callable[[], Path], stop: Callable[[], bool]
+) -> Iterator[tuple[Path, int]]:
+    """Build segments of all the files, handing each out when it is written."""
+    if len(paths) < ALONE_BELOW:
+        target = new_target()
+        count = build_one(root, paths, target, stop, Extractor())
+        yield target, count
+        return
+    yield from _by_workers(root, paths, new_target, stop)
+
+
+def _by_workers(
+    root: Path, paths: Sequence[bytes], new_target: Callable[[], Path], stop: Callable[[], bool]
+) -> Iterator[tuple[Path, int]]:
+    cores = os.cpu_count() or 1
+    size = min(CHUNK, max(1_000, -(-len(paths) // cores)))
+    chunks: queue.SimpleQueue[Sequence[bytes]] = queue.SimpleQueue()
+    for at in range(0, len(paths), size):
+        chunks.put(paths[at : at + size])
+    count = -(-len(paths) // size)
+    done: queue.SimpleQueue[tuple[Path, int] | None] = queue.SimpleQueue()
+    workers = [_Worker(root) for _ in range(min(cores, count))]
+    threads = [threading.Thread(target=w.serve, args=(chunks, done, new_target, stop), daemon=True) for w in workers]
+    try:
+        for thread in threads:
+            thread.start()
+        running = len(threads)
+        while running:
+            built = done.get()
+            if built is None:
+                running -= 1
+            else:
+                yield built
+    finally:
+        for worker in workers:
+            worker.end()
+        for thread in threads:
+            thread.join()
+
+
+class _Worker:
+    """One worker process and the thread that feeds it."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "sari.index.worker", os.fspath(root)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=os.path.dirname(__file__),
+        )
+
+    def serve(
+        self,
+        chunks: queue.SimpleQueue[Sequence[bytes]],
+        done: queue.SimpleQueue[tuple[Path, int] | None],
+        new_target: Callable[[], Path],
+        stop: Callable[[], bool],
+    ) -> None:
+        try:
+            while not stop():
+                try:
+                    chunk = chunks.get_nowait()
+                except queue.Empty:
+                    return
+                target = new_target()
+                count = self._ask(chunk, target)
+                if count is None and not stop():
+                    # The worker died (killed, out of memory): the files are read here instead.
+                    count = build_one(self._root, chunk, target, stop, Extractor())
+                done.put((target, count or 0))
+        finally:
+            done.put(None)
+
+    def _ask(self, chunk: Sequence[bytes], target: Path) -> int | None:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        payload = b"\0".join([os.fsencode(target), *chunk])
+        try:
+            stdin.write(len(payload).to_bytes(4, "little") + payload)
+            stdin.flush()
+            return int(stdout.readline())
+        except (OSError, ValueError):
+            return None
+
+    def end(self) -> None:
+        with contextlib.suppress(OSError):
+            self._process.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        self._process.wait()

@@ -1,0 +1,104 @@
+"""Reads one file for the index: is it text, and which trigrams does it hold.
+
+Judges as ripgrep does: a byte order mark of UTF-16 means it is transcoded, a NUL near the start means binary, a NUL
+further on means that only ripgrep's own walk knows which lines come before it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+from sari.index.segment import ALONE, BINARY, LARGE, LARGE_ALONE, NEVER, TEXT, Stamp, stamp_of
+from sari.index.trigrams import Extractor
+
+# ripgrep looks for a NUL in its first buffer of 64 KiB before it searches; below that a NUL surely means no match.
+_SURELY_BINARY = 60_000
+_MARKS = (b"\xff\xfe", b"\xfe\xff")
+MAX_INDEXED_BYTES = 4 << 20
+# File times advance by the kernel's tick. A file changed within this time of being read may change again unseen.
+_TICK_NS = 50_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What the index keeps of one file."""
+
+    stamp: Stamp
+    kind: int
+    trigrams: set[int]
+
+
+def read(path: bytes, extractor: Extractor) -> Content | None:
+    """None when there is no such regular file any more."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return _unreadable(path)
+    try:
+        stat = os.fstat(fd)
+        now = time.time_ns()
+        stamp = stamp_of(stat)
+        if stat.st_mtime_ns > now - _TICK_NS or stat.st_ctime_ns > now - _TICK_NS:
+            stamp = NEVER
+        if stat.st_mode & 0o170000 != 0o100000:
+            return None
+        if stat.st_size > MAX_INDEXED_BYTES:
+            return Content(stamp, _judge_large(fd), set())
+        data = b""
+        while block := os.read(fd, stat.st_size + 1 - len(data) if stat.st_size >= len(data) else 1 << 16):
+            data = data + block if data else block
+        return _judge(data, stamp, extractor)
+    except OSError:
+        return Content(stamp_of(os.fstat(fd)), LARGE_ALONE, set())
+    finally:
+        os.close(fd)
+
+
+def _unreadable(path: bytes) -> Content | None:
+    """A file that may not be read now may be readable for the next query: ripgrep is asked each time."""
+    try:
+        stat = os.lstat(path)
+    except OSError:
+        return None
+    return Content(stamp_of(stat), LARGE, set()) if stat.st_mode & 0o170000 == 0o100000 else None
+
+
+def _judge_large(fd: int) -> int:
+    """A large file's kind, read piece by piece."""
+    block = os.read(fd, 1 << 20)
+    if block[:2] in _MARKS:
+        return LARGE_ALONE
+    if b"\0" in block[:_SURELY_BINARY]:
+        return BINARY
+    while block:
+        if b"\0" in block:
+            return LARGE_ALONE
+        block = os.read(fd, 1 << 20)
+    return LARGE
+
+
+def kind(path: bytes) -> int:
+    """Only the kind of a file, for one that is searched before it is indexed."""
+    read_now = read(path, _Nothing())
+    return BINARY if read_now is None else read_now.kind
+
+
+class _Nothing(Extractor):
+    def trigrams(self, text: bytes) -> set[int]:
+        return set()
+
+
+def _judge(data: bytes, stamp: Stamp, extractor: Extractor) -> Content:
+    if data[:2] in _MARKS:
+        text = (
+            data[2:]
+            .decode("utf-16-le" if data[:2] == b"\xff\xfe" else "utf-16-be", "replace")
+            .encode("utf-8", "replace")
+        )
+        return Content(stamp, ALONE if b"\0" in text else TEXT, extractor.trigrams(text))
+    nul = data.find(b"\0")
+    if 0 <= nul < _SURELY_BINARY:
+        return Content(stamp, BINARY, set())
+    return Content(stamp, TEXT if nul < 0 else ALONE, extractor.trigrams(data))

@@ -1,0 +1,151 @@
+"""Runs ripgrep: the walker that says which files there are, and the matcher that says which lines match.
+
+Owns the command line and the reading of its output; nothing else in sari starts ripgrep. The same flags as a person's
+`rg --hidden` on the tree, so that ripgrep itself is the oracle.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class RipgrepFailed(Exception):
+    """ripgrep refused the query (a bad regex or glob) or could not run; the message is its own."""
+
+
+def _find_program() -> str:
+    # Resolved once, at import: sysconfig.get_path is not safe to call first from two threads at once.
+    name = "rg.exe" if os.name == "nt" else "rg"
+    for folder in (sysconfig.get_path("scripts"), str(Path(sys.executable).parent)):
+        if folder and os.access(os.path.join(folder, name), os.X_OK):
+            return os.path.join(folder, name)
+    return shutil.which(name) or name
+
+
+PROGRAM = _find_program()
+
+# What every run has: no user configuration, hidden files but never a repository's own data.
+BASE = ("--no-config", "--hidden", "--glob", "!.git", "--color", "never")
+
+_WARNING = re.compile(
+    rb'[^\0]*?: WARNING: stopped searching binary file after match \(found "\\0" byte around offset \d+\)\n'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One matching line. `column` is the byte at which the first match begins, from 1."""
+
+    path: bytes
+    number: int
+    column: int
+    text: bytes
+
+
+class Cancelled(Exception):
+    """The client no longer wants the answer."""
+
+
+def stream(
+    arguments: Sequence[str | bytes], root: Path, cancelled: Callable[[], bool] = lambda: False
+) -> Iterator[bytes]:
+    """Run, handing out the output as it comes. Files that vanish or cannot be read are no error; a bad pattern is."""
+    try:
+        with tempfile.TemporaryFile() as complaints:
+            process = subprocess.Popen(
+                [PROGRAM, *BASE, *arguments],
+                cwd=root,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=complaints,
+            )
+            try:
+                assert process.stdout is not None
+                while chunk := os.read(process.stdout.fileno(), 1 << 18):
+                    if cancelled():
+                        raise Cancelled
+                    yield chunk
+                code = process.wait()
+            finally:
+                process.kill()
+                assert process.stdout is not None
+                process.stdout.close()
+                process.wait()
+            if code == 2:
+                complaints.seek(0)
+                complaint = complaints.read(20_000).decode("utf-8", "replace").strip()
+                if _ABOUT_THE_QUERY.search(complaint):
+                    raise RipgrepFailed(complaint)
+    except OSError as error:
+        raise RipgrepFailed(f"ripgrep cannot be run in {root}: {error}. Is the folder still there?") from error
+
+
+_ABOUT_THE_QUERY = re.compile(
+    r"regex parse error|error parsing glob|is not allowed in a regex|^error: |exceeds size limit", re.M
+)
+
+
+def run(arguments: Sequence[str | bytes], root: Path, cancelled: Callable[[], bool] = lambda: False) -> bytes:
+    """Run to the end; the whole output."""
+    return b"".join(stream(arguments, root, cancelled))
+
+
+def lines(chunks: Iterable[bytes]) -> Iterator[Line]:
+    """Read `--null --line-number --column --no-heading` output. A path may hold anything but NUL; a line no newline."""
+    rest = b""
+    for chunk in chunks:
+        rest = yield from _records(rest + chunk if rest else chunk)
+    if rest:
+        yield from _records(rest + b"\n")
+
+
+def _records(output: bytes) -> Generator[Line, None, bytes]:
+    """The whole records of a piece of output; what is left over comes back."""
+    at = 0
+    while True:
+        stop = output.find(b"\0", at)
+        if output.find(b": WARNING: stopped", at, stop if stop >= 0 else len(output)) >= 0:
+            warned = _WARNING.match(output, at)
+            if warned:
+                at = warned.end()
+                continue
+        text_end = output.find(b"\n", stop)
+        if stop < 0 or text_end < 0:
+            return output[at:]
+        number_end = output.index(b":", stop)
+        column_end = output.index(b":", number_end + 1)
+        yield Line(
+            output[at:stop],
+            int(output[stop + 1 : number_end]),
+            int(output[number_end + 1 : column_end]),
+            output[column_end + 1 : text_end],
+        )
+        at = text_end + 1
+
+
+def counts(output: bytes) -> Iterator[tuple[bytes, int]]:
+    """Read `--null --count` output."""
+    at = 0
+    while (stop := output.find(b"\0", at)) >= 0:
+        newline = output.index(b"\n", stop)
+        yield output[at:stop], int(output[stop + 1 : newline])
+        at = newline + 1
+
+
+def files(root: Path, extra: Iterable[str | bytes] = ()) -> list[bytes]:
+    """Every file ripgrep would search under the root (or the folders given), relative to it."""
+    output = run(["--files", "--null", *extra], root)
+    return [path.removeprefix(b"./") for path in output.split(b"\0") if path]
+
+
+LINES = ("--null", "--line-number", "--column", "--no-heading", "--with-filename")
+COUNTS = ("--null", "--count", "--with-filename")

@@ -1,0 +1,196 @@
+"""Answers a text query: the index says where to look, ripgrep says what matches.
+
+Owns the choice between listing candidates and walking the tree, and the bounds on what is kept in memory. The set of
+matching lines is exactly ripgrep's on the same tree; order, budget and presentation are the tools' business.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from sari.index import needed, ripgrep
+from sari.index.live import Index
+
+# Up to so many candidate files, lines are fetched at once; beyond, files are counted first.
+_LINES_AT_ONCE = 800
+_KEPT_LINES = 40_000
+_KEPT_PER_FILE = 2_000
+_SHOWN_BYTES = 400
+# Well below the 2 MiB that Linux allows for a command line.
+_COMMAND_BYTES = 900_000
+_MAY_SPAN_LINES = re.compile(r"\\n|\\x0[aA]|\n|\(\?[a-zA-Z]*s")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What to look for. `case` is smart, sensitive or insensitive; `mode` literal, regex or words."""
+
+    text: str
+    mode: str = "literal"
+    case: str = "smart"
+
+    def flags(self) -> list[str]:
+        """ripgrep's flags that mean the same."""
+        chosen = {"literal": ["--fixed-strings"], "words": ["--fixed-strings", "--word-regexp"], "regex": []}[
+            self.mode
+        ]
+        case = {"smart": "--smart-case", "sensitive": "--case-sensitive", "insensitive": "--ignore-case"}[self.case]
+        return [*chosen, case, *(["--multiline"] if self.multiline else []), "--regexp", self.text]
+
+    @property
+    def multiline(self) -> bool:
+        return "\n" in self.text if self.mode != "regex" else bool(_MAY_SPAN_LINES.search(self.text))
+
+    def needed(self) -> needed.Needed:
+        return needed.by_regex(self.text) if self.mode == "regex" else needed.by_literal(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One matching line, cut around the match when it is very long."""
+
+    line: int
+    text: str
+
+
+@dataclass(slots=True)
+class Found:
+    """Every file that matches with the number of its lines, and the lines kept so far."""
+
+    query: Query
+    counts: dict[bytes, int] = field(default_factory=dict)
+    hits: dict[bytes, list[Hit]] = field(default_factory=dict)
+    alone: set[bytes] = field(default_factory=set)
+    """Files that may hold a NUL: their lines are fetched one by one."""
+    kept: int = 0
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    def forget_lines(self) -> None:
+        """Keep only the numbers; lines are fetched again when asked for."""
+        self.hits.clear()
+        self.kept = 0
+
+
+def search(
+    index: Index,
+    query: Query,
+    keep: Callable[[bytes], bool] | None = None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> tuple[Found, int]:
+    """All files that match, and the state of the tree the answer belongs to."""
+    where, change = index.candidates(query.needed(), keep)
+    found = Found(query)
+    if where is None:
+        _collect(
+            found, ripgrep.stream([*query.flags(), *ripgrep.LINES, "./"], index.root, cancelled), keep, alone=True
+        )
+        return found, change
+    _alone(index, found, where.alone, cancelled, bounded=True)
+    if len(where.plain) <= _LINES_AT_ONCE or query.multiline:
+        _together(index, found, where.plain, cancelled, bounded=True)
+        return found, change
+    for batch in _batches(where.plain):
+        output = ripgrep.run([*query.flags(), *ripgrep.COUNTS, *batch], index.root, cancelled)
+        found.counts.update((path.removeprefix(b"./"), count) for path, count in ripgrep.counts(output))
+    return found, change
+
+
+def fetch(index: Index, found: Found, paths: Sequence[bytes], cancelled: Callable[[], bool] = lambda: False) -> None:
+    """Make sure the lines of these files are there, all of them."""
+    lacking = [path for path in paths if len(found.hits.get(path, ())) < found.counts[path]]
+    for path in lacking:
+        found.kept -= len(found.hits.pop(path, ()))
+    fresh = Found(found.query)
+    _alone(index, fresh, [path for path in lacking if path in found.alone], cancelled, bounded=False)
+    _together(index, fresh, [path for path in lacking if path not in found.alone], cancelled, bounded=False)
+    for path in lacking:
+        # A file may have changed since it was counted: what is there now counts.
+        found.hits[path] = fresh.hits.get(path, [])
+        found.counts[path] = len(found.hits[path])
+        found.kept += found.counts[path]
+
+
+def _together(
+    index: Index, found: Found, paths: Sequence[bytes], cancelled: Callable[[], bool], *, bounded: bool
+) -> None:
+    """Lines of files that hold no NUL: named on the command line."""
+    for batch in _batches(paths):
+        output = ripgrep.stream([*found.query.flags(), *ripgrep.LINES, *batch], index.root, cancelled)
+        _collect(found, output, None, alone=False, bounded=bounded)
+
+
+def _alone(
+    index: Index, found: Found, paths: Sequence[bytes], cancelled: Callable[[], bool], *, bounded: bool
+) -> None:
+    """Lines of files that hold a NUL: where ripgrep stops depends on its buffer, which files before may have made larger.
+
+    So each gets a ripgrep of its own, which comes upon it on a walk: that is what makes it stop at the NUL.
+    """
+    for path in paths:
+        folder = b"./" + path.rpartition(b"/")[0]
+        where: list[str | bytes] = [b"--glob=/" + _as_glob(path), "--max-depth", "1", "--", folder]
+        output = ripgrep.stream([*found.query.flags(), *ripgrep.LINES, *where], index.root, cancelled)
+        _collect(found, output, path.__eq__, alone=True, bounded=bounded)
+
+
+def _collect(
+    found: Found, output: Iterable[bytes], keep: Callable[[bytes], bool] | None, *, alone: bool, bounded: bool = True
+) -> None:
+    last, wanted = b"", True
+    hits: list[Hit] = []
+    for line in ripgrep.lines(output):
+        if line.path != last:
+            last = line.path
+            path = last.removeprefix(b"./")
+            wanted = keep is None or keep(path)
+            if wanted:
+                hits = found.hits.setdefault(path, [])
+                found.counts.setdefault(path, 0)
+                if alone:
+                    found.alone.add(path)
+        if not wanted:
+            continue
+        path = last.removeprefix(b"./")
+        found.counts[path] += 1
+        if not bounded or (len(hits) < _KEPT_PER_FILE and found.kept < _KEPT_LINES):
+            hits.append(Hit(line.number, _shown(line)))
+            found.kept += 1
+
+
+def _shown(line: ripgrep.Line) -> str:
+    text = line.text.removesuffix(b"\r")
+    if len(text) <= _SHOWN_BYTES:
+        return text.decode("utf-8", "replace")
+    start = max(0, min(line.column - 1 - _SHOWN_BYTES // 4, len(text) - _SHOWN_BYTES))
+    piece = text[start : start + _SHOWN_BYTES].decode("utf-8", "replace").strip("\ufffd")
+    return f"{'…' if start else ''}{piece}{'…' if start + _SHOWN_BYTES < len(text) else ''}"
+
+
+def _batches(paths: Iterable[bytes]) -> Iterator[list[str | bytes]]:
+    """Command lines of bearable length. `./` keeps a name from being read as a flag."""
+    batch: list[str | bytes] = []
+    size = 0
+    for path in paths:
+        batch.append(b"./" + path)
+        size += len(path) + 12
+        if size > _COMMAND_BYTES:
+            yield ["--no-mmap", "--", *batch]
+            batch, size = [], 0
+    if batch:
+        yield ["--no-mmap", "--", *batch]
+
+
+_GLOB_SPECIAL = re.compile(r"[\\*?\[\]{}!#]")
+
+
+def _as_glob(path: bytes) -> bytes:
+    """A glob for this one path. It may match more where a name is not UTF-8; the caller sifts."""
+    text = path.decode("utf-8", "replace")
+    glob = _GLOB_SPECIAL.sub(r"\\\g<0>", text).replace("\ufffd", "*")
+    # Blanks at the end would be trimmed.
+    return (f"{glob[:-1]}[{glob[-1]}]" if glob[-1].isspace() else glob).encode()

@@ -1,0 +1,214 @@
+"""One immutable piece of the index on disk: some files, what they were when read, and postings by trigram.
+
+A segment is written to its end under a temporary name, then renamed; a checksum covers every byte. Whoever reads one
+either sees all of it or finds it damaged. Knows nothing of which segments make up an index.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import zlib
+from array import array
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sari.index.needed import Needed
+from sari.index.trigrams import COUNT
+
+MAGIC = b"sari-seg"
+VERSION = 1
+# Local ids are 16 bit.
+MAX_FILES = 60_000
+
+TEXT, BINARY, ALONE, LARGE, LARGE_ALONE = 0, 1, 2, 3, 4
+"""Kinds of files. TEXT holds no NUL; BINARY never matches; ALONE has a NUL further on, so that what ripgrep finds
+depends on how full its buffer was when it came to the file: it is searched by a ripgrep of its own. The LARGE ones are
+not indexed, only searched."""
+
+
+class Damaged(Exception):
+    """The file is not a whole segment of this version."""
+
+    def __init__(self, message: str, segment: Segment | None = None) -> None:
+        super().__init__(message)
+        self.segment = segment
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What tells one state of a file from another."""
+
+    mtime_ns: int
+    ctime_ns: int
+    size: int
+    inode: int
+
+
+NEVER = Stamp(-1, -1, -1, -1)
+"""No file has this stamp: an entry that bears it is read anew at the next comparison."""
+
+
+def stamp_of(stat: os.stat_result) -> Stamp:
+    return Stamp(stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino & 0x7FFF_FFFF_FFFF_FFFF)
+
+
+class Writer:
+    """Collects files, then writes them as one segment."""
+
+    def __init__(self) -> None:
+        self._paths: list[bytes] = []
+        self._stamps: array[int] = array("q")
+        self._kinds = bytearray()
+        self._postings: defaultdict[int, array[int]] = defaultdict(lambda: array("H"))
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def add(self, path: bytes, stamp: Stamp, kind: int, trigrams: set[int]) -> None:
+        local = len(self._paths)
+        self._paths.append(path)
+        self._stamps.extend((stamp.mtime_ns, stamp.ctime_ns, stamp.size, stamp.inode))
+        self._kinds.append(kind)
+        postings = self._postings
+        for trigram in trigrams:
+            postings[trigram].append(local)
+
+    def write(self, target: Path) -> None:
+        starts = array("I", bytes(4 * (COUNT + 1)))
+        at = 0
+        pieces: list[bytes] = []
+        for trigram in range(COUNT):
+            starts[trigram] = at
+            found = self._postings.get(trigram)
+            if found is not None:
+                at += len(found)
+                pieces.append(found.tobytes())
+        starts[COUNT] = at
+        body = (
+            b"\0".join(self._paths),
+            self._stamps.tobytes(),
+            bytes(self._kinds),
+            starts.tobytes(),
+            b"".join(pieces),
+        )
+        crc = 0
+        for part in body:
+            crc = zlib.crc32(part, crc)
+        head = json.dumps(
+            {
+                "version": VERSION,
+                "byteorder": sys.byteorder,
+                "files": len(self._paths),
+                "parts": [len(part) for part in body],
+                "crc": crc,
+            }
+        ).encode()
+        temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+        with open(temporary, "wb") as out:
+            out.write(MAGIC + len(head).to_bytes(4, "little") + head)
+            for part in body:
+                out.write(part)
+        os.replace(temporary, target)
+
+
+class Segment:
+    """A segment opened for reading. The paths and stamps are handed out once; postings are read when asked for."""
+
+    def __init__(self, path: Path, *, verify: bool = True) -> None:
+        self.path = path
+        self._fd = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | os.O_CLOEXEC)
+        try:
+            self._read_head(verify)
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            os.close(self._fd)
+            raise Damaged(f"{path}: {error}") from error
+
+    def _read_head(self, verify: bool) -> None:
+        lead = os.pread(self._fd, 12, 0)
+        if lead[:8] != MAGIC:
+            raise ValueError("not a segment")
+        head_size = int.from_bytes(lead[8:], "little")
+        head = json.loads(os.pread(self._fd, head_size, 12))
+        if head["version"] != VERSION or head["byteorder"] != sys.byteorder:
+            raise ValueError("another version")
+        self.files: int = head["files"]
+        sizes: list[int] = head["parts"]
+        self.bytes = 12 + head_size + sum(sizes)
+        if os.fstat(self._fd).st_size != self.bytes:
+            raise ValueError("cut short")
+        if verify and _checksum(self._fd, 12 + head_size) != head["crc"]:
+            raise ValueError("checksum differs")
+        self._paths_at = 12 + head_size
+        self._sizes = sizes
+        kinds_at = self._paths_at + sizes[0] + sizes[1]
+        self._starts: array[int] = array("I")
+        self._starts.frombytes(os.pread(self._fd, sizes[3], kinds_at + sizes[2]))
+        self._postings_at = kinds_at + sizes[2] + sizes[3]
+
+    def entries(self) -> tuple[list[bytes], array[int], bytes]:
+        """Paths; four numbers of a stamp for each; a kind for each."""
+        paths = os.pread(self._fd, self._sizes[0], self._paths_at).split(b"\0") if self.files else []
+        stamps: array[int] = array("q")
+        stamps.frombytes(os.pread(self._fd, self._sizes[1], self._paths_at + self._sizes[0]))
+        kinds = os.pread(self._fd, self._sizes[2], self._paths_at + self._sizes[0] + self._sizes[1])
+        return paths, stamps, kinds
+
+    def _posting(self, trigram: int) -> array[int]:
+        start, end = self._starts[trigram], self._starts[trigram + 1]
+        found: array[int] = array("H")
+        if end > start:
+            data = os.pread(self._fd, 2 * (end - start), self._postings_at + 2 * start)
+            if len(data) != 2 * (end - start):
+                raise Damaged(f"{self.path}: cut short while in use", self)
+            found.frombytes(data)
+        return found
+
+    def having(self, needed: Needed) -> set[int] | None:
+        """Local ids of the files that hold what is needed; None for all."""
+        starts = self._starts
+        order = sorted(needed.trigrams, key=lambda t: starts[t + 1] - starts[t])
+        result: set[int] | None = None
+        for trigram in order:
+            # Beyond some point another intersection costs more than looking into the files that it would save.
+            if result is not None and len(result) * 50 < starts[trigram + 1] - starts[trigram]:
+                break
+            posting = self._posting(trigram)
+            result = set(posting) if result is None else result.intersection(posting)
+            if not result:
+                return result
+        for alternatives in needed.either:
+            union: set[int] = set()
+            for alternative in alternatives:
+                some = self.having(alternative)
+                if some is None:
+                    break
+                union |= some
+            else:
+                result = union if result is None else result & union
+        return result
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def _checksum(fd: int, at: int) -> int:
+    crc = 0
+    while block := os.pread(fd, 1 << 20, at):
+        crc = zlib.crc32(block, crc)
+        at += len(block)
+    return crc
+
+
+def verify(paths: Sequence[Path]) -> list[Path]:
+    """Those of the segments that are damaged."""
+    damaged = []
+    for path in paths:
+        try:
+            Segment(path).close()
+        except (Damaged, OSError):
+            damaged.append(path)
+    return damaged

@@ -1,0 +1,114 @@
+"""Where an index lives: its folder, its lock, and the list of segments that make it up.
+
+Outside the workspace, one folder per root. The lock is held for as long as an index is open for writing and freed by
+the kernel when its process dies, so two daemons never write the same index; whoever has no lock only reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import threading
+import uuid
+from pathlib import Path
+
+from sari.index.segment import Damaged, Segment
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+VERSION = 1
+
+
+def folder_of(root: Path, data_dir: Path) -> Path:
+    """The index folder of a root."""
+    digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:24]
+    return data_dir / "index" / digest
+
+
+class Store:
+    """The files of one index."""
+
+    def __init__(self, root: Path, data_dir: Path) -> None:
+        self.folder = folder_of(root, data_dir)
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._root = str(root)
+        self._manifest = self.folder / "manifest.json"
+        self._lock_fd: int | None = None
+        self._locking = threading.Lock()
+
+    @property
+    def writer(self) -> bool:
+        return self._lock_fd is not None
+
+    def try_lock(self) -> bool:
+        """Become the writer, if nobody is."""
+        with self._locking:
+            return self._lock_fd is not None or self._lock()
+
+    def _lock(self) -> bool:
+        fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if not _lock_file(fd):
+            os.close(fd)
+            return False
+        self._lock_fd = fd
+        return True
+
+    def new_segment(self) -> Path:
+        return self.folder / f"{uuid.uuid4().hex}.seg"
+
+    def load(self) -> tuple[list[Segment], list[str]]:
+        """The whole segments of the manifest, oldest first, and the names of those that were damaged."""
+        segments: list[Segment] = []
+        damaged: list[str] = []
+        for name in self._names():
+            try:
+                segments.append(Segment(self.folder / name))
+            except (Damaged, OSError):
+                damaged.append(name)
+        return segments, damaged
+
+    def _names(self) -> list[str]:
+        try:
+            manifest = json.loads(self._manifest.read_bytes())
+            if manifest["version"] != VERSION or manifest["root"] != self._root:
+                return []
+            return [name for name in manifest["segments"] if isinstance(name, str) and "/" not in name]
+        except (OSError, ValueError, KeyError, TypeError):
+            return []
+
+    def save(self, segments: list[Segment]) -> None:
+        """Make these the index, and remove what is no longer part of it. Only for the writer."""
+        names = [segment.path.name for segment in segments]
+        temporary = self.folder / "manifest.tmp"
+        temporary.write_text(json.dumps({"version": VERSION, "root": self._root, "segments": names}))
+        os.replace(temporary, self._manifest)
+
+    def sweep(self, segments: list[Segment]) -> None:
+        """Remove files that no segment list names: leftovers of a crash or of a merge. Only for the writer."""
+        keep = {segment.path.name for segment in segments}
+        for entry in os.scandir(self.folder):
+            if entry.name.endswith((".seg", ".tmp")) and entry.name not in keep:
+                with contextlib.suppress(OSError):
+                    os.unlink(entry.path)
+
+    def close(self) -> None:
+        if self._lock_fd is not None:
+            os.close(self._lock_fd)
+            self._lock_fd = None
+
+
+def _lock_file(fd: int) -> bool:
+    try:
+        if sys.platform == "win32":
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,232 @@
+"""Which files the workspace has, and where each is indexed. In memory; not thread-safe, its owner holds a lock.
+
+A file is either indexed (a segment holds what it is now) or pending (it is there, but the index does not know what is
+in it). Pending files are looked into by every query, so an answer never waits for the index and never misses a file.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Callable, Iterable
+
+from sari.index.needed import Needed
+from sari.index.segment import ALONE, LARGE, LARGE_ALONE, TEXT, Segment
+
+Numbers = tuple[int, int, int, int]
+
+
+def numbers_of(stat: os.stat_result) -> Numbers:
+    return stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino & 0x7FFF_FFFF_FFFF_FFFF
+
+
+class _Part:
+    """A segment with what is kept of it in memory."""
+
+    __slots__ = ("dead", "kinds", "paths", "segment", "stamps")
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment = segment
+        self.paths: list[bytes]
+        self.stamps: array[int]
+        self.kinds: bytes
+        self.paths, self.stamps, self.kinds = segment.entries()
+        self.dead = len(self.paths)
+
+
+class Candidates:
+    """Where a query may match: `plain` files hold no NUL, `alone` ones are searched one by one, `unread` are unknown."""
+
+    __slots__ = ("alone", "plain", "unread")
+
+    def __init__(self) -> None:
+        self.plain: list[bytes] = []
+        self.alone: list[bytes] = []
+        self.unread: list[tuple[bytes, int]] = []
+
+    def add(self, path: bytes, kind: int) -> None:
+        if kind in (TEXT, LARGE):
+            self.plain.append(path)
+        elif kind in (ALONE, LARGE_ALONE):
+            self.alone.append(path)
+
+    def sift(self, keep: Callable[[bytes], bool]) -> None:
+        self.plain = [path for path in self.plain if keep(path)]
+        self.alone = [path for path in self.alone if keep(path)]
+        self.unread = [(path, change) for path, change in self.unread if keep(path)]
+
+
+class Table:
+    """Path → where it is indexed; and the pending ones."""
+
+    def __init__(self) -> None:
+        self._parts: dict[int, _Part] = {}
+        self._next_part = 0
+        self._at: dict[bytes, int] = {}
+        self._large: dict[bytes, int] = {}
+        self._judged: dict[bytes, int] = {}
+        self.pending: dict[bytes, int] = {}
+        """Path → the change that made it pending. A segment built before that change does not settle it."""
+        self.change = 0
+        """Counts every change, so an answer can be told from an older one."""
+        self._folders: dict[bytes, set[bytes]] = {}
+
+    def __len__(self) -> int:
+        return len(self._at) + len(self.pending)
+
+    def __contains__(self, path: bytes) -> bool:
+        return path in self._at or path in self.pending
+
+    @property
+    def indexed(self) -> int:
+        return len(self._at)
+
+    @property
+    def segments(self) -> list[Segment]:
+        return [part.segment for part in self._parts.values()]
+
+    def paths(self) -> list[bytes]:
+        return [*self._at, *self.pending]
+
+    def folders(self) -> Iterable[bytes]:
+        return self._folders
+
+    def in_folder(self, folder: bytes) -> set[bytes]:
+        return self._folders.get(folder, set())
+
+    def below(self, folder: bytes) -> list[bytes]:
+        """All known files below a folder."""
+        if not folder:
+            return self.paths()
+        lead = folder + b"/"
+        return [p for f, files in self._folders.items() if f == folder or f.startswith(lead) for p in files]
+
+    def stamp(self, path: bytes) -> Numbers | None:
+        """What the file was when it was indexed."""
+        code = self._at.get(path)
+        if code is None:
+            return None
+        part, local = self._parts[code >> 16], code & 0xFFFF
+        a, b, c, d = part.stamps[4 * local : 4 * local + 4]
+        return a, b, c, d
+
+    def mark(self, path: bytes) -> None:
+        """The file is there and has changed."""
+        self.change += 1
+        if path not in self:
+            self._folders.setdefault(path.rpartition(b"/")[0], set()).add(path)
+        self._unindex(path)
+        self._judged.pop(path, None)
+        self.pending[path] = self.change
+
+    def judge(self, path: bytes, change: int, kind: int) -> None:
+        """A pending file was looked into: its kind, unless it has changed since."""
+        if self.pending.get(path) == change:
+            self._judged[path] = kind
+
+    def remove(self, path: bytes) -> None:
+        """The file is gone, or is ignored now."""
+        if path not in self:
+            return
+        self.change += 1
+        self._unindex(path)
+        self.pending.pop(path, None)
+        self._judged.pop(path, None)
+        folder = path.rpartition(b"/")[0]
+        files = self._folders[folder]
+        files.discard(path)
+        if not files:
+            del self._folders[folder]
+
+    def _unindex(self, path: bytes) -> None:
+        code = self._at.pop(path, None)
+        if code is not None:
+            self._parts[code >> 16].dead += 1
+            self._large.pop(path, None)
+
+    def adopt(self, segment: Segment, before: int, wanted: Callable[[bytes, Numbers], bool] | None = None) -> int:
+        """Take a segment in: it settles the pending files not changed after `before`. How many it settled.
+
+        With `wanted`, files need not be pending: those are taken of which it says yes (an index opened anew).
+        """
+        part = _Part(segment)
+        number = self._next_part
+        settled = 0
+        self._next_part += 1
+        self._parts[number] = part
+        stamps = part.stamps
+        for local, path in enumerate(part.paths):
+            if wanted is None:
+                if self.pending.get(path, before + 1) > before:
+                    continue
+                del self.pending[path]
+                self._judged.pop(path, None)
+            else:
+                a, b, c, d = stamps[4 * local : 4 * local + 4]
+                if not wanted(path, (a, b, c, d)):
+                    continue
+                self._unindex(path)
+                self._folders.setdefault(path.rpartition(b"/")[0], set()).add(path)
+            self._at[path] = number << 16 | local
+            part.dead -= 1
+            settled += 1
+            if part.kinds[local] in (LARGE, LARGE_ALONE):
+                self._large[path] = part.kinds[local]
+        if not settled:
+            self._drop(number)
+        return settled
+
+    def _drop(self, number: int) -> None:
+        self._parts.pop(number).segment.close()
+
+    def drop_dead(self) -> bool:
+        """Close segments of which nothing is left."""
+        dead = [number for number, part in self._parts.items() if part.dead == len(part.paths)]
+        for number in dead:
+            self._drop(number)
+        return bool(dead)
+
+    def tidy(self, most: int) -> list[bytes]:
+        """The live files of segments that should be built anew: mostly dead ones, or the smallest of too many."""
+        chosen = [n for n, part in self._parts.items() if part.dead * 2 > len(part.paths)]
+        if len(self._parts) > most:
+            by_size = sorted(self._parts, key=lambda n: len(self._parts[n].paths) - self._parts[n].dead)
+            chosen.extend(by_size[: most // 2])
+        numbers = set(chosen)
+        return [path for path, code in self._at.items() if code >> 16 in numbers] if numbers else []
+
+    def lose(self, segment: Segment) -> None:
+        """A segment turned out damaged: its files are pending again."""
+        for number, part in list(self._parts.items()):
+            if part.segment is segment:
+                for path in part.paths:
+                    code = self._at.get(path)
+                    if code is not None and code >> 16 == number:
+                        self.mark(path)
+                self._drop(number)
+
+    def candidates(self, needed: Needed) -> Candidates:
+        """The files that may match. Raises Damaged when a segment cannot be read."""
+        found = Candidates()
+        at = self._at
+        for number, part in self._parts.items():
+            having = None if needed.nothing else part.segment.having(needed)
+            paths, kinds, high = part.paths, part.kinds, number << 16
+            for local in range(len(paths)) if having is None else having:
+                path = paths[local]
+                # Large ones have no trigrams: they are added below, whatever is needed.
+                if at.get(path) == high | local and kinds[local] in (TEXT, ALONE):
+                    found.add(path, kinds[local])
+        for path, kind in self._large.items():
+            found.add(path, kind)
+        for path, change in self.pending.items():
+            judged = self._judged.get(path)
+            if judged is None:
+                found.unread.append((path, change))
+            else:
+                found.add(path, judged)
+        return found
+
+    def close(self) -> None:
+        for number in list(self._parts):
+            self._drop(number)

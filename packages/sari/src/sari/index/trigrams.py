@@ -1,0 +1,67 @@
+"""Which trigrams a file holds: three word characters in a row, ASCII, lower case.
+
+37 characters make 50,653 trigrams, a universe small enough for a directory without hashing. Everything here errs on the
+side of more trigrams: a file may be looked at in vain, never left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+ALPHABET = b"0123456789_abcdefghijklmnopqrstuvwxyz"
+COUNT = len(ALPHABET) ** 3
+
+# One pass through bytes.translate folds case and turns everything that is no word character into a space.
+_FOLD = bytes(
+    byte
+    if (byte := (code + 32 if 65 <= code <= 90 else code)) in ALPHABET  # A-Z
+    else 32
+    for code in range(256)
+)
+_DIGIT = bytes(ALPHABET.find(code) if code in ALPHABET else 0 for code in range(256))
+# Two characters outside ASCII fold to ASCII letters when case is ignored: the Kelvin sign and the long s.
+_KELVIN, _LONG_S = "\u212a".encode(), "\u017f".encode()
+# Longer words are blobs (base64, hashes) that seldom come again: not worth remembering.
+_MEMO_WORD = 40
+_MEMO_LIMIT = 150_000
+
+
+class Extractor:
+    """Finds a text's trigrams, remembering those of words already seen: source code repeats itself."""
+
+    def __init__(self) -> None:
+        self._memo: dict[bytes, tuple[int, ...]] = {}
+
+    def trigrams(self, text: bytes) -> set[int]:
+        if _KELVIN in text or _LONG_S in text:
+            text = text.replace(_KELVIN, b"k").replace(_LONG_S, b"s")
+        memo = self._memo
+        found: set[int] = set()
+        for word in set(text.translate(_FOLD).split()):
+            known = memo.get(word)
+            if known is None:
+                known = self._learn(word)
+            found.update(known)
+        return found
+
+    def _learn(self, word: bytes) -> tuple[int, ...]:
+        known = tuple(of_word(word))
+        if len(word) <= _MEMO_WORD:
+            if len(self._memo) >= _MEMO_LIMIT:
+                self._memo.clear()
+            self._memo[word] = known
+        return known
+
+
+def of_word(word: bytes) -> set[int]:
+    """The trigrams of one run of word characters in lower case."""
+    digits = word.translate(_DIGIT)
+    return {(a * 37 + b) * 37 + c for a, b, c in zip(digits, digits[1:], digits[2:], strict=False)}
+
+
+def of_runs(runs: Iterable[str]) -> frozenset[int]:
+    """The trigrams that a text holding all these runs of word characters must hold."""
+    needed: set[int] = set()
+    for run in runs:
+        needed |= of_word(run.lower().encode("ascii"))
+    return frozenset(needed)

@@ -1,0 +1,32 @@
+"""A worker process: reads lists of files on standard input, writes segments, answers with their sizes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+from sari.index.build import build_one
+from sari.index.trigrams import Extractor
+
+
+def main() -> None:
+    root = Path(sys.argv[1])
+    extractor = Extractor()
+    with contextlib.suppress(OSError, AttributeError):
+        os.nice(5)
+    stdin = sys.stdin.buffer
+    while len(head := stdin.read(4)) == 4:
+        size = int.from_bytes(head, "little")
+        payload = stdin.read(size)
+        if len(payload) != size:
+            return
+        target, *paths = payload.split(b"\0")
+        count = build_one(root, paths, Path(os.fsdecode(target)), lambda: False, extractor)
+        sys.stdout.write(f"{count}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

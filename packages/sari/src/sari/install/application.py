@@ -1,0 +1,190 @@
+"""sari's own installation: one environment per version, and the `sari` command as a link to the one in use.
+
+    PREFIX/bin/sari                       → the version in use (a link, moved in one step)
+    PREFIX/share/sari/app/<name>/         an environment of its own; `sari-ready` in it says that it is whole
+
+A version in use by a running process stays on the disk: an upgrade never takes the floor from under a client. The
+standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from sari.install.errors import InstallError
+
+READY: Final = "sari-ready"
+# The one before stays for clients that still run it; older ones go once nobody does.
+_KEPT: Final = 2
+_BUILD_S: Final = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """Where sari is installed."""
+
+    prefix: Path
+
+    @property
+    def folder(self) -> Path:
+        return self.prefix / "share" / "sari" / "app"
+
+    @property
+    def command(self) -> Path:
+        return self.prefix / "bin" / ("sari.cmd" if os.name == "nt" else "sari")
+
+    def current(self) -> Path | None:
+        """The environment the command leads to."""
+        try:
+            if os.name == "nt":
+                target = Path(self.command.read_text("utf-8").partition('"')[2].partition('"')[0])
+            else:
+                target = Path(os.readlink(self.command))
+        except OSError:
+            return None
+        environment = target.parent.parent
+        return environment if environment.parent == self.folder else None
+
+    def environments(self) -> list[Path]:
+        """Those that are whole, newest first."""
+        marked = [path.parent for path in self.folder.glob(f"*/{READY}")]
+        return sorted(marked, key=lambda path: (path / READY).stat().st_mtime_ns, reverse=True)
+
+    def switch(self, environment: Path) -> None:
+        """Make the command lead to this environment, in one step."""
+        self.command.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self.command.with_name(f".sari-{secrets.token_hex(4)}")
+        try:
+            if os.name == "nt":
+                fresh.write_text(f'@"{program_of(environment)}" %*\r\n', "utf-8")
+            else:
+                fresh.symlink_to(program_of(environment))
+            os.replace(fresh, self.command)
+        except OSError as error:
+            fresh.unlink(missing_ok=True)
+            raise InstallError(f"{self.command} could not be written ({error.strerror})") from error
+
+    def prune(self) -> None:
+        """Remove what no version needs any more: half-made environments, and old ones nobody runs."""
+        kept = {self.current(), *self.environments()[:_KEPT]}
+        running = _running_from(self.folder)
+        for path in self.folder.iterdir():
+            used = any(name == str(path) or name.startswith(f"{path}{os.sep}") for name in running)
+            if path.is_dir() and path not in kept and not used and not _being_made(path):
+                shutil.rmtree(path, ignore_errors=True)
+
+    def remove(self) -> None:
+        """The command and all environments; nothing else of sari's."""
+        if self.current() is not None:
+            self.command.unlink(missing_ok=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self.folder.parent.rmdir()
+
+
+def program_of(environment: Path) -> Path:
+    return environment / ("Scripts/sari.exe" if os.name == "nt" else "bin/sari")
+
+
+def python_of(environment: Path) -> Path:
+    return environment / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def own_application(executable: str = sys.executable) -> Application | None:
+    """The installation this very process runs from, if it is one of these."""
+    environment = Path(executable).parent.parent
+    folder = environment.parent
+    if folder.name == "app" and folder.parent.name == "sari" and (environment / READY).exists():
+        return Application(folder.parent.parent.parent)
+    return None
+
+
+def build(application: Application, pip_arguments: list[str]) -> Path:
+    """A new environment with sari in it, not in use yet. On failure nothing is left of it."""
+    environment = application.folder / f"{os.getpid()}-{secrets.token_hex(4)}"
+    environment.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        bundled = _bundled_pip()
+        # Of the interpreter under this one: an environment must not depend on another that may be removed.
+        venv = [_base_python(), "-m", "venv", *(["--without-pip"] if bundled else []), str(environment)]
+        _run(venv, "an environment could not be made")
+        pip = [str(python_of(environment)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        _run([*pip, *pip_arguments], "sari could not be installed into its environment", bundled)
+    except BaseException:
+        shutil.rmtree(environment, ignore_errors=True)
+        raise
+    return environment
+
+
+def _base_python() -> str:
+    return getattr(sys, "_base_executable", sys.executable) or sys.executable
+
+
+def _bundled_pip() -> str:
+    """The pip that Python carries, used as it is: installing it into the environment first takes longer than sari."""
+    try:
+        import ensurepip
+    except ImportError:
+        return ""
+    folders = (Path(ensurepip.__file__).parent / "_bundled", Path("/usr/share/python-wheels"))
+    return next((str(wheel) for folder in folders for wheel in sorted(folder.glob("pip-*.whl"))), "")
+
+
+def _run(command: list[str], failure: str, python_path: str = "") -> None:
+    environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
+    if python_path:
+        environment["PYTHONPATH"] = python_path
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_S, check=False, env=environment)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InstallError(f"{failure}: {error}") from error
+    if done.returncode != 0:
+        lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        raise InstallError(f"{failure}: " + "\n".join(lines[-6:]))
+
+
+def write_program(environment: Path) -> None:
+    """The command's own script: pip's imports more than it needs, and a client's PYTHONPATH must not reach sari."""
+    if os.name == "nt":
+        return
+    python, program = python_of(environment), program_of(environment)
+    head = f"#!{python} -EPs\n"
+    if " " in str(python) or len(head) > 127:
+        # The kernel takes neither a space nor a long path there: a shell reads the first lines, Python the rest.
+        head = f"#!/bin/sh\n'''exec' \"{python}\" -EPs \"$0\" \"$@\"\n' '''\n"
+    program.write_text(f"{head}import sys\n\nfrom sari.cli.main import main\n\nsys.exit(main())\n", "utf-8")
+    program.chmod(0o755)
+
+
+def _being_made(environment: Path) -> bool:
+    """Whether the installer that makes it is still at it; its process is in the name."""
+    pid = environment.name.partition("-")[0]
+    if (environment / READY).exists() or not pid.isdigit() or os.name != "posix":
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _running_from(folder: Path) -> set[str]:
+    """The programs and arguments of all processes that name this folder."""
+    found: set[str] = set()
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = entry.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        found.update(text for word in words if (text := os.fsdecode(word)).startswith(str(folder)))
+    return found

@@ -1,0 +1,186 @@
+"""Install into one client's file and undo it: plan first, show, then write.
+
+A plan is a value (`Change`) that says everything that will happen; `apply` carries it out. The undo is exact: an
+untouched file gets its bytes back, a file that was changed since loses only what installing put in.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from sari.install import files
+from sari.install.clients import ENTRY, Client, Launch
+from sari.install.errors import Refused, Unreadable
+from sari.install.receipts import Receipt, Receipts, difference, digest
+
+# Some clients write their file themselves every few seconds: plan again on what is there then.
+_ATTEMPTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One file's change. `after` None: the file goes, since installing made it."""
+
+    client: Client
+    found: files.Found
+    after: bytes | None
+
+    @property
+    def path(self) -> Path:
+        return self.found.asked
+
+    @property
+    def needed(self) -> bool:
+        return self.after != self.found.data
+
+    def shown(self) -> str:
+        """The difference, as a patch."""
+        before = (self.found.data or b"").decode("utf-8", "replace").splitlines(keepends=True)
+        after = (self.after or b"").decode("utf-8", "replace").splitlines(keepends=True)
+        gone, made = self.after is None, self.found.data is None
+        lines = difflib.unified_diff(
+            before, after, "/dev/null" if made else str(self.path), "/dev/null" if gone else str(self.path)
+        )
+        return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
+
+
+def plan_install(client: Client, path: Path, launch: Launch) -> Change:
+    """What installing would change. Raises Refused for a file that is not understood."""
+    try:
+        found = files.find(path)
+        after = client.put(found.text, launch)
+        client.read(after)
+    except Refused as error:
+        raise Refused(path, error.why, client.by_hand(launch)) from error
+    except Unreadable as error:
+        raise Refused(path, f"it cannot be understood: {error}", client.by_hand(launch)) from error
+    return Change(client, found, found.encoded(after))
+
+
+def plan_uninstall(client: Client, path: Path, receipts: Receipts) -> Change:
+    """What undoing would change."""
+    found = files.find(path)
+    if found.data is None:
+        return Change(client, found, None)
+    receipt = receipts.load(path)
+    if receipt is not None and digest(found.data) == receipt.after_sha256:
+        original = _original(receipt)
+        if receipt.before is None or original is not None:
+            return Change(client, found, original)
+    try:
+        text = found.text
+        return Change(client, found, found.encoded(_without(client, text, receipt)))
+    except Unreadable as error:
+        why = f"it cannot be understood: {error}. Take the entry {ENTRY!r} out of {client.section!r} by hand"
+        raise Refused(path, why) from error
+
+
+def install(client: Client, path: Path, launch: Launch, receipts: Receipts, now: datetime) -> Change:
+    """Write it. Returns what was done; nothing when it was there already."""
+
+    def carry_out(change: Change) -> bool:
+        assert change.after is not None
+        found = change.found
+        folders = files.folders_to_make(found.real)
+        backup = None if found.data is None else receipts.back_up(path, found.data, now)
+        earlier = receipts.load(path)
+        # Before the file itself: a crash between the two must not cost the way back.
+        receipts.save(_receipt(change, backup, folders, earlier))
+        written = False
+        try:
+            written = files.replace(found, change.after)
+        except Refused as error:
+            raise Refused(path, error.why, client.by_hand(launch)) from error
+        finally:
+            if not written and earlier is None:
+                receipts.forget(path)
+            elif not written and earlier is not None:
+                receipts.save(earlier)
+        return written
+
+    return _until_it_holds(lambda: plan_install(client, path, launch), carry_out)
+
+
+def uninstall(client: Client, path: Path, receipts: Receipts, now: datetime) -> Change:
+    """Undo it. The backup of what was there is kept, too."""
+
+    def carry_out(change: Change) -> bool:
+        found = change.found
+        if found.data is None:
+            return True
+        receipt = receipts.load(path)
+        receipts.back_up(path, found.data, now)
+        if change.after is None:
+            files.remove(found, receipt.made_folders if receipt else ())
+        elif not files.replace(found, change.after):
+            return False
+        receipts.forget(path)
+        return True
+
+    change = _until_it_holds(lambda: plan_uninstall(client, path, receipts), carry_out)
+    if not change.needed:
+        receipts.forget(path)
+    return change
+
+
+def _until_it_holds(plan: Callable[[], Change], carry_out: Callable[[Change], bool]) -> Change:
+    for _ in range(_ATTEMPTS):
+        change = plan()
+        if not change.needed or carry_out(change):
+            return change
+    raise Refused(change.path, "another program keeps changing it; close the client and try again")
+
+
+def _receipt(change: Change, backup: Path | None, folders: tuple[str, ...], earlier: Receipt | None) -> Receipt:
+    """A second install over an untouched first keeps the first's way back."""
+    data = change.found.data
+    assert change.after is not None
+    after = digest(change.after)
+    path = str(change.path)
+    if data is not None and earlier is not None and digest(data) == earlier.after_sha256:
+        original = _original(earlier)
+        if original is not None or earlier.before is None:
+            old, new = difference(_text(original), _text(change.after))
+            return Receipt(path, change.client.name, after, earlier.before, old, new, earlier.made_folders)
+    old, new = difference(_text(data), _text(change.after))
+    return Receipt(path, change.client.name, after, None if backup is None else str(backup), old, new, folders)
+
+
+def _original(receipt: Receipt) -> bytes | None:
+    if receipt.before is None:
+        return None
+    try:
+        return Path(receipt.before).read_bytes()
+    except OSError:
+        return None
+
+
+def _text(data: bytes | None) -> str:
+    return (data or b"").decode("utf-8", "surrogateescape")
+
+
+def _without(client: Client, text: str, receipt: Receipt | None) -> str:
+    """Our entry taken out: the very text that was put in, if it still stands there once, else by structure."""
+    dropped = client.drop(text)
+    if receipt is not None and receipt.new and text.count(receipt.new) == 1:
+        exact = text.replace(receipt.new, receipt.old)
+        try:
+            if _others(client, exact) == _others(client, text):
+                return exact
+        except Unreadable:
+            return dropped
+    return dropped
+
+
+def _others(client: Client, text: str) -> dict[str, object]:
+    """Everything the file says but our entry; a section that holds nothing says nothing."""
+    document = client.read(text)
+    section = document.pop(client.section, {})
+    if not isinstance(section, dict):
+        raise Unreadable(1, f"{client.section!r} is not a table")
+    rest = {key: value for key, value in section.items() if key != ENTRY}
+    return {**document, client.section: rest} if rest else document

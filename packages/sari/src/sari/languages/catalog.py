@@ -1,0 +1,98 @@
+"""Which languages sari parses: their names, file endings and grammars.
+
+A grammar is loaded when the first file of its language is parsed, not before.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tree_sitter import Language as Grammar
+from tree_sitter import Query
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """One language. `names` are what a caller may call it."""
+
+    name: str
+    endings: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+ALL = (
+    Language("python", (".py", ".pyi", ".pyw"), ("py", "python3"), ("SConstruct",)),
+    Language("javascript", (".js", ".mjs", ".cjs", ".jsx"), ("js", "jsx", "node")),
+    Language("typescript", (".ts", ".mts", ".cts"), ("ts",)),
+    Language("tsx", (".tsx",), ()),
+    Language("go", (".go",), ("golang",)),
+    Language("rust", (".rs",), ("rs",)),
+    Language("java", (".java",), ()),
+    Language("c", (".c", ".h"), ()),
+    Language("cpp", (".cpp", ".cc", ".cxx", ".hpp", ".hh", ".hxx", ".c++", ".h++", ".ipp"), ("c++", "cxx")),
+    Language("csharp", (".cs",), ("c#", "cs", "c_sharp")),
+    Language("ruby", (".rb", ".rake", ".gemspec"), ("rb",), ("Rakefile", "Gemfile")),
+    Language("php", (".php", ".phtml"), ()),
+    Language("kotlin", (".kt", ".kts"), ("kt",)),
+    Language("swift", (".swift",), ()),
+    Language("bash", (".sh", ".bash"), ("sh", "shell"), (".bashrc", ".profile")),
+)
+
+_BY_NAME = {spelled: language for language in ALL for spelled in (language.name, *language.names)}
+_BY_ENDING = {ending: language for language in ALL for ending in language.endings}
+_BY_FILE = {file: language for language in ALL for file in language.files}
+_loading = threading.Lock()
+# A header whose first lines speak C++ is parsed as that.
+_CPP_HEADER = re.compile(rb"^\s*(?:class\s+\w+|namespace\s+\w+|template\s*<|using\s+\w+)", re.MULTILINE)
+
+
+def named(name: str) -> Language | None:
+    """The language a caller means, e.g. `c++`."""
+    return _BY_NAME.get(name.strip().lower())
+
+
+def of_path(path: str) -> Language | None:
+    """The language of a file, by its name."""
+    file = path.rpartition("/")[2]
+    return _BY_ENDING.get("." + file.rpartition(".")[2].lower() if "." in file else "") or _BY_FILE.get(file)
+
+
+def of_file(path: str, text: bytes) -> Language | None:
+    """The language of a file, by its name and, for headers, its content."""
+    language = of_path(path)
+    if language is not None and path.endswith(".h") and _CPP_HEADER.search(text[:20_000]):
+        return _BY_NAME["cpp"]
+    return language
+
+
+def grammar(language: Language) -> Grammar:
+    with _loading:
+        return _grammar(language.name)
+
+
+@cache
+def _grammar(name: str) -> Grammar:
+    if name == "csharp":
+        import tree_sitter_c_sharp
+
+        return Grammar(tree_sitter_c_sharp.language())
+    import tree_sitter_language_pack
+
+    return tree_sitter_language_pack.get_language(name)  # type: ignore[arg-type]
+
+
+def definitions(language: Language) -> Query:
+    """The query that finds a language's definitions."""
+    with _loading:
+        return _definitions(language.name)
+
+
+@cache
+def _definitions(name: str) -> Query:
+    text = (Path(__file__).parent / "queries" / f"{name}.scm").read_text()
+    return Query(_grammar(name), text)

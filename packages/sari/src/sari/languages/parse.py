@@ -1,0 +1,196 @@
+"""Parses one file: what it defines, and what a name at some place in it is (a call, a definition, a comment).
+
+By syntax alone: no types, no imports resolved. Knows nothing of the index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tree_sitter import Node, Parser, QueryCursor, Tree
+
+from sari.languages import catalog
+from sari.languages.catalog import Language
+
+# Larger files are generated more often than written, and a tree takes some ten times a file's size.
+MAX_PARSED_BYTES = 1 << 20
+_HOLDERS = frozenset({"class", "struct", "interface", "trait", "impl", "enum"})
+_CAPTURES_OF_KIND = ("name", "super", "container")
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """One definition. Lines count from 1; `container` is the dotted name of what it is defined in."""
+
+    name: str
+    kind: str
+    line: int
+    end_line: int
+    container: str | None
+    supers: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Draft:
+    pattern: int
+    kind: str
+    name: str
+    node: Node
+    container: str | None
+    supers: dict[str, None]
+
+
+def tree_of(language: Language, text: bytes) -> Tree:
+    return Parser(catalog.grammar(language)).parse(text)
+
+
+def symbols(language: Language, text: bytes) -> list[Symbol]:
+    """Everything the file defines, in order."""
+    if len(text) > MAX_PARSED_BYTES:
+        return []
+    tree = tree_of(language, text)
+    drafts: dict[tuple[int, int, str], _Draft] = {}
+    for pattern, captures in QueryCursor(catalog.definitions(language)).matches(tree.root_node):
+        if "name" not in captures:
+            continue
+        kind = next(name for name in captures if name not in _CAPTURES_OF_KIND and not name.startswith("_"))
+        _add(drafts, pattern, kind, captures)
+    rows = text.split(b"\n") if language.name == "python" else None
+    return list(_nested(drafts, rows))
+
+
+def _add(
+    drafts: dict[tuple[int, int, str], _Draft], pattern: int, kind: str, captures: dict[str, list[Node]]
+) -> None:
+    node = captures[kind][0]
+    supers = {_text(one): None for one in captures.get("super", ())}
+    containers = captures.get("container")
+    for name_node in captures["name"]:
+        name = _text(name_node)
+        key = (node.start_byte, node.end_byte, name)
+        draft = drafts.get(key)
+        if draft is None:
+            container = _text(containers[0]) if containers else None
+            drafts[key] = _Draft(pattern, kind, name, node, container, supers)
+            continue
+        draft.supers.update(supers)
+        # Of several patterns that match one definition, the later in the file is the more particular.
+        if pattern > draft.pattern:
+            draft.pattern, draft.kind = pattern, kind
+
+
+def _nested(drafts: dict[tuple[int, int, str], _Draft], rows: list[bytes] | None) -> Iterator[Symbol]:
+    around: list[tuple[int, str, str]] = []
+    for draft in sorted(drafts.values(), key=lambda d: (d.node.start_byte, -d.node.end_byte)):
+        node = draft.node
+        while around and around[-1][0] < node.end_byte:
+            around.pop()
+        container = ".".join(name for _, name, _ in around) or None
+        if draft.container is not None:
+            container = draft.container
+        kind = draft.kind
+        if kind == "function" and around and around[-1][2] in _HOLDERS:
+            kind = "method"
+        if kind in ("variable", "field") and draft.name.isupper() and len(draft.name) > 1:
+            kind = "constant"
+        around.append((node.end_byte, draft.name, kind))
+        yield Symbol(
+            draft.name, kind, node.start_point[0] + 1, _last_line(node, rows), container, tuple(draft.supers)
+        )
+
+
+def _last_line(node: Node, rows: list[bytes] | None) -> int:
+    row, column = node.end_point
+    last = row + 1 if column or row == node.start_point[0] else row
+    # In Python comments after the last statement still belong to the block; a reader does not expect them there.
+    while (
+        rows is not None
+        and last > node.start_point[0] + 1
+        and (not rows[last - 1].strip() or rows[last - 1].lstrip()[:1] == b"#")
+    ):
+        last -= 1
+    return last
+
+
+def _text(node: Node) -> str:
+    return (node.text or b"").decode("utf-8", "replace")
+
+
+_CALLS = frozenset(
+    {
+        "call", "call_expression", "new_expression", "function_call_expression", "member_call_expression",
+        "nullsafe_member_call_expression", "scoped_call_expression", "object_creation_expression", "method_invocation",
+        "invocation_expression", "macro_invocation", "command_name", "constructor_invocation", "decorator",
+    }
+)  # fmt: skip
+_MEMBERS = frozenset(
+    {
+        "attribute", "member_expression", "selector_expression", "field_expression", "scoped_identifier",
+        "qualified_identifier", "navigation_expression", "navigation_suffix", "member_access_expression",
+        "conditional_access_expression", "member_binding_expression", "generic_name", "template_function", "user_type",
+        "generic_type", "generic_function", "qualified_name", "command_name", "scoped_type_identifier", "type_identifier",
+        "scope_resolution",
+    }
+)  # fmt: skip
+_NOT_CODE = ("comment", "string", "char_literal", "heredoc", "regex", "text")
+_STILL_CODE = ("interpolation", "template_substitution", "substitution", "embedded", "interpolated_expression")
+_RECEIVERS = ("receiver", "object", "scope", "operand")
+
+
+def role_at(tree: Tree, row: int, start: int, end: int) -> str | None:
+    """What the name at a place is: definition, call, import or use; None in comments and strings. Bytes in a row."""
+    node = tree.root_node.descendant_for_point_range((row, start), (row, end))
+    if node is None or _is_not_code(node):
+        return None
+    above = node.parent
+    if above is not None and _names(above, node):
+        return "definition"
+    climbed = node
+    while (
+        above is not None
+        and above.type in _MEMBERS
+        and above.end_byte == climbed.end_byte
+        and not any(above.child_by_field_name(field) == climbed for field in _RECEIVERS)
+    ):
+        climbed, above = above, above.parent
+    if climbed.type == "command_name" or (
+        above is not None
+        and above.type in _CALLS
+        and not any(above.child_by_field_name(field) == climbed for field in _RECEIVERS)
+    ):
+        return "call"
+    return "import" if _in_import(node) else "use"
+
+
+def _is_not_code(node: Node) -> bool:
+    at: Node | None = node
+    for _ in range(6):
+        if at is None or any(part in at.type for part in _STILL_CODE):
+            return False
+        if any(part in at.type for part in _NOT_CODE) and at.type != "program_text":
+            return True
+        at = at.parent
+    return False
+
+
+def _names(above: Node, node: Node) -> bool:
+    if not any(
+        part in above.type
+        for part in ("definition", "declaration", "_item", "_spec", "declarator", "method", "class")
+    ):
+        return False
+    if "invocation" in above.type:
+        return False
+    return above.child_by_field_name("name") == node or above.child_by_field_name("declarator") == node
+
+
+def _in_import(node: Node) -> bool:
+    at: Node | None = node
+    for _ in range(5):
+        if at is None:
+            return False
+        if any(part in at.type for part in ("import", "use_declaration", "using_directive", "include")):
+            return True
+        at = at.parent
+    return False

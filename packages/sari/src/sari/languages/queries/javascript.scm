@@ -1,0 +1,12 @@
+(class_declaration name: (identifier) @name) @class
+(class_declaration name: (identifier) @name (class_heritage [(identifier) @super (member_expression property: (property_identifier) @super)])) @class
+(program (expression_statement (assignment_expression left: (member_expression property: (property_identifier) @name) right: [(function_expression) (arrow_function) (class)]) @function))
+(function_declaration name: (identifier) @name) @function
+(generator_function_declaration name: (identifier) @name) @function
+(method_definition name: [(property_identifier) (private_property_identifier)] @name) @method
+(field_definition property: [(property_identifier) (private_property_identifier)] @name) @field
+(program (lexical_declaration (variable_declarator name: (identifier) @name) @variable))
+(program (variable_declaration (variable_declarator name: (identifier) @name) @variable))
+(program (export_statement (lexical_declaration (variable_declarator name: (identifier) @name) @variable)))
+(variable_declarator name: (identifier) @name value: [(arrow_function) (function_expression)]) @function
+(variable_declarator name: (identifier) @name value: (class)) @class

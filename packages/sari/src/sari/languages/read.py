@@ -1,0 +1,56 @@
+"""Reads one file of a workspace for parsing: its text as UTF-8, and a stamp of the state it was read in."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from sari.languages import catalog
+from sari.languages.parse import MAX_PARSED_BYTES, Symbol, symbols
+
+_MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A file's definitions as of one state of it."""
+
+    stamp: int
+    symbols: list[Symbol]
+
+
+def stamp_of(stat: os.stat_result) -> int:
+    """One number for a state of a file."""
+    return hash((stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino))
+
+
+def read_text(root: bytes, path: bytes, limit: int = 1 << 26) -> tuple[bytes, int] | None:
+    """The text, UTF-16 transcoded, and its stamp; None when there is no such regular file or it is over the limit."""
+    try:
+        fd = os.open(os.path.join(root, path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with open(fd, "rb") as file:
+        try:
+            stat = os.fstat(fd)
+            if stat.st_mode & 0o170000 != 0o100000 or stat.st_size > limit:
+                return None
+            data = file.read()
+        except OSError:
+            return None
+    encoding = _MARKS.get(data[:2])
+    if encoding:
+        data = data[2:].decode(encoding, "replace").encode("utf-8", "replace")
+    return data.removeprefix(b"\xef\xbb\xbf"), stamp_of(stat)
+
+
+def symbols_of(root: bytes, path: bytes) -> Parsed | None:
+    """A file's symbols; None when it is gone, too large, binary or of no known language."""
+    read = read_text(root, path, MAX_PARSED_BYTES)
+    if read is None:
+        return None
+    text, stamp = read
+    language = catalog.of_file(os.fsdecode(path), text)
+    if language is None or b"\0" in text[:8000]:
+        return Parsed(stamp, [])
+    return Parsed(stamp, symbols(language, text))

@@ -1,0 +1,153 @@
+"""Symbols of a whole workspace, on disk: filled in the background and on demand, checked against the files when read.
+
+One SQLite file beside the index. It holds nothing that cannot be parsed again: damaged, it is thrown away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from sari.languages.parse import Symbol
+from sari.languages.read import Parsed
+
+_VERSION = 1
+_SCHEMA = """
+CREATE TABLE file (id INTEGER PRIMARY KEY, path BLOB NOT NULL UNIQUE, stamp INTEGER NOT NULL);
+CREATE TABLE symbol (
+    file INTEGER NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL, line INTEGER NOT NULL, end_line INTEGER NOT NULL,
+    container TEXT, supers TEXT NOT NULL
+);
+CREATE INDEX symbol_file ON symbol (file);
+CREATE INDEX symbol_name ON symbol (name COLLATE NOCASE);
+CREATE INDEX symbol_supers ON symbol (supers) WHERE supers <> '';
+"""
+
+
+_SELECT = (
+    "SELECT f.path, s.name, s.kind, s.line, s.end_line, s.container, s.supers "
+    "FROM symbol s JOIN file f ON f.id = s.file"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A symbol and the file it is in."""
+
+    path: bytes
+    symbol: Symbol
+
+
+class SymbolStore:
+    """The symbols of many files. Thread-safe."""
+
+    def __init__(self, target: Path | None) -> None:
+        self._target = target
+        self._lock = threading.Lock()
+        self._db = self._connect()
+        self.stamps: dict[bytes, int] = {}
+        self._load()
+
+    def _connect(self) -> sqlite3.Connection:
+        where = ":memory:" if self._target is None else os.fspath(self._target)
+        db = sqlite3.connect(where, check_same_thread=False, isolation_level=None)
+        if self._target is not None:
+            os.chmod(self._target, 0o600)
+        return db
+
+    def _load(self) -> None:
+        try:
+            self._prepare()
+        except sqlite3.DatabaseError:
+            self._db.close()
+            if self._target is not None:
+                for suffix in ("", "-wal", "-shm"):
+                    with contextlib.suppress(OSError):
+                        os.unlink(f"{self._target}{suffix}")
+            self._db = self._connect()
+            self._prepare()
+
+    def _prepare(self) -> None:
+        db = self._db
+        # What is lost in a crash is parsed again: no need to wait for the disk.
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = OFF")
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        if version == 0:
+            db.executescript(_SCHEMA)
+            db.execute(f"PRAGMA user_version = {_VERSION}")
+        elif version != _VERSION:
+            raise sqlite3.DatabaseError("another version")
+        self.stamps = {bytes(path): stamp for path, stamp in db.execute("SELECT path, stamp FROM file")}
+
+    def put(self, parsed: Iterable[tuple[bytes, Parsed | None]]) -> None:
+        """Keep what was parsed; None forgets a file."""
+        with self._lock:
+            db = self._db
+            db.execute("BEGIN")
+            try:
+                for path, found in parsed:
+                    self._forget(path)
+                    if found is not None:
+                        self._keep(path, found)
+                db.execute("COMMIT")
+            except BaseException:
+                db.execute("ROLLBACK")
+                raise
+
+    def _forget(self, path: bytes) -> None:
+        if self.stamps.pop(path, None) is not None:
+            row = self._db.execute("SELECT id FROM file WHERE path = ?", (path,)).fetchone()
+            if row:
+                self._db.execute("DELETE FROM symbol WHERE file = ?", row)
+                self._db.execute("DELETE FROM file WHERE id = ?", row)
+
+    def _keep(self, path: bytes, found: Parsed) -> None:
+        cursor = self._db.execute("INSERT INTO file (path, stamp) VALUES (?, ?)", (path, found.stamp))
+        rows = [
+            (cursor.lastrowid, s.name, s.kind, s.line, s.end_line, s.container, " ".join(s.supers))
+            for s in found.symbols
+        ]
+        self._db.executemany("INSERT INTO symbol VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        self.stamps[path] = found.stamp
+
+    def named(self, part: str, most: int) -> list[Placed]:
+        """Symbols whose name holds `part`, exact ones first, then those that begin with it."""
+        pattern = part.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+        return self._select(
+            "WHERE s.name LIKE ? ESCAPE '\\' "
+            "ORDER BY s.name <> ?, s.name NOT LIKE ? ESCAPE '\\', s.name NOT LIKE ? ESCAPE '\\', "
+            "length(s.name), f.path, s.line LIMIT ?",
+            (f"%{pattern}%", part, pattern, f"{pattern}%", most),
+        )
+
+    def exactly(self, name: str, most: int) -> list[Placed]:
+        return self._select("WHERE s.name = ? COLLATE NOCASE AND s.name = ? LIMIT ?", (name, name, most))
+
+    def extending(self, name: str, most: int) -> list[Placed]:
+        """Types that name this one among those they extend."""
+        return self._select(
+            "WHERE s.supers <> '' AND ' ' || s.supers || ' ' LIKE ? ORDER BY f.path, s.line LIMIT ?",
+            (f"% {name} %", most),
+        )
+
+    def of_file(self, path: bytes) -> list[Placed]:
+        return self._select("WHERE f.path = ? ORDER BY s.line, s.end_line DESC", (path,))
+
+    def _select(self, where: str, values: tuple[object, ...]) -> list[Placed]:
+        statement = f"{_SELECT} {where}"
+        with self._lock:
+            rows = self._db.execute(statement, values).fetchall()
+        return [
+            Placed(bytes(path), Symbol(name, kind, line, end, container, tuple(supers.split())))
+            for path, name, kind, line, end, container, supers in rows
+        ]
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()

@@ -1,0 +1,29 @@
+"""A worker process that parses files: a path a line in, its symbols out, as one JSON line.
+
+Parsing holds the interpreter's lock; in a process of its own it does not slow the daemon's answers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from dataclasses import astuple
+
+from sari.languages.read import symbols_of
+
+
+def main() -> None:
+    root = os.fsencode(sys.argv[1])
+    with contextlib.suppress(OSError, AttributeError):
+        os.nice(10)
+    for line in sys.stdin.buffer:
+        found = symbols_of(root, os.fsencode(json.loads(line)))
+        answer = None if found is None else [found.stamp, [astuple(symbol) for symbol in found.symbols]]
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+"""The root of sari's errors. Messages say what happened and what to do: people and models are shown them as they are."""
+
+from __future__ import annotations
+
+
+class SariError(Exception):
+    """Something a user can read and mend."""
+
+
+class Transient(SariError):
+    """Trying again soon may work."""
+
+
+class Denied(SariError):
+    """Not allowed: the wrong token, a refused root, a port someone else holds."""
+
+
+class UnknownWorkspace(SariError):
+    """No such workspace is open here."""

@@ -1,0 +1,98 @@
+"""JSON-RPC 2.0 messages: decoding what a peer sent without trusting it, and building answers. No I/O, quick to
+import.
+"""
+
+from __future__ import annotations
+
+import json
+
+Message = dict[str, object]
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+# Ours, in the range JSON-RPC leaves to servers.
+TIMED_OUT = -32001
+UNAVAILABLE = -32002
+DENIED = -32003
+# MCP 2026-07-28: the request names a protocol version the server does not know.
+UNSUPPORTED_VERSION = -32022
+
+
+class NotAMessage(Exception):
+    """What arrived is no JSON-RPC message; `answer` says so to its sender."""
+
+    def __init__(self, answer: Message) -> None:
+        super().__init__(str(answer))
+        self.answer = answer
+
+
+def decode(data: bytes) -> object:
+    """The JSON value in some bytes. Raises `NotAMessage`."""
+    try:
+        return json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise NotAMessage(failure(None, PARSE_ERROR, f"this is not JSON: {str(error)[:200]}")) from None
+
+
+def encode(message: object) -> bytes:
+    """One message as bytes, without a line end in it."""
+    try:
+        return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    except UnicodeEncodeError:
+        # Half of a surrogate pair, which only an escape can carry.
+        return json.dumps(message, separators=(",", ":")).encode("ascii")
+
+
+def check(value: object) -> Message:
+    """A decoded value as a request, notification or answer. Raises `NotAMessage`."""
+    if not isinstance(value, dict):
+        raise NotAMessage(failure(None, INVALID_REQUEST, "a message must be a JSON object"))
+    request_id = value.get("id")
+    if not is_id(request_id):
+        request_id = None
+    if value.get("jsonrpc") != "2.0":
+        raise NotAMessage(failure(request_id, INVALID_REQUEST, 'the message lacks "jsonrpc": "2.0"'))
+    method = value.get("method")
+    if method is None and ("result" in value or "error" in value):
+        return value
+    if not isinstance(method, str):
+        raise NotAMessage(failure(request_id, INVALID_REQUEST, "the message has no method"))
+    if "id" in value and request_id is None:
+        raise NotAMessage(failure(None, INVALID_REQUEST, "the id must be a string or a number"))
+    if "params" in value and not isinstance(value["params"], dict):
+        raise NotAMessage(failure(request_id, INVALID_PARAMS, "params must be an object"))
+    return value
+
+
+def is_id(value: object) -> bool:
+    """Whether a request may have this id."""
+    if isinstance(value, float):
+        return value == value and abs(value) != float("inf")
+    return isinstance(value, str | int) and not isinstance(value, bool)
+
+
+def params_of(message: Message) -> Message:
+    """A checked message's params, empty if it has none."""
+    params = message.get("params")
+    return params if isinstance(params, dict) else {}
+
+
+def success(request_id: object, result: object) -> Message:
+    """An answer."""
+    return {"jsonrpc": "2.0", "id": request_id, "result": result}
+
+
+def failure(request_id: object, code: int, message: str, data: object = None) -> Message:
+    """An answer that says what went wrong."""
+    error: Message = {"code": code, "message": message}
+    if data is not None:
+        error["data"] = data
+    return {"jsonrpc": "2.0", "id": request_id, "error": error}
+
+
+def notification(method: str, params: object) -> Message:
+    """A message that wants no answer."""
+    return {"jsonrpc": "2.0", "method": method, "params": params}

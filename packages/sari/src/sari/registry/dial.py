@@ -1,0 +1,126 @@
+"""Connecting to a daemon and asking who it is, without trusting what answers.
+
+The token is sent only where our own daemon listens: to the port of a registry entry whose lifetime lock is held, or
+to a port whose listener the kernel says is ours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+from dataclasses import dataclass
+
+CONNECT_TIMEOUT_S = 3.0
+# A daemon answers this from its event loop, at once; but fifty clients may start on a machine with two busy cores.
+IDENTIFY_TIMEOUT_S = 15.0
+# What a stranger on the default port may cost us.
+STRANGER_TIMEOUT_S = 1.0
+_LARGEST_ANSWER = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What answered. `protocols` are the wire protocols it serves; none for a daemon too old to say."""
+
+    version: str
+    boot_id: str
+    pid: int
+    draining: bool
+    protocols: tuple[int, ...]
+
+
+class Answered(Exception):
+    """Someone is there, but it is not a daemon of ours."""
+
+
+def connect(host: str, port: int, timeout_s: float = CONNECT_TIMEOUT_S) -> socket.socket:
+    """A connected socket, which no child inherits."""
+    sock = socket.create_connection((host, port), timeout=timeout_s)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def identify(sock: socket.socket, token: str, timeout_s: float) -> Identity:
+    """Ask who is there. Raises `Answered` for strangers, OSError for silence; the socket may be used on afterwards."""
+    answer = _ask(
+        sock, {"jsonrpc": "2.0", "id": -1, "method": "sari/identify", "params": {"token": token}}, timeout_s
+    )
+    result = answer.get("result")
+    if isinstance(result, dict) and result.get("name") == "sari":
+        served = result.get("protocols")
+        protocol = result.get("protocol")
+        numbers = served if isinstance(served, list) else [protocol]
+        return Identity(
+            str(result.get("version") or "dev"),
+            str(result.get("boot_id") or ""),
+            result["pid"] if isinstance(result.get("pid"), int) else 0,
+            result.get("draining") is True,
+            tuple(number for number in numbers if isinstance(number, int)),
+        )
+    error = answer.get("error")
+    if (isinstance(error, dict) and error.get("code") == -32601) or "not initialized" in str(error).lower():
+        ping = _ask(sock, {"jsonrpc": "2.0", "id": -2, "method": "ping"}, timeout_s)
+        if "Server not initialized" in str(ping.get("error")) or "result" in ping:
+            return Identity("dev", "", 0, False, ())
+    raise Answered("what listens there is no daemon of this user")
+
+
+def is_predecessor(host: str, port: int) -> bool:
+    """Whether a sari from before version 3 listens there: it speaks headers only, and asks to be initialized first."""
+    body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    try:
+        with connect(host, port, STRANGER_TIMEOUT_S) as sock:
+            sock.settimeout(STRANGER_TIMEOUT_S)
+            sock.sendall(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+            return b"Server not initialized" in sock.recv(4096)
+    except OSError:
+        return False
+
+
+def is_ours(port: int) -> bool:
+    """Whether the process listening on a loopback port is this user's. Only Linux can tell; elsewhere: no."""
+    if sys.platform != "linux":
+        return False
+    wanted = f":{port:04X}"
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(table, encoding="ascii") as file:
+                lines = file.readlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            fields = line.split()
+            if fields[3] == "0A" and fields[1].endswith(wanted) and int(fields[7]) == os.geteuid():
+                return True
+    return False
+
+
+def _ask(sock: socket.socket, message: dict[str, object], timeout_s: float) -> dict[str, object]:
+    deadline = time.monotonic() + timeout_s
+    sock.settimeout(timeout_s)
+    sock.sendall(json.dumps(message).encode() + b"\n")
+    data = bytearray()
+    # One byte too many would belong to the next message, so the line is peeked at before it is taken.
+    while True:
+        sock.settimeout(max(0.01, deadline - time.monotonic()))
+        seen = sock.recv(65536, socket.MSG_PEEK)
+        if not seen:
+            raise ConnectionError("closed before it said who it is")
+        end = seen.find(b"\n")
+        data += sock.recv(len(seen) if end < 0 else end + 1)
+        if end >= 0:
+            break
+        if len(data) > _LARGEST_ANSWER:
+            raise Answered("its answer has no end")
+        if time.monotonic() >= deadline:
+            raise TimeoutError("it did not say who it is in time")
+    try:
+        answer = json.loads(data)
+    except ValueError:
+        raise Answered("it does not speak JSON-RPC") from None
+    if not isinstance(answer, dict):
+        raise Answered("it does not speak JSON-RPC")
+    return answer

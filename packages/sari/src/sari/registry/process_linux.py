@@ -1,0 +1,47 @@
+"""Processes as Linux's /proc shows them."""
+
+from __future__ import annotations
+
+import os
+
+
+def start_mark(pid: int) -> str | None:
+    """Which process this pid is, so that a reused pid is another; None when there is none (a zombie counts as none)."""
+    fields = _stat(pid)
+    if fields is None or fields[0] in (b"Z", b"X"):
+        return None
+    return f"{_boot_mark()}:{int(fields[19])}"
+
+
+def started_at(pid: int) -> float | None:
+    """When the process was started, in seconds since the epoch."""
+    fields = _stat(pid)
+    if fields is None or fields[0] in (b"Z", b"X"):
+        return None
+    with open("/proc/stat", "rb") as file:
+        boot = next(int(line.split()[1]) for line in file if line.startswith(b"btime"))
+    return boot + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether the process was stopped (SIGSTOP, a debugger) and can answer nobody."""
+    fields = _stat(pid)
+    return fields is not None and fields[0] in (b"T", b"t")
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            content = file.read()
+    except OSError:
+        return None
+    # The name stands in parentheses and may hold anything, so what counts begins behind the last one.
+    return content[content.rindex(b")") + 2 :].split()
+
+
+def _boot_mark() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read(8)
+    except OSError:
+        return "boot"

@@ -1,0 +1,63 @@
+"""sari's settings, all from the environment, all with a default that suits nearly everyone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sari.protocol.errors import SariError
+
+DEFAULT_DAEMON_PORT = 47791
+DEFAULT_HTTP_PORT = 47777
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Times are in seconds; 0 means "at once" for idle workspaces and "never" for an idle daemon."""
+
+    daemon_port: int = DEFAULT_DAEMON_PORT
+    http_port: int = DEFAULT_HTTP_PORT
+    request_timeout_s: float = 120.0
+    drain_s: float = 60.0
+    heartbeat_s: float = 5.0
+    session_lease_s: float = 1800.0
+    workspace_idle_s: float = 0.0
+    daemon_idle_s: float = 600.0
+    start_timeout_s: float = 30.0
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> Settings:
+        """Read the SARI_* variables. Raises `SariError` naming the one that is no number."""
+        return cls(
+            _port(environ, "SARI_DAEMON_PORT", DEFAULT_DAEMON_PORT),
+            _port(environ, "SARI_HTTP_PORT", DEFAULT_HTTP_PORT),
+            _seconds(environ, "SARI_REQUEST_TIMEOUT_SEC", 120.0),
+            _seconds(environ, "SARI_DAEMON_DRAIN_SEC", 60.0),
+            max(0.05, _seconds(environ, "SARI_HEARTBEAT_SEC", 5.0)),
+            _seconds(environ, "SARI_SESSION_LEASE_SEC", 1800.0),
+            _seconds(environ, "SARI_WORKSPACE_IDLE_SEC", 0.0),
+            _seconds(environ, "SARI_DAEMON_IDLE_SEC", 600.0),
+            _seconds(environ, "SARI_START_TIMEOUT_SEC", 30.0),
+        )
+
+
+def _seconds(environ: Mapping[str, str], name: str, otherwise: float) -> float:
+    text = environ.get(name, "").strip()
+    if not text:
+        return otherwise
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e9:
+        raise SariError(f"{name} is {text!r}: set it to a number of seconds, 0 or more")
+    return value
+
+
+def _port(environ: Mapping[str, str], name: str, otherwise: int) -> int:
+    text = environ.get(name, "").strip()
+    if not text:
+        return otherwise
+    if not text.isdecimal() or not 0 <= int(text) < 65536:
+        raise SariError(f"{name} is {text!r}: set it to a port number (0 for any free one)")
+    return int(text)

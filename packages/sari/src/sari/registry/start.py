@@ -1,0 +1,165 @@
+"""Starting a daemon: detached, in a session of its own, and known to be ready or to have failed within a bounded
+time.
+
+The child's stdout is a pipe on which it says one line, `{"ready": …}`, `{"failed": why}` or `{"use": …}` (someone
+else was there first), and which it then leaves. It also holds the start lock we hold, so that our death does not let
+a second one start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from sari.protocol.errors import SariError
+from sari.registry.locks import FileLock
+from sari.registry.model import DaemonEntry, parse_daemon
+from sari.registry.places import Places, make_private_directory
+
+_LARGEST_STDERR = 1 << 20
+# The daemon gives up by itself at the timeout (an alarm); we wait a little longer to hear of it.
+_GRACE_S = 5.0
+
+
+class StartFailed(SariError):
+    """No daemon came up."""
+
+
+class StartCutOff(StartFailed):
+    """The daemon died before it could say a word: killed, perhaps. Trying again may work."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartPlan:
+    """How the daemon shall listen, and whom it replaces."""
+
+    daemon_port: int
+    http_port: int
+    explicit_daemon_port: bool = False
+    explicit_http_port: bool = False
+    replaces: tuple[str, ...] = ()
+
+
+def start_daemon(places: Places, plan: StartPlan, timeout_s: float, lock: FileLock) -> DaemonEntry:
+    """Start a daemon and wait until it is ready. Raises `StartFailed`; then no process is left."""
+    make_private_directory(places.data_dir)
+    make_private_directory(places.log_dir)
+    stderr_path = os.path.join(places.log_dir, "daemon-stderr.log")
+    with contextlib.suppress(OSError):
+        if os.path.getsize(stderr_path) > _LARGEST_STDERR:
+            os.truncate(stderr_path, 0)
+    try:
+        descriptor = os.open(stderr_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    except OSError as error:
+        raise StartFailed(f"cannot write the log {stderr_path} ({error.strerror}): make it writable") from error
+    with open(descriptor, "ab") as stderr:
+        mark = os.fstat(descriptor).st_size
+        child = subprocess.Popen(
+            [sys.executable, "-P", "-m", "sari.daemon", json.dumps(_arguments(places, plan, timeout_s, lock))],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            cwd=places.data_dir,
+            close_fds=True,
+            **_detached(lock),
+        )
+    report = _Report(child)
+    try:
+        line = report.wait(timeout_s + _GRACE_S)
+    except BaseException:
+        _end(child)
+        raise
+    if line is None:
+        _end(child)
+        raise StartFailed(f"the daemon was not ready after {timeout_s:g} seconds and was ended; see {stderr_path}")
+    return _read_report(line, stderr_path, mark)
+
+
+def _arguments(places: Places, plan: StartPlan, timeout_s: float, lock: FileLock) -> dict[str, object]:
+    return {
+        "registry_file": places.registry_file,
+        "daemon_port": plan.daemon_port,
+        "http_port": plan.http_port,
+        "explicit_daemon_port": plan.explicit_daemon_port,
+        "explicit_http_port": plan.explicit_http_port,
+        "replaces": list(plan.replaces),
+        "start_timeout_s": timeout_s,
+        "start_lock": lock.descriptor if os.name == "posix" else None,
+    }
+
+
+def _detached(lock: FileLock) -> dict[str, Any]:
+    if sys.platform == "win32":
+        return {"creationflags": subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP}
+    # A session of its own: a client that kills its process group must not kill the daemon.
+    return {"start_new_session": True, "pass_fds": (lock.descriptor,)}
+
+
+class _Report:
+    """The child's one line, read in a thread since pipes cannot be polled everywhere."""
+
+    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+        self._child = child
+        self._line: bytes | None = None
+        self._thread = threading.Thread(target=self._read, name="sari-start", daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        assert self._child.stdout is not None
+        with self._child.stdout as pipe:
+            self._line = pipe.readline()
+        # The child forks at once and its parent half ends, so nobody is left behind as a zombie of ours.
+        self._child.wait()
+
+    def wait(self, timeout_s: float) -> bytes | None:
+        """The line (empty when the child died without one); None when there was none in time."""
+        self._thread.join(timeout_s)
+        return None if self._thread.is_alive() else self._line
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    # The group is the child's own session; its daemon half is in it.
+    with contextlib.suppress(OSError):
+        if sys.platform == "win32":
+            child.kill()
+        else:
+            os.killpg(child.pid, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(_GRACE_S)
+
+
+def _read_report(line: bytes, stderr_path: str, mark: int) -> DaemonEntry:
+    try:
+        report = json.loads(line) if line else {}
+    except ValueError:
+        report = {}
+    if not isinstance(report, dict):
+        report = {}
+    fields = report.get("ready") or report.get("use")
+    if isinstance(fields, dict):
+        entry = parse_daemon(str(fields.get("boot_id")), fields)
+        if entry is not None:
+            return entry
+    why = report.get("failed")
+    if not isinstance(why, str):
+        raise StartCutOff(
+            f"the daemon could not start: it died before it was ready: {_last_words(stderr_path, mark)}"
+        )
+    raise StartFailed(f"the daemon could not start: {why}")
+
+
+def _last_words(stderr_path: str, mark: int) -> str:
+    with contextlib.suppress(OSError):
+        with open(stderr_path, "rb") as file:
+            file.seek(mark)
+            words = file.read(64_000).decode(errors="replace").strip().splitlines()
+        if words:
+            return words[-1][:400]
+    return f"no message; see {os.path.dirname(stderr_path)}"

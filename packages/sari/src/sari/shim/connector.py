@@ -1,0 +1,88 @@
+"""Gets the shim a daemon: finds or starts one, again when a start was cut off, and upgrades an older one on the side."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sari import __version__
+from sari.protocol.errors import SariError
+from sari.registry.find import Finder
+from sari.registry.places import find_places
+from sari.registry.roots import RefusedRoot
+from sari.registry.settings import Settings
+from sari.registry.start import StartCutOff
+from sari.shim.link import Link
+from sari.shim.workspace import WorkspaceRoot
+
+# A start that was killed half way is tried again; one that says why it failed is not.
+_START_ATTEMPTS = 15
+_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """A daemon at the other end of a link, and the workspace the client works in."""
+
+    link: Link
+    root: str
+    root_error: str
+    chosen: bool
+
+
+class Connector:
+    """One attempt after the other, for one shim."""
+
+    def __init__(self, environ: Mapping[str, str], flags: Mapping[str, str], workspace: WorkspaceRoot) -> None:
+        self._environ = environ
+        self._flags = flags
+        self._workspace = workspace
+
+    def connect(self, warm: bool) -> Connected | str | None:
+        """A connected daemon, or why there is none. `warm`: nothing waits, so a plain directory is not worth a daemon."""
+        try:
+            return self._connect(warm)
+        except SariError as error:
+            return str(error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer and not silence
+            print(f"sari: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            return f"sari could not reach its daemon ({type(error).__name__}: {error}): run `sari doctor`"
+
+    def _connect(self, warm: bool) -> Connected | None:
+        root, root_error, chosen = "", "", False
+        try:
+            root, chosen = self._workspace.find()
+        except RefusedRoot as error:
+            root_error = str(error)
+        if warm and not chosen:
+            return None
+        port = self._flags.get("daemon-port")
+        finder = Finder(
+            find_places(self._environ),
+            Settings.from_environ(self._environ),
+            __version__,
+            int(port) if port else None,
+        )
+        for attempt in range(1, _START_ATTEMPTS + 1):
+            try:
+                found = finder.find_or_start(root or None)
+                break
+            except StartCutOff:
+                if attempt == _START_ATTEMPTS:
+                    raise
+                time.sleep(min(_PAUSE_S * attempt, _LONGEST_PAUSE_S))
+        if found.older:
+            threading.Thread(target=_upgrade, args=(finder,), name="sari-upgrade", daemon=True).start()
+        return Connected(Link(found.sock, found.entry.boot_id), root, root_error, chosen)
+
+
+def _upgrade(finder: Finder) -> None:
+    try:
+        finder.upgrade()
+    except SariError as error:
+        # The old daemon goes on; the failure is noted, and the client has nothing to do with it.
+        print(f"sari: the daemon could not be upgraded: {error}", file=sys.stderr, flush=True)

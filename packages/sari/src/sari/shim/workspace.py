@@ -1,0 +1,77 @@
+"""Which workspace this client works in: the rules of the registry, with the roots the client may be asked for."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from sari.protocol import jsonrpc
+from sari.protocol.jsonrpc import Message
+
+# A client that declares roots answers at once; one that does not must not keep its own calls waiting.
+_ROOTS_PATIENCE_S = 2.0
+
+
+class WorkspaceRoot:
+    """Finds the root once, and again when the client says its roots changed. Thread-safe."""
+
+    def __init__(self, environ: Mapping[str, str], directory: str, ask: Callable[[Message], None]) -> None:
+        self._environ = environ
+        self._directory = directory
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._answered = threading.Event()
+        self._asked_id: str | None = None
+        self._asks = 0
+        self._asked_at = 0.0
+        self._client_roots: list[str] = []
+        self._can_ask = False
+
+    def client_said(self, initialize: Message) -> bool:
+        """Note from its `initialize` whether the client shall be asked for its roots, which it allows only later."""
+        capabilities = jsonrpc.params_of(initialize).get("capabilities")
+        has_roots = isinstance(capabilities, dict) and isinstance(capabilities.get("roots"), dict)
+        self._can_ask = has_roots and not self._environ.get("SARI_WORKSPACE_ROOT")
+        return self._can_ask
+
+    def ask_client(self) -> None:
+        """Ask for the roots, if the client has any that matter."""
+        if not self._can_ask:
+            return
+        with self._lock:
+            self._asks += 1
+            self._asked_id = f"sari-roots-{self._asks}"
+            self._asked_at = time.monotonic()
+            self._answered.clear()
+            request_id = self._asked_id
+        self._ask({"jsonrpc": "2.0", "id": request_id, "method": "roots/list"})
+
+    def take_answer(self, message: Message) -> bool:
+        """Take the client's answer, an error included; says whether it was one to our question."""
+        with self._lock:
+            if message.get("id") != self._asked_id:
+                return False
+            result = message.get("result")
+            listed = result.get("roots") if isinstance(result, dict) else None
+            if isinstance(listed, list):
+                from sari.registry.roots import path_of_uri
+
+                uris = [root.get("uri") for root in listed if isinstance(root, dict)]
+                paths = [path_of_uri(uri) for uri in uris if isinstance(uri, str)]
+                self._client_roots = [path for path in paths if path is not None]
+            self._answered.set()
+        return True
+
+    def find(self) -> tuple[str, bool]:
+        """The root and whether it was chosen; waits a moment for the client's roots. Raises `RefusedRoot`."""
+        from sari.registry.places import home_directory
+        from sari.registry.roots import find_root
+
+        if self._asked_id is not None:
+            left = self._asked_at + _ROOTS_PATIENCE_S - time.monotonic()
+            self._answered.wait(max(0.0, left))
+        with self._lock:
+            roots = list(self._client_roots)
+        root = find_root(self._environ, roots, self._directory, home_directory(self._environ))
+        return root.path, root.chosen

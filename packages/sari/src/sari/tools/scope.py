@@ -1,0 +1,112 @@
+"""What every tool works with: one workspace's root, its index and its symbols; and how paths are shown.
+
+Paths are bytes on disk and text in answers. A name that is not UTF-8 is shown with `\\xNN` for what is not, and is
+understood in that form again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sari.index.ignore import Globs
+from sari.index.live import Index
+from sari.languages import catalog
+from sari.languages.live import LiveSymbols
+from sari.tools.arguments import BadArguments, inside
+
+_ESCAPED = re.compile(r"\\x([89a-f][0-9a-f])")
+_VENDORED = re.compile(
+    r"(?:^|/)(?:node_modules|vendor|vendored|third_party|third-party|site-packages|bower_components|dist|build|out|target"
+    r"|generated|__generated__|\.yarn|Pods)/"
+    r"|\.min\.(?:js|css)$|[._-]generated\.|_pb2(?:_grpc)?\.pyi?$|\.pb\.go$|\.g\.(?:cs|dart)$|\.map$|\.snap$"
+    r"|(?:^|/)(?:package-lock\.json|yarn\.lock|pnpm-lock\.yaml|poetry\.lock|uv\.lock|Cargo\.lock|go\.sum)$"
+)
+_TESTS = re.compile(
+    r"(?:^|/)(?:tests?|__tests__|spec|testdata|fixtures)/|(?:^|/)test_[^/]*$|[._-](?:test|spec)\.[^/]+$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """One open workspace, as its tools see it."""
+
+    root: Path
+    index: Index
+    symbols: LiveSymbols
+
+    def path(self, given: str) -> str:
+        """The path a caller means, relative to the root; refused when it leads outside."""
+        path = inside(self.root, given)
+        if not os.path.lexists(self.root / path) and _ESCAPED.search(given):
+            raw = _ESCAPED.sub(lambda m: chr(0xDC00 + int(m[1], 16)), given)
+            return inside(self.root, raw)
+        return path
+
+    def file(self, given: str) -> bytes:
+        """An existing file's path."""
+        path = self.path(given)
+        if (self.root / path).is_dir():
+            raise BadArguments(f"{given} is a folder. Name a file; `find_files` lists those of a folder by `globs`.")
+        if not (self.root / path).is_file():
+            name = path.rpartition("/")[2]
+            near = [shown(p) for p in self.index.paths() if p.rpartition(b"/")[2] == os.fsencode(name)][:3]
+            hint = f"Did you mean {', '.join(near)}?" if near else "Look for it with `find_files`."
+            raise BadArguments(f"There is no file {given} in {self.root}. {hint}")
+        return os.fsencode(path)
+
+
+def shown(path: bytes) -> str:
+    """A path as text."""
+    return path.decode("utf-8", "backslashreplace")
+
+
+def standing(path: str) -> int:
+    """0 for source, 1 for tests, 2 for what is vendored or generated: the order in which matches are of interest."""
+    if _VENDORED.search(path):
+        return 2
+    return 1 if _TESTS.search(path) else 0
+
+
+def keeper(
+    index: Index, root: Path, globs: Sequence[str], languages: Sequence[str]
+) -> Callable[[bytes], bool] | None:
+    """Which files a call is about; None for all."""
+    wanted: set[str] = set()
+    for name in languages:
+        language = catalog.named(name)
+        if language is None:
+            known = ", ".join(one.name for one in catalog.ALL)
+            raise BadArguments(
+                f"`{name}` is no language sari knows. It knows {known}; use `globs` for others, e.g. *.lua."
+            )
+        wanted.add(language.name)
+    relative = [_relative(root, glob) for glob in globs]
+    taken = Globs(relative, index.folders() if relative else frozenset())
+    if not wanted and not taken:
+        return None
+
+    def keep(path: bytes) -> bool:
+        text = os.fsdecode(path)
+        if wanted:
+            language = catalog.of_path(text)
+            if language is None or language.name not in wanted:
+                return False
+        return not taken or taken.takes(text)
+
+    return keep
+
+
+def _relative(root: Path, glob: str) -> str:
+    """An absolute glob within the workspace means the same as a relative one."""
+    negated = glob.startswith("!")
+    body = glob.removeprefix("!")
+    lead = f"{root}/"
+    if body.startswith(lead):
+        body = "/" + body[len(lead) :]
+    elif body == str(root):
+        body = "**"
+    return ("!" if negated else "") + body

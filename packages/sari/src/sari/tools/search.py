@@ -1,0 +1,247 @@
+"""The `search` tool: every matching line, in order of interest, page by page within a budget.
+
+A page's cursor names the last line it showed by its place in the order. The order of a file depends on that file alone,
+so going on from a cursor never skips or repeats a line of a file that did not change in between.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import re
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from sari.index.search import Found, Hit, Query, fetch, search
+from sari.languages.read import read_text
+from sari.protocol.tooling import Call, ToolResult
+from sari.tools.arguments import Arguments, BadArguments
+from sari.tools.scope import Scope, keeper, shown, standing
+
+# Claude and others show a model the JSON rather than the text: both are kept within the budget. Four bytes a token.
+_BYTES_PER_TOKEN = 4
+_OVERHEAD_PER_MATCH = 34
+_KEPT_ANSWERS = 8
+_KEPT_LINES = 20_000
+# Files are fetched so many at a time until a page is full.
+_FILES_AT_ONCE = 60
+_IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*")
+_DEFINES = (
+    r"^\s*(?:export\s+|default\s+|pub(?:\([a-z]+\))?\s+|public\s+|private\s+|protected\s+|internal\s+|static\s+|final\s+|abstract\s+"
+    r"|async\s+|open\s+|override\s+|data\s+|sealed\s+|unsafe\s+|const\s+)*"
+    r"(?:def|class|function\*?|func|fun|fn|struct|interface|enum|trait|impl|type|module|namespace|protocol|record|object|macro_rules!"
+    r"|const|let|var|val|#\s*define|typedef)\s+(?:\([^)]*\)\s*)?(?:self\.)?"
+)
+
+Rank = tuple[int, int, str]
+
+
+@dataclass(slots=True)
+class _Answer:
+    """A query's answer, kept for its next pages: files in order."""
+
+    change: int
+    found: Found
+    ranked: list[tuple[Rank, bytes]]
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Searches:
+    """The answers of one workspace that may be paged on. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, _Answer] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: str, change: int) -> _Answer | None:
+        with self._lock:
+            answer = self._kept.get(key)
+            return answer if answer is not None and answer.change == change >= 0 else None
+
+    def keep(self, key: str, answer: _Answer) -> None:
+        with self._lock:
+            self._kept[key] = answer
+            self._kept.move_to_end(key)
+            while len(self._kept) > _KEPT_ANSWERS:
+                self._kept.popitem(last=False)
+
+
+def answer_search(scope: Scope, searches: Searches, asked: Arguments, call: Call) -> ToolResult:
+    query = _query(asked)
+    key = json.dumps([query.text, query.mode, query.case, asked.names("globs"), asked.names("languages")])
+    after = _read_cursor(asked.text("cursor"), key)
+    answer = _answer(scope, searches, query, key, asked, call)
+    with answer.lock:
+        page, cursor = _page(scope, answer, asked, after, key, call)
+        total = answer.found.total
+        if answer.found.kept > _KEPT_LINES:
+            answer.found.forget_lines()
+    structured: dict[str, object] = {"matches": page, "total": total, "complete": True, "cursor": cursor}
+    note = _note(scope, page, total, cursor)
+    if note:
+        structured["note"] = note
+    return ToolResult(_as_text(page, total, cursor, note, query), structured)
+
+
+def _query(asked: Arguments) -> Query:
+    text = asked.text("query")
+    if not text:
+        raise BadArguments("`query` is empty. Say what to look for; `find_files` lists files.")
+    if "\0" in text:
+        raise BadArguments("`query` holds a NUL character: files with one are binary and not searched.")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadArguments("`query` holds half a surrogate pair. Send it as whole UTF-8 text.") from error
+    return Query(text, asked.text("mode", "literal"), asked.text("case", "smart"))
+
+
+def _answer(scope: Scope, searches: Searches, query: Query, key: str, asked: Arguments, call: Call) -> _Answer:
+    kept = searches.get(key, scope.index.change())
+    if kept is not None:
+        return kept
+    keep = keeper(scope.index, scope.root, asked.names("globs"), asked.names("languages"))
+    found, change = search(scope.index, query, keep, lambda: call.cancelled)
+    defining = _defining(scope, query, found, call)
+    ranked = sorted((_rank(path, path in defining), path) for path in found.counts)
+    answer = _Answer(change, found, ranked)
+    searches.keep(key, answer)
+    return answer
+
+
+def _rank(path: bytes, defines: bool) -> Rank:
+    text = shown(path)
+    return standing(text), 0 if defines else 1, text
+
+
+def _defining(scope: Scope, query: Query, found: Found, call: Call) -> set[bytes]:
+    """Files that define what is asked for, when it is an identifier: they come first."""
+    if query.mode == "regex" or not _IDENTIFIER.fullmatch(query.text) or len(found.counts) < 2:
+        return set()
+    pattern = Query(_DEFINES + re.escape(query.text) + r"\b", "regex", "sensitive")
+    files = sorted(path for path in found.counts if path not in found.alone)
+    inner = Found(pattern, dict.fromkeys(files, 1))
+    if len(files) > 5_000:
+        return set()
+    fetch(scope.index, inner, files, lambda: call.cancelled)
+    return {path for path, hits in inner.hits.items() if hits}
+
+
+def _page(
+    scope: Scope, answer: _Answer, asked: Arguments, after: tuple[Rank, int] | None, key: str, call: Call
+) -> tuple[list[dict[str, object]], str | None]:
+    context = asked.number("context", 0)
+    budget = asked.number("max_tokens", 4000) * _BYTES_PER_TOKEN
+    page: list[dict[str, object]] = []
+    last: tuple[Rank, int] | None = None
+    ranked = answer.ranked if after is None else [entry for entry in answer.ranked if entry[0] >= after[0]]
+    for at in range(0, len(ranked), _FILES_AT_ONCE):
+        batch = ranked[at : at + _FILES_AT_ONCE]
+        fetch(scope.index, answer.found, [path for _, path in batch], lambda: call.cancelled)
+        for rank, path in batch:
+            rows = _Rows(scope, path) if context else None
+            for hit in answer.found.hits[path]:
+                if after is not None and (rank, hit.line) <= after:
+                    continue
+                match = _match(rank[2], hit, rows, context)
+                budget -= _cost(match)
+                if budget < 0 and last is not None:
+                    return page, _write_cursor(key, *last)
+                page.append(match)
+                last = rank, hit.line
+    return page, None
+
+
+def _match(path: str, hit: Hit, rows: _Rows | None, context: int) -> dict[str, object]:
+    match: dict[str, object] = {"path": path, "line": hit.line, "text": hit.text}
+    if rows is not None:
+        match["before"], match["after"] = rows.around(hit.line, context)
+    return match
+
+
+def _cost(match: dict[str, object]) -> int:
+    size = len(str(match["path"])) + len(str(match["text"])) + _OVERHEAD_PER_MATCH
+    for side in ("before", "after"):
+        rows = match.get(side)
+        if isinstance(rows, list):
+            size += sum(len(row) + 4 for row in rows)
+    return size
+
+
+class _Rows:
+    """A file's lines, for the context of matches. Read when first needed."""
+
+    def __init__(self, scope: Scope, path: bytes) -> None:
+        read = read_text(os.fsencode(scope.root), path)
+        self._rows = [] if read is None else read[0].split(b"\n")
+
+    def around(self, line: int, context: int) -> tuple[list[str], list[str]]:
+        before = self._rows[max(0, line - 1 - context) : line - 1]
+        after = self._rows[line : line + context]
+        if after and line + context >= len(self._rows) and not after[-1]:
+            after = after[:-1]
+        return [_cut(row) for row in before], [_cut(row) for row in after]
+
+
+def _cut(row: bytes) -> str:
+    return row[:300].decode("utf-8", "replace").rstrip("\r")
+
+
+def _write_cursor(key: str, rank: Rank, line: int) -> str:
+    return base64.urlsafe_b64encode(json.dumps([_digest(key), rank, line]).encode()).decode()
+
+
+def _read_cursor(cursor: str, key: str) -> tuple[Rank, int] | None:
+    if not cursor:
+        return None
+    try:
+        digest, (vendored, defines, path), line = json.loads(base64.urlsafe_b64decode(cursor))
+        after = (int(vendored), int(defines), str(path)), int(line)
+    except (ValueError, TypeError, binascii.Error) as error:
+        raise BadArguments("`cursor` is not one that sari gave. Leave it out to begin at the first page.") from error
+    if digest != _digest(key):
+        raise BadArguments("`cursor` belongs to another query. Repeat that query's arguments, or leave `cursor` out.")
+    return after
+
+
+def _digest(key: str) -> str:
+    return f"{binascii.crc32(key.encode('utf-8', 'replace')):08x}"
+
+
+def _note(scope: Scope, page: list[dict[str, object]], total: int, cursor: str | None) -> str:
+    notes = []
+    if cursor is not None:
+        notes.append(
+            f"{len(page)} of {total} matching lines are shown; pass `cursor` for more, or narrow by `globs`."
+        )
+    state = scope.index.status()["state"]
+    if state != "ready":
+        notes.append(f"The index is being built ({state}); this answer is complete, made by scanning the rest.")
+    return " ".join(notes)
+
+
+def _as_text(page: list[dict[str, object]], total: int, cursor: str | None, note: str, query: Query) -> str:
+    if not page:
+        hint = " Try `case` insensitive, fewer words, or `mode` regex." if query.mode != "regex" else ""
+        return f"No line matches {query.text!r} ({query.mode}).{hint}" if not total else "No more matches."
+    rows: list[str] = []
+    last = ""
+    for match in page:
+        path, line = str(match["path"]), match["line"]
+        before, after = match.get("before"), match.get("after")
+        if last and path != last:
+            rows.append("")
+        last = path
+        if isinstance(before, list) and isinstance(line, int):
+            rows.extend(f"{path}-{line - len(before) + i}-{row}" for i, row in enumerate(before))
+        rows.append(f"{path}:{line}:{match['text']}")
+        if isinstance(after, list) and isinstance(line, int):
+            rows.extend(f"{path}-{line + 1 + i}-{row}" for i, row in enumerate(after))
+    rows.append("")
+    rows.append(note or f"{total} matching lines, all shown.")
+    if cursor is not None:
+        rows.append(f"cursor: {cursor}")
+    return "\n".join(rows)

@@ -1,0 +1,93 @@
+"""Opens a workspace and answers its tools: the one door through which the daemon comes in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from sari.index import ripgrep
+from sari.index.live import Index
+from sari.languages.live import LiveSymbols
+from sari.protocol.catalog import BY_NAME
+from sari.protocol.tooling import Call, ToolResult
+from sari.tools import code, files, overview, reading
+from sari.tools.arguments import Arguments, BadArguments, parse
+from sari.tools.scope import Scope
+from sari.tools.search import Searches, answer_search
+
+
+class Workspace:
+    """One root, indexed and watched until it is closed."""
+
+    def __init__(self, root: Path, data_dir: Path) -> None:
+        self._root = Path(os.path.realpath(root))
+        self._index = Index(self._root, data_dir)
+        self._symbols = LiveSymbols(self._index)
+        self._scope = Scope(self._root, self._index, self._symbols)
+        self._searches = Searches()
+
+    @property
+    def root(self) -> Path:
+        return self._root
+
+    @property
+    def index(self) -> Index:
+        return self._index
+
+    def call(self, tool: str, arguments: Mapping[str, object], call: Call) -> ToolResult:
+        if tool not in BY_NAME:
+            return _refused(f"There is no tool `{tool}`. There are: {', '.join(BY_NAME)}.")
+        try:
+            return self._answer(parse(tool, arguments), call)
+        except (BadArguments, ripgrep.RipgrepFailed) as wrong:
+            return _refused(str(wrong))
+        except ripgrep.Cancelled:
+            return _refused("The call was cancelled.")
+
+    def _answer(self, asked: Arguments, call: Call) -> ToolResult:
+        scope = self._scope
+        match asked.tool:
+            case "search":
+                return answer_search(scope, self._searches, asked, call)
+            case "find_files":
+                return files.answer_find_files(scope, asked)
+            case "symbols":
+                return code.answer_symbols(scope, asked)
+            case "outline":
+                return reading.answer_outline(scope, asked)
+            case "references":
+                return code.answer_references(scope, asked, call)
+            case "callers":
+                return code.answer_callers(scope, asked, call)
+            case "implementations":
+                return code.answer_implementations(scope, asked)
+            case "read":
+                return reading.answer_read(scope, asked)
+            case "recent":
+                return files.answer_recent(scope, asked)
+            case "repo_map":
+                return overview.answer_repo_map(scope, asked, call)
+            case "status":
+                return overview.answer_status(scope)
+            case "rescan":
+                return overview.answer_rescan(scope)
+            case "doctor":
+                return overview.answer_doctor(scope)
+        raise AssertionError(f"the catalogue names {asked.tool}, but nothing answers it")
+
+    def status(self) -> Mapping[str, object]:
+        return overview.status(self._scope)
+
+    def close(self) -> None:
+        self._symbols.close()
+        self._index.close()
+
+
+def open_workspace(root: Path, data_dir: Path) -> Workspace:
+    """Open a root. The index lives under `data_dir`, never in the workspace."""
+    return Workspace(root, data_dir)
+
+
+def _refused(message: str) -> ToolResult:
+    return ToolResult(message, {"error": message}, is_error=True)

@@ -1,0 +1,35 @@
+// Which parts of a line matched: the daemon says which lines, the page finds the stretches again.
+
+const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+
+export function pattern(query, mode) {
+  if (!query) return null;
+  const sensitive = /\p{Lu}/u.test(query);
+  const source = mode === "regex" ? query : mode === "words" ? `(?<![\\p{L}\\p{N}_])${escaped(query)}(?![\\p{L}\\p{N}_])` : escaped(query);
+  for (const flags of ["gu", "g"]) {
+    try {
+      return new RegExp(source, sensitive ? flags : `${flags}i`);
+    } catch {
+      // ripgrep's regex knows words that JavaScript's does not: then the line is shown unmarked.
+    }
+  }
+  return null;
+}
+
+export function marked(text, expression) {
+  const parts = [];
+  let last = 0;
+  if (expression) {
+    expression.lastIndex = 0;
+    for (const found of text.matchAll(expression)) {
+      if (found[0] === "") continue;
+      parts.push(text.slice(last, found.index));
+      const mark = document.createElement("mark");
+      mark.textContent = found[0];
+      parts.push(mark);
+      last = found.index + found[0].length;
+    }
+  }
+  parts.push(text.slice(last));
+  return parts;
+}

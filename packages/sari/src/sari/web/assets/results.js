@@ -1,0 +1,90 @@
+// Shows what was found: text grouped by file, symbols, files.
+
+import { byId, element } from "./dom.js";
+import { marked, pattern } from "./highlight.js";
+
+const LONGEST = 400;
+
+function hit(at, content, open) {
+  return element(
+    "button",
+    { type: "button", className: "hit", onclick: (event) => { current(event.currentTarget); open(); } },
+    element("span", { className: "at" }, String(at)),
+    element("span", { className: "text" }, ...content),
+  );
+}
+
+function current(chosen) {
+  for (const other of byId("results").querySelectorAll("[aria-current]")) other.removeAttribute("aria-current");
+  chosen.setAttribute("aria-current", "true");
+}
+
+function grouped(items) {
+  const files = new Map();
+  for (const item of items) files.set(item.path, [...(files.get(item.path) ?? []), item]);
+  return files;
+}
+
+function card(path, note, hits) {
+  return element("article", { className: "file" }, element("h2", {}, path, element("span", {}, note)), ...hits);
+}
+
+function textCards(answer, asked, open) {
+  const expression = pattern(asked.query, asked.mode);
+  return [...grouped(answer.matches)].map(([path, matches]) =>
+    card(path, String(matches.length), matches.map((match) =>
+      hit(match.line, marked(match.text.slice(0, LONGEST), expression), () => open(path, match.line)))));
+}
+
+function symbolCards(answer, asked, open) {
+  const expression = pattern(asked.query, "literal");
+  return [...grouped(answer.symbols)].map(([path, symbols]) =>
+    card(path, String(symbols.length), symbols.map((symbol) => {
+      const where = symbol.container ? `${symbol.container}.` : "";
+      const content = [element("span", { className: "kind" }, `${symbol.kind} `), where, ...marked(symbol.name, expression)];
+      return hit(symbol.line, content, () => open(path, symbol.line));
+    })));
+}
+
+function fileCards(answer, asked, open) {
+  if (!answer.files.length) return [];
+  return [element("article", { className: "file" }, ...answer.files.map((file) => hit("", [file.path], () => open(file.path, 1))))];
+}
+
+const SHAPES = {
+  search: [textCards, (answer) => answer.total, "match", "matches"],
+  symbols: [symbolCards, (answer) => answer.total ?? answer.symbols.length, "symbol", "symbols"],
+  files: [fileCards, (answer) => answer.total ?? answer.files.length, "file", "files"],
+};
+
+export function show(answer, asked, open) {
+  const [cards, count, one, many] = SHAPES[asked.kind];
+  const shown = cards(answer, asked, open);
+  const total = count(answer);
+  byId("results").replaceChildren(...(shown.length ? shown : [element("p", { className: "empty" }, `Nothing matches “${asked.query}”.`)]));
+  const parts = [`${total} ${total === 1 ? one : many}`];
+  if (asked.kind === "search" && answer.cursor) parts.push(`the first ${answer.matches.length} are shown`);
+  if (answer.note) parts.push(answer.note);
+  byId("summary").textContent = parts.join(" · ");
+}
+
+export function nothing(say) {
+  byId("results").replaceChildren();
+  byId("summary").textContent = say;
+}
+
+export function failed(message) {
+  byId("results").replaceChildren(element("p", { className: "failed" }, message));
+  byId("summary").textContent = "";
+}
+
+// Arrow keys walk through the hits from the search field on.
+export function walk(event) {
+  if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
+  const hits = [...byId("results").querySelectorAll(".hit")];
+  const at = hits.indexOf(document.activeElement);
+  const target = event.key === "ArrowDown" ? hits[at + 1] : at > 0 ? hits[at - 1] : byId("query");
+  if (!target || (at < 0 && document.activeElement !== byId("query"))) return;
+  event.preventDefault();
+  target.focus();
+}

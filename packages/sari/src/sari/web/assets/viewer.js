@@ -1,0 +1,70 @@
+// Shows a file around a line, with its outline.
+
+import { getFrom } from "./api.js";
+import { byId, element } from "./dom.js";
+import { marked, pattern } from "./highlight.js";
+
+// A screenful on both sides; the daemon is asked again for more only by choosing another place.
+const AROUND = 400;
+let asking = new AbortController();
+
+// The text comes with or without its line numbers in front.
+function lines(answer) {
+  const rows = answer.text.replace(/\n$/, "").split("\n");
+  const numbered = rows.every((text, index) => new RegExp(`^\\s*${answer.start + index}[\\t:]`).test(text));
+  return numbered ? rows.map((text) => text.replace(/^\s*\d+[\t:]/, "")) : rows;
+}
+
+function rows(answer, line, expression) {
+  return lines(answer).map((text, index) => {
+    const number = answer.start + index;
+    return element(
+      "div", { className: number === line ? "row here" : "row" },
+      element("span", { className: "number" }, String(number)),
+      element("span", { className: "code" }, ...(number === line ? marked(text, expression) : [text])),
+    );
+  });
+}
+
+function entries(symbols, go) {
+  return symbols.map((symbol) =>
+    element(
+      "li", {},
+      element("button", { type: "button", onclick: () => go(symbol.line) }, `${symbol.kind} ${symbol.name}`),
+      symbol.children?.length ? element("ul", {}, ...entries(symbol.children, go)) : null,
+    ));
+}
+
+export async function open(workspace, path, line, asked) {
+  asking.abort();
+  asking = new AbortController();
+  const { signal } = asking;
+  const viewer = byId("viewer");
+  byId("viewer-path").textContent = path;
+  viewer.hidden = false;
+  document.querySelector(".columns").classList.add("split");
+  const source = byId("source");
+  try {
+    const start = Math.max(1, line - AROUND);
+    const answer = await getFrom(workspace, "read", { path, start, end: line + AROUND }, signal);
+    const expression = asked.kind === "search" ? pattern(asked.query, asked.mode) : null;
+    source.replaceChildren(...rows(answer, line, expression));
+    const here = source.querySelector(".here");
+    // Only the source moves, not the page under the reader's hand.
+    if (here) source.scrollTop = here.offsetTop - source.offsetTop - source.clientHeight / 3;
+    const outline = await getFrom(workspace, "outline", { path }, signal).catch((error) => {
+      if (signal.aborted) throw error;
+      return { symbols: [] };
+    });
+    byId("outline").hidden = !outline.symbols.length;
+    byId("outline").querySelector("ul").replaceChildren(...entries(outline.symbols, (to) => open(workspace, path, to, asked)));
+  } catch (error) {
+    if (!signal.aborted) source.replaceChildren(element("p", { className: "failed" }, error.message));
+  }
+}
+
+export function close() {
+  asking.abort();
+  byId("viewer").hidden = true;
+  document.querySelector(".columns").classList.remove("split");
+}

@@ -1,0 +1,133 @@
+"""Who may ask: Host and Origin against pages of other sites, the daemon's token against other users of the machine.
+
+A browser signs in with a one-time key (made by `sari web` from the token) and keeps a cookie. Keys, cookies and MCP
+session ids are signed with the token and hold no state: they outlive a hand-over to a new daemon.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlsplit
+
+from sari.web.wire import Rejected, Request
+
+KEY_S: Final = 120
+COOKIE_S: Final = 12 * 3600
+_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
+_MOST_USED: Final = 4096
+
+
+def sign(token: str, purpose: str, name: str, until: int) -> str:
+    """`name.until.mac`: something only a holder of the token can have made, for one purpose."""
+    text = f"{name}.{until}"
+    mac = hmac.new(token.encode(), f"sari {purpose} {text}".encode(), hashlib.sha256).hexdigest()
+    return f"{text}.{mac[:40]}"
+
+
+def signed_name(token: str, purpose: str, value: str, now: float) -> str | None:
+    """The name in a signed value, or None for a forged or expired one."""
+    name, _, rest = value.partition(".")
+    until, _, _ = rest.partition(".")
+    if not (name.isalnum() and name.isascii() and until.isascii() and until.isdigit() and len(until) < 15):
+        return None
+    genuine = hmac.compare_digest(sign(token, purpose, name, int(until)).encode(), value.encode("utf-8", "replace"))
+    return name if genuine and int(until) > now else None
+
+
+def one_time_key(token: str, now: float) -> str:
+    """What `sari web` puts into the address it opens."""
+    return sign(token, "key", secrets.token_hex(8), int(now) + KEY_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, once the guard let him in. `page` is the browser session's id, None for a holder of the token."""
+
+    page: str | None
+
+
+@dataclass(slots=True)
+class Guard:
+    """The checks, in their order: Host, Origin, then token or cookie."""
+
+    token: str
+    port: int
+    clock: Callable[[], float] = time.time
+    _used: dict[str, float] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def cookie(self) -> str:
+        # Cookies know no ports: two daemons on one machine must not overwrite each other's.
+        return f"sari_{self.port}"
+
+    def check_site(self, request: Request) -> None:
+        """Refuse names that are not this machine's (DNS rebinding) and pages that are not ours."""
+        host = _name_of(request.headers.get("host", ""))
+        if host not in _LOOPBACK:
+            raise Rejected(421, "ask for 127.0.0.1 or localhost: sari serves this machine only")
+        origin = request.headers.get("origin")
+        if origin is not None and not self._own(origin, request.headers["host"]):
+            raise Rejected(403, "a page of another site may not ask sari")
+        navigating = request.method == "GET" and request.path == "/"
+        if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not navigating:
+            raise Rejected(403, "a page of another site may not ask sari")
+
+    def _own(self, origin: str, host: str) -> bool:
+        parts = urlsplit(origin)
+        return parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower()
+
+    def admit(self, request: Request) -> Caller | None:
+        """The caller, or None when neither token nor cookie is right."""
+        kind, _, given = request.headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self.token.encode()):
+            return Caller(None)
+        value = _cookies(request.headers).get(self.cookie, "")
+        name = signed_name(self.token, "cookie", value, self.clock()) if value else None
+        return Caller(name) if name else None
+
+    def sign_in(self, key: str) -> str | None:
+        """The cookie for a one-time key; None for one that is forged, too old or was used."""
+        now = self.clock()
+        name = signed_name(self.token, "key", key, now)
+        if name is None:
+            return None
+        with self._lock:
+            self._used = {used: until for used, until in self._used.items() if until > now}
+            if name in self._used or len(self._used) >= _MOST_USED:
+                return None
+            self._used[name] = now + KEY_S
+        value = sign(self.token, "cookie", secrets.token_hex(16), int(now) + COOKIE_S)
+        return f"{self.cookie}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={COOKIE_S}"
+
+    def sign_out(self) -> str:
+        return f"{self.cookie}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"
+
+    def new_session(self) -> str:
+        """An MCP session's id: ours by its signature, whichever daemon sees it."""
+        return sign(self.token, "session", secrets.token_hex(16), int(self.clock()) + 30 * 86400)
+
+    def own_session(self, session_id: str) -> bool:
+        return signed_name(self.token, "session", session_id, self.clock()) is not None
+
+
+def _name_of(host: str) -> str:
+    """A Host header without its port."""
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0].lower()
+
+
+def _cookies(headers: Mapping[str, str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for part in headers.get("cookie", "").split(";"):
+        name, _, value = part.strip().partition("=")
+        found.setdefault(name, value)
+    return found

@@ -1,0 +1,156 @@
+"""The daemon's HTTP side: accepts on the socket it is given and answers each connection in a thread of its own.
+
+The listening socket belongs to the daemon and may be shared with its successor: it is never shut down here, and another
+process may win any race for a connection. Threads and times are bounded; `close` returns when none is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import selectors
+import socket
+import threading
+import time
+from typing import Final
+
+from sari.protocol.facade import Facade
+from sari.web.guard import Guard
+from sari.web.routes import Routes
+from sari.web.wire import Connection, Rejected, Request, Response, problem
+
+_log = logging.getLogger(__name__)
+
+_MOST_CONNECTIONS: Final = 128
+_IDLE_S: Final = 30.0
+# How long `close` waits for what is being answered.
+_FINISH_S: Final = 5.0
+
+
+class HttpServer:
+    """One per daemon."""
+
+    def __init__(self, facade: Facade, sock: socket.socket, token: str) -> None:
+        self._sock = sock
+        sock.setblocking(False)
+        self._routes = Routes(facade, Guard(token, sock.getsockname()[1]))
+        self._wake_read, self._wake_write = socket.socketpair()
+        self._closing = threading.Event()
+        self._lock = threading.Lock()
+        # Each open connection, and whether it is being answered right now.
+        self._busy: dict[socket.socket, bool] = {}
+        self._threads: set[threading.Thread] = set()
+        self._acceptor = threading.Thread(target=self._accept, name="sari-http", daemon=True)
+
+    def start(self) -> None:
+        self._acceptor.start()
+
+    def close(self) -> None:
+        """Accept no more, let what is being answered finish, and leave no thread."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        self._wake_write.send(b"x")
+        if self._acceptor.ident is not None:
+            self._acceptor.join()
+        deadline = time.monotonic() + _FINISH_S
+        self._hang_up(idle_only=True)
+        for thread in self._running():
+            thread.join(max(0.0, deadline - time.monotonic()))
+        self._hang_up(idle_only=False)
+        for thread in self._running():
+            thread.join(1.0)
+        self._wake_read.close()
+        self._wake_write.close()
+
+    def _running(self) -> list[threading.Thread]:
+        with self._lock:
+            return list(self._threads)
+
+    def _hang_up(self, *, idle_only: bool) -> None:
+        with self._lock:
+            for connection, busy in self._busy.items():
+                if not (busy and idle_only):
+                    with contextlib.suppress(OSError):
+                        connection.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._sock, selectors.EVENT_READ)
+            selector.register(self._wake_read, selectors.EVENT_READ)
+            while not self._closing.is_set():
+                selector.select()
+                if not self._closing.is_set():
+                    self._accept_one()
+
+    def _accept_one(self) -> None:
+        try:
+            accepted, _ = self._sock.accept()
+        except (BlockingIOError, ConnectionAbortedError, InterruptedError):
+            # Our successor took it, or the client has gone.
+            return
+        except OSError as error:
+            _log.warning("a connection could not be accepted: %s", error)
+            self._closing.wait(0.1)
+            return
+        accepted.setblocking(True)
+        thread = threading.Thread(target=self._serve, args=(accepted,), name="sari-http-connection", daemon=True)
+        with self._lock:
+            full = len(self._busy) >= _MOST_CONNECTIONS
+            if not full:
+                self._busy[accepted] = False
+                self._threads.add(thread)
+        if full:
+            _refuse(accepted)
+            return
+        thread.start()
+
+    def _serve(self, sock: socket.socket) -> None:
+        connection = Connection(sock, _IDLE_S)
+        try:
+            while not self._closing.is_set() and self._one(connection, sock):
+                pass
+        except OSError:
+            # The client hung up: there is nobody left to tell.
+            _log.debug("an HTTP client hung up")
+        finally:
+            with self._lock:
+                del self._busy[sock]
+                self._threads.discard(threading.current_thread())
+            sock.close()
+
+    def _one(self, connection: Connection, sock: socket.socket) -> bool:
+        """Read one request and answer it; False when the connection is over."""
+        try:
+            request = connection.read_request()
+        except Rejected as rejected:
+            connection.write(problem(rejected.status, rejected.why), keep_alive=False)
+            return False
+        if request is None:
+            return False
+        self._mark(sock, busy=True)
+        response = self._answer(request)
+        keep = request.keep_alive and not self._closing.is_set() and response.stream is None
+        connection.write(response, keep_alive=keep, head_only=request.method == "HEAD")
+        self._mark(sock, busy=False)
+        return keep
+
+    def _answer(self, request: Request) -> Response:
+        try:
+            return self._routes.answer(request)
+        except Rejected as rejected:
+            return problem(rejected.status, rejected.why)
+        except Exception:  # noqa: BLE001 - one bad request must not cost the daemon its HTTP side
+            _log.exception("an HTTP request failed")
+            return problem(500, "sari failed on this request; its log says why")
+
+    def _mark(self, sock: socket.socket, *, busy: bool) -> None:
+        with self._lock:
+            self._busy[sock] = busy
+
+
+def _refuse(sock: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        sock.settimeout(1.0)
+        Connection(sock, 1.0).write(problem(503, "too many connections"), keep_alive=False)
+    sock.close()

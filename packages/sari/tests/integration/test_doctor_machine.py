@@ -1,0 +1,162 @@
+"""`sari doctor` finds what goes wrong around sari, and says how to mend it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sari.install.checks import watch_finding
+
+SARI = str(Path(sys.executable).with_name("sari"))
+
+
+class Patient:
+    """A machine to examine: a home and a workspace of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "home"
+        self.workspace = folder / "work"
+        (self.workspace / ".git").mkdir(parents=True)
+        self.home.mkdir()
+        # Only what the checks need: a `sari` elsewhere on the real path is not this patient's.
+        self.path = folder / "bin"
+        self.path.mkdir()
+        self.environment = {"HOME": str(self.home), "PATH": str(self.path)}
+        with socket.create_server(("127.0.0.1", 0)) as free, socket.create_server(("127.0.0.1", 0)) as other:
+            ports = (str(free.getsockname()[1]), str(other.getsockname()[1]))
+        self.environment["SARI_DAEMON_PORT"], self.environment["SARI_HTTP_PORT"] = ports
+
+    def sari(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [SARI, *words],
+            cwd=self.workspace,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def examine(self) -> list[dict[str, str]]:
+        done = self.sari("doctor", "--no-index", "--json")
+        assert done.stdout, done.stderr
+        findings: list[dict[str, str]] = json.loads(done.stdout)
+        assert done.returncode == int(any(finding["level"] == "error" for finding in findings))
+        return findings
+
+    def finds(self, about: str) -> dict[str, str]:
+        """The one finding about something."""
+        found = [finding for finding in self.examine() if about in finding["what"]]
+        assert len(found) == 1, found
+        return found[0]
+
+    def program(self, name: str, version: str) -> Path:
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\necho sari {version}\n")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        return path
+
+
+@pytest.fixture
+def patient(tmp_path: Path) -> Iterator[Patient]:
+    return Patient(tmp_path)
+
+
+def test_a_healthy_machine_has_nothing_wrong(patient: Patient) -> None:
+    (patient.path / "sari").symlink_to(SARI)
+    assert patient.sari("install", "--host", "codex").returncode == 0
+    findings = patient.examine()
+    assert [finding for finding in findings if finding["level"] == "error"] == []
+    assert any("Codex CLI" in finding["what"] and f"starts {SARI}" in finding["what"] for finding in findings)
+
+
+def test_two_versions_on_the_path_are_found(patient: Patient) -> None:
+    (patient.path / "sari").symlink_to(SARI)
+    other = patient.program("second/sari", "0.1.26")
+    patient.environment["PATH"] += f":{other.parent}"
+    finding = patient.finds("several versions")
+    assert finding["level"] == "error"
+    assert "0.1.26" in finding["what"]
+    assert "remove" in finding["mend"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ({"command": "/gone/sari", "args": ["mcp"]}, "not there any more"),
+        ({"command": "sari", "args": ["mcp"]}, "client's own path"),
+        ({"command": SARI, "args": []}, "do not name `mcp`"),
+        ({"url": "http://127.0.0.1:1/mcp"}, "no command"),
+        ({"command": "OLD", "args": ["mcp"]}, "sari 0.1.26"),
+    ],
+)
+def test_a_stale_client_entry_is_found_and_install_mends_it(
+    patient: Patient, entry: dict[str, object], says: str
+) -> None:
+    if entry.get("command") == "OLD":
+        entry = {**entry, "command": str(patient.program("old/sari", "0.1.26"))}
+    (patient.home / ".claude.json").write_text(json.dumps({"mcpServers": {"sari": entry}}))
+    finding = patient.finds("Claude Code:")
+    assert finding["level"] == "error"
+    assert says in finding["what"]
+    assert finding["mend"] == "sari install --host claude --scope user"
+    assert patient.sari("install", "--host", "claude").returncode == 0
+    assert patient.finds("Claude Code:")["level"] == "ok"
+
+
+def test_a_client_file_nobody_can_read_is_found(patient: Patient) -> None:
+    (patient.workspace / ".mcp.json").write_text("{,}")
+    finding = patient.finds("Claude Code (this project)")
+    assert finding["level"] == "error"
+    assert "line 1" in finding["what"]
+
+
+def test_a_client_environment_that_hides_the_registry_is_found(patient: Patient) -> None:
+    assert patient.sari("install", "--host", "codex").returncode == 0
+    patient.environment["SARI_REGISTRY_FILE"] = str(patient.home / "elsewhere" / "server.json")
+    finding = patient.finds("Codex CLI:")
+    assert finding["level"] == "error"
+    assert "SARI_REGISTRY_FILE" in finding["what"]
+    assert patient.sari("install", "--host", "codex").returncode == 0
+    assert patient.finds("Codex CLI:")["level"] == "ok"
+
+
+def test_a_damaged_registry_is_told_of_before_and_after_it_was_rebuilt(patient: Patient) -> None:
+    folder = patient.home / ".local" / "share" / "sari"
+    folder.mkdir(parents=True)
+    (folder / "server.json").write_text("{ not a registry")
+    findings = [finding for finding in patient.examine() if "damaged" in finding["what"]]
+    assert findings
+    assert all(finding["mend"] for finding in findings)
+    assert patient.finds("was found damaged")["level"] == "warning"
+    assert json.loads((folder / "server.json").read_text())["version"] == "2.0"
+
+
+def test_a_port_somebody_else_holds_is_told_of(patient: Patient) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        port = stranger.getsockname()[1]
+        patient.environment["SARI_DAEMON_PORT"] = str(port)
+        assert patient.finds(f"port {port}")["level"] == "warning"
+
+
+def test_a_workspace_larger_than_the_watch_limit_is_found(tmp_path: Path) -> None:
+    limits, workspace = tmp_path / "limits", tmp_path / "work"
+    limits.mkdir()
+    (limits / "max_user_watches").write_text("20\n")
+    (limits / "max_user_instances").write_text("128\n")
+    for number in range(30):
+        (workspace / str(number)).mkdir(parents=True)
+    finding = watch_finding(workspace, limits)
+    assert finding.level == "error"
+    assert "sysctl" in finding.mend
+    (limits / "max_user_watches").write_text("1000000\n")
+    assert watch_finding(workspace, limits).level == "ok"
+    assert watch_finding(workspace, tmp_path / "none").level == "ok"

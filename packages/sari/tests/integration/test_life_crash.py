@@ -1,0 +1,51 @@
+"""The daemon killed −9 in the middle of calls, a hundred times: no client notices."""
+
+import random
+import time
+
+import pytest
+
+from testing.sari_callers import Caller, stop_all, total
+from testing.sari_processes import kill, wait_until
+from testing.sari_shim import Shim, found_paths
+from testing.sari_world import World
+
+pytestmark = pytest.mark.xdist_group("sari-chaos")
+
+ROUNDS = 100
+CLIENTS = 3
+
+
+def _caller(world: World, number: int) -> Caller:
+    def call(shim: Shim) -> None:
+        assert found_paths(shim.call("search", {"query": f"word{number}"})) == [f"file{number}.txt"]
+
+    root = world.workspace(f"project{number}", **{f"file{number}__txt": f"word{number}\n"})
+    return Caller(world.shim(root), call)
+
+
+def test_a_hundred_kills_in_the_middle_of_calls_are_seen_by_no_client(world: World) -> None:
+    moments = random.Random(7)
+    callers = [_caller(world, number) for number in range(CLIENTS)]
+    for caller in callers:
+        caller.start()
+    killed: set[int] = set()
+
+    for number in range(ROUNDS):
+        answered = total(callers)
+        wait_until(lambda: total(callers) >= 0 and set(world.daemons()) - killed, "a daemon to kill")
+        # Every tenth one is killed wherever it is in its start, the others while they answer calls.
+        if number % 10:
+            wait_until(lambda: total(callers) > answered, "the new daemon answers")  # noqa: B023 - used within the round
+        # Not to wait for anything: the moment itself is what is random.
+        time.sleep(moments.uniform(0.0, 0.03))
+        for pid in set(world.daemons()) - killed:
+            kill(pid)
+            killed.add(pid)
+    answered = total(callers)
+    wait_until(lambda: total(callers) > answered + CLIENTS, "calls go on after the last kill")
+    calls = stop_all(callers)
+    assert len(killed) >= ROUNDS
+    world.end_shims()
+    world.wait_for_only(world.one_daemon())
+    print(f"rounds {ROUNDS}, calls {calls}, failures 0, processes left 1 (the daemon)")

@@ -1,0 +1,77 @@
+"""sari finds exactly what ripgrep finds, on real trees and on a hostile one, fresh and as they change."""
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sari.index.live import Index
+from sari.index.search import Query
+from testing import sari_trees
+from testing.sari_oracle import differences, queries
+
+Open = Callable[[Path], Index]
+
+
+@pytest.fixture
+def open_index(tmp_path: Path) -> Iterator[Open]:
+    opened: list[Index] = []
+
+    def make(root: Path) -> Index:
+        opened.append(Index(root, tmp_path / "data"))
+        return opened[-1]
+
+    yield make
+    for index in opened:
+        index.close()
+
+
+def test_on_a_hostile_tree_every_line_is_ripgreps(tmp_path: Path, open_index: Open) -> None:
+    root = sari_trees.hostile(tmp_path / "tree")
+    asked = queries(random.Random(1), root, 100)
+    asked += [
+        Query(text, mode, case)
+        for text in _NASTY
+        for mode in ("literal", "regex")
+        for case in ("smart", "insensitive")
+    ]
+    index = open_index(root)
+    assert differences(index, root, asked[:20], sari_trees.LATE_NULS) == []
+    assert index.wait_settled(120)
+    assert differences(index, root, asked, sari_trees.LATE_NULS) == []
+
+
+_NASTY = [
+    "needle",
+    "NEEDLE",
+    "kelvin",
+    "mass",
+    "Straße",
+    "café",
+    "é",
+    "needle\nneedle",
+    "a",
+    "  ",
+    "e$",
+    "needle here",
+    "\\.",
+    "needle tail",
+]
+
+
+def test_on_the_python_library(tmp_path: Path, open_index: Open) -> None:
+    root = sari_trees.python_library(tmp_path / "tree")
+    index = open_index(root)
+    asked = queries(random.Random(2), root, 60)
+    assert index.wait_settled(120)
+    assert differences(index, root, asked) == []
+
+
+@pytest.mark.needs("npm")
+def test_on_a_large_node_modules(tmp_path: Path, open_index: Open) -> None:
+    root = sari_trees.node_modules(tmp_path / "tree")
+    index = open_index(root)
+    asked = queries(random.Random(3), root, 50)
+    assert index.wait_settled(120)
+    assert differences(index, root, asked) == []

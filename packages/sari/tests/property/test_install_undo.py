@@ -1,0 +1,109 @@
+"""For any configuration: install adds exactly its entry, twice is once, and uninstall gives the exact bytes back."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import tomlkit
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sari.install.change import install, plan_uninstall, uninstall
+from sari.install.clients import CLIENTS, Client, Launch, Machine, Scope
+from sari.install.receipts import Receipts
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+LAUNCH = Launch("/opt/with space/sari", environment={"SARI_REGISTRY_FILE": "/r/ü.json"})
+keys = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), max_size=8)
+scalars = st.none() | st.booleans() | st.integers(-9, 9) | keys
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3), max_leaves=8
+)
+servers = st.dictionaries(keys, st.dictionaries(keys, scalars, max_size=2), max_size=3)
+documents = st.tuples(st.dictionaries(keys, values, max_size=3), st.none() | servers)
+layouts = st.sampled_from([None, 1, 2, 4, "\t"])
+noise = st.sampled_from(["", "// a note, {\n", "/* , } */ "])
+
+
+def _json(client: Client, document: tuple[dict[str, object], object], layout: int | str | None, comment: str) -> str:
+    rest, section = document
+    whole = {**rest, **({client.section: section} if section is not None else {})}
+    text = json.dumps(whole, indent=layout, ensure_ascii=False)
+    if client.dialect is not None and client.dialect.comments:
+        text = comment + text.replace("{", "{" + comment, 1)
+    return text
+
+
+def _toml(document: tuple[dict[str, object], object]) -> str:
+    def plain(value: object) -> object:
+        if isinstance(value, dict):
+            return {key or "empty": plain(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [plain(inner) for inner in value]
+        return 0 if value is None else value
+
+    rest, section = document
+    whole = {**rest, **({"mcp_servers": section} if section is not None else {})}
+    return tomlkit.dumps(plain(whole))
+
+
+@pytest.mark.parametrize("client", CLIENTS.values(), ids=lambda client: client.name)
+@settings(max_examples=40)
+@given(document=documents, layout=layouts, comment=noise, crlf=st.booleans(), mark=st.booleans(), later=st.booleans())
+def test_uninstall_gives_back_the_exact_bytes(
+    client: Client,
+    document: tuple[dict[str, object], object],
+    layout: int | str | None,
+    comment: str,
+    crlf: bool,
+    mark: bool,
+    later: bool,
+) -> None:
+    text = _toml(document) if client.dialect is None else _json(client, document, layout, comment)
+    if crlf:
+        text = text.replace("\n", "\r\n")
+    before = (b"\xef\xbb\xbf" if mark else b"") + text.encode()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "configuration"
+        path.write_bytes(before)
+        receipts = Receipts(Path(folder) / "receipts")
+        meant = client.read(text)
+        install(client, path, LAUNCH, receipts, NOW)
+        there = path.read_bytes()
+        section = meant.get(client.section) or {}
+        assert isinstance(section, dict)
+        assert client.read(there.decode("utf-8-sig")) == {
+            **meant,
+            client.section: {**section, "sari": {**section.get("sari", {}), **client.entry(LAUNCH)}},
+        }
+        assert not install(client, path, LAUNCH, receipts, NOW).needed
+        install(client, path, Launch("/new/sari"), receipts, NOW)
+        if later:
+            path.write_bytes(path.read_bytes() + (b"# later\n" if client.dialect is None else b"\n \n"))
+        assert plan_uninstall(client, path, receipts).needed
+        uninstall(client, path, receipts, NOW)
+        if not later:
+            assert path.read_bytes() == before
+        assert not uninstall(client, path, receipts, NOW).needed
+
+
+@pytest.mark.parametrize("scope", Scope)
+@pytest.mark.parametrize("client", CLIENTS.values(), ids=lambda client: client.name)
+def test_a_file_that_installing_made_is_gone_again_with_its_folders(
+    client: Client, scope: Scope, tmp_path: Path
+) -> None:
+    home, project = tmp_path / "ho me", tmp_path / "プロジェクト"
+    home.mkdir()
+    project.mkdir()
+    path = client.file(scope, Machine(home, platform="linux"), project)
+    receipts = Receipts(tmp_path / "receipts")
+    change = install(client, path, LAUNCH, receipts, NOW)
+    assert change.shown().startswith("--- /dev/null\n")
+    assert client.configured(path.read_text()) == client.entry(LAUNCH)
+    uninstall(client, path, receipts, NOW)
+    assert list(home.iterdir()) == []
+    assert list(project.iterdir()) == []

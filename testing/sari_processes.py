@@ -1,0 +1,98 @@
+"""Processes as the system's process table shows them, for tests that count who lives and make sure nobody is left.
+
+Every sari process of a test carries the test's own HOME in its environment, so it is found by that and by nothing
+else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+DEADLINE_S = 90.0
+
+
+def wait_until(true: Callable[[], object], what: str, deadline_s: float = DEADLINE_S) -> None:
+    """Wait for a condition, generously: the machine may be busy."""
+    end = time.monotonic() + deadline_s
+    pause = 0.005
+    while not true():
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {deadline_s:g} seconds: {what}")
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.1)
+
+
+def processes_of(home: Path) -> list[int]:
+    """The living processes (no zombies) whose HOME this is."""
+    mark = f"HOME={home}".encode()
+    return [pid for pid in _pids() if mark in _environ(pid) and _state(pid) not in ("Z", "X", "")]
+
+
+def daemons_of(home: Path) -> list[int]:
+    """The living daemons whose HOME this is."""
+    return [pid for pid in processes_of(home) if is_daemon(pid)]
+
+
+def is_daemon(pid: int) -> bool:
+    """Whether a process is a sari daemon, or on its way to be one."""
+    return b"sari.daemon" in _read(pid, "cmdline").split(b"\0")
+
+
+def memory_of(pid: int) -> int:
+    """A process's own memory in bytes: its share of what it has in common with others."""
+    for line in _read(pid, "smaps_rollup").splitlines():
+        if line.startswith(b"Pss:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def peak_memory_of(pid: int) -> int:
+    """The most memory a process ever held, in bytes."""
+    for line in _read(pid, "status").splitlines():
+        if line.startswith(b"VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def kill(pid: int, number: int = signal.SIGKILL) -> None:
+    """Signal a process that may be gone already."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def end_all(home: Path) -> None:
+    """End whatever a test left, by pid, until nothing is left."""
+
+    def none_left() -> bool:
+        left = processes_of(home)
+        for pid in left:
+            kill(pid, signal.SIGCONT)
+            kill(pid)
+        return not left
+
+    wait_until(none_left, f"no process of {home} is left")
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()]
+
+
+def _environ(pid: int) -> list[bytes]:
+    return _read(pid, "environ").split(b"\0")
+
+
+def _state(pid: int) -> str:
+    content = _read(pid, "stat")
+    return content[content.rindex(b")") + 2 :][:1].decode() if b")" in content else ""
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:
+        return b""
