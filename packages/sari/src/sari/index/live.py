@@ -84,13 +84,18 @@ class Index:
 
     def _look_into(self, found: Candidates) -> None:
         """Tell text from binary among the files that are not indexed yet; remembered until they change."""
-        judged = [(path, change, content.kind(self._base + path)) for path, change in found.unread]
-        for path, _, kind in judged:
+        judged = []
+        for path, change in found.unread:
+            # The state before reading: one that changes meanwhile is looked into again.
+            stamp = self._numbers(path)
+            kind = content.kind(self._base + path)
             found.add(path, kind)
+            if stamp is not None and not content.is_fresh(stamp[0], stamp[1]):
+                judged.append((path, change, kind, stamp))
         found.unread = []
         with self._lock:
-            for path, change, kind in judged:
-                self._table.judge(path, change, kind)
+            for one in judged:
+                self._table.judge(*one)
 
     def paths(self) -> list[bytes]:
         """All files, as of now."""
@@ -160,6 +165,9 @@ class Index:
             return self._table.change - before
 
     def close(self) -> None:
+        """Stop, and leave the index to others. Twice is as good as once."""
+        if self._stop.is_set():
+            return
         self._stop.set()
         os.write(self._wake_w, b"x")
         self._thread.join()
@@ -249,7 +257,7 @@ class Index:
             numbers = self._numbers(path)
             if numbers is None:
                 table.remove(path)
-            elif path not in table or (path not in table.pending and table.stamp(path) != numbers):
+            elif path not in table or not table.knows(path, numbers):
                 table.mark(path)
 
     def _watch_again(self) -> None:
