@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page, Playwright, async_playwright
+from playwright.async_api import Browser, BrowserContext, Page, Playwright, async_playwright, expect
 from playwright.async_api import Error as PlaywrightError
 
 CHROMIUM = "/usr/bin/chromium"
@@ -31,6 +31,8 @@ FLAGS = (
 # Two workers and their services share two cores: what takes half a second alone may take a minute.
 PATIENCE_MS = 90_000
 _LAUNCHES = 3
+# `expect` has a patience of its own, five seconds unless told.
+expect.set_options(timeout=PATIENCE_MS)
 
 
 async def launch(playwright: Playwright) -> Browser:

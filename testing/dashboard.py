@@ -10,10 +10,10 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest_asyncio
 import uuid_utils
@@ -23,6 +23,7 @@ from psycopg import sql
 from codehub.adapters.postgres.pool import Database
 from codehub.api.app import ApiDeps, api_config, create_app
 from codehub.domain.profiles import AppProfile
+from codehub.ports.instances import ABSENT, Instances, InstanceStatus
 from codehub.services.live import Pace
 from codehub.settings import load_settings
 from testing.api import AwayBus, cheap_passwords, process_backends
@@ -42,6 +43,37 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+class ShownInstances:
+    """Says of every instance what a test wants shown: the part of `Instances` that the API reads from."""
+
+    def __init__(self) -> None:
+        self.usage_of: dict[str, Mapping[str, float]] = {}
+        self._said: dict[str, list[bytes]] = {}
+        self._more = asyncio.Event()
+
+    def say(self, workspace_id: str, text: str) -> None:
+        self._said.setdefault(workspace_id, []).append(text.encode())
+        self._more.set()
+
+    async def status(self, workspace_id: str) -> InstanceStatus:
+        return ABSENT
+
+    async def usage(self, workspace_id: str) -> Mapping[str, float] | None:
+        return self.usage_of.get(workspace_id)
+
+    async def logs(self, workspace_id: str, *, follow: bool, tail: int | None = None) -> AsyncIterator[bytes]:
+        sent = 0
+        while True:
+            self._more.clear()
+            said = self._said.get(workspace_id, [])
+            for piece in said[sent:]:
+                yield piece
+            sent = len(said)
+            if not follow:
+                return
+            await self._more.wait()
+
+
 @dataclass(slots=True)
 class DashboardServer:
     """One API process's worth of CodeHub that can be stopped and started again on its port."""
@@ -50,6 +82,7 @@ class DashboardServer:
     port: int = field(default_factory=free_port)
     offset: timedelta = timedelta(0)
     max_running: int = 1_000
+    instances: ShownInstances = field(default_factory=ShownInstances)
     _server: uvicorn.Server | None = None
     _task: asyncio.Task[None] | None = None
     _end_streams: Callable[[], None] | None = None
@@ -75,7 +108,7 @@ class DashboardServer:
             database=self.database,
             bus=AwayBus(),
             config=api_config(settings),
-            instances={},
+            instances={"process": cast(Instances, self.instances)},
             choose_backends=process_backends,
             profiles=_PROFILES,
             clock=self.clock,

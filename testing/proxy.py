@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import uvloop
@@ -24,6 +24,7 @@ from codehub.proxy.hub import Hub
 from codehub.proxy.noise import Noise
 from codehub.proxy.upstream import UpstreamPool
 from codehub.proxy.wire import RequestHead
+from testing.rawhttp import PATIENCE_S, Peer, ScriptedUpstream, scripted_upstream
 
 WORKSPACE = "01890000-0000-7000-8000-000000000001"
 PREFIX = f"/w/{WORKSPACE}"
@@ -50,21 +51,21 @@ class OpenGate:
 
     def __init__(self, upstream: Upstream, buffer: ActivityBuffer, *, strip: bool, noise: tuple[str, ...]) -> None:
         secret = upstream.secret
-        mapping = AddressMapping(
+        self._upstream = upstream
+        self._mapping = AddressMapping(
             PREFIX.encode(), strip, (secret[0].lower().encode(), secret[1].encode()) if secret else None
         )
-        self._make = lambda: Target(
-            WORKSPACE.encode(),
-            UpstreamPool(upstream, asyncio.get_running_loop()),
-            mapping,
-            Noise(noise),
-            buffer.of(WORKSPACE),
-        )
+        self._noise = Noise(noise)
+        self._activity = buffer.of(WORKSPACE)
         self.admission: Admission | None = None
+
+    def _target(self) -> Target:
+        pool = UpstreamPool(self._upstream, asyncio.get_running_loop())
+        return Target(WORKSPACE.encode(), pool, self._mapping, self._noise, self._activity)
 
     def recall(self, request: RequestHead, cookies: list[bytes]) -> Admission | None:
         if self.admission is None:
-            self.admission = Admission((WORKSPACE.encode(), b""), self._make(), b"", b"", float("inf"))
+            self.admission = Admission((WORKSPACE.encode(), b""), self._target(), b"", b"", float("inf"))
         return self.admission if request.target.startswith(PREFIX.encode() + b"/") else None
 
     async def decide(
@@ -73,6 +74,10 @@ class OpenGate:
         if failed is not None:
             return refusal(502, "the upstream is away")
         return refusal(404, "no such workspace")
+
+    def close(self) -> None:
+        if self.admission is not None:
+            self.admission.target.pool.close()
 
     def local(self, request: RequestHead, peer: bytes) -> Reply | None:
         return None
@@ -89,10 +94,14 @@ class RunningHub:
         self.hub = hub
         self.gate = gate
         self.activity = activity
+        self.skipped_s = 0.0  # how far the coarse clock is ahead: tests of deadlines do not wait for them
         self.stop: Callable[[], None] = lambda: None
 
-    def connect(self, timeout: float = 60) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout)
+    def connect(self) -> Peer:
+        return Peer(socket.create_connection(("127.0.0.1", self.port), PATIENCE_S))
+
+    def skip(self, seconds: float) -> None:
+        self.skipped_s += seconds
 
 
 @contextmanager
@@ -104,16 +113,14 @@ def in_a_thread(main: Callable[[Callable[[], None]], Coroutine[Any, Any, None]])
     async def supervised() -> None:
         state["loop"] = asyncio.get_running_loop()
         state["task"] = asyncio.current_task()
-        try:
+        with suppress(asyncio.CancelledError):
             await main(ready.set)
-        except asyncio.CancelledError:
-            pass
 
     def run() -> None:
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(supervised())
-        except BaseException as error:  # reported to the test below
+        except BaseException as error:
             state["error"] = error
         finally:
             ready.set()
@@ -144,13 +151,23 @@ def running_hub(
     made: list[RunningHub] = []
 
     async def main(ready: Callable[[], None]) -> None:
-        clock = Clock(asyncio.get_running_loop().time, time.time)
+        loop = asyncio.get_running_loop()
+        clock = Clock(lambda: loop.time() + (made[0].skipped_s if made else 0.0), time.time)
         buffer = ActivityBuffer(KeptActivity(), clock, flush_interval_s=3600, ttl_standby_s=7200)
         gate = OpenGate(upstream, buffer, strip=strip, noise=noise)
         hub = Hub(gate, gate, clock, grace_s=grace_s)
+        hub.on_stop.append(gate.close)
         made.append(RunningHub(listener.getsockname()[1], hub, gate, buffer))
         await hub.run([listener], ready)
 
     with in_a_thread(main) as stop:
         made[0].stop = stop
         yield made[0]
+
+
+@contextmanager
+def wired(*, strip: bool = True, noise: tuple[str, ...] = ()) -> Iterator[tuple[RunningHub, ScriptedUpstream]]:
+    """A hub before a scripted upstream."""
+    with scripted_upstream() as upstream:
+        with running_hub(Upstream("one", "127.0.0.1", upstream.port), strip=strip, noise=noise) as hub:
+            yield hub, upstream

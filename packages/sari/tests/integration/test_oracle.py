@@ -29,7 +29,7 @@ def open_index(tmp_path: Path) -> Iterator[Open]:
 
 def test_on_a_hostile_tree_every_line_is_ripgreps(tmp_path: Path, open_index: Open) -> None:
     root = sari_trees.hostile(tmp_path / "tree")
-    asked = queries(random.Random(1), root, 100)
+    asked = queries(random.Random(1), root, 60)
     asked += [
         Query(text, mode, case)
         for text in _NASTY
@@ -37,6 +37,7 @@ def test_on_a_hostile_tree_every_line_is_ripgreps(tmp_path: Path, open_index: Op
         for case in ("smart", "insensitive")
     ]
     index = open_index(root)
+    assert index.wait_listed(120)
     assert differences(index, root, asked[:20], sari_trees.LATE_NULS) == []
     assert index.wait_settled(120)
     assert differences(index, root, asked, sari_trees.LATE_NULS) == []
@@ -64,6 +65,7 @@ def test_on_the_python_library(tmp_path: Path, open_index: Open) -> None:
     root = sari_trees.python_library(tmp_path / "tree")
     index = open_index(root)
     asked = queries(random.Random(2), root, 60)
+    assert differences(index, root, asked[:3]) == []
     assert index.wait_settled(120)
     assert differences(index, root, asked) == []
 

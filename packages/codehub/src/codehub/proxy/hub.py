@@ -16,6 +16,7 @@ import structlog
 from codehub.proxy.admission import Admission, Gatekeeper, Reply
 from codehub.proxy.client import ClientConnection
 from codehub.proxy.clock import Clock
+from codehub.proxy.exchange import Exchange
 from codehub.proxy.metrics import Metrics
 from codehub.proxy.tunnel import Tunnel
 from codehub.proxy.wire import RequestHead
@@ -53,11 +54,12 @@ class Hub:
         self.away = door.away
         self.clock = clock
         self.metrics = Metrics()
-        self.connections: set[ClientConnection] = set()
+        self.connections: set[Exchange] = set()
         self.tunnels: set[Tunnel] = set()
         self.draining = False
         self.loop: asyncio.AbstractEventLoop
         self.on_tick: list[Callable[[], None]] = []
+        self.on_stop: list[Callable[[], None]] = []
         self._trusted = trusted
         self._grace_s = grace_s
         self._tasks: set[asyncio.Task[None]] = set()
@@ -71,13 +73,13 @@ class Hub:
             return request.forwarded_for + b", " + peer
         return peer
 
-    def start(self, work: Coroutine[Any, Any, None], connection: ClientConnection) -> asyncio.Task[None]:
+    def start(self, work: Coroutine[Any, Any, None], connection: Exchange) -> asyncio.Task[None]:
         task = self.loop.create_task(self._watched(work, connection))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _watched(self, work: Coroutine[Any, Any, None], connection: ClientConnection) -> None:
+    async def _watched(self, work: Coroutine[Any, Any, None], connection: Exchange) -> None:
         try:
             await work
         except Exception:  # noqa: BLE001 - the last resort of a connection's task: one failure is one request's
@@ -130,4 +132,8 @@ class Hub:
             task.cancel()
         for connection in list(self.connections):
             connection.transport.abort()
-        await asyncio.sleep(0)
+        for action in self.on_stop:
+            action()
+        # Closed transports say so to their protocols in the next turns of the loop.
+        for _ in range(3):
+            await asyncio.sleep(0)

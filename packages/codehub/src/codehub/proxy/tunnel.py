@@ -29,14 +29,15 @@ HALF_CLOSED_S: Final = 60.0
 class TunnelSide(asyncio.Protocol):
     """What one side sends, on its way to the other."""
 
-    __slots__ = ("_feed", "_tunnel", "_write", "ended", "other", "scanner", "transport")
+    __slots__ = ("_feed", "_tunnel", "_write", "ended", "gone", "other", "scanner", "transport")
 
     def __init__(self, tunnel: Tunnel, transport: asyncio.Transport, scanner: Scanner | None) -> None:
         self._tunnel = tunnel
         self.transport = transport
         self.scanner = scanner
         self._feed = scanner.feed if scanner is not None else None
-        self.ended = False
+        self.ended = False  # it sends no more
+        self.gone = False
         self.other: TunnelSide
 
     def join(self, other: TunnelSide) -> None:
@@ -47,6 +48,10 @@ class TunnelSide(asyncio.Protocol):
         self._write(data)
         if self._feed is not None:
             self._feed(data)
+
+    @property
+    def between_frames(self) -> bool:
+        return self.scanner is None or self.scanner.at_boundary
 
     def eof_received(self) -> bool:
         self.ended = True
@@ -87,14 +92,15 @@ class Tunnel:
 
     def lost(self, side: TunnelSide, exc: Exception | None) -> None:
         other = side.other
-        side.ended = True
-        if not other.transport.is_closing():
-            if exc is None:
-                other.transport.close()
-            else:
-                other.transport.abort()
-        if side is self.client:
+        side.ended = side.gone = True
+        if other.gone:
             self._hub.tunnels.discard(self)
+            return
+        self.half_closed()
+        if exc is not None:
+            other.transport.abort()
+        elif not other.transport.is_closing():
+            other.transport.close()
 
     def expire(self) -> None:
         self.abort()
@@ -108,22 +114,16 @@ class Tunnel:
         if self._closing:
             return True
         if self.is_websocket:
-            scanner = self.client_bound
-            if scanner is not None and not scanner.at_boundary:
+            if not self.server.between_frames:
                 return False
-            self.client.transport.write(CLOSE_GOING_AWAY)
-            upwards = self.client.scanner
-            if upwards is None or upwards.at_boundary:
+            if not self.server.ended:
+                self.client.transport.write(CLOSE_GOING_AWAY)
+            if not self.client.ended and self.client.between_frames:
                 self.server.transport.write(CLOSE_GOING_AWAY_MASKED)
         self._closing = True
         self.client.transport.close()
         self.server.transport.close()
         return True
-
-    @property
-    def client_bound(self) -> Scanner | None:
-        """The scanner of what the server sends."""
-        return self.server.scanner
 
 
 def open_tunnel(

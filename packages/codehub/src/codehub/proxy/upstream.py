@@ -242,6 +242,12 @@ class UpstreamPool:
         while self._idle and self._idle[0].idle_since < oldest:
             self._idle.pop(0).abandon()
 
+    def close(self) -> None:
+        """Now, and whatever is under way."""
+        self._retired = True
+        for connection in list(self.open):
+            connection.abandon()
+
     def retire(self) -> None:
         """No new exchanges: the instance is another one now. What is under way ends by itself."""
         self._retired = True

@@ -56,6 +56,13 @@ async def asset(request: Request, version: str, path: str) -> Response:
     return _answer(request, found.files[path], f'W/"{found.version}"', caching)
 
 
+@router.get("/favicon.ico")
+async def icon(request: Request) -> Response:
+    """Asked for by browsers that show an answer of ours which is no page."""
+    found = assets()
+    return _answer(request, found.files["icon.svg"], f'W/"{found.version}"', _ASK_EVERY_TIME)
+
+
 def _answer(request: Request, file: Asset, etag: str, caching: str) -> Response:
     headers = {**SECURITY_HEADERS, "ETag": etag, "Cache-Control": caching, "Vary": "Accept-Encoding"}
     if etag in (tag.strip() for tag in request.headers.get("if-none-match", "").split(",")):

@@ -21,6 +21,8 @@ def main(words: list[str]) -> int:
         # The starter waits for this half, and never has a zombie.
         os._exit(0)
     pipe = _take_stdout()
+    # All it writes is its owner's alone: logs and indexes hold pieces of the code.
+    os.umask(0o077)
     if hasattr(signal, "alarm"):
         # A start that hangs must not outlive its starter.
         signal.alarm(max(1, round(float(content["start_timeout_s"]))))

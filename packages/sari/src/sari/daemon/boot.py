@@ -36,7 +36,7 @@ from sari.registry.model import DaemonEntry, daemon_fields
 from sari.registry.places import Places, home_directory, make_private_directory
 from sari.registry.processes import start_mark
 from sari.registry.settings import Settings
-from sari.registry.store import Store, access_token
+from sari.registry.store import LOCK_WAIT_S, Store, access_token
 from sari.web.server import HttpServer
 
 # Packages a daemon may need later: all are imported before it is ready, so that files replaced by an upgrade, or two
@@ -158,7 +158,8 @@ async def _serve(
     opener: WorkspaceOpener,
     report: Report,
 ) -> None:
-    store = Store(orders.places)
+    # A registry that stays locked must be said before the start's own time is up.
+    store = Store(orders.places, min(LOCK_WAIT_S, settings.start_timeout_s / 2))
     old = [entry for entry in store.read().daemons.values() if entry.boot_id in orders.replaces]
     token = access_token(orders.places)
     predecessors = await asyncio.to_thread(Predecessors, old)

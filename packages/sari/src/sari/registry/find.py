@@ -28,7 +28,7 @@ from sari.registry.store import Store, read_token
 # A version that could not start is not tried again at every connection.
 FAILED_START_PAUSE_S = 60.0
 # Whoever holds the start lock ends within the start timeout; a little more than that means it is stopped.
-_LOCK_GRACE_S = 10.0
+_LOCK_GRACE_S = 5.0
 
 
 class NeedsUpgrade(SariError):

@@ -12,6 +12,7 @@ import sys
 import time
 
 from sari.protocol.errors import SariError, Transient
+from sari.registry.processes import is_stopped
 
 if sys.platform == "win32":
     from sari.registry.locks_windows import is_locked, open_lock_file, try_lock
@@ -23,6 +24,8 @@ __all__ = ["FileLock", "LockHeld", "is_locked"]
 _FIRST_PAUSE_S = 0.001
 # Long enough to cost nothing while fifty wait, short enough that nobody sees it.
 _LONGEST_PAUSE_S = 0.05
+# A holder that was stopped for so long will not go on by itself.
+_STOPPED_PATIENCE_S = 2.0
 
 
 class LockHeld(Transient):
@@ -32,7 +35,7 @@ class LockHeld(Transient):
         self.holder = holder
         who = f"process {holder}" if holder else "another process"
         stop = f" If that process hangs or is stopped, end it (kill -9 {holder})." if holder else ""
-        super().__init__(f"{path} has been locked by {who} for more than {waited_s:g} seconds.{stop}")
+        super().__init__(f"{path} has been locked by {who} for more than {waited_s:.0f} seconds.{stop}")
 
 
 class FileLock:
@@ -44,11 +47,13 @@ class FileLock:
 
     def acquire(self, wait_s: float) -> None:
         """Take the lock, waiting at most so long. Raises `LockHeld`."""
-        deadline = time.monotonic() + wait_s
+        begun = time.monotonic()
         pause = _FIRST_PAUSE_S
         while not self.try_acquire():
-            if time.monotonic() >= deadline:
-                raise LockHeld(self.path, self.holder(), wait_s)
+            waited_s = time.monotonic() - begun
+            holder = self.holder() if waited_s >= min(wait_s, _STOPPED_PATIENCE_S) else None
+            if waited_s >= wait_s or (holder is not None and is_stopped(holder)):
+                raise LockHeld(self.path, holder, waited_s)
             time.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_S)
 

@@ -56,11 +56,11 @@ def start_daemon(places: Places, plan: StartPlan, timeout_s: float, lock: FileLo
         if os.path.getsize(stderr_path) > _LARGEST_STDERR:
             os.truncate(stderr_path, 0)
     try:
-        stderr = open(stderr_path, "ab")  # noqa: SIM115 - closed below, once the child has it
+        descriptor = os.open(stderr_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     except OSError as error:
         raise StartFailed(f"cannot write the log {stderr_path} ({error.strerror}): make it writable") from error
-    with stderr:
-        mark = stderr.tell()
+    with open(descriptor, "ab") as stderr:
+        mark = os.fstat(descriptor).st_size
         child = subprocess.Popen(
             [sys.executable, "-P", "-m", "sari.daemon", json.dumps(_arguments(places, plan, timeout_s, lock))],
             stdin=subprocess.DEVNULL,

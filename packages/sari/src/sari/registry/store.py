@@ -26,8 +26,9 @@ _KEPT_DAMAGED = 3
 class Store:
     """One registry file."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: Places, lock_wait_s: float = LOCK_WAIT_S) -> None:
         self.places = places
+        self._lock_wait_s = lock_wait_s
 
     def read(self) -> Registry:
         """What the file says of daemons that live. Raises `SariError` when it cannot be read at all."""
@@ -41,7 +42,7 @@ class Store:
         """Change the file under its lock, and return what it says now."""
         make_private_directory(self.places.data_dir)
         with FileLock(self.places.registry_lock) as lock:
-            lock.acquire(LOCK_WAIT_S)
+            lock.acquire(self._lock_wait_s)
             try:
                 before = self._load()
             except Damaged:

@@ -12,7 +12,9 @@ from pathlib import Path
 
 from sari.protocol.errors import Denied, SariError, Transient, UnknownWorkspace
 from sari.protocol.facade import Facade
+from sari.registry.places import find_places
 from sari.web import page
+from sari.web.examine import examine
 from sari.web.guard import Caller, Guard
 from sari.web.mcp import McpEndpoint
 from sari.web.wire import Rejected, Request, Response, as_json, problem
@@ -41,7 +43,6 @@ _TOOLS: Mapping[str, tuple[str, str | None, Mapping[str, _Reader]]] = {
     "/files": ("find_files", "query", {"globs": _words, "limit": int}),
     "/outline": ("outline", None, {"path": str}),
     "/read": ("read", None, {"path": str, "start": int, "end": int, "symbol": str}),
-    "/doctor": ("doctor", None, {}),
 }
 
 
@@ -82,13 +83,15 @@ class Routes:
             return self._mcp.answer(request)
         if path in self._posts:
             return self._posts[path](request, caller) if request.method == "POST" else _not_allowed("POST")
-        known = path == "/status" or path in _TOOLS or page.has(path)
+        known = path in ("/status", "/doctor") or path in _TOOLS or page.has(path)
         if not known:
             return problem(404, f"there is nothing at {path}")
         if not reading:
             return _not_allowed("GET, HEAD")
         if path == "/status":
             return self._status(request)
+        if path == "/doctor":
+            return self._doctor(request)
         if path in _TOOLS:
             return self._tool(request, caller)
         return page.asset(path)
@@ -132,6 +135,12 @@ class Routes:
         if result.is_error:
             return problem(400, result.text)
         return as_json(dict(result.structured))
+
+    def _doctor(self, request: Request) -> Response:
+        """What the index says of itself, and what is found around it."""
+        root = self._root(request.one("workspace"))
+        result = self._facade.call_tool(root, "doctor", {})
+        return as_json(examine(result, find_places(os.environ), os.environ, root))
 
     def _root(self, named: str | None) -> Path:
         if named:

@@ -26,7 +26,7 @@ function grouped(items) {
 }
 
 function card(path, note, hits) {
-  return element("article", { className: "file" }, element("h3", {}, path, element("span", {}, note)), ...hits);
+  return element("article", { className: "file" }, element("h2", {}, path, element("span", {}, note)), ...hits);
 }
 
 function textCards(answer, asked, open) {

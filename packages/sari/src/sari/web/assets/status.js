@@ -52,13 +52,16 @@ export function show(state, workspace) {
   ]));
 }
 
+const WORDS = { ok: "fine", warning: "note", error: "wrong" };
+const CLASSES = { ok: "good", warning: "", error: "bad" };
+
 export async function examine(workspace) {
   const target = byId("doctor-table");
   try {
     const answer = await getFrom(workspace, "doctor", {});
-    target.replaceChildren(table(["Check", "", "What it found"], answer.checks.map((check) =>
-      row(check.name, element("td", { className: check.ok ? "good" : "bad" }, check.ok ? "fine" : "look"),
-        check.ok || !check.mend ? check.detail : `${check.detail} ${check.mend}`))));
+    target.replaceChildren(table(["About", "State", "What was found"], answer.checks.map((check) =>
+      row(check.name, element("td", { className: CLASSES[check.level] }, WORDS[check.level]),
+        check.level === "ok" || !check.mend ? check.detail : `${check.detail}. What to do: ${check.mend}`))));
   } catch (error) {
     target.replaceChildren(element("p", { className: "failed" }, error.message));
   }

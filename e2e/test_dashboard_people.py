@@ -1,0 +1,163 @@
+"""Everybody can use it: the keyboard alone, a screen reader's rules, a phone, dark and light; accounts and admins."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Browser, Page, expect
+
+from e2e.pages import card, press, sign_in
+from testing.browser import patient, watch_faults
+from testing.dashboard import ADMIN, ARCHIVED, PASSWORD, RUNNING, DashboardServer, Stage
+
+# Where an admin can go, and what is there once it has loaded.
+PAGES = {"account": "this one", "admin": "Nobody leads", "admin/workspaces": "busy", "admin/users": "you"}
+
+
+async def test_everything_can_be_done_with_the_keyboard_alone(
+    dashboard: DashboardServer, page: Page, stage: Stage
+) -> None:
+    await page.goto(f"{dashboard.url}/")
+    await expect(page.get_by_label("User name")).to_be_focused()
+    await page.keyboard.type(ADMIN)
+    await page.keyboard.press("Tab")
+    await page.keyboard.type(PASSWORD)
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("heading", name="No workspaces yet")).to_be_visible()
+
+    await _tab_to(page, "New workspace")
+    await page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog")
+    await expect(dialog.get_by_label("Name")).to_be_focused()
+    await page.keyboard.press("Escape")
+    await expect(dialog).to_be_hidden()
+    await expect(page.get_by_role("button", name="New workspace")).to_be_focused()
+    await page.keyboard.press("Enter")
+    await page.keyboard.type("by keyboard")
+    await page.keyboard.press("Enter")
+    workspace_id = await stage.named("by keyboard")
+    await expect(card(page, "by keyboard")).to_be_visible()
+    await stage.change(workspace_id, **RUNNING)
+    await expect(page.get_by_role("button", name="Stop by keyboard")).to_be_visible()
+    await _tab_to(page, "Stop by keyboard")
+    await page.keyboard.press("Enter")
+    await stage.until(workspace_id, desired_state="STANDBY")
+    await page.keyboard.press("Shift+Tab")
+    await page.evaluate("document.querySelector('.skip').focus()")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("main")).to_be_focused()
+
+
+async def _tab_to(page: Page, name: str) -> None:
+    for _ in range(40):
+        await page.keyboard.press("Tab")
+        label = "document.activeElement.getAttribute('aria-label') || document.activeElement.textContent"
+        if await page.evaluate(label) == name:
+            return
+    raise AssertionError(f"Tab never came to {name}")
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
+async def test_no_page_breaks_a_rule_of_accessibility(
+    dashboard: DashboardServer, browser: Browser, stage: Stage, scheme: str, width: int
+) -> None:
+    context = patient(
+        await browser.new_context(
+            viewport={"width": width, "height": 800},
+            color_scheme="dark" if scheme == "dark" else "light",
+            # The page's own policy keeps axe's script out; it is off for this look only.
+            bypass_csp=True,
+        )
+    )
+    page = await context.new_page()
+    faults: list[str] = []
+    watch_faults(page, faults)
+    workspace_id = await stage.add("api", **RUNNING, memo="where I was")
+    await stage.add("broken", phase="ERROR", desired_state="RUNNING", error_reason="RetryExceeded", error_count=3)
+    progress = {"step": "unpacking", "done": 62, "total": 100, "unit": "bytes"}
+    await stage.add(
+        "busy", **{**ARCHIVED, "desired_state": "RUNNING", "operation": "RESTORING", "progress": progress}
+    )
+    await stage.tell(workspace_id, "created", "created")
+    await page.goto(f"{dashboard.url}/")
+    await expect(page.get_by_label("User name")).to_be_visible()
+    await _no_violations(page, "signing in")
+    await sign_in(page, dashboard)
+    await expect(card(page, "busy")).to_be_visible()
+    await _no_violations(page, "workspaces")
+    await press(page, "New workspace")
+    await _no_violations(page, "creating")
+    await page.keyboard.press("Escape")
+    for where, text in {**PAGES, f"workspaces/{workspace_id}": "created"}.items():
+        await page.goto(f"{dashboard.url}/#/{where}")
+        await expect(page.get_by_text(text, exact=False).first).to_be_visible()
+        # The colours and the widths are what differs; the rest needs one look only.
+        if scheme == "light" or where not in PAGES:
+            await _no_violations(page, where)
+        wide = await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert wide == 0, f"{where} is {wide} pixels wider than the screen"
+    assert not faults
+    await context.close()
+
+
+async def _no_violations(page: Page, where: str) -> None:
+    found = await Axe().run(page)
+    assert found.violations_count == 0, f"{where}: {found.generate_report()}"
+
+
+async def test_tokens_sessions_and_the_password_on_the_account_page(
+    dashboard: DashboardServer, page: Page, page_faults: list[str]
+) -> None:
+    await sign_in(page, dashboard)
+    await page.get_by_role("link", name="Account").click()
+    await expect(page.get_by_text("this one")).to_be_visible()
+    await press(page, "New token")
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_label("Name").fill("laptop")
+    await dialog.get_by_label("Days until it expires").fill("30")
+    await dialog.get_by_role("button", name="Create token").click()
+    await expect(dialog.get_by_label("Token")).to_have_value(re.compile("^cht_"))
+    await dialog.get_by_role("button", name="I have copied it").click()
+    await press(page, "Revoke laptop")
+    await dialog.get_by_role("button", name="Revoke").click()
+    await expect(page.get_by_text("No tokens.")).to_be_visible()
+
+    await page.get_by_label("Present password").fill("not this")
+    await page.get_by_label("New password").fill("a new password")
+    await press(page, "Change password")
+    await expect(page.get_by_role("alert")).to_contain_text("the current password is wrong")
+    page_faults.clear()
+    await page.get_by_label("Present password").fill(PASSWORD)
+    await press(page, "Change password")
+    await expect(page.get_by_text("Your password is changed.")).to_be_visible()
+
+
+async def test_an_admin_manages_users_undeletes_and_sees_the_coordinator(
+    dashboard: DashboardServer, page: Page, stage: Stage, page_faults: list[str]
+) -> None:
+    await stage.add("gone", phase="DELETED", desired_state="DELETED", deleted_at=dashboard.clock())
+    await sign_in(page, dashboard)
+    await page.get_by_role("link", name="Admin").click()
+    await expect(page.get_by_text("Nobody leads")).to_be_visible()
+    await page.get_by_role("link", name="All workspaces").click()
+    await page.get_by_label("Deleted ones that can be brought back").check()
+    await press(page, "Undelete gone")
+    await expect(page.get_by_text("gone is back, archived.")).to_be_visible()
+
+    await page.get_by_role("link", name="Users").click()
+    await press(page, "New user")
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_label("User name").fill("ada")
+    await dialog.get_by_label("Password").fill("short")
+    await dialog.get_by_role("button", name="Create user").click()
+    await dialog.get_by_label("Password").fill("long enough")
+    await dialog.get_by_role("button", name="Create user").click()
+    await press(page, "Lock out: ada")
+    await press(page, "Let in: ada")
+    await press(page, "Make admin: ada")
+    await expect(page.get_by_role("button", name="Make user: ada")).to_be_visible()
+    await press(page, "Delete ada")
+    await dialog.get_by_role("button", name="Delete").click()
+    await expect(page.get_by_text("ada", exact=True)).to_be_hidden()

@@ -1,0 +1,192 @@
+"""Every action on a workspace through the page, as a person would."""
+
+from __future__ import annotations
+
+from playwright.async_api import Page, expect
+
+from e2e.pages import card, press, sign_in
+from testing.dashboard import ARCHIVED, ASLEEP, RUNNING, DashboardServer, Stage
+
+
+async def test_a_workspace_is_created_with_a_profile_and_shown_as_it_comes_up(
+    dashboard: DashboardServer, page: Page, stage: Stage
+) -> None:
+    await sign_in(page, dashboard)
+    await press(page, "Create the first one")
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_label("Name").fill("api")
+    await dialog.get_by_label("Description").fill("the service")
+    await dialog.get_by_label("Profile").select_option("jupyterlab")
+    await dialog.get_by_role("button", name="Create").click()
+    mine = card(page, "api")
+    await expect(mine).to_contain_text("about to start")
+    workspace_id = await stage.named("api")
+    row = await stage.row(workspace_id)
+    assert (row["image_ref"], row["desired_state"], row["description"]) == ("jupyterlab", "RUNNING", "the service")
+
+    await stage.change(
+        workspace_id,
+        operation="STARTING",
+        progress={"step": "installing code-server", "done": 410_000_000, "total": 660_000_000, "unit": "bytes"},
+    )
+    await expect(mine).to_contain_text("starting, installing code-server, 62 %, 410 MB of 660 MB")
+    await stage.change(workspace_id, **RUNNING, last_access_at=dashboard.clock(), phase_changed_at=dashboard.clock())
+    await expect(mine).to_contain_text("sleeps in 10 min unless used")
+    opener = mine.get_by_role("link", name="Open api in a new tab")
+    await expect(opener).to_have_attribute("href", f"http://localhost:8001/w/{workspace_id}/")
+    await expect(opener).to_have_attribute("rel", "noopener")
+
+    await press(page, "New workspace")
+    await dialog.get_by_label("Name").fill("later")
+    await dialog.get_by_label("Start it now").uncheck()
+    await dialog.get_by_role("button", name="Create").click()
+    await expect(card(page, "later")).to_contain_text("never started")
+    assert (await stage.row(await stage.named("later")))["desired_state"] == "ARCHIVED"
+
+
+async def test_stop_archive_restore_and_changing_ones_mind(
+    dashboard: DashboardServer, page: Page, stage: Stage
+) -> None:
+    workspace_id = await stage.add("api", **RUNNING)
+    await sign_in(page, dashboard)
+    await press(page, "Stop api")
+    await stage.until(workspace_id, desired_state="STANDBY")
+    await press(page, "Keep running api")
+    await stage.until(workspace_id, desired_state="RUNNING")
+    await press(page, "Stop api")
+    await stage.until(workspace_id, desired_state="STANDBY")
+    await stage.change(workspace_id, **ASLEEP)
+    mine = card(page, "api")
+    await expect(mine).to_contain_text("Asleep")
+    await press(page, "Archive api")
+    await stage.until(workspace_id, desired_state="ARCHIVED")
+    progress = {"step": "uploading", "done": 5, "total": 10, "unit": "files"}
+    await stage.change(workspace_id, operation="ARCHIVING", progress=progress)
+    await expect(mine).to_contain_text("archiving, uploading, 50 %, 5 files of 10 files")
+    await stage.change(workspace_id, **ARCHIVED)
+    await press(page, "Restore api")
+    await stage.until(workspace_id, desired_state="RUNNING")
+    await press(page, "Cancel start api")
+    await stage.until(workspace_id, desired_state="STANDBY")
+
+
+async def test_an_error_says_what_to_do_and_is_recovered_from_the_page(
+    dashboard: DashboardServer, page: Page, stage: Stage
+) -> None:
+    error = {"phase": "ERROR", "desired_state": "RUNNING", "error_reason": "ImagePullFailed", "error_count": 1}
+    broken = await stage.add("broken", **error)
+    lost = await stage.add("lost", **{**error, "error_reason": "DataLost"})
+    await sign_in(page, dashboard)
+    await expect(card(page, "broken")).to_contain_text(
+        "Check the image's name and the registry, then start it again."
+    )
+    await expect(card(page, "lost")).to_contain_text("An admin can recover it")
+    await expect(page.get_by_role("button", name="Try again lost")).to_be_hidden()
+
+    await press(page, "Try again broken")
+    await stage.until(broken, error_reason=None)
+    await stage.change(broken, **RUNNING)
+    await expect(card(page, "broken")).to_contain_text("Running")
+
+    await page.get_by_role("link", name="lost").click()
+    await press(page, "Recover…")
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_label("Go back to").select_option(label="An empty home (nothing comes back)")
+    await dialog.get_by_role("button", name="Recover").click()
+    await expect(dialog).to_be_hidden()
+    await stage.until(lost, error_reason=None)
+
+
+async def test_an_action_that_is_refused_says_why_and_stays_said(
+    dashboard: DashboardServer, page: Page, stage: Stage, page_faults: list[str]
+) -> None:
+    await dashboard.stop()
+    dashboard.max_running = 1
+    await dashboard.start()
+    await stage.add("first", **RUNNING)
+    second = await stage.add("second")
+    await sign_in(page, dashboard)
+    await press(page, "Start second")
+    refusal = page.get_by_role("alert")
+    await expect(refusal).to_contain_text("Start: second: 1 of your workspaces run already")
+    page_faults.clear()
+    assert (await stage.row(second))["desired_state"] == "STANDBY"
+    await press(page, "Dismiss this message")
+    await expect(refusal).to_be_hidden()
+
+
+async def test_rename_memo_and_a_deletion_that_wants_the_name(
+    dashboard: DashboardServer, page: Page, stage: Stage, page_faults: list[str]
+) -> None:
+    workspace_id = await stage.add("old name", **RUNNING)
+    await sign_in(page, dashboard)
+    await page.get_by_role("link", name="old name", exact=True).click()
+    await press(page, "Edit old name")
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_label("Name").fill("<b>new</b> name")
+    await dialog.get_by_label("Memo").fill("line one\nline two")
+    await dialog.get_by_role("button", name="Save").click()
+    await expect(page.get_by_role("heading", name="<b>new</b> name")).to_be_visible()
+    await expect(page.get_by_text("line one")).to_be_visible()
+    assert (await stage.row(workspace_id))["memo"] == "line one\nline two"
+
+    await press(page, "Delete <b>new</b> name")
+    await expect(dialog).to_contain_text("for 24 h an admin can bring it back")
+    await expect(dialog).to_contain_text("It is stopped first.")
+    confirmation = dialog.get_by_role("textbox")
+    await confirmation.fill("something else")
+    await dialog.get_by_role("button", name="Delete").click()
+    await expect(dialog.get_by_role("alert")).to_contain_text("Nothing was deleted")
+    assert (await stage.row(workspace_id))["desired_state"] == "RUNNING"
+    await confirmation.fill("<b>new</b> name")
+    await dialog.get_by_role("button", name="Delete").click()
+    await stage.until(workspace_id, desired_state="DELETED")
+    await stage.change(workspace_id, deleted_at=dashboard.clock(), phase="DELETED")
+    await expect(page.get_by_text("This workspace is deleted.")).to_be_visible()
+    # The page may have been asking for the timeline of what was just deleted.
+    page_faults[:] = [fault for fault in page_faults if "404" not in fault]
+
+
+async def test_a_workspaces_page_shows_conditions_timeline_output_and_use(
+    dashboard: DashboardServer, page: Page, stage: Stage
+) -> None:
+    workspace_id = await stage.add("api", **RUNNING, description="the service")
+    await stage.tell(workspace_id, "started", "started from code-server", "admin")
+    dashboard.instances.say(workspace_id, "IDE listens\n")
+    dashboard.instances.usage_of[workspace_id] = {
+        "cpu_percent": 12.4,
+        "memory_bytes": 150e6,
+        "memory_limit_bytes": 4e9,
+    }
+    await sign_in(page, dashboard)
+    await page.goto(f"{dashboard.url}/#/workspaces/{workspace_id}")
+    await expect(page.get_by_text("Home: yes")).to_be_visible()
+    await expect(page.get_by_text("Archive: no")).to_be_visible()
+    await expect(page.get_by_text("started from code-server")).to_be_visible()
+    await expect(page.get_by_text("Uses 12 % of a core, 150 MB of 4 GB memory")).to_be_visible()
+    output = page.get_by_role("log")
+    await expect(output).to_contain_text("IDE listens")
+    dashboard.instances.say(workspace_id, "and says more\n")
+    await expect(output).to_contain_text("and says more")
+    await stage.tell(workspace_id, "stopped", "put to sleep: nobody worked in it for 10 minutes")
+    await stage.change(workspace_id, **ASLEEP, desired_state="STANDBY")
+    await expect(page.get_by_text("put to sleep: nobody worked in it")).to_be_visible()
+
+
+async def test_a_link_from_a_workspaces_page_asks_before_it_acts_and_only_once(
+    dashboard: DashboardServer, page: Page, stage: Stage
+) -> None:
+    workspace_id = await stage.add("api", **ARCHIVED)
+    await sign_in(page, dashboard)
+    address = f"{dashboard.url}/#/workspaces/{workspace_id}?action=restore"
+    await page.goto(address)
+    dialog = page.get_by_role("dialog")
+    await expect(dialog).to_contain_text("Restore api from its archive and start it?")
+    await dialog.get_by_role("button", name="Cancel").click()
+    assert (await stage.row(workspace_id))["desired_state"] == "ARCHIVED"
+    await page.goto(address)
+    await dialog.get_by_role("button", name="Restore").click()
+    await stage.until(workspace_id, desired_state="RUNNING")
+    await page.reload()
+    await expect(page.get_by_role("heading", name="api")).to_be_visible()
+    await expect(dialog).to_be_hidden()

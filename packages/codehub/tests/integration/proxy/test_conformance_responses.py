@@ -1,0 +1,238 @@
+"""The data path, towards the browser: what a response is when it arrives there. Raw sockets on both sides."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from testing.proxy import PREFIX, RunningHub, wired
+from testing.rawhttp import PATIENCE_S, Message, Peer, ScriptedUpstream, answer
+
+HOST = "Host: localhost:8001\r\n"
+GET = f"GET {PREFIX}/ HTTP/1.1\r\n{HOST}\r\n"
+
+
+def ask(hub: RunningHub, request: str = GET) -> Message:
+    with hub.connect() as client:
+        client.send(request)
+        return client.read_message(bodiless=request.startswith("HEAD"))
+
+
+def test_a_body_by_length_keeps_the_connection(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+    upstream.script = answer("HTTP/1.1 200 Fine\r\nContent-Length: 3\r\nX-A: 1\r\nX-A: 2\r\n\r\nabc", times=2)
+    with hub.connect() as client:
+        for _ in range(2):
+            client.send(GET)
+            response = client.read_message()
+            assert response.start == "HTTP/1.1 200 Fine"
+            assert response.all("X-A") == ["1", "2"]
+            assert response.body == b"abc"
+    assert upstream.connections == 1
+
+
+def test_chunks_extensions_and_trailers_arrive_as_they_were(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+    body = "5;x=y\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n"
+    upstream.script = answer(
+        f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n{body}", times=2
+    )
+    with hub.connect() as client:
+        for _ in range(2):
+            client.send(GET)
+            response = client.read_message()
+            assert response.raw_body.decode() == body
+            assert response.get("Trailer") == "X-Sum"
+
+
+def test_a_body_until_close_ends_with_the_connection(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+    upstream.script = answer(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 500_000)
+    with hub.connect() as client:
+        client.send(GET)
+        response = client.read_message()
+        assert response.body == b"x" * 500_000
+        assert response.get("Connection") == "close"
+
+
+def test_an_http_1_0_upstream_is_understood(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+    upstream.script = answer("HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok")
+    with hub.connect() as client:
+        for _ in range(2):
+            client.send(GET)
+            assert client.read_message().body == b"ok"
+    assert upstream.connections == 2
+
+
+def test_chunks_are_decoded_for_an_http_1_0_client(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+    upstream.script = answer("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
+    response = ask(hub, f"GET {PREFIX}/ HTTP/1.0\r\n{HOST}\r\n")
+    assert response.get("Transfer-Encoding") is None
+    assert response.body == b"abcde"
+
+
+def test_head_has_the_length_and_no_body(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+    def script(peer: Peer) -> None:
+        peer.read_head()
+        peer.send("HTTP/1.1 200 OK\r\nContent-Length: 1234\r\n\r\n")
+        peer.read_head()
+        peer.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+    upstream.script = script
+    with hub.connect() as client:
+        client.send(f"HEAD {PREFIX}/ HTTP/1.1\r\n{HOST}\r\n")
+        assert client.read_message(bodiless=True).get("Content-Length") == "1234"
+        client.send(GET)
+        assert client.read_message().body == b"ok"
+    assert upstream.connections == 1
+
+
+@pytest.mark.parametrize("status", [204, 304])
+def test_a_status_without_a_body_ends_with_its_head(hub: RunningHub, upstream: ScriptedUpstream, status: int) -> None:
+    upstream.script = answer(f'HTTP/1.1 {status} X\r\nETag: "e"\r\n\r\n', times=2)
+    with hub.connect() as client:
+        for _ in range(2):
+            client.send(GET)
+            response = client.read_message()
+            assert (response.status, response.get("ETag")) == (status, '"e"')
+
+
+def test_early_hints_pass_before_the_answer(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+    hints = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n"
+    upstream.script = answer(hints * 2 + "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+    with hub.connect() as client:
+        client.send(GET)
+        for _ in range(2):
+            assert client.read_until(b"\r\n\r\n").startswith(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>")
+        assert client.read_message().body == b"ok"
+
+
+def test_a_range_answer_passes(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+    upstream.script = answer("HTTP/1.1 206 Partial\r\nContent-Range: bytes 0-1/9\r\nContent-Length: 2\r\n\r\nab")
+    response = ask(hub)
+    assert (response.status, response.get("Content-Range"), response.body) == (206, "bytes 0-1/9", b"ab")
+
+
+def test_events_arrive_one_by_one_and_silence_between_them_is_normal(
+    hub: RunningHub, upstream: ScriptedUpstream
+) -> None:
+    seen = threading.Semaphore(0)
+
+    def script(peer: Peer) -> None:
+        peer.read_head()
+        peer.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for n in range(3):
+            peer.send(f"9\r\ndata: {n}\n\n\r\n")
+            assert seen.acquire(timeout=PATIENCE_S)
+        peer.send("0\r\n\r\n")
+
+    upstream.script = script
+    with hub.connect() as client:
+        client.send(GET)
+        client.read_head()
+        for n in range(3):
+            assert client.read_until(b"\n\n\r\n") == f"9\r\ndata: {n}\n\n\r\n".encode()
+            hub.skip(1000)
+            seen.release()
+        assert client.read_until(b"0\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("location", "mapped"),
+    [
+        ("/login?next=/x", f"{PREFIX}/login?next=/x"),
+        ("./?folder=/home", "./?folder=/home"),
+        ("../up", "../up"),
+        (f"{PREFIX}/lab", f"{PREFIX}/lab"),
+        ("http://localhost:8001/a", f"{PREFIX}/a"),
+        ("//localhost:8001/a", f"{PREFIX}/a"),
+        ("http://localhost:8001", f"{PREFIX}/"),
+        ("https://elsewhere.example/a", "https://elsewhere.example/a"),
+        (f"{PREFIX}extra/x", f"{PREFIX}{PREFIX}extra/x"),
+    ],
+)
+def test_a_redirect_stays_inside_the_workspace(
+    hub: RunningHub, upstream: ScriptedUpstream, location: str, mapped: str
+) -> None:
+    upstream.script = answer(f"HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n")
+    assert ask(hub).get("Location") == mapped
+
+
+@pytest.mark.parametrize(
+    ("cookie", "mapped"),
+    [
+        ("a=1; Path=/", f"a=1; Path={PREFIX}/"),
+        ("a=1", f"a=1; Path={PREFIX}/"),
+        ("a=1; Domain=localhost; HttpOnly; Path=/x", f"a=1; HttpOnly; Path={PREFIX}/x"),
+        (f"a=1; path={PREFIX}/lab", f"a=1; Path={PREFIX}/lab"),
+        ("session=evil; Path=/", None),
+        ("__Host-session=evil; Path=/; Secure", None),
+        ("codehub_ws=evil; Path=/", None),
+        ("CODEHUB_WS=evil", None),
+        ("=codehub_ws=evil", None),
+    ],
+)
+def test_a_cookie_stays_inside_the_workspace_and_is_never_ours(
+    hub: RunningHub, upstream: ScriptedUpstream, cookie: str, mapped: str | None
+) -> None:
+    upstream.script = answer(
+        f"HTTP/1.1 200 OK\r\nSet-Cookie: {cookie}\r\nSet-Cookie: z=9\r\nContent-Length: 0\r\n\r\n"
+    )
+    expected = [*([mapped] if mapped else []), f"z=9; Path={PREFIX}/"]
+    assert ask(hub).all("Set-Cookie") == expected
+
+
+def test_a_worker_may_not_widen_its_scope(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+    upstream.script = answer("HTTP/1.1 200 OK\r\nService-Worker-Allowed: /\r\nContent-Length: 0\r\n\r\n")
+    assert ask(hub).get("Service-Worker-Allowed") is None
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "nonsense\r\n\r\n",
+        "HTTP/1.1 200 OK\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nX: " + "y" * 70_000 + "\r\n\r\n",
+        "HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\n",
+        "",
+    ],
+)
+def test_a_malformed_answer_is_502(hub: RunningHub, upstream: ScriptedUpstream, raw: str) -> None:
+    upstream.script = answer(raw)
+    assert ask(hub).status == 502
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nab",
+    ],
+)
+def test_an_answer_that_breaks_off_is_not_taken_for_whole(
+    hub: RunningHub, upstream: ScriptedUpstream, raw: str
+) -> None:
+    upstream.script = answer(raw)
+    with hub.connect() as client:
+        client.send(GET)
+        with pytest.raises((ConnectionError, EOFError)):
+            client.read_message()
+
+
+def test_more_than_was_promised_never_answers_the_next_request(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+    upstream.script = answer(
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
+    )
+    with hub.connect() as client:
+        for _ in range(2):
+            client.send(GET)
+            assert client.read_message().body == b"ok"
+    assert upstream.connections == 2
+
+
+def test_the_prefix_kept_maps_addresses_the_same() -> None:
+    with wired(strip=False) as (hub, upstream):
+        upstream.script = answer(f"HTTP/1.1 302 Found\r\nLocation: {PREFIX}/lab?\r\nContent-Length: 0\r\n\r\n")
+        assert ask(hub).get("Location") == f"{PREFIX}/lab?"

@@ -1,0 +1,177 @@
+"""Upgrades: bytes both ways, half-closes kept, frames left alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from testing.proxy import PREFIX, RunningHub, wired
+from testing.rawhttp import Peer, ScriptedUpstream, answer
+
+UPGRADE = (
+    f"GET {PREFIX}/socket HTTP/1.1\r\nHost: localhost:8001\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n"
+    "Sec-WebSocket-Key: a\r\nSec-WebSocket-Protocol: v1.x, v2.y\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
+)
+SWITCH = (
+    "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: b\r\n"
+    "Sec-WebSocket-Protocol: v2.y\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
+)
+
+
+def frame(payload: bytes, *, opcode: int = 2, masked: bool = False) -> bytes:
+    size = len(payload)
+    if size < 126:
+        length = bytes([size])
+    else:
+        length = b"\x7e" + size.to_bytes(2, "big") if size < 65_536 else b"\x7f" + size.to_bytes(8, "big")
+    head = bytes([0x80 | opcode])
+    if not masked:
+        return head + length + payload
+    key = b"\x01\x02\x03\x04"
+    return head + bytes([length[0] | 0x80]) + length[1:] + key + bytes(b ^ key[i % 4] for i, b in enumerate(payload))
+
+
+def mirror(peer: Peer) -> None:
+    """Switches, then sends back what comes, until the other side ends; then one more word, and the end."""
+    peer.read_head()
+    peer.send(SWITCH)
+    while data := peer.read_some():
+        peer.send(data)
+    peer.send("bye")
+
+
+def opened(hub: RunningHub, raw: str = UPGRADE) -> Peer:
+    client = hub.connect()
+    client.send(raw)
+    assert client.read_until(b"\r\n\r\n").startswith(b"HTTP/1.1 101 ")
+    return client
+
+
+def test_an_upgrade_passes_its_subprotocol_and_extension_both_ways(
+    hub: RunningHub, upstream: ScriptedUpstream
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def script(peer: Peer) -> None:
+        asked.extend(peer.read_head()[1])
+        peer.send(SWITCH)
+
+    upstream.script = script
+    with hub.connect() as client:
+        client.send(UPGRADE)
+        _, headers = client.read_head()
+        got = {name.lower(): value for name, value in headers}
+        assert got["upgrade"].lower() == "websocket"
+        assert got["connection"].lower() == "upgrade"
+        assert got["sec-websocket-protocol"] == "v2.y"
+        assert got["sec-websocket-extensions"] == "permessage-deflate"
+    sent = {name.lower(): value for name, value in asked}
+    assert sent["upgrade"] == "websocket"
+    assert sent["connection"] == "Upgrade"
+    assert sent["sec-websocket-protocol"] == "v1.x, v2.y"
+    assert sent["sec-websocket-extensions"] == "permessage-deflate"
+
+
+@pytest.mark.parametrize("noise", [(), ("ws:vscode-keepalive",)])
+def test_a_tunnel_carries_bytes_of_any_kind_unchanged(noise: tuple[str, ...]) -> None:
+    with wired(noise=noise) as (hub, upstream):
+        upstream.script = mirror
+        with opened(hub) as client:
+            for payload in (b"", b"x", b"y" * 125, b"z" * 126, b"w" * 65_536, bytes(range(256)) * 4000):
+                raw = frame(payload, masked=True)
+                client.send(raw)
+                assert client.read_exactly(len(raw)) == raw
+            nonsense = bytes(range(255, -1, -1)) * 100
+            client.send(nonsense)
+            assert client.read_exactly(len(nonsense)) == nonsense
+
+
+def test_what_is_sent_before_the_switch_arrives_after_it(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+    upstream.script = mirror
+    with hub.connect() as client:
+        client.send(UPGRADE + "early")
+        client.read_until(b"\r\n\r\n")
+        assert client.read_exactly(5) == b"early"
+
+
+def test_what_comes_with_the_switch_arrives_too(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+    upstream.script = answer(SWITCH + "hello")
+    with opened(hub) as client:
+        assert client.read_to_end() == b"hello"
+
+
+def test_a_half_close_is_passed_on_and_the_other_half_goes_on(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+    upstream.script = mirror
+    with opened(hub) as client:
+        client.send("abc")
+        assert client.read_exactly(3) == b"abc"
+        client.end_sending()
+        assert client.read_to_end() == b"bye"
+
+
+def test_a_tunnel_ends_when_its_upstream_is_cut(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+    def script(peer: Peer) -> None:
+        peer.read_head()
+        peer.send(SWITCH)
+        peer.read_exactly(1)
+        peer.reset()
+
+    upstream.script = script
+    with opened(hub) as client:
+        client.send("x")
+        assert client.ended()
+
+
+def test_silence_does_not_end_a_tunnel(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+    upstream.script = mirror
+    with opened(hub) as client:
+        hub.skip(100_000)
+        client.send("still here")
+        assert client.read_exactly(10) == b"still here"
+
+
+def test_a_refused_upgrade_is_an_ordinary_answer(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+    upstream.script = answer("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
+    with hub.connect() as client:
+        client.send(UPGRADE)
+        response = client.read_message()
+        assert (response.status, response.body) == (403, b"no")
+
+
+def test_another_protocol_than_websocket_is_a_tunnel_too(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+    def script(peer: Peer) -> None:
+        peer.read_head()
+        peer.send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: chat\r\n\r\n")
+        peer.send(peer.read_exactly(4))
+
+    upstream.script = script
+    with opened(hub, UPGRADE.replace("websocket\r\n", "chat\r\n", 1)) as client:
+        client.send("ping")
+        assert client.read_to_end() == b"ping"
+
+
+def test_http_2_is_never_a_tunnel(hub: RunningHub) -> None:
+    with hub.connect() as client:
+        raw = f"GET {PREFIX}/ HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\n"
+        client.send(raw + "Upgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n")
+        response = client.read_message()
+        assert response.status == 200
+        assert b"h2c" not in response.body
+        assert b"HTTP2-Settings" not in response.body
+
+
+def test_a_thousand_small_frames_pass_in_order(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+    upstream.script = mirror
+    raw = b"".join(frame(str(n).encode(), masked=True) for n in range(1000))
+    with opened(hub) as client:
+        client.send(raw)
+        assert client.read_exactly(len(raw)) == raw
+
+
+def test_a_shutdown_tells_a_websocket_1001_between_two_frames(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+    upstream.script = mirror
+    with opened(hub) as client:
+        raw = frame(b"word")
+        client.send(raw)
+        assert client.read_exactly(len(raw)) == raw
+        hub.stop()
+        assert client.read_to_end() == b"\x88\x02\x03\xe9"

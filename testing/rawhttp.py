@@ -1,0 +1,232 @@
+"""HTTP spoken byte by byte over blocking sockets: a peer that reads and writes exactly what a test says.
+
+Used on both sides of the proxy, so that nothing but the proxy interprets what passes.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from types import TracebackType
+
+PATIENCE_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A head as it came, and a body by its framing (chunks decoded; `raw_body` as it came)."""
+
+    start: str
+    headers: list[tuple[str, str]]
+    body: bytes
+    raw_body: bytes
+
+    @property
+    def status(self) -> int:
+        return int(self.start.split()[1])
+
+    def all(self, name: str) -> list[str]:
+        return [value for key, value in self.headers if key.lower() == name.lower()]
+
+    def get(self, name: str) -> str | None:
+        values = self.all(name)
+        return values[0] if values else None
+
+
+class Peer:
+    """One connected socket with a read buffer."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.sock.settimeout(PATIENCE_S)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1) if sock.family != socket.AF_UNIX else None
+        self._buffer = b""
+
+    def send(self, data: bytes | str) -> None:
+        self.sock.sendall(data.encode() if isinstance(data, str) else data)
+
+    def read_some(self) -> bytes:
+        """What is there; empty at the end."""
+        if self._buffer:
+            data, self._buffer = self._buffer, b""
+            return data
+        return self.sock.recv(262_144)
+
+    def read_exactly(self, count: int) -> bytes:
+        while len(self._buffer) < count:
+            data = self.sock.recv(262_144)
+            if not data:
+                raise EOFError(f"ended after {len(self._buffer)} of {count} bytes: {self._buffer[:200]!r}")
+            self._buffer += data
+        data, self._buffer = self._buffer[:count], self._buffer[count:]
+        return data
+
+    def read_until(self, mark: bytes) -> bytes:
+        while mark not in self._buffer:
+            data = self.sock.recv(262_144)
+            if not data:
+                raise EOFError(f"ended before {mark!r}: {self._buffer[:200]!r}")
+            self._buffer += data
+        end = self._buffer.index(mark) + len(mark)
+        data, self._buffer = self._buffer[:end], self._buffer[end:]
+        return data
+
+    def read_to_end(self) -> bytes:
+        """Everything until the other side ends it. A reset raises ConnectionResetError."""
+        data, self._buffer = self._buffer, b""
+        while piece := self.sock.recv(262_144):
+            data += piece
+        return data
+
+    def ended(self) -> bool:
+        """Whether the connection is over, however it ended, with nothing more to read."""
+        try:
+            return self.read_to_end() == b""
+        except ConnectionError:
+            return True
+
+    def read_head(self) -> tuple[str, list[tuple[str, str]]]:
+        start, *lines = self.read_until(b"\r\n\r\n").decode("latin-1")[:-4].split("\r\n")
+        pairs = [(name, value.strip()) for name, _, value in (line.partition(":") for line in lines)]
+        return start, pairs
+
+    def read_message(self, *, bodiless: bool = False) -> Message:
+        """A whole request or response."""
+        start, headers = self.read_head()
+        head = Message(start, headers, b"", b"")
+        length = head.get("Content-Length")
+        if bodiless or (start.startswith("HTTP/") and head.status in (204, 304)):
+            return head
+        if (head.get("Transfer-Encoding") or "").lower() == "chunked":
+            body, raw = self._read_chunks()
+        elif length is not None:
+            body = raw = self.read_exactly(int(length))
+        elif start.startswith("HTTP/") and head.status >= 200:
+            body = raw = self.read_to_end()
+        else:
+            body = raw = b""
+        return Message(start, headers, body, raw)
+
+    def _read_chunks(self) -> tuple[bytes, bytes]:
+        body = raw = b""
+        while True:
+            line = self.read_until(b"\r\n")
+            raw += line
+            size = int(line.split(b";")[0], 16)
+            if not size:
+                break
+            piece = self.read_exactly(size + 2)
+            raw += piece
+            body += piece[:-2]
+        while True:
+            line = self.read_until(b"\r\n")
+            raw += line
+            if line == b"\r\n":
+                return body, raw
+
+    def end_sending(self) -> None:
+        self.sock.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        self.sock.close()
+
+    def reset(self) -> None:
+        """Cut the connection with an RST."""
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+        self.sock.close()
+
+    def __enter__(self) -> Peer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+Script = Callable[[Peer], None]
+
+
+class ScriptedUpstream:
+    """A server whose every connection runs the script that is current when it comes in."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self.port: int = self.listener.getsockname()[1]
+        self.script: Script = echo
+        self.connections = 0
+        self.errors: list[BaseException] = []
+        self._threads: list[threading.Thread] = []
+        self._peers: list[Peer] = []
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, _ = self.listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            peer = Peer(sock)
+            self._peers.append(peer)
+            thread = threading.Thread(target=self._serve, args=(peer, self.script), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, peer: Peer, script: Script) -> None:
+        try:
+            script(peer)
+        except (EOFError, OSError):
+            pass  # the other side left, which is for the test to judge
+        except BaseException as error:
+            self.errors.append(error)
+        finally:
+            peer.close()
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self._accepting.join(PATIENCE_S)
+        self.listener.close()
+        for peer in self._peers:
+            with suppress(OSError):
+                peer.sock.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(PATIENCE_S)
+
+
+@contextmanager
+def scripted_upstream() -> Iterator[ScriptedUpstream]:
+    server = ScriptedUpstream()
+    try:
+        yield server
+    finally:
+        server.close()
+    for error in server.errors:
+        raise error
+
+
+def echo(peer: Peer) -> None:
+    """Answers each request with a description of what came: its head and its body, as text."""
+    while True:
+        request = peer.read_message()
+        lines = [request.start, *(f"{name}: {value}" for name, value in request.headers), "", ""]
+        body = "\r\n".join(lines).encode("latin-1") + request.raw_body
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % len(body))
+        if not request.start.startswith("HEAD "):
+            peer.send(body)
+
+
+def answer(raw: bytes | str, *, times: int = 1) -> Script:
+    """Reads a request, sends these bytes, so many times, and closes."""
+
+    def script(peer: Peer) -> None:
+        for _ in range(times):
+            peer.read_message()
+            peer.send(raw)
+
+    return script
