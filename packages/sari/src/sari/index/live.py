@@ -12,12 +12,13 @@ import select
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import astuple
 from pathlib import Path
 
 from sari.index import build, content, ripgrep
 from sari.index.ignore import Ignored
 from sari.index.needed import Needed
-from sari.index.segment import Damaged, Segment
+from sari.index.segment import NEVER, Damaged, Segment
 from sari.index.store import Store
 from sari.index.table import Candidates, Numbers, Table, numbers_of
 from sari.index.watch import NoWatching, Touched, Watcher
@@ -33,6 +34,7 @@ _MOST_SEGMENTS = 24
 # With more pending files than this, ripgrep's own walk of the whole tree is faster than a list.
 MOST_PENDING = 15_000
 _MOST_RELISTED = 100
+_UNSURE = astuple(NEVER)
 
 
 class Index:
@@ -156,13 +158,13 @@ class Index:
         }
 
     def compare(self) -> int:
-        """Compare everything with the disk, now. How many files differed."""
+        """Compare everything with the disk, now. How many files differed from what was known without it."""
         if not self._listed.wait(60):
             return 0
         with self._lock:
-            before = self._table.change
-            self._compare()
-            return self._table.change - before
+            if self._watcher is not None:
+                self.refresh()
+            return self._compare()
 
     def close(self) -> None:
         """Stop, and leave the index to others. Twice is as good as once."""
@@ -247,18 +249,24 @@ class Index:
         for path in listed - known:
             table.mark(path)
 
-    def _compare(self) -> None:
+    def _compare(self) -> int:
         table = self._table
         self._last_compare = time.monotonic()
         listed = set(self._list())
-        for path in set(table.paths()) - listed:
+        gone = set(table.paths()) - listed
+        differed = len(gone)
+        for path in gone:
             table.remove(path)
         for path in listed:
             numbers = self._numbers(path)
             if numbers is None:
+                differed += path in table
                 table.remove(path)
             elif path not in table or not table.knows(path, numbers):
+                # A file read too soon after it was written is read again to be sure: that is no difference.
+                differed += table.stamp(path) != _UNSURE
                 table.mark(path)
+        return differed
 
     def _watch_again(self) -> None:
         ignored = Ignored(self.root)
