@@ -82,6 +82,7 @@ class DashboardServer:
     port: int = field(default_factory=free_port)
     offset: timedelta = timedelta(0)
     max_running: int = 1_000
+    environment: Mapping[str, str] = field(default_factory=dict)
     instances: ShownInstances = field(default_factory=ShownInstances)
     _server: uvicorn.Server | None = None
     _task: asyncio.Task[None] | None = None
@@ -101,6 +102,7 @@ class DashboardServer:
                 "CODEHUB_API_BIND": f"127.0.0.1:{self.port}",
                 "LIMITS_MAX_RUNNING_PER_USER": str(self.max_running),
                 "LIMITS_MAX_RUNNING_GLOBAL": "100000",
+                **self.environment,
             }
         )
 
