@@ -1,7 +1,7 @@
 """Asks an IDE over HTTP when someone last worked in it (a profile's `activity_path`).
 
-The answer is 200 with JSON: `{"active": true}` for right now, or `{"last_active_at": "2026-11-16T01:02:03Z"}` (an ISO time or
-Unix seconds). Anything else, and no answer within a few seconds, says nothing.
+The answer is 200 with JSON: `{"active": true}` for right now, or `{"last_active_at": "2026-11-16T01:02:03Z"}` (an ISO time
+or Unix seconds). Anything else, and no answer within a few seconds, says nothing.
 """
 
 from __future__ import annotations
