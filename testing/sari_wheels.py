@@ -25,7 +25,8 @@ def wheels() -> Path:
     """The folder with every dependency's wheel."""
     folder = _PLACE / "dependencies"
     with _locked():
-        for name in _dependencies("sari"):
+        # hatchling builds sari where it is installed from a checkout.
+        for name in {"hatchling"} | _dependencies("sari") | _dependencies("hatchling"):
             _repack(metadata.distribution(name), folder)
     return folder
 
@@ -89,11 +90,15 @@ def _dependencies(name: str) -> set[str]:
     while waiting:
         for requirement in metadata.distribution(waiting.pop()).requires or []:
             needed = re.match(r"[\w.-]+", requirement)
-            if needed is None or "extra ==" in requirement or needed.group() in found:
+            if needed is None or not _wanted(requirement) or needed.group() in found:
                 continue
             found.add(needed.group())
             waiting.append(needed.group())
     return found
+
+
+def _wanted(requirement: str) -> bool:
+    return "extra ==" not in requirement and "python_version <" not in requirement
 
 
 def _repack(distribution: metadata.Distribution, folder: Path) -> None:

@@ -14,7 +14,7 @@ from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.instances import ABSENT, Instances, InstanceSpec, InstanceStatus
 from testing.contracts.archives import lost_after
 
-PATIENCE_S = 120.0
+PATIENCE_S = 90.0
 T = TypeVar("T")
 
 

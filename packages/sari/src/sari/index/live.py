@@ -12,12 +12,13 @@ import select
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import astuple
 from pathlib import Path
 
 from sari.index import build, content, ripgrep
 from sari.index.ignore import Ignored
 from sari.index.needed import Needed
-from sari.index.segment import Damaged, Segment
+from sari.index.segment import NEVER, Damaged, Segment
 from sari.index.store import Store
 from sari.index.table import Candidates, Numbers, Table, numbers_of
 from sari.index.watch import NoWatching, Touched, Watcher
@@ -33,6 +34,7 @@ _MOST_SEGMENTS = 24
 # With more pending files than this, ripgrep's own walk of the whole tree is faster than a list.
 MOST_PENDING = 15_000
 _MOST_RELISTED = 100
+_UNSURE = astuple(NEVER)
 
 
 class Index:
@@ -84,13 +86,18 @@ class Index:
 
     def _look_into(self, found: Candidates) -> None:
         """Tell text from binary among the files that are not indexed yet; remembered until they change."""
-        judged = [(path, change, content.kind(self._base + path)) for path, change in found.unread]
-        for path, _, kind in judged:
+        judged = []
+        for path, change in found.unread:
+            # The state before reading: one that changes meanwhile is looked into again.
+            stamp = self._numbers(path)
+            kind = content.kind(self._base + path)
             found.add(path, kind)
+            if stamp is not None and not content.is_fresh(stamp[0], stamp[1]):
+                judged.append((path, change, kind, stamp))
         found.unread = []
         with self._lock:
-            for path, change, kind in judged:
-                self._table.judge(path, change, kind)
+            for one in judged:
+                self._table.judge(*one)
 
     def paths(self) -> list[bytes]:
         """All files, as of now."""
@@ -151,15 +158,18 @@ class Index:
         }
 
     def compare(self) -> int:
-        """Compare everything with the disk, now. How many files differed."""
+        """Compare everything with the disk, now. How many files differed from what was known without it."""
         if not self._listed.wait(60):
             return 0
         with self._lock:
-            before = self._table.change
-            self._compare()
-            return self._table.change - before
+            if self._watcher is not None:
+                self.refresh()
+            return self._compare()
 
     def close(self) -> None:
+        """Stop, and leave the index to others. Twice is as good as once."""
+        if self._stop.is_set():
+            return
         self._stop.set()
         os.write(self._wake_w, b"x")
         self._thread.join()
@@ -239,18 +249,24 @@ class Index:
         for path in listed - known:
             table.mark(path)
 
-    def _compare(self) -> None:
+    def _compare(self) -> int:
         table = self._table
         self._last_compare = time.monotonic()
         listed = set(self._list())
-        for path in set(table.paths()) - listed:
+        gone = set(table.paths()) - listed
+        differed = len(gone)
+        for path in gone:
             table.remove(path)
         for path in listed:
             numbers = self._numbers(path)
             if numbers is None:
+                differed += path in table
                 table.remove(path)
-            elif path not in table or (path not in table.pending and table.stamp(path) != numbers):
+            elif path not in table or not table.knows(path, numbers):
+                # A file read too soon after it was written is read again to be sure: that is no difference.
+                differed += table.stamp(path) != _UNSURE
                 table.mark(path)
+        return differed
 
     def _watch_again(self) -> None:
         ignored = Ignored(self.root)

@@ -146,13 +146,9 @@ class CodeServerInstall:
             "@vscode/windows-registry",
         ):
             remove_tree(editor / unused)
-        for pattern in (
-            "**/prebuilds/*",
-            "@github/copilot-*",
-            "@vscode/ripgrep-universal/bin/*",
-            "@img/*",
-            "**/bin/*-*",
-        ):
+        for place in list(editor.glob("@github/copilot-*")):
+            remove_tree(place)
+        for pattern in ("**/prebuilds/*", "@vscode/ripgrep-universal/bin/*", "**/bin/*-*"):
             for place in list(editor.glob(pattern)):
                 if _is_foreign(place.name):
                     remove_tree(place)

@@ -63,20 +63,22 @@ def wrap(program: str, command: Sequence[str], view: View, uid: int | None) -> l
             words += ["--symlink", os.readlink(path), name]
         elif path.is_dir():
             words += ["--ro-bind", name, name]
-    words += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/run", "--tmpfs", "/var/tmp"]  # noqa: S108
-    words += ["--ro-bind-try", "/run/systemd/resolve", "/run/systemd/resolve"]
-    for path in view.readable:
-        if not str(path).startswith("/usr/"):
-            words += ["--ro-bind", str(path), str(path)]
+    words += ["--proc", "/proc", "--dev", "/dev"]
+    for name in ("/tmp", "/var/tmp"):  # noqa: S108 - inside the sandbox
+        words += ["--perms", "1777", "--tmpfs", name]
+    words += ["--tmpfs", "/run", "--ro-bind-try", "/run/systemd/resolve", "/run/systemd/resolve"]
+    system = tuple(map(Path, _SYSTEM))
+    readable = [path for path in view.readable if not any(path.is_relative_to(seen) for seen in system)]
+    words += _way_to(readable)
+    for path in readable:
+        words += ["--ro-bind", str(path), str(path)]
     for path in view.hidden:
-        if path.is_dir() and any(path.is_relative_to(seen) for seen in (*map(Path, _SYSTEM), *view.readable)):
-            words += ["--tmpfs", str(path)]
-            words += [
-                w
-                for inner in view.readable
-                if inner.is_relative_to(path)
-                for w in ("--ro-bind", str(inner), str(inner))
-            ]
+        if path.is_dir() and any(path.is_relative_to(seen) for seen in (*system, *view.readable)):
+            words += ["--perms", "0755", "--tmpfs", str(path)]
+            inside = [seen for seen in view.readable if seen.is_relative_to(path)]
+            words += _way_to(inside)
+            words += [word for seen in inside for word in ("--ro-bind", str(seen), str(seen))]
+    words += _way_to([view.home, *view.writable])
     for path in (view.home, *view.writable):
         words += ["--bind", str(path), str(path)]
     for name in ("passwd", "group"):
@@ -95,6 +97,12 @@ def wrap(program: str, command: Sequence[str], view: View, uid: int | None) -> l
         "--bounding-set=-all",
     ]
     return [*words, setpriv, *drop, "--", *command]
+
+
+def _way_to(paths: Sequence[Path]) -> list[str]:
+    """Directories above, which bubblewrap would make for root alone."""
+    above = dict.fromkeys(parent for path in paths for parent in reversed(path.parents) if len(parent.parts) > 1)
+    return [word for parent in above for word in ("--perms", "0755", "--dir", str(parent))]
 
 
 def write_etc(place: Path, uid: int, home: Path) -> None:

@@ -1,0 +1,57 @@
+"""One question to an IDE: does it answer its health path right now? Over TCP or a unix socket, with nothing kept open."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from codehub.domain.profiles import AppProfile
+from codehub.ports.instances import Upstream
+
+_PATIENCE_S = 5.0  # of one probe; the caller decides how many to make
+
+
+def base_path(workspace_id: str) -> str:
+    return f"/w/{workspace_id}/"
+
+
+async def answers(upstream: Upstream, workspace_id: str, profile: AppProfile) -> bool:
+    """Whether `GET health_path` gets any answer below 500 (a redirect or a refusal is an IDE at work too)."""
+    path = profile.health_path if profile.strip_prefix else base_path(workspace_id).rstrip("/") + profile.health_path
+    lines = [f"GET {path} HTTP/1.1", "Host: localhost", "Connection: close", "User-Agent: codehub-probe"]
+    if upstream.secret is not None:
+        lines.append(f"{upstream.secret[0]}: {upstream.secret[1]}")
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            reader, writer = await _connect(upstream)
+            try:
+                writer.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
+                status = (await reader.readline()).split(b" ")
+            finally:
+                writer.close()
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
+    except (OSError, TimeoutError, ValueError):
+        return False
+    return (
+        len(status) >= 2 and status[0].startswith(b"HTTP/1.") and status[1].isdigit() and 100 < int(status[1]) < 500
+    )
+
+
+async def _connect(upstream: Upstream) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if upstream.socket_path:
+        return await asyncio.open_unix_connection(upstream.socket_path)
+    return await asyncio.open_connection(upstream.host, upstream.port)
+
+
+def secret_of(profile: AppProfile, secret: str) -> tuple[str, str] | None:
+    """The header the proxy adds, when the profile has one."""
+    name, colon, value = profile.secret_header.partition(":")
+    return (name.strip(), value.strip().replace("{secret}", secret)) if colon else None
+
+
+def filled(text: str, values: dict[str, str]) -> str:
+    """The profile's placeholders filled in; other braces are left as they are."""
+    for name, value in values.items():
+        text = text.replace("{" + name + "}", value)
+    return text

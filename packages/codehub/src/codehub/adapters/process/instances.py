@@ -1,0 +1,270 @@
+"""Workspaces as processes. Starts keepers, finds them again by what they wrote down, and ends them.
+
+Knows nothing of the database, of ports of the proxy or of archives. All state is in `run_dir`, so any CodeHub process on
+this machine sees the same instances, and a restarted one takes them over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import shutil
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from codehub.adapters.health import answers, base_path, filled, secret_of
+from codehub.adapters.process import keeper
+from codehub.adapters.process.output import output
+from codehub.adapters.process.places import RunPlaces
+from codehub.adapters.process.records import Record, boot_id, exit_reason, read_record
+from codehub.adapters.process.sandbox import (
+    View,
+    bubblewrap,
+    check_reachable,
+    own,
+    tool_dirs,
+    uid_for,
+    wrap,
+    write_etc,
+)
+from codehub.adapters.process.stopping import end_tree
+from codehub.adapters.process.usage import UsageMeter
+from codehub.adapters.process.watching import ExitWatch
+from codehub.domain.errors import BackendDown, Terminal, Transient
+from codehub.domain.model import Progress
+from codehub.domain.profiles import AppProfile
+from codehub.ports.fence import Fence, Report
+from codehub.ports.instances import ABSENT, InstanceSpec, InstanceStatus, Upstream, spec_digest
+
+# Installs a program on first need and says which directory holds it.
+Tool = Callable[[Report], Path]
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_PASSED_ON = ("LANG", "LC_ALL", "TZ")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessOptions:
+    """`hidden` are directories no workspace may see: CodeHub's data, all homes."""
+
+    grace_s: float = 10.0
+    log_bytes: int = 8 << 20
+    hidden: tuple[Path, ...] = ()
+    use_bubblewrap: bool = True
+
+
+class ProcessInstances:
+    name = "process"
+
+    def __init__(
+        self, run_dir: Path, options: ProcessOptions | None = None, tools: Mapping[str, Tool] | None = None
+    ) -> None:
+        self._places = RunPlaces(run_dir)
+        self._options = options or ProcessOptions()
+        self._tools = tools or {}
+        self._exits = ExitWatch()
+        self._meter = UsageMeter()
+
+    @property
+    def isolates_users(self) -> bool:
+        """Whether one user's workspace is kept from seeing another's. Without that a second user must be refused."""
+        return self._options.use_bubblewrap and bubblewrap() is not None
+
+    async def ping(self) -> None:
+        try:
+            self._places.prepare()
+        except OSError as error:
+            raise BackendDown(f"{self._places.root} cannot be used: {error.strerror}") from error
+
+    async def start(self, spec: InstanceSpec, report: Report, fence: Fence, *, replace: bool = False) -> None:
+        record = self._record(spec.workspace_id)
+        digest = spec_digest(spec)
+        if record is not None and record.alive and record.spec_digest == digest and not replace:
+            return
+        programs = await self._programs(spec.profile, report)
+        fence()
+        if record is not None:
+            await end_tree(record, self._options.grace_s)
+        report(Progress("start", 0, 1, "steps"))
+        prepared = await asyncio.to_thread(self._prepare, spec, programs, digest)
+        fence()
+        await self._launch(prepared, spec.workspace_id)
+        started = self._record(spec.workspace_id)
+        if started is not None:
+            self._exits.follow(started)
+        self._exits.tell(spec.workspace_id)
+
+    async def _programs(self, profile: AppProfile, report: Report) -> tuple[Path, ...]:
+        """Directories of programs that are not the system's, the command's own first."""
+        if not profile.command:
+            raise Terminal(f"the profile {profile.name!r} has no command, and workspaces here are processes")
+        ours = Path(sys.executable).parent
+        tool = self._tools.get(profile.command[0])
+        return (ours,) if tool is None else (await asyncio.to_thread(tool, report), ours)
+
+    def _prepare(self, spec: InstanceSpec, programs: tuple[Path, ...], digest: str) -> dict[str, object]:
+        if spec.mount.kind != "dir":
+            raise Terminal(f"a process needs a directory as its home, not a {spec.mount.kind}")
+        home, uid = Path(spec.mount.source), uid_for(spec.workspace_id)
+        if not home.is_dir():
+            raise Transient(f"the home {home} is not there")
+        run = self._places.make(spec.workspace_id)
+        sockets = self._places.make_socket_dir(spec.workspace_id, uid)
+        wrapper = bubblewrap() if self._options.use_bubblewrap else None
+        path = ":".join([*map(str, programs), _SYSTEM_PATH])
+        program = shutil.which(spec.profile.command[0], path=path)
+        if program is None:
+            raise Terminal(
+                f"{spec.profile.command[0]!r} is not installed here; for jupyterlab: pip install 'codehub[jupyterlab]'"
+            )
+        if wrapper is None:
+            check_reachable(home, uid)
+            check_reachable(sockets, uid)
+            check_reachable(Path(program).resolve(), uid)
+        own(home, uid)
+        secret = secrets.token_urlsafe(32)
+        by_socket = any("{socket}" in word for word in spec.profile.command)
+        port = 0 if by_socket else _free_port()
+        socket_path = str(sockets / "ide.sock") if by_socket else ""
+        values = {
+            "port": str(port),
+            "socket": socket_path,
+            "base_path": base_path(spec.workspace_id),
+            "home": str(home),
+            "id": spec.workspace_id,
+            "secret": secret,
+        }
+        identity = secrets.token_hex(8)
+        command = [program, *(filled(word, values) for word in spec.profile.command[1:])]
+        env = self._environment(spec, values, path, identity)
+        if wrapper is not None:
+            write_etc(run / "etc", os.geteuid() if uid is None else uid, home)
+            readable = (*tool_dirs(), *(place.parent for place in programs))
+            view = View(home, (sockets,), tuple(dict.fromkeys(readable)), self._options.hidden, run / "etc")
+            command = wrap(wrapper, command, view, uid)
+        header = secret_of(spec.profile, secret)
+        record = {
+            "workspace_id": spec.workspace_id,
+            "identity": identity,
+            "spec_digest": digest,
+            "boot": boot_id(),
+            "uid": uid,
+            "host": "" if by_socket else "127.0.0.1",
+            "port": port,
+            "socket_path": socket_path,
+            "secret": header,
+        }
+        return {
+            "run_dir": str(run),
+            "grace_s": self._options.grace_s,
+            "log_bytes": self._options.log_bytes,
+            "uid": uid,
+            "sandboxed": wrapper is not None,
+            "command": command,
+            "env": env,
+            "cwd": str(home),
+            "record": record,
+        }
+
+    def _environment(self, spec: InstanceSpec, values: dict[str, str], path: str, identity: str) -> dict[str, str]:
+        """Nothing of ours but the language and the time zone: our environment holds secrets."""
+        env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        env.setdefault("LANG", "C.UTF-8")
+        env |= {
+            "PATH": path,
+            "HOME": values["home"],
+            "USER": "coder",
+            "LOGNAME": "coder",
+            "SHELL": "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh",
+            "CODEHUB_WORKSPACE_ID": spec.workspace_id,
+            "CODEHUB_INSTANCE": identity,
+        }
+        return env | {key: filled(value, values) for key, value in spec.profile.env.items()}
+
+    async def _launch(self, prepared: dict[str, object], workspace_id: str) -> None:
+        launcher = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-I",
+            "-S",
+            "-B",
+            keeper.__file__,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+            cwd="/",
+            env={"PATH": _SYSTEM_PATH},
+        )
+        # Shielded: a launcher that was begun is seen to its end, or an instance would come up behind our back.
+        _, said = await asyncio.shield(launcher.communicate(json.dumps(prepared).encode()))
+        if launcher.returncode != 0:
+            raise Transient(
+                f"the instance of {workspace_id} could not be started: {said.decode(errors='replace')[-500:]}"
+            )
+
+    async def stop(self, workspace_id: str, fence: Fence) -> None:
+        record = self._record(workspace_id)
+        if record is not None:
+            fence()
+            await end_tree(record, self._options.grace_s)
+            self._exits.tell(workspace_id)
+
+    async def delete(self, workspace_id: str, fence: Fence) -> None:
+        await self.stop(workspace_id, fence)
+        fence()
+        await asyncio.to_thread(self._places.remove, workspace_id)
+
+    async def status(self, workspace_id: str) -> InstanceStatus:
+        record = self._record(workspace_id)
+        return ABSENT if record is None else self._status(record)
+
+    def _status(self, record: Record) -> InstanceStatus:
+        alive = record.alive
+        return InstanceStatus(
+            exists=True,
+            running=alive,
+            identity=record.identity,
+            spec_digest=record.spec_digest,
+            upstream=record.upstream if alive else None,
+            exit_reason=None if alive else exit_reason(self._places.run_dir(record.workspace_id)),
+        )
+
+    async def list_all(self) -> Mapping[str, InstanceStatus]:
+        return await asyncio.to_thread(lambda: {r.workspace_id: self._status(r) for r in self._records()})
+
+    def _records(self) -> list[Record]:
+        found = (self._record(workspace_id) for workspace_id in self._places.workspaces())
+        return [record for record in found if record is not None]
+
+    def _record(self, workspace_id: str) -> Record | None:
+        record = read_record(self._places.run_dir(workspace_id))
+        return record if record is not None and record.workspace_id == workspace_id else None
+
+    async def probe(self, workspace_id: str, profile: AppProfile) -> bool:
+        upstream = await self.resolve_upstream(workspace_id)
+        return upstream is not None and await answers(upstream, workspace_id, profile)
+
+    async def resolve_upstream(self, workspace_id: str) -> Upstream | None:
+        return (await self.status(workspace_id)).upstream
+
+    def watch(self) -> AsyncIterator[str]:
+        return self._exits.hints([record for record in self._records() if record.alive])
+
+    def logs(self, workspace_id: str, *, follow: bool, tail: int | None = None) -> AsyncIterator[bytes]:
+        return output(self._places.run_dir(workspace_id), follow=follow, tail=tail)
+
+    async def usage(self, workspace_id: str) -> Mapping[str, float] | None:
+        record = self._record(workspace_id)
+        if record is None or not record.alive:
+            return None
+        return await asyncio.to_thread(self._meter.of, record)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

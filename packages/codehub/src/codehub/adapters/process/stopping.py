@@ -1,0 +1,73 @@
+"""The end of an instance: politely through its keeper, then firmly, then whatever is left of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+
+from codehub.adapters.process.keeper import descendants
+from codehub.adapters.process.records import Record, leftovers
+from codehub.domain.errors import Transient
+
+_FIRMLY_S = 10.0
+_SWEEPS = 100
+
+
+async def end_tree(record: Record, grace_s: float) -> None:
+    """Everything of this instance is gone afterwards; gone already is success."""
+    if record.alive:
+        try:
+            fd = os.pidfd_open(record.pid)
+        except ProcessLookupError:
+            fd = -1
+        if fd >= 0:
+            try:
+                # The descriptor is of this very process, so what is checked now is what will be signalled.
+                if record.alive:
+                    await _end_keeper(fd, record, grace_s)
+            finally:
+                os.close(fd)
+    await _end_leftovers(record)
+
+
+async def _end_keeper(fd: int, record: Record, grace_s: float) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(fd, signal.SIGTERM)
+    if await _exited(fd, grace_s + _FIRMLY_S):
+        return
+    tree = [pid for pid, _ in descendants(record.pid)]
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(fd, signal.SIGKILL)
+    for pid in tree:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    if not await _exited(fd, _FIRMLY_S):
+        raise Transient(f"the instance of {record.workspace_id} (keeper {record.pid}) does not end even when killed")
+
+
+async def _exited(fd: int, timeout_s: float) -> bool:
+    loop = asyncio.get_running_loop()
+    gone = asyncio.Event()
+    loop.add_reader(fd, gone.set)
+    try:
+        async with asyncio.timeout(timeout_s):
+            await gone.wait()
+    except TimeoutError:
+        return False
+    finally:
+        loop.remove_reader(fd)
+    return True
+
+
+async def _end_leftovers(record: Record) -> None:
+    for _ in range(_SWEEPS):
+        left = await asyncio.to_thread(leftovers, record.identity, record.uid)
+        if not left:
+            return
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        await asyncio.sleep(0.02)
+    raise Transient(f"processes of {record.workspace_id} do not end even when killed: {left[:10]}")
