@@ -109,7 +109,7 @@ async def test_work_is_flushed_at_the_latest_by_a_shutdown(here: World, work: st
         await browser.get(f"/w/{workspace_id}/save")
     else:
         socket = await open_socket(here, workspace_id, browser)
-        await socket.send(bytes([1]) + bytes(8) + (3).to_bytes(4, "big") + b"key")
+        await socket.send(bytes([1]) + bytes(8) + (12).to_bytes(4, "big") + b"a key stroke")
         await socket.close()
     await here.stop_proxy()
     assert workspace_id in await here.activity.pending()
