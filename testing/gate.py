@@ -53,6 +53,7 @@ class World:
     _clients: list[httpx.AsyncClient] = field(default_factory=list)
     proxy: asyncio.Task[None] | None = None
     deps: ProxyDeps | None = None
+    listener: socket.socket = field(default_factory=socket.socket)
 
     async def start_proxy(self, listener: socket.socket | None = None) -> None:
         """Again, at the same address."""
@@ -168,6 +169,8 @@ async def world(
                 lambda: datetime.now(UTC),
             )
             made.deps = deps
+            made.listener.close()
+            made.listener = listener
             serving = asyncio.create_task(serve_api(api.app, dashboards)) if dashboards else None
             try:
                 await made.start_proxy(listener)
