@@ -102,6 +102,8 @@ JUPYTERLAB = AppProfile(
         "GET /api/terminals",
         # An open file browser looks at its directory, and the tab saves its layout, every ten seconds.
         "GET /api/contents*",
+        # And the server announces each of those looks to every tab.
+        'ws:text:"action": "get"',
         "GET /lab/api/workspaces*",
         "PUT /lab/api/workspaces*",
         "GET /lsp/status",

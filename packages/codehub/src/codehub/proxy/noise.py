@@ -2,6 +2,7 @@
 
 `METHOD /path` with `*` globs is a request; `ws:vscode-keepalive` is what VS Code's protocol says to itself, and
 `ws:vscode-message:TEXT` a message of VS Code that speaks of TEXT, such as a file event about the IDE's own files.
+`ws:text:TEXT` is any message that holds TEXT.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ _VSCODE_UPKEEP: Final = frozenset({2, 3, 6, 7, 8, 9})
 # An answer that only says "got it": it follows a message that was judged by itself.
 _VSCODE_BARE_ANSWER: Final = 9
 _VSCODE_TEXT: Final = "ws:vscode-message:"
+_TEXT: Final = "ws:text:"
 _PATH: Final = b'"path":"'
 
 
@@ -47,6 +49,10 @@ def vscode_keepalive(payload: bytes, texts: tuple[bytes, ...] = ()) -> bool:
     return at == size
 
 
+def _holds(payload: bytes, text: bytes) -> bool:
+    return text in payload
+
+
 def _speaks_of(message: bytes, texts: tuple[bytes, ...]) -> bool:
     """A message with paths must speak of nothing else: one about the IDE's own files and a person's is work."""
     paths = message.count(_PATH)
@@ -61,19 +67,24 @@ class Noise:
     def __init__(self, rules: Iterable[str]) -> None:
         patterns = []
         texts = []
+        frames: list[FrameRule] = []
         vscode = False
         for rule in rules:
-            if rule.startswith(_VSCODE_TEXT):
+            if rule.startswith(_TEXT):
+                frames.append(partial(_holds, text=rule.removeprefix(_TEXT).encode()))
+            elif rule.startswith(_VSCODE_TEXT):
                 texts.append(rule.removeprefix(_VSCODE_TEXT).encode())
                 vscode = True
             elif rule == "ws:vscode-keepalive":
                 vscode = True
             elif rule.startswith("ws:"):
-                raise Invalid(f"no such noise rule: {rule} (known: ws:vscode-keepalive, {_VSCODE_TEXT}TEXT)")
+                raise Invalid(f"no such noise rule: {rule} (known: ws:vscode-keepalive, {_VSCODE_TEXT}…, {_TEXT}…)")
             else:
                 patterns.append(translate(rule))
         self._paths = re.compile("|".join(patterns).encode()) if patterns else None
-        self.frame_rules: tuple[FrameRule, ...] = (partial(vscode_keepalive, texts=tuple(texts)),) if vscode else ()
+        if vscode:
+            frames.append(partial(vscode_keepalive, texts=tuple(texts)))
+        self.frame_rules: tuple[FrameRule, ...] = tuple(frames)
 
     def is_request(self, method: bytes, path: bytes) -> bool:
         """`path` is without the workspace's prefix and without its query."""

@@ -87,6 +87,12 @@ def test_messages_about_the_ides_own_files_are_noise(payload: bytes, noise: bool
     assert Noise(["ws:vscode-message:/.own/"]).is_message(payload) is noise
 
 
+def test_a_message_that_holds_a_text_is_noise_where_the_profile_says_so() -> None:
+    noise = Noise(['ws:text:"action": "get"'])
+    assert noise.is_message(b'{"action": "get", "path": "x"}')
+    assert not noise.is_message(b'{"action": "save", "path": "x"}')
+
+
 def test_requests_are_matched_by_method_and_path() -> None:
     noise = Noise(["GET /api/kernels", "GET /poll*"])
     assert noise.is_request(b"GET", b"/api/kernels")
