@@ -208,6 +208,7 @@ def test_recent_names_what_is_not_committed(workspace: Workspace, ask: Ask) -> N
 
 
 def test_status_rescan_and_doctor(ask: Ask, workspace: Workspace) -> None:
+    assert workspace.index.wait_settled(120)
     assert ask("status")["state"] == "ready"
     assert ask("rescan")["changed"] == 0
     checks = {check["name"]: check for check in ask("doctor")["checks"]}

@@ -113,7 +113,8 @@ class _Worker:
                 count = self._ask(chunk, target)
                 if count is None and not stop():
                     # The worker died (killed, out of memory): the files are read here instead.
-                    count = build_one(self._root, chunk, target, stop, Extractor())
+                    with contextlib.suppress(OSError):
+                        count = build_one(self._root, chunk, target, stop, Extractor())
                 done.put((target, count or 0))
         finally:
             done.put(None)

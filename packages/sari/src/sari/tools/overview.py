@@ -139,6 +139,10 @@ def answer_doctor(scope: Scope) -> ToolResult:
     check("compared with the disk", True, f"{differed} files had changed unseen and are mended")
     damaged = segment.verify(sorted(scope.index.store.folder.glob("*.seg")))
     check("segments", not damaged, f"{len(damaged)} damaged", "They are rebuilt by themselves when next used.")
+    failed = scope.index.failed
+    check(
+        "writing", not failed, failed or "the index can be written", "Make room on the disk; answers stay complete."
+    )
     state = scope.index.status()
     watching = str(state["watching"])
     mend = "Raise fs.inotify.max_user_watches; until then every query compares the tree first."
