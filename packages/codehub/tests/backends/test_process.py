@@ -15,6 +15,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+
 from codehub.adapters.process.instances import ProcessInstances, ProcessOptions
 from codehub.adapters.process.records import Record, read_record
 from codehub.adapters.process.sandbox import uid_for
@@ -22,7 +23,6 @@ from codehub.domain.errors import Terminal
 from codehub.domain.profiles import AppProfile
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.instances import InstanceSpec, Mount
-
 from testing.contracts.instances import InstancesContract, healthy, started, until, wid
 from testing.tiny_ide import by_port, by_socket
 
