@@ -183,5 +183,22 @@ def hostile(root: Path) -> Path:
     return root
 
 
+def generated(target: Path, files: int, seed: int = 7) -> Path:
+    """A tree of any size: pieces of the standard library, each file with a name of its own in it."""
+    rng = random.Random(seed)
+    source: list[bytes] = []
+    for file in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
+        source += file.read_bytes().split(b"\n")[:400]
+    for number in range(files):
+        folder = target / f"pkg{number % 97}" / f"mod{number // 97 % 41}"
+        if number < 97 * 41:
+            folder.mkdir(parents=True, exist_ok=True)
+        start, length = rng.randrange(len(source) - 200), min(int(rng.expovariate(1 / 90)) + 5, 600)
+        body = source[start : start + length]
+        body.insert(len(body) // 2, b"def unique_%06d_fn(a): return handler_%d" % (number, number % 5000))
+        (folder / f"file_{number}.py").write_bytes(b"\n".join(body))
+    return target
+
+
 # Where ripgrep stops in these depends on its buffer, and so on the files it read before: the oracle reads each alone.
 LATE_NULS = ("/late_nul.txt", "/late_nul_long_lines.txt", "/edge_nul.txt", "/mid_nul.bin", "/only/*")
