@@ -27,6 +27,7 @@ def open_index(tmp_path: Path) -> Iterator[Open]:
         index.close()
 
 
+@pytest.mark.timeout(900)
 def test_on_a_hostile_tree_every_line_is_ripgreps(tmp_path: Path, open_index: Open) -> None:
     root = sari_trees.hostile(tmp_path / "tree")
     asked = queries(random.Random(1), root, 35)
@@ -56,6 +57,7 @@ _NASTY = [
 ]
 
 
+@pytest.mark.timeout(900)
 def test_on_the_python_library(tmp_path: Path, open_index: Open) -> None:
     root = sari_trees.python_library(tmp_path / "tree")
     index = open_index(root)
@@ -65,6 +67,7 @@ def test_on_the_python_library(tmp_path: Path, open_index: Open) -> None:
     assert differences(index, root, asked) == []
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.needs("npm")
 def test_on_a_large_node_modules(tmp_path: Path, open_index: Open) -> None:
     root = sari_trees.node_modules(tmp_path / "tree")
