@@ -170,8 +170,13 @@ class InstancesContract:
 
 
 async def _opened(stream: AsyncIterator[T]) -> AsyncGenerator[T, None]:
-    async for item in stream:
-        yield item
+    """As a generator that closes the one it takes from."""
+    try:
+        async for item in stream:
+            yield item
+    finally:
+        if isinstance(stream, AsyncGenerator):
+            await stream.aclose()
 
 
 async def _hears(hints: AsyncIterator[str], workspace_id: str) -> None:

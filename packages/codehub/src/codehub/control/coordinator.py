@@ -51,14 +51,22 @@ async def run_coordinator(
     health = HealthState(settings.node_id, deps.clock, metrics)
     async with health_server(settings.health_bind, health):
         while True:
-            try:
-                async with deps.election.campaign(settings.node_id) as lease:
-                    await _lead(lease, settings, deps, metrics, health)
-            except* (BackendDown, Transient, FenceLost) as errors:
-                _log.warning("does not lead", node_id=settings.node_id, error=_first_message(errors))
-            except* Exception as errors:  # noqa: BLE001 - leadership is given up and sought again, whatever it was
-                _log.error("a component failed; leadership is given up", node_id=settings.node_id, exc_info=errors)
+            await asyncio.create_task(_campaign(settings, deps, metrics, health))
+            _refuse_to_swallow()
             await asyncio.sleep(settings.campaign_pause_s * (0.5 + deps.random()))
+
+
+async def _campaign(
+    settings: CoordinatorSettings, deps: CoordinatorDeps, metrics: Metrics, health: HealthState
+) -> None:
+    """Be elected once, and lead until it ends. A task of its own: see `_refuse_to_swallow`."""
+    try:
+        async with deps.election.campaign(settings.node_id) as lease:
+            await _lead(lease, settings, deps, metrics, health)
+    except* (BackendDown, Transient, FenceLost) as errors:
+        _log.warning("does not lead", node_id=settings.node_id, error=_first_message(errors))
+    except* Exception as errors:  # noqa: BLE001 - leadership is given up and sought again, whatever it was
+        _log.error("a component failed; leadership is given up", node_id=settings.node_id, exc_info=errors)
 
 
 async def _lead(
@@ -140,6 +148,14 @@ def _components(
 async def _never_ends(name: str, loop: Coroutine[Any, Any, None]) -> None:
     await loop
     raise ComponentEnded(f"{name} ended by itself")
+
+
+def _refuse_to_swallow() -> None:
+    """A task group in which something fails while it is cancelled tells of the failure only, and one that failed leaves its
+    task's count of cancellations raised (Python 3.11). So terms are tasks of their own, and this one's count is true."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def _first_message(errors: BaseExceptionGroup[Any]) -> str:

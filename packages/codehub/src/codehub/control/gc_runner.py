@@ -51,7 +51,8 @@ class GcRunner:
         orphans = [place for place in places if not is_protected(claims.get(place.workspace_id), place.op_id)]
         await self._store.note_orphans(self._lease.epoch, orphans, self._clock.now())
         now = self._clock.now()
-        due = [place for place, first_seen_at in await self._store.orphans() if is_due(first_seen_at, now)]
+        grace = timedelta(seconds=self._settings.orphan_grace_s)
+        due = [place for place, first_seen_at in await self._store.orphans() if is_due(first_seen_at, now, grace)]
         for place in due:
             await self._remove(place)
 

@@ -43,7 +43,6 @@ class Patience:
                 await asyncio.wait([task], timeout=self.left_s)
             return task.result()
         finally:
-            if not task.done():
-                task.cancel()
-                # The work's own clean-up is awaited, so that nothing of it goes on unseen.
-                await asyncio.gather(task, return_exceptions=True)
+            task.cancel()
+            # The work's own clean-up is awaited, so that nothing of it goes on unseen; its failure was told, or is moot.
+            await asyncio.gather(task, return_exceptions=True)

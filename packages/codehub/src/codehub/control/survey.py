@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Collection, Iterable, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Final, TypeVar
 
 import structlog
@@ -32,6 +33,8 @@ T = TypeVar("T")
 
 # Archives at rest are asked for in turn, a few each time: 10,000 of them within an hour at an interval of 15 s.
 _ARCHIVES_AT_ONCE: Final = 50
+# Those that could not be asked for while the store was away come first.
+_UNKNOWN_AT_ONCE: Final = 500
 # Judging many rows is interrupted this often, so that nothing else waits for it.
 _JUDGED_AT_ONCE: Final = 200
 
@@ -84,9 +87,17 @@ class Survey:
             # Many: one plain read of all is cheaper than naming them.
             for row in await self._store.load(None if len(changed) > len(versions) // 2 else changed):
                 self._take(row)
-        suspects = (differing | set(changed)) & self._rows.keys()
+        suspects = (differing | set(changed) | self._not_known()) & self._rows.keys()
         found = await self._worth_a_look(suspects - set(busy))
         return [*found, *await self._changed_archives()]
+
+    def _not_known(self) -> set[str]:
+        """What could not be observed once may be by now, and no listing differs when it can."""
+        return {
+            id_
+            for id_, row in self._rows.items()
+            if row.workspace.conditions.volume_ready.is_unknown or row.workspace.conditions.container_ready.is_unknown
+        }
 
     def stale(self) -> list[str]:
         """Whose `observed_at` is due, though nothing changed."""
@@ -172,26 +183,24 @@ class Survey:
         return Observed(volume, None if archive.is_unknown else archive.is_true, instance)
 
     async def _changed_archives(self) -> list[str]:
-        """Ask for a few archives at rest, in turn; the ids for which the answer is not what is known."""
-        asked: dict[str, str] = {}
+        """Ask for a few archives, in turn; the ids for which the answer is not what is known."""
+        unknown = (id_ for id_, row in self._rows.items() if row.workspace.conditions.archive_ready.is_unknown)
+        turn = list(islice(unknown, _UNKNOWN_AT_ONCE))
         for _ in range(min(_ARCHIVES_AT_ONCE, len(self._archived))):
             workspace_id = self._archived.popleft()
-            row = self._rows.get(workspace_id)
-            if row is None:
-                continue
-            self._archived.append(workspace_id)
-            if row.workspace.phase is Phase.ARCHIVED and row.workspace.archive_key is not None:
-                asked[workspace_id] = row.workspace.archive_key
+            if workspace_id in self._rows:
+                self._archived.append(workspace_id)
+                if self._rows[workspace_id].workspace.phase is Phase.ARCHIVED:
+                    turn.append(workspace_id)
+        keys = {id_: self._rows[id_].workspace.archive_key for id_ in turn}
+        asked = {id_: key for id_, key in keys.items() if key is not None}
         if not asked:
             return []
         there = await _unless_down(self._backends.with_archives(lambda one: one.committed(asked.values())))
         if there is None:
             return []
-        return [
-            id_
-            for id_, key in asked.items()
-            if there[key] is not self._rows[id_].workspace.conditions.archive_ready.is_true
-        ]
+        known = {id_: self._rows[id_].workspace.conditions.archive_ready for id_ in asked if id_ in self._rows}
+        return [id_ for id_, was in known.items() if was.is_unknown or there[asked[id_]] is not was.is_true]
 
 
 async def _unless_down(listing: Awaitable[T]) -> T | None:

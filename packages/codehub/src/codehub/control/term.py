@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from codehub.domain.gc import ORPHAN_GRACE
 from codehub.domain.model import Workspace
 from codehub.domain.profiles import AppProfile
 from codehub.ports.activity import KeptActivity
@@ -43,6 +44,8 @@ class GcSettings:
     interval_s: float = 14_400.0
     keep: int = 2
     deleted_retention_s: float = 86_400.0
+    # No setting of an installation's; the simulation shortens it.
+    orphan_grace_s: float = ORPHAN_GRACE.total_seconds()
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,11 +88,12 @@ class _Worker:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "sari.index.worker", os.fspath(root)],
+            # Without -P the current folder would be searched for modules first.
+            [sys.executable, "-P", "-m", "sari.index.worker", os.fspath(root)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            cwd=os.path.dirname(__file__),
+            cwd=os.path.dirname(sys.executable),
         )
 
     def serve(

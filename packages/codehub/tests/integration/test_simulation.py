@@ -1,0 +1,46 @@
+"""The control plane under a thousand seeds of faults, and five planted bugs that it finds."""
+
+from __future__ import annotations
+
+import pytest
+
+from testing.simulation.run import run_seed
+
+SEEDS, CHUNKS = 1_000, 8
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_every_contract_holds_whatever_fails_and_everything_converges_afterwards(chunk: int) -> None:
+    steps = faults = 0
+    for seed in range(chunk, SEEDS, CHUNKS):
+        outcome = run_seed(seed)
+        assert outcome.failure is None, (
+            f"seed {seed}: {outcome.failure}\nreplay: python -m testing.simulation --first {seed} --seeds 1 --history"
+        )
+        steps += outcome.steps
+        faults += sum(outcome.faults.values())
+    assert steps > SEEDS // CHUNKS * 300
+    assert faults > SEEDS // CHUNKS * 5
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    assert run_seed(7) == run_seed(7)
+
+
+@pytest.mark.parametrize(
+    ("bug", "says"),
+    [
+        ("volume-before-key", "8:"),
+        ("gc-without-grace", "9:"),
+        ("ttl-ignores-desired", "the TTL overrides"),
+        ("epoch-unchecked", "11:"),
+        ("marker-ignored", "stale:|lost:"),
+    ],
+)
+def test_a_planted_bug_is_found(bug: str, says: str) -> None:
+    for seed in range(400):
+        if failure := run_seed(seed, bugs=[bug]).failure:
+            break
+    else:
+        raise AssertionError(f"400 seeds did not find {bug}")
+    assert any(failure.startswith(start) for start in says.split("|")), failure
