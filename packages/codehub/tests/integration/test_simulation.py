@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+
 import pytest
+import structlog
 
 from testing.simulation.run import run_seed
 
 SEEDS, CHUNKS = 1_000, 8
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """A thousand seeds log some hundred thousand lines that nobody reads."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
