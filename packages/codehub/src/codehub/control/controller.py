@@ -96,7 +96,8 @@ class WorkspaceController:
                     next_survey = self._clock.monotonic() + self._settings.idle_interval_s
                     await self._look_at_everything()
                 else:
-                    self._queue.add_all(set(self._survey.under_way()) - self._queue.delayed - self._queue.working)
+                    idle = set(self._survey.under_way()) - self._queue.delayed - self._queue.working
+                    self._queue.add_all(sorted(idle))
             self._metrics.queue_depth.set(len(self._queue))
             await self._pause(next_survey)
 
