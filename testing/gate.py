@@ -14,6 +14,7 @@ import httpx
 
 from codehub.adapters.memory.activity import MemoryActivity
 from codehub.adapters.postgres.pool import Database
+from codehub.api.server import serve_api
 from codehub.domain.errors import BackendDown
 from codehub.domain.profiles import AppProfile, Catalog
 from codehub.ports.instances import Instances, Upstream
@@ -112,12 +113,26 @@ class World:
 
 
 @asynccontextmanager
-async def world(database: Database, *, host_pattern: str = "", **given: Any) -> AsyncIterator[World]:
+async def world(
+    database: Database,
+    *,
+    host_pattern: str = "",
+    profiles: Mapping[str, AppProfile] | None = None,
+    for_browsers: bool = False,
+    **given: Any,
+) -> AsyncIterator[World]:
+    """The proxy before a scripted upstream; `for_browsers`, the dashboard has a real listener too."""
+    public = "http://127.0.0.1:8000"
+    dashboards: list[socket.socket] = []
+    if for_browsers:
+        dashboards.append(socket.create_server(("127.0.0.1", 0), backlog=256))
+        public = f"http://127.0.0.1:{dashboards[0].getsockname()[1]}"
     listener = socket.create_server(("127.0.0.1", 0), backlog=256)
     port: int = listener.getsockname()[1]
     workspaces = f"http://localhost:{port}"
     settings = Settings.model_validate(
         {
+            "CODEHUB_PUBLIC_BASE_URL": public,
             "CODEHUB_WORKSPACE_BASE_URL": workspaces,
             "CODEHUB_WORKSPACE_HOST": host_pattern,
             "ACTIVITY_FLUSH_INTERVAL": "3000",
@@ -125,7 +140,7 @@ async def world(database: Database, *, host_pattern: str = "", **given: Any) -> 
             **given,
         }
     )
-    config = {"workspace_url": workspaces, "workspace_host": host_pattern}
+    config = {"public_url": public, "workspace_url": workspaces, "workspace_host": host_pattern}
     async with running_api(database, config=config) as api:
         with scripted_upstream() as upstream:
             owner = await api.signed_in(*ADMIN)
@@ -134,9 +149,14 @@ async def world(database: Database, *, host_pattern: str = "", **given: Any) -> 
             made = World(api, database, upstream, placed, activity, settings, port, owner)
             instances = {name: cast(Instances, placed) for name in ("process", "local-docker")}
             deps = ProxyDeps(
-                database, activity, instances, Catalog({"code-server": PROFILE}), lambda: datetime.now(UTC)
+                database,
+                activity,
+                instances,
+                Catalog(profiles or {"code-server": PROFILE}),
+                lambda: datetime.now(UTC),
             )
             ready = asyncio.Event()
+            serving = asyncio.create_task(serve_api(api.app, dashboards)) if dashboards else None
             made.proxy = asyncio.create_task(
                 run_proxy(settings, deps, sockets=[listener], ready=ready.set, grace_s=2.0)
             )
@@ -148,3 +168,7 @@ async def world(database: Database, *, host_pattern: str = "", **given: Any) -> 
                 for client in made._clients:
                     await client.aclose()
                 await made.stop_proxy()
+                if serving is not None:
+                    serving.cancel()
+                    with suppress(asyncio.CancelledError):
+                        await serving
