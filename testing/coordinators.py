@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -13,11 +14,16 @@ import uuid_utils
 from codehub.adapters.memory.activity import MemoryActivity
 from codehub.adapters.memory.bus import MemoryBus
 from codehub.adapters.memory.world import MemoryArchives, MemoryHomes, MemoryInstances
+from codehub.adapters.postgres.control_gc import PostgresGcStore
+from codehub.adapters.postgres.control_leader import PostgresElection
+from codehub.adapters.postgres.control_notifications import PostgresNotifications
 from codehub.adapters.postgres.control_store import PostgresControlStore
+from codehub.adapters.postgres.control_ttl import PostgresTtlStore
 from codehub.adapters.postgres.pool import Database
+from codehub.adapters.system_clock import SystemClock
+from codehub.adapters.upstream_activity import UpstreamActivity
 from codehub.control.coordinator import run_coordinator
-from codehub.control.term import ControllerSettings, CoordinatorSettings, GcSettings, TtlSettings
-from codehub.control.wire import coordinator_deps
+from codehub.control.term import ControllerSettings, CoordinatorDeps, CoordinatorSettings, GcSettings, TtlSettings
 from codehub.domain.model import Workspace
 from codehub.domain.profiles import AppProfile
 
@@ -51,17 +57,23 @@ def settings(node_id: str = "node", **ttl: float) -> CoordinatorSettings:
 
 
 async def lead(database: Database, parts: MemoryParts, chosen: CoordinatorSettings) -> None:
-    deps = coordinator_deps(
-        database,
-        lock_id=LOCK_ID,
-        retry_interval_s=1.0,
+    clock = SystemClock()
+    deps = CoordinatorDeps(
+        election=PostgresElection(database.url, lock_id=LOCK_ID, retry_interval_s=1.0, clock=clock),
+        store=PostgresControlStore(database),
+        ttl_store=PostgresTtlStore(database),
+        gc_store=PostgresGcStore(database),
+        notifications=PostgresNotifications(database.url),
         bus=parts.bus,
         activity=parts.activity,
+        asks_activity=UpstreamActivity(),
         instances={"process": parts.instances},
         homes={"local-dir": parts.homes},
         archives=parts.archives,
         profile_of=lambda row: (row.image_ref, PROFILE),
+        clock=clock,
         new_id=lambda: str(uuid_utils.uuid7()),
+        random=random.random,
     )
     await run_coordinator(chosen, deps)
 
