@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 
 import click
 import psutil
@@ -17,6 +18,7 @@ from codehub.settings import Settings
 from codehub.wiring import open_local_backends
 
 _PATIENCE_S = 90.0
+_POLL_S = 0.05
 
 
 @click.command()
@@ -40,14 +42,18 @@ def down(keep_workspaces: bool) -> None:
 
 
 def _end(pid: int) -> None:
+    """Ask it to stop, and return when it has."""
+    deadline = time.monotonic() + _PATIENCE_S
     try:
         process = psutil.Process(pid)
         process.send_signal(signal.SIGTERM)
-        process.wait(_PATIENCE_S)
+        # One that has ended but was not yet collected by its parent has ended.
+        while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            if time.monotonic() > deadline:
+                raise Transient(f"CodeHub (pid {pid}) did not stop within {_PATIENCE_S:.0f} s; see its output")
+            time.sleep(_POLL_S)
     except psutil.NoSuchProcess:
         return
-    except psutil.TimeoutExpired as error:
-        raise Transient(f"CodeHub (pid {pid}) did not stop within {_PATIENCE_S:.0f} s; see its output") from error
 
 
 async def _stop_workspaces(settings: Settings) -> int:

@@ -11,10 +11,10 @@ from collections.abc import Coroutine
 from typing import Any
 
 import click
-import uvicorn
 import uvloop
 
 from codehub.api.app import create_app
+from codehub.api.server import serve_api
 from codehub.cli import logs
 from codehub.cli.assemble import api_deps, coordinator_deps, coordinator_settings, proxy_deps
 from codehub.cli.inforce import in_force
@@ -25,8 +25,6 @@ from codehub.settings import Settings
 from codehub.wiring import open_world
 
 _FD_HELP = "Serve on this inherited listening socket."
-# Streams end by themselves when asked; what has not ended by then is cut.
-_API_GRACE_S = 5
 
 
 @click.group()
@@ -49,17 +47,7 @@ def api(fd: int | None) -> None:
 
 async def _api(settings: Settings, listening: socket.socket) -> None:
     async with open_world(settings, name="api", chooses=True) as world:
-        server = uvicorn.Server(
-            uvicorn.Config(
-                create_app(api_deps(world)),
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                timeout_graceful_shutdown=_API_GRACE_S,
-            )
-        )
-        await server.serve(sockets=[listening])
+        await serve_api(create_app(api_deps(world)), [listening])
 
 
 @serve.command()

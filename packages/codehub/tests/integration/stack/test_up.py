@@ -89,12 +89,14 @@ class Stack:
     def value(self, name: str) -> str:
         return dict(line.split("=", 1) for line in self.run("env").stdout.splitlines())[name]
 
-    def client(self) -> httpx.Client:
-        client = httpx.Client(base_url=self.value("CODEHUB_PUBLIC_BASE_URL"), timeout=60, trust_env=False)
+    @contextlib.contextmanager
+    def client(self) -> Iterator[httpx.Client]:
+        """Signed in as the admin."""
         password = (self.data_dir / "admin-password").read_text().strip()
-        answer = client.post("/api/v1/login", json={"username": "admin", "password": password})
-        assert answer.status_code == 200, answer.text
-        return client
+        with httpx.Client(base_url=self.value("CODEHUB_PUBLIC_BASE_URL"), timeout=60, trust_env=False) as client:
+            answer = client.post("/api/v1/login", json={"username": "admin", "password": password})
+            assert answer.status_code == 200, answer.text
+            yield client
 
     def clean(self) -> None:
         if self.process is not None and self.process.poll() is None:
