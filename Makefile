@@ -34,6 +34,7 @@ soak: dev-env parts  ## the long runs that `make test` only samples
 
 screens: dev-env parts  ## take the pictures in docs/screens anew
 	.venv/bin/python -m e2e.screens
+	.venv/bin/python -m e2e.sari_screens
 
 run-env:
 	@scripts/bootstrap.sh run

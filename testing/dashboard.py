@@ -23,6 +23,7 @@ from psycopg import sql
 from codehub.adapters.postgres.pool import Database
 from codehub.api.app import ApiDeps, api_config, create_app
 from codehub.domain.profiles import AppProfile
+from codehub.ports.bus import Bus
 from codehub.ports.instances import ABSENT, Instances, InstanceStatus
 from codehub.services.live import Pace
 from codehub.settings import load_settings
@@ -82,6 +83,8 @@ class DashboardServer:
     port: int = field(default_factory=free_port)
     offset: timedelta = timedelta(0)
     max_running: int = 1_000
+    environment: Mapping[str, str] = field(default_factory=dict)
+    bus: Bus = field(default_factory=AwayBus)
     instances: ShownInstances = field(default_factory=ShownInstances)
     _server: uvicorn.Server | None = None
     _task: asyncio.Task[None] | None = None
@@ -101,12 +104,13 @@ class DashboardServer:
                 "CODEHUB_API_BIND": f"127.0.0.1:{self.port}",
                 "LIMITS_MAX_RUNNING_PER_USER": str(self.max_running),
                 "LIMITS_MAX_RUNNING_GLOBAL": "100000",
+                **self.environment,
             }
         )
 
         deps = ApiDeps(
             database=self.database,
-            bus=AwayBus(),
+            bus=self.bus,
             config=api_config(settings),
             instances={"process": cast(Instances, self.instances)},
             choose_backends=process_backends,

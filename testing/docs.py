@@ -19,6 +19,8 @@ _DEFAULTS_IN_WORDS: Final[Mapping[str, str]] = {
     "CODEHUB_DATA_DIR": "`~/.local/share/codehub`; as root `/var/lib/codehub`",
     "COORDINATOR_NODE_ID": "host name and process id",
 }
+# The commands that talk to a server. Those that run one say what they do at length in getting-started and operating.
+TOLD: Final = ("login", "logout", "ws", "admin", "demo", "ide", "completion")
 _EXIT_WORDS: Final[Mapping[Exit, str]] = {
     Exit.DONE: "done",
     Exit.FAILED: "it failed; the message says why and what to do",
@@ -80,8 +82,11 @@ def command_line() -> str:
         "|---|---|",
         *[f"| {code.value} | {_EXIT_WORDS[code]} |" for code in Exit],
         "",
+        "`up`, `down`, `env`, `serve`, `migrate` and `doctor` run CodeHub itself: see their `--help`,",
+        "[getting started](getting-started.md) and [operating](operating.md).",
+        "",
     ]
-    for path, command in sorted(_commands(cli, ())):
+    for path, command in sorted((each for name in TOLD for each in _commands(name)), key=lambda found: found[0]):
         context = click.Context(
             command, info_name=" ".join(("codehub", *path)), terminal_width=100, max_content_width=100
         )
@@ -89,16 +94,18 @@ def command_line() -> str:
     return "\n".join(lines)
 
 
-def _commands(group: click.Group, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], click.Command]]:
+def _commands(name: str) -> list[tuple[tuple[str, ...], click.Command]]:
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None, name
+    return _leaves(command, (name,))
+
+
+def _leaves(command: click.Command, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], click.Command]]:
+    if not isinstance(command, click.Group):
+        return [(path, command)]
     found: list[tuple[tuple[str, ...], click.Command]] = []
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None, name
-        if isinstance(command, click.Group):
-            found += _commands(command, (*path, name))
-        else:
-            found.append(((*path, name), command))
+    for name, below in command.commands.items():
+        found += _leaves(below, (*path, name))
     return found
 
 

@@ -26,6 +26,7 @@ _PROGRAMS: dict[str, tuple[str, str]] = {
     "npm": ("npm", "Node.js 20 or later with npm"),
     "wrk": ("wrk", "Debian's wrk"),
     "g++": ("g++", "Debian's g++"),
+    "openssl": ("openssl", "Debian's openssl"),
 }
 _SYSTEM_PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 _IN_CI = os.environ.get("CI", "").lower() == "true"

@@ -9,12 +9,13 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import uvloop
 
+from codehub.adapters.memory.activity import MemoryActivity
 from codehub.ports.instances import Upstream
 from codehub.proxy.activity import ActivityBuffer
 from codehub.proxy.admission import Admission, Reply, Target, refusal
@@ -28,22 +29,6 @@ from testing.rawhttp import PATIENCE_S, Peer, ScriptedUpstream, scripted_upstrea
 
 WORKSPACE = "01890000-0000-7000-8000-000000000001"
 PREFIX = f"/w/{WORKSPACE}"
-
-
-class KeptActivity:
-    """An activity store for tests of the data path: what was flushed, in memory."""
-
-    def __init__(self) -> None:
-        self.touched: dict[str, float] = {}
-
-    async def flush(self, touched: Mapping[str, float]) -> None:
-        self.touched.update(touched)
-
-    async def pending(self) -> Mapping[str, float]:
-        return dict(self.touched)
-
-    async def forget(self, stored: Mapping[str, float]) -> None:
-        self.touched = {k: v for k, v in self.touched.items() if stored.get(k) != v}
 
 
 class OpenGate:
@@ -153,7 +138,7 @@ def running_hub(
     async def main(ready: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
         clock = Clock(lambda: loop.time() + (made[0].skipped_s if made else 0.0), time.time)
-        buffer = ActivityBuffer(KeptActivity(), clock, flush_interval_s=3600, ttl_standby_s=7200)
+        buffer = ActivityBuffer(MemoryActivity(), clock, flush_interval_s=3600, ttl_standby_s=7200)
         gate = OpenGate(upstream, buffer, strip=strip, noise=noise)
         hub = Hub(gate, gate, clock, grace_s=grace_s)
         hub.on_stop.append(gate.close)

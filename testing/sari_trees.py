@@ -129,7 +129,7 @@ def hostile(root: Path) -> Path:
         "empty.txt": b"",
         "newlines.txt": b"\n\n\nneedle\n\n",
         "long_line.js": b"x" * 300_000 + b"needle" + b"y" * 300_000 + b"\nneedle\n",
-        "large.txt": b"filler line of no interest\n" * 200_000 + b"needle in large\n",
+        "large.txt": (b"0123456789" * 105 + b"\n") * 4_500 + b"needle in large\n",
         "-dash.txt": b"needle behind a dash\n",
         "--files": b"needle in a flag\n",
         "sp ace/na me .txt": b"needle in spaces\n",
@@ -181,6 +181,23 @@ def hostile(root: Path) -> Path:
     (module / "inner.txt").write_text("needle ignored in a submodule\n")
     (module / "outer.txt").write_text("needle in a submodule\n")
     return root
+
+
+def generated(target: Path, files: int, seed: int = 7) -> Path:
+    """A tree of any size: pieces of the standard library, each file with a name of its own in it."""
+    rng = random.Random(seed)
+    source: list[bytes] = []
+    for file in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
+        source += file.read_bytes().split(b"\n")[:400]
+    for number in range(files):
+        folder = target / f"pkg{number % 97}" / f"mod{number // 97 % 41}"
+        if number < 97 * 41:
+            folder.mkdir(parents=True, exist_ok=True)
+        start, length = rng.randrange(len(source) - 200), min(int(rng.expovariate(1 / 90)) + 5, 600)
+        body = source[start : start + length]
+        body.insert(len(body) // 2, b"def unique_%06d_fn(a): return handler_%d" % (number, number % 5000))
+        (folder / f"file_{number}.py").write_bytes(b"\n".join(body))
+    return target
 
 
 # Where ripgrep stops in these depends on its buffer, and so on the files it read before: the oracle reads each alone.

@@ -16,16 +16,21 @@ import zipfile
 from importlib import metadata
 from pathlib import Path
 
+from sari.protocol.catalog import LANGUAGES
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 _PACKAGE = REPOSITORY / "packages" / "sari"
 _PLACE = REPOSITORY / ".parts" / "sari-wheels"
+# Of 170 grammars in one wheel (200 MB to unpack, several times) those sari parses.
+_GRAMMARS = {"__init__", *LANGUAGES}
 
 
 def wheels() -> Path:
     """The folder with every dependency's wheel."""
     folder = _PLACE / "dependencies"
     with _locked():
-        for name in _dependencies("sari"):
+        # hatchling builds sari where it is installed from a checkout.
+        for name in {"hatchling"} | _dependencies("sari") | _dependencies("hatchling"):
             _repack(metadata.distribution(name), folder)
     return folder
 
@@ -89,11 +94,15 @@ def _dependencies(name: str) -> set[str]:
     while waiting:
         for requirement in metadata.distribution(waiting.pop()).requires or []:
             needed = re.match(r"[\w.-]+", requirement)
-            if needed is None or "extra ==" in requirement or needed.group() in found:
+            if needed is None or not _wanted(requirement) or needed.group() in found:
                 continue
             found.add(needed.group())
             waiting.append(needed.group())
     return found
+
+
+def _wanted(requirement: str) -> bool:
+    return "extra ==" not in requirement and "python_version <" not in requirement
 
 
 def _repack(distribution: metadata.Distribution, folder: Path) -> None:
@@ -111,6 +120,8 @@ def _repack(distribution: metadata.Distribution, folder: Path) -> None:
     with zipfile.ZipFile(partial, "w") as archive:
         for file in distribution.files or []:
             if "__pycache__" in file.parts or file.name in ("INSTALLER", "REQUESTED", "direct_url.json"):
+                continue
+            if "bindings" in file.parts and file.name.partition(".")[0] not in _GRAMMARS:
                 continue
             inside = str(file)
             if file.parts[0] == "..":

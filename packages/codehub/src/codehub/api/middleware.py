@@ -74,10 +74,12 @@ class Logged:
                 if status == 0:
                     await http_error(error).response()(scope, receive, note)
             took_s = self.monotonic() - begun
-            route = getattr(scope.get("route"), "path", "none")
+            route = _route(scope)
             self.metrics.requests.labels(_method(scope["method"]), route, str(status)).inc()
             self.metrics.seconds.labels(_method(scope["method"]), route).observe(took_s)
-            _log.info(
+            # Probes come every second or so and would drown the rest.
+            say = _log.debug if scope["path"].startswith(("/health", "/metrics")) else _log.info
+            say(
                 "request",
                 method=_method(scope["method"]),
                 path=_shown(scope["path"]),
@@ -192,6 +194,15 @@ def _too_long() -> HttpError:
 def _method(method: str) -> str:
     """Methods are whatever a client sends; labels and logs take only those we know."""
     return method if method in (*_SAFE, "POST", "PATCH", "PUT", "DELETE") else "other"
+
+
+def _route(scope: Scope) -> str:
+    """The route's pattern: a label must not grow with the ids that are asked for."""
+    pattern = getattr(scope.get("route"), "path_format", None)
+    if pattern is None:
+        return "none"
+    # An included router's route knows its own part only.
+    return f"/api/v1{pattern}" if scope["path"].startswith("/api/v1/") else str(pattern)
 
 
 def _shown(path: str) -> str:

@@ -41,6 +41,10 @@ class FenceLost(CodeHubError):
     """The term is over or the resource is another incarnation: nothing was changed, and nothing may be."""
 
 
+class Deposed(FenceLost):
+    """Another leads, or may: the term is over, and with it everything that was under way in it."""
+
+
 class Invalid(CodeHubError):
     """The request itself is wrong (400)."""
 

@@ -44,5 +44,5 @@ def is_protected(claim: Claim | None, op_id: str) -> bool:
     return key == claim.archive_key or op_id == claim.archive_op_id or op_id in claim.kept
 
 
-def is_due(first_seen_at: datetime, now: datetime) -> bool:
-    return now - first_seen_at >= ORPHAN_GRACE
+def is_due(first_seen_at: datetime, now: datetime, grace: timedelta = ORPHAN_GRACE) -> bool:
+    return now - first_seen_at >= grace

@@ -18,3 +18,11 @@ class ActivityStore(Protocol):
     async def forget(self, stored: Mapping[str, float]) -> None:
         """Remove the entries whose time is still exactly this one."""
         ...
+
+
+class KeptActivity(ActivityStore, Protocol):
+    """As the TTL Runner needs it."""
+
+    async def unbroken(self) -> bool:
+        """Whether it kept what it was given since this was last asked; False when it lost all, or never was asked."""
+        ...

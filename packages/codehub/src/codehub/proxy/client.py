@@ -238,7 +238,12 @@ class ClientConnection(Exchange):
         out.append(b"Connection: Upgrade\r\nUpgrade: " + (response.upgrade or request.upgrade))
         out.append(b"\r\n")
         waiting, self._buffer = self._buffer, b""
-        open_tunnel(self._hub, self.transport, upstream, admission, response, b"\r\n".join(out) + early, waiting)
+        tunnel = open_tunnel(
+            self._hub, self.transport, upstream, admission, response, b"\r\n".join(out) + early, waiting
+        )
+        if self._ended:
+            # It said all it had to say before the switch: nobody else will tell the other side.
+            tunnel.client.eof_received()
         self.request = None
         self.upstream = None
 

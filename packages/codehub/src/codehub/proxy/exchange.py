@@ -36,6 +36,7 @@ class Exchange(asyncio.Protocol):
         "_closing",
         "_cookies",
         "_counts",
+        "_ended",
         "_ends_upstream",
         "_hub",
         "_lingering",
@@ -71,6 +72,7 @@ class Exchange(asyncio.Protocol):
         self._counts = False  # whether this exchange's bytes are activity
         self._lingering = False
         self._closing = False
+        self._ended = False  # the client sends no more
 
     @property
     def admission(self) -> Admission | None:
@@ -168,7 +170,7 @@ class Exchange(asyncio.Protocol):
         self._responded = True
         self._hub.metrics.count(reply.status)
         unread = self._body is not None
-        close = unread or request is None or not request.keep_alive or self._hub.draining
+        close = unread or request is None or not request.keep_alive or self._closing or self._hub.draining
         self.transport.write(reply.encoded(close=close, head_only=request is not None and request.method == b"HEAD"))
         self.request = None
         self.upstream = None
@@ -255,7 +257,7 @@ class Exchange(asyncio.Protocol):
         """A client that said all it had to say may still wait for its answer."""
         if self.request is None or self._body is not None:
             return False
-        self._closing = True
+        self._closing = self._ended = True
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -29,7 +29,7 @@ BACKLOG: Final = 1024
 Network = IPv4Network | IPv6Network
 
 
-class Frontdoor(Protocol):
+class LocalAnswers(Protocol):
     """What is answered without a workspace, and how an unreachable one is spoken of."""
 
     def local(self, request: RequestHead, peer: bytes) -> Reply | None: ...
@@ -43,7 +43,7 @@ class Hub:
     def __init__(
         self,
         gate: Gatekeeper,
-        door: Frontdoor,
+        door: LocalAnswers,
         clock: Clock,
         *,
         trusted: tuple[Network, ...] = (),

@@ -134,7 +134,7 @@ def open_tunnel(
     response: ResponseHead,
     to_client: bytes,
     to_server: bytes,
-) -> None:
+) -> Tunnel:
     """Joins two transports. `to_client` begins with the 101's head; both carry what had arrived by then."""
     tunnel = Tunnel(hub, admission)
     tunnel.is_websocket = response.upgrade.lower() == b"websocket"
@@ -156,6 +156,7 @@ def open_tunnel(
         tunnel.client.data_received(to_server)
     client.resume_reading()
     upstream.transport.resume_reading()
+    return tunnel
 
 
 def _scanners(hub: Hub, admission: Admission, response: ResponseHead) -> tuple[Scanner, Scanner]:

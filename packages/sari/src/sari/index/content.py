@@ -30,6 +30,11 @@ class Content:
     trigrams: set[int]
 
 
+def is_fresh(mtime_ns: int, ctime_ns: int) -> bool:
+    """Whether a file changed so lately that its times may not tell the next change."""
+    return max(mtime_ns, ctime_ns) > time.time_ns() - _TICK_NS
+
+
 def read(path: bytes, extractor: Extractor) -> Content | None:
     """None when there is no such regular file any more."""
     try:
@@ -38,10 +43,7 @@ def read(path: bytes, extractor: Extractor) -> Content | None:
         return _unreadable(path)
     try:
         stat = os.fstat(fd)
-        now = time.time_ns()
-        stamp = stamp_of(stat)
-        if stat.st_mtime_ns > now - _TICK_NS or stat.st_ctime_ns > now - _TICK_NS:
-            stamp = NEVER
+        stamp = NEVER if is_fresh(stat.st_mtime_ns, stat.st_ctime_ns) else stamp_of(stat)
         if stat.st_mode & 0o170000 != 0o100000:
             return None
         if stat.st_size > MAX_INDEXED_BYTES:

@@ -12,12 +12,13 @@ import select
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import astuple
 from pathlib import Path
 
 from sari.index import build, content, ripgrep
 from sari.index.ignore import Ignored
 from sari.index.needed import Needed
-from sari.index.segment import Damaged, Segment
+from sari.index.segment import NEVER, Damaged, Segment
 from sari.index.store import Store
 from sari.index.table import Candidates, Numbers, Table, numbers_of
 from sari.index.watch import NoWatching, Touched, Watcher
@@ -33,6 +34,7 @@ _MOST_SEGMENTS = 24
 # With more pending files than this, ripgrep's own walk of the whole tree is faster than a list.
 MOST_PENDING = 15_000
 _MOST_RELISTED = 100
+_UNSURE = astuple(NEVER)
 
 
 class Index:
@@ -52,6 +54,7 @@ class Index:
         self._wake_r, self._wake_w = os.pipe()
         self._last_touch = self._last_flush = self._last_compare = self._last_lock = 0.0
         self.damaged: list[str] = []
+        self.failed = ""
         self._thread = threading.Thread(target=self._run, name="sari-index", daemon=True)
         self._thread.start()
 
@@ -84,13 +87,18 @@ class Index:
 
     def _look_into(self, found: Candidates) -> None:
         """Tell text from binary among the files that are not indexed yet; remembered until they change."""
-        judged = [(path, change, content.kind(self._base + path)) for path, change in found.unread]
-        for path, _, kind in judged:
+        judged = []
+        for path, change in found.unread:
+            # The state before reading: one that changes meanwhile is looked into again.
+            stamp = self._numbers(path)
+            kind = content.kind(self._base + path)
             found.add(path, kind)
+            if stamp is not None and not content.is_fresh(stamp[0], stamp[1]):
+                judged.append((path, change, kind, stamp))
         found.unread = []
         with self._lock:
-            for path, change, kind in judged:
-                self._table.judge(path, change, kind)
+            for one in judged:
+                self._table.judge(*one)
 
     def paths(self) -> list[bytes]:
         """All files, as of now."""
@@ -151,15 +159,18 @@ class Index:
         }
 
     def compare(self) -> int:
-        """Compare everything with the disk, now. How many files differed."""
+        """Compare everything with the disk, now. How many files differed from what was known without it."""
         if not self._listed.wait(60):
             return 0
         with self._lock:
-            before = self._table.change
-            self._compare()
-            return self._table.change - before
+            if self._watcher is not None:
+                self.refresh()
+            return self._compare()
 
     def close(self) -> None:
+        """Stop, and leave the index to others. Twice is as good as once."""
+        if self._stop.is_set():
+            return
         self._stop.set()
         os.write(self._wake_w, b"x")
         self._thread.join()
@@ -239,18 +250,24 @@ class Index:
         for path in listed - known:
             table.mark(path)
 
-    def _compare(self) -> None:
+    def _compare(self) -> int:
         table = self._table
         self._last_compare = time.monotonic()
         listed = set(self._list())
-        for path in set(table.paths()) - listed:
+        gone = set(table.paths()) - listed
+        differed = len(gone)
+        for path in gone:
             table.remove(path)
         for path in listed:
             numbers = self._numbers(path)
             if numbers is None:
+                differed += path in table
                 table.remove(path)
-            elif path not in table or (path not in table.pending and table.stamp(path) != numbers):
+            elif path not in table or not table.knows(path, numbers):
+                # A file read too soon after it was written is read again to be sure: that is no difference.
+                differed += table.stamp(path) != _UNSURE
                 table.mark(path)
+        return differed
 
     def _watch_again(self) -> None:
         ignored = Ignored(self.root)
@@ -282,7 +299,7 @@ class Index:
                 if self._table.pending and not self._few():
                     self._settled.clear()
             if self._flush_due():
-                self._flush()
+                self._flush_or_wait()
 
     def _open(self) -> None:
         """Load what there is, watch, list, compare; then build the rest. Queries walk the tree until it is listed."""
@@ -305,11 +322,8 @@ class Index:
             self._table.close()
             self._table = table
             self._last_compare = time.monotonic()
-            if self.store.writer:
-                self.store.save(table.segments)
-                self.store.sweep(table.segments)
         self._listed.set()
-        self._flush()
+        self._flush_or_wait()
 
     def _take_over(self) -> None:
         """The writer is gone: read what it left, and write from now on."""
@@ -343,6 +357,14 @@ class Index:
             self._settled.set()
             return now - self._last_touch > _QUIET_S and now - self._last_flush > _SETTLE_FEW_S
         return now - self._last_touch > _QUIET_S or now - self._last_flush > _SETTLE_FEW_S / 4
+
+    def _flush_or_wait(self) -> None:
+        """A full disk or a removed folder costs speed, not answers: pending files are searched as they are."""
+        try:
+            self._flush()
+        except OSError as error:
+            self.failed = str(error)
+            self._settled.set()
 
     def _flush(self) -> None:
         """Index what is pending, then put the segments in order."""

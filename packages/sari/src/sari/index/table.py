@@ -64,7 +64,7 @@ class Table:
         self._next_part = 0
         self._at: dict[bytes, int] = {}
         self._large: dict[bytes, int] = {}
-        self._judged: dict[bytes, int] = {}
+        self._judged: dict[bytes, tuple[int, Numbers]] = {}
         self.pending: dict[bytes, int] = {}
         """Path → the change that made it pending. A segment built before that change does not settle it."""
         self.change = 0
@@ -119,10 +119,17 @@ class Table:
         self._judged.pop(path, None)
         self.pending[path] = self.change
 
-    def judge(self, path: bytes, change: int, kind: int) -> None:
-        """A pending file was looked into: its kind, unless it has changed since."""
+    def judge(self, path: bytes, change: int, kind: int, stamp: Numbers) -> None:
+        """A pending file was looked into: its kind in that state, unless it has changed since."""
         if self.pending.get(path) == change:
-            self._judged[path] = kind
+            self._judged[path] = kind, stamp
+
+    def knows(self, path: bytes, stamp: Numbers) -> bool:
+        """Whether what is known of a file is of this state of it."""
+        if path in self.pending:
+            judged = self._judged.get(path)
+            return judged is None or judged[1] == stamp
+        return self.stamp(path) == stamp
 
     def remove(self, path: bytes) -> None:
         """The file is gone, or is ignored now."""
@@ -224,7 +231,7 @@ class Table:
             if judged is None:
                 found.unread.append((path, change))
             else:
-                found.add(path, judged)
+                found.add(path, judged[0])
         return found
 
     def close(self) -> None:

@@ -21,8 +21,7 @@ _FOLD = bytes(
 _DIGIT = bytes(ALPHABET.find(code) if code in ALPHABET else 0 for code in range(256))
 # Two characters outside ASCII fold to ASCII letters when case is ignored: the Kelvin sign and the long s.
 _KELVIN, _LONG_S = "\u212a".encode(), "\u017f".encode()
-# Longer words are blobs (base64, hashes) that seldom come again: not worth remembering.
-_MEMO_WORD = 40
+_BLOB_WORDS = 20_000
 _MEMO_LIMIT = 150_000
 
 
@@ -36,32 +35,31 @@ class Extractor:
         if _KELVIN in text or _LONG_S in text:
             text = text.replace(_KELVIN, b"k").replace(_LONG_S, b"s")
         memo = self._memo
-        found: set[int] = set()
-        for word in set(text.translate(_FOLD).split()):
-            known = memo.get(word)
-            if known is None:
-                known = self._learn(word)
-            found.update(known)
+        words = set(text.translate(_FOLD).split())
+        unknown = [word for word in words if word not in memo]
+        if unknown:
+            if len(memo) > _MEMO_LIMIT:
+                memo.clear()
+                unknown = list(words)
+            for word in unknown:
+                memo[word] = tuple(of_word(word))
+        found: set[int] = set().union(*map(memo.__getitem__, words))
+        if len(words) > _BLOB_WORDS:
+            # A blob's words (base64, hashes) seldom come again: not worth the memory.
+            for word in unknown:
+                del memo[word]
         return found
 
-    def _learn(self, word: bytes) -> tuple[int, ...]:
-        known = tuple(of_word(word))
-        if len(word) <= _MEMO_WORD:
-            if len(self._memo) >= _MEMO_LIMIT:
-                self._memo.clear()
-            self._memo[word] = known
-        return known
 
-
-def of_word(word: bytes) -> set[int]:
-    """The trigrams of one run of word characters in lower case."""
+def of_word(word: bytes) -> list[int]:
+    """The trigrams of one run of word characters in lower case; one may come twice."""
     digits = word.translate(_DIGIT)
-    return {(a * 37 + b) * 37 + c for a, b, c in zip(digits, digits[1:], digits[2:], strict=False)}
+    return [a * 1369 + b * 37 + c for a, b, c in zip(digits, digits[1:], digits[2:])]  # noqa: B905 — the shortest ends it
 
 
 def of_runs(runs: Iterable[str]) -> frozenset[int]:
     """The trigrams that a text holding all these runs of word characters must hold."""
     needed: set[int] = set()
     for run in runs:
-        needed |= of_word(run.lower().encode("ascii"))
+        needed.update(of_word(run.lower().encode("ascii")))
     return frozenset(needed)

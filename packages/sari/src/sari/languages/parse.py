@@ -81,10 +81,11 @@ def _add(
 
 
 def _nested(drafts: dict[tuple[int, int, str], _Draft], rows: list[bytes] | None) -> Iterator[Symbol]:
-    around: list[tuple[int, str, str]] = []
+    around: list[tuple[Node, str, str]] = []
     for draft in sorted(drafts.values(), key=lambda d: (d.node.start_byte, -d.node.end_byte)):
         node = draft.node
-        while around and around[-1][0] < node.end_byte:
+        # Names declared by one node (`var a, b`) stand side by side.
+        while around and (around[-1][0].end_byte < node.end_byte or around[-1][0] == node):
             around.pop()
         container = ".".join(name for _, name, _ in around) or None
         if draft.container is not None:
@@ -94,7 +95,8 @@ def _nested(drafts: dict[tuple[int, int, str], _Draft], rows: list[bytes] | None
             kind = "method"
         if kind in ("variable", "field") and draft.name.isupper() and len(draft.name) > 1:
             kind = "constant"
-        around.append((node.end_byte, draft.name, kind))
+        if node.type != "type_definition":
+            around.append((node, draft.name, kind))
         yield Symbol(
             draft.name, kind, node.start_point[0] + 1, _last_line(node, rows), container, tuple(draft.supers)
         )
@@ -182,7 +184,11 @@ def _names(above: Node, node: Node) -> bool:
         return False
     if "invocation" in above.type:
         return False
-    return above.child_by_field_name("name") == node or above.child_by_field_name("declarator") == node
+    named = above.child_by_field_name("name") or above.child_by_field_name("declarator")
+    if named is None:
+        # Grammars without field names (Kotlin's) put the name first.
+        named = next((child for child in above.named_children if child.type.endswith("identifier")), None)
+    return named == node
 
 
 def _in_import(node: Node) -> bool:

@@ -42,7 +42,9 @@ def _stop(entry: DaemonEntry) -> None:
                     client.request("sari/stop", {}, _ASKED_S)
         if asked and _gone(entry, _ASKED_S):
             return
-    for number, patience_s in ((signal.SIGTERM, _TOLD_S), (_KILL, _KILLED_S)):
+    steps = ((signal.SIGTERM, _TOLD_S), (_KILL, _KILLED_S))
+    # A stopped process hears nothing but the last.
+    for number, patience_s in steps[1:] if is_stopped(entry.pid) else steps:
         if not _is_there(entry):
             return
         try:

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from sari.protocol import jsonrpc, mcp
 from sari.protocol.framing import Refused
 from sari.protocol.jsonrpc import Message, NotAMessage
+from sari.shim.imports import IMPORTING
 from sari.shim.requests import MOST_ATTEMPTS, Request, Requests
 from sari.shim.stdio import ClientGone, Stdio
 from sari.shim.workspace import WorkspaceRoot
@@ -103,8 +104,10 @@ class Shim:
         request_id = message["id"]
         if isinstance(request_id, int | float) and request_id < 0:
             self._negative_ids.add(request_id)
-        answer = mcp.answer(message)
         method = message["method"]
+        # The catalogue of tools is imported when it is first asked for.
+        with IMPORTING:
+            answer = mcp.answer(message)
         if answer is not None:
             self._write(answer)
             if method in ("initialize", "server/discover"):
@@ -135,7 +138,8 @@ class Shim:
         with self._changed:
             if self._link is None:
                 return
-        from sari.registry.roots import RefusedRoot
+        with IMPORTING:
+            from sari.registry.roots import RefusedRoot
 
         try:
             root, error = self._workspace.find()[0], ""
@@ -210,7 +214,8 @@ class Shim:
         threading.Thread(target=self._connect_thread, args=(warm,), name="sari-connect", daemon=True).start()
 
     def _connect_thread(self, warm: bool) -> None:
-        from sari.shim.connector import Connected, Connector
+        with IMPORTING:
+            from sari.shim.connector import Connected, Connector
 
         connector = Connector(self._environ, self._flags, self._workspace)
         while True:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from sari.protocol import jsonrpc
 from sari.protocol.jsonrpc import Message
+from sari.shim.imports import IMPORTING
 
 # A client that declares roots answers at once; one that does not must not keep its own calls waiting.
 _ROOTS_PATIENCE_S = 2.0
@@ -55,18 +56,20 @@ class WorkspaceRoot:
             result = message.get("result")
             listed = result.get("roots") if isinstance(result, dict) else None
             if isinstance(listed, list):
-                from sari.registry.roots import path_of_uri
-
                 uris = [root.get("uri") for root in listed if isinstance(root, dict)]
-                paths = [path_of_uri(uri) for uri in uris if isinstance(uri, str)]
+                with IMPORTING:
+                    from sari.registry.roots import path_of_uri
+
+                    paths = [path_of_uri(uri) for uri in uris if isinstance(uri, str)]
                 self._client_roots = [path for path in paths if path is not None]
             self._answered.set()
         return True
 
     def find(self) -> tuple[str, bool]:
         """The root and whether it was chosen; waits a moment for the client's roots. Raises `RefusedRoot`."""
-        from sari.registry.places import home_directory
-        from sari.registry.roots import find_root
+        with IMPORTING:
+            from sari.registry.places import home_directory
+            from sari.registry.roots import find_root
 
         if self._asked_id is not None:
             left = self._asked_at + _ROOTS_PATIENCE_S - time.monotonic()

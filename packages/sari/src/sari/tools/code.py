@@ -17,6 +17,7 @@ from sari.tools.arguments import Arguments, BadArguments
 from sari.tools.scope import Scope, keeper, shown, standing
 
 _BY_SYNTAX = "By syntax, not by types: other things of the same name are among them."
+_SCOPES = frozenset({"class", "struct", "interface", "trait", "impl", "function", "method", "constructor", "module"})
 _MOST_USES = 300
 _MOST_FILES = 400
 _NAME = re.compile(r"[^\W\d][\w$]*[?!]?|[$_][\w$]*")
@@ -205,8 +206,7 @@ def _around(symbols: list[Symbol], line: int, name: str) -> str | None:
     """The innermost definition that a line is in, other than that of the name itself."""
     inner = None
     for symbol in symbols:
-        if symbol.line <= line <= symbol.end_line and symbol.end_line > symbol.line:
-            if symbol.name == name and symbol.line == line:
-                continue
+        within = symbol.line <= line <= symbol.end_line and symbol.kind in _SCOPES
+        if within and not (symbol.name == name and symbol.line == line):
             inner = symbol
     return None if inner is None else f"{inner.container}.{inner.name}" if inner.container else inner.name

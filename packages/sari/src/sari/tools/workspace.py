@@ -35,6 +35,10 @@ class Workspace:
     def index(self) -> Index:
         return self._index
 
+    def forget_answers(self) -> None:
+        """Drop the answers kept for paging: the next search is made anew."""
+        self._searches = Searches()
+
     def call(self, tool: str, arguments: Mapping[str, object], call: Call) -> ToolResult:
         if tool not in BY_NAME:
             return _refused(f"There is no tool `{tool}`. There are: {', '.join(BY_NAME)}.")

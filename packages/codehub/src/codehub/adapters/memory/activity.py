@@ -13,6 +13,7 @@ class MemoryActivity:
     def __init__(self) -> None:
         self.away = False
         self._touched: dict[str, float] = {}
+        self._kept = False
 
     async def flush(self, touched: Mapping[str, float]) -> None:
         self._answer()
@@ -29,8 +30,14 @@ class MemoryActivity:
             if self._touched.get(workspace_id) == at:
                 del self._touched[workspace_id]
 
+    async def unbroken(self) -> bool:
+        self._answer()
+        kept, self._kept = self._kept, True
+        return kept
+
     def wipe(self) -> None:
         self._touched.clear()
+        self._kept = False
 
     def _answer(self) -> None:
         if self.away:

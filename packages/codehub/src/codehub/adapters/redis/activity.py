@@ -11,6 +11,8 @@ from redis import asyncio as redis
 from codehub.adapters.redis.client import translated
 
 KEY: Final = "codehub:activity"
+# There since the TTL Runner last looked: gone when the server lost its data, and with it activity nobody had read yet.
+KEPT_KEY: Final = "codehub:activity:kept"
 # Entries per round trip: some 100 KB.
 _BATCH: Final = 2_000
 
@@ -51,3 +53,7 @@ class RedisActivity:
             while batch := list(islice(entries, _BATCH)):
                 # repr keeps every digit of the time, as ZADD was given it.
                 await self._forget(keys=[KEY], args=[word for name, at in batch for word in (name, repr(at))])
+
+    async def unbroken(self) -> bool:
+        with translated():
+            return await self._client.set(KEPT_KEY, "1", get=True) is not None

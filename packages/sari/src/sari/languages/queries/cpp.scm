@@ -10,7 +10,9 @@
 (function_definition declarator: (reference_declarator (function_declarator declarator: (qualified_identifier scope: (_) @container name: (identifier) @name)))) @method
 (field_declaration declarator: (function_declarator declarator: (field_identifier) @name)) @method
 (field_declaration declarator: [(field_identifier) @name (pointer_declarator declarator: (field_identifier) @name)]) @field
-(declaration declarator: (function_declarator declarator: (identifier) @name)) @function
+(translation_unit (declaration declarator: (function_declarator declarator: (identifier) @name)) @function)
+(declaration_list (declaration declarator: (function_declarator declarator: (identifier) @name)) @function)
+(function_definition declarator: (function_declarator declarator: (qualified_identifier name: (qualified_identifier scope: (_) @container name: [(identifier) (destructor_name) (operator_name)] @name)))) @method
 (class_specifier name: (type_identifier) @name body: (field_declaration_list)) @class
 (class_specifier name: (type_identifier) @name (base_class_clause [(type_identifier) @super (qualified_identifier name: (type_identifier) @super) (template_type name: (type_identifier) @super)]) body: (field_declaration_list)) @class
 (struct_specifier name: (type_identifier) @name body: (field_declaration_list)) @struct

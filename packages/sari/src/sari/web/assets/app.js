@@ -80,8 +80,9 @@ function look(state) {
   byId("index-state").textContent = now;
   status.show(state, workspace);
   // What the form says and was not searched, what failed, and what was answered in part before the index moved on.
-  const more = settled === false || (settled === "partial" && now !== seen) || JSON.stringify(asked()) !== searched;
-  seen = now;
+  const progress = JSON.stringify(view?.status ?? null);
+  const more = settled === false || (settled === "partial" && progress !== seen) || JSON.stringify(asked()) !== searched;
+  seen = progress;
   if (more) searchSoon();
 }
 

@@ -4,7 +4,8 @@ const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
 
 export function pattern(query, mode) {
   if (!query) return null;
-  const sensitive = /\p{Lu}/u.test(query);
+  // As the daemon does: text with a capital is meant exactly, names of symbols never are.
+  const sensitive = mode !== "symbol" && /\p{Lu}/u.test(query);
   const source = mode === "regex" ? query : mode === "words" ? `(?<![\\p{L}\\p{N}_])${escaped(query)}(?![\\p{L}\\p{N}_])` : escaped(query);
   for (const flags of ["gu", "g"]) {
     try {

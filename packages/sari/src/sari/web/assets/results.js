@@ -37,7 +37,7 @@ function textCards(answer, asked, open) {
 }
 
 function symbolCards(answer, asked, open) {
-  const expression = pattern(asked.query, "literal");
+  const expression = pattern(asked.query, "symbol");
   return [...grouped(answer.symbols)].map(([path, symbols]) =>
     card(path, String(symbols.length), symbols.map((symbol) => {
       const where = symbol.container ? `${symbol.container}.` : "";

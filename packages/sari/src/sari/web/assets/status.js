@@ -53,7 +53,7 @@ export function show(state, workspace) {
 }
 
 const WORDS = { ok: "fine", warning: "note", error: "wrong" };
-const CLASSES = { ok: "good", warning: "", error: "bad" };
+const CLASSES = { ok: "good", warning: "note", error: "bad" };
 
 export async function examine(workspace) {
   const target = byId("doctor-table");

@@ -1,0 +1,134 @@
+"""`python -m bench.proxy_server echo` or `proxy UPSTREAM_PORT`: one process each, its port on the first line of output.
+
+The proxy has every check on: a real database, a session's workspace cookie, decisions remembered as in production.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import shutil
+import socket
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import cast
+
+import uuid_utils
+import uvloop
+
+from codehub.adapters.embedded.postgres import EmbeddedPostgres
+from codehub.adapters.memory.activity import MemoryActivity
+from codehub.adapters.postgres.migrate import migrate
+from codehub.adapters.postgres.pool import Database
+from codehub.domain.profiles import AppProfile, Catalog
+from codehub.ports.instances import Instances, Upstream
+from codehub.proxy.server import ProxyDeps, run_proxy
+from codehub.services.passwords import hash_secret
+from codehub.settings import Settings
+from testing.services import service_dir
+
+SECRET = "bench-secret"
+ACCEPT = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+
+
+class Mirror(asyncio.Protocol):
+    """A WebSocket server that sends every byte back unmasked-as-is: the frames' content does not matter here."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.open = False
+        self.left = 0
+
+    def data_received(self, data: bytes) -> None:
+        if self.open:
+            self.transport.write(data)
+            return
+        head = data.lower()
+        if b"upgrade: websocket" in head:
+            at = head.index(b"sec-websocket-key:") + 18
+            key = data[at : data.index(b"\r\n", at)].strip()
+            digest = base64.b64encode(hashlib.sha1(key + ACCEPT).digest())
+            self.transport.write(
+                b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+                b"Sec-WebSocket-Accept: " + digest + b"\r\n\r\n"
+            )
+            self.open = True
+            return
+        if self.left == 0:
+            at = head.find(b"content-length:")
+            length = int(data[at + 15 : data.index(b"\r\n", at)]) if at >= 0 else 0
+            self.left = length - (len(data) - data.index(b"\r\n\r\n") - 4)
+        else:
+            self.left -= len(data)
+        if self.left <= 0:
+            self.left = 0
+            self.transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+
+async def echo() -> None:
+    server = await asyncio.get_running_loop().create_server(Mirror, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await asyncio.Event().wait()
+
+
+class OnePlace:
+    def __init__(self, port: int) -> None:
+        self._upstream = Upstream("bench", "127.0.0.1", port)
+
+    async def resolve_upstream(self, workspace_id: str) -> Upstream | None:
+        return self._upstream
+
+
+async def proxy(port: int) -> None:
+    place = service_dir()
+    server = EmbeddedPostgres(place)
+    server.start()
+    try:
+        url = server.url("postgres")
+        await migrate(url)
+        async with Database(url) as database:
+            workspace_id = await _seed(database)
+            listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+            own = listener.getsockname()[1]
+            settings = Settings.model_validate({"CODEHUB_WORKSPACE_BASE_URL": f"http://127.0.0.1:{own}"})
+            deps = ProxyDeps(
+                database,
+                MemoryActivity(),
+                {"process": cast(Instances, OnePlace(port))},
+                Catalog({"code-server": AppProfile("code-server", command=("x",), noise=("GET /healthz",))}),
+                lambda: datetime.now(UTC),
+            )
+            await run_proxy(
+                settings, deps, sockets=[listener], ready=lambda: print(own, workspace_id, flush=True), grace_s=0.1
+            )
+    finally:
+        server.stop()
+        shutil.rmtree(place, ignore_errors=True)
+
+
+async def _seed(database: Database) -> str:
+    user, session, workspace = (str(uuid_utils.uuid7()) for _ in range(3))
+    now = datetime.now(UTC)
+    async with database.transaction() as tx:
+        await tx.execute("INSERT INTO users (id, username, password_hash) VALUES (%s, 'bench', '')", [user])
+        await tx.execute(
+            "INSERT INTO sessions (id, user_id, secret_hash, expires_at) VALUES (%s, %s, '\\x00', %s)",
+            [session, user, now + timedelta(hours=1)],
+        )
+        await tx.execute(
+            "INSERT INTO workspaces (id, owner_user_id, name, image_ref, instance_backend, storage_backend,"
+            " home_store_key, desired_state, phase) VALUES (%s, %s, 'b', 'code-server', 'process', 'local-dir', 'k',"
+            " 'RUNNING', 'RUNNING')",
+            [workspace, user],
+        )
+        await tx.execute(
+            "INSERT INTO proxy_sessions (secret_hash, session_id, workspace_id) VALUES (%s, %s, %s)",
+            [hash_secret(SECRET), session, workspace],
+        )
+    return workspace
+
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(echo() if sys.argv[1] == "echo" else proxy(int(sys.argv[2])))

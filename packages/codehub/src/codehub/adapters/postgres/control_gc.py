@@ -1,0 +1,78 @@
+"""ports.control_store.GcStore on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from codehub.adapters.postgres.control_term import as_leader
+from codehub.adapters.postgres.pool import Database
+from codehub.domain.gc import Claim
+from codehub.domain.model import Phase
+from codehub.ports.archives import ArchivePlace
+
+_CLAIMS = """
+    SELECT w.id, w.phase, w.archive_key, w.archive_op_id, w.error_reason, w.deleted_at, w.purged_at, ARRAY(
+        SELECT a.op_id FROM workspace_archives a WHERE a.workspace_id = w.id
+        ORDER BY a.committed_at DESC, a.op_id DESC LIMIT %s) AS kept
+    FROM workspaces w WHERE w.id = ANY(%s)
+"""
+
+
+class PostgresGcStore:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def begin_purges(self, epoch: int, now: datetime, retention: timedelta) -> Collection[str]:
+        async with as_leader(self._database, epoch) as tx:
+            # The UPDATE itself takes each row's lock and looks at it again under it: an undelete wins or loses whole.
+            rows = await (
+                await tx.execute(
+                    "UPDATE workspaces SET purged_at = %(now)s WHERE deleted_at IS NOT NULL AND purged_at IS NULL"
+                    " AND %(now)s - deleted_at >= %(retention)s RETURNING id",
+                    {"now": now, "retention": retention},
+                )
+            ).fetchall()
+        return [row["id"] for row in rows]
+
+    async def claims(self, ids: Collection[str], keep: int) -> Mapping[str, Claim]:
+        async with self._database.transaction() as tx:
+            rows = await (await tx.execute(_CLAIMS, [keep, list(ids)])).fetchall()
+        return {
+            row["id"]: Claim(
+                workspace_id=row["id"],
+                phase=Phase.DELETED if row["deleted_at"] is not None else Phase(row["phase"]),
+                archive_key=row["archive_key"],
+                archive_op_id=row["archive_op_id"],
+                kept=frozenset(row["kept"]),
+                error_recorded=row["error_reason"] is not None,
+                purged_at=row["purged_at"],
+            )
+            for row in rows
+        }
+
+    async def note_orphans(self, epoch: int, places: Collection[ArchivePlace], now: datetime) -> None:
+        keys = [place.archive_key for place in places]
+        async with as_leader(self._database, epoch) as tx:
+            await tx.execute("DELETE FROM archive_orphans WHERE NOT (archive_key = ANY(%s))", [keys])
+            await tx.execute(
+                "INSERT INTO archive_orphans (archive_key, workspace_id, op_id, first_seen_at)"
+                " SELECT *, %s FROM unnest(%s::text[], %s::text[], %s::text[]) ON CONFLICT (archive_key) DO NOTHING",
+                [now, keys, [place.workspace_id for place in places], [place.op_id for place in places]],
+            )
+
+    async def orphans(self) -> Sequence[tuple[ArchivePlace, datetime]]:
+        async with self._database.transaction() as tx:
+            rows = await (await tx.execute("SELECT * FROM archive_orphans ORDER BY archive_key")).fetchall()
+        return [
+            (ArchivePlace(row["workspace_id"], row["op_id"], row["archive_key"]), row["first_seen_at"])
+            for row in rows
+        ]
+
+    async def forget_archive(self, epoch: int, place: ArchivePlace) -> None:
+        async with as_leader(self._database, epoch) as tx:
+            await tx.execute("DELETE FROM archive_orphans WHERE archive_key = %s", [place.archive_key])
+            await tx.execute(
+                "DELETE FROM workspace_archives WHERE workspace_id = %s AND op_id = %s",
+                [place.workspace_id, place.op_id],
+            )

@@ -1,0 +1,122 @@
+"""Statements behind the workspace proxy's gate: who holds a credential, tickets and workspace cookies (hashes only)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from codehub.adapters.postgres.pool import Transaction
+from codehub.adapters.postgres.rows import workspace_of
+from codehub.domain.model import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A live credential and its user. `secret_hash` says which of those presented it was."""
+
+    secret_hash: bytes
+    user_id: str
+    username: str
+
+
+async def workspace(tx: Transaction, workspace_id: str) -> Workspace | None:
+    row = await (await tx.execute("SELECT * FROM workspaces WHERE id = %s", [workspace_id])).fetchone()
+    return None if row is None else workspace_of(row)
+
+
+async def by_cookies(
+    tx: Transaction, secret_hashes: Sequence[bytes], workspace_id: str, now: datetime
+) -> Holder | None:
+    """The first workspace cookie that is live, for this workspace."""
+    row = await (
+        await tx.execute(
+            "SELECT p.secret_hash, u.id, u.username FROM proxy_sessions p JOIN sessions s ON s.id = p.session_id"
+            " JOIN users u ON u.id = s.user_id WHERE p.secret_hash = ANY(%s) AND p.workspace_id = %s"
+            " AND s.expires_at > %s AND u.disabled_at IS NULL LIMIT 1",
+            [list(secret_hashes), workspace_id, now],
+        )
+    ).fetchone()
+    return None if row is None else Holder(bytes(row["secret_hash"]), row["id"], row["username"])
+
+
+async def by_token(tx: Transaction, secret_hash: bytes, now: datetime) -> Holder | None:
+    row = await (
+        await tx.execute(
+            "SELECT u.id, u.username FROM api_tokens t JOIN users u ON u.id = t.user_id WHERE t.secret_hash = %s"
+            " AND (t.expires_at IS NULL OR t.expires_at > %s) AND u.disabled_at IS NULL",
+            [secret_hash, now],
+        )
+    ).fetchone()
+    return None if row is None else Holder(secret_hash, row["id"], row["username"])
+
+
+async def still_live(tx: Transaction, secret_hashes: Collection[bytes], now: datetime) -> set[bytes]:
+    """Which of these cookies and tokens are still worth something."""
+    rows = await (
+        await tx.execute(
+            "SELECT p.secret_hash FROM proxy_sessions p JOIN sessions s ON s.id = p.session_id"
+            " JOIN users u ON u.id = s.user_id JOIN workspaces w ON w.id = p.workspace_id"
+            " WHERE p.secret_hash = ANY(%(hashes)s) AND s.expires_at > %(now)s AND u.disabled_at IS NULL"
+            " AND w.owner_user_id = u.id AND w.deleted_at IS NULL"
+            " UNION ALL SELECT t.secret_hash FROM api_tokens t JOIN users u ON u.id = t.user_id"
+            " WHERE t.secret_hash = ANY(%(hashes)s) AND (t.expires_at IS NULL OR t.expires_at > %(now)s)"
+            " AND u.disabled_at IS NULL",
+            {"hashes": list(secret_hashes), "now": now},
+        )
+    ).fetchall()
+    return {bytes(row["secret_hash"]) for row in rows}
+
+
+async def insert_ticket(
+    tx: Transaction,
+    *,
+    ticket_hash: bytes,
+    nonce_hash: bytes,
+    session_id: str,
+    workspace_id: str,
+    expires_at: datetime,
+) -> None:
+    await tx.execute(
+        "INSERT INTO proxy_tickets (ticket_hash, nonce_hash, session_id, workspace_id, expires_at)"
+        " VALUES (%s, %s, %s, %s, %s)",
+        [ticket_hash, nonce_hash, session_id, workspace_id, expires_at],
+    )
+
+
+async def delete_expired_tickets(tx: Transaction, now: datetime) -> None:
+    await tx.execute("DELETE FROM proxy_tickets WHERE expires_at < %s", [now])
+
+
+async def take_ticket(tx: Transaction, ticket_hash: bytes, now: datetime) -> tuple[bytes, str, str] | None:
+    """(nonce hash, session, workspace) of a ticket, which is gone afterwards, whoever presented it."""
+    row = await (
+        await tx.execute(
+            "DELETE FROM proxy_tickets WHERE ticket_hash = %s RETURNING nonce_hash, session_id, workspace_id, expires_at",
+            [ticket_hash],
+        )
+    ).fetchone()
+    if row is None or row["expires_at"] < now:
+        return None
+    return bytes(row["nonce_hash"]), row["session_id"], row["workspace_id"]
+
+
+async def insert_proxy_session(
+    tx: Transaction, *, secret_hash: bytes, session_id: str, workspace_id: str, now: datetime
+) -> None:
+    await tx.execute(
+        "INSERT INTO proxy_sessions (secret_hash, session_id, workspace_id, created_at) VALUES (%s, %s, %s, %s)",
+        [secret_hash, session_id, workspace_id, now],
+    )
+
+
+async def running_of(tx: Transaction, user_id: str) -> list[tuple[str, str]]:
+    """(id, name) of a user's workspaces that count against the limit."""
+    rows = await (
+        await tx.execute(
+            "SELECT id, name FROM workspaces WHERE owner_user_id = %s AND desired_state = 'RUNNING'"
+            " AND deleted_at IS NULL ORDER BY created_at, id",
+            [user_id],
+        )
+    ).fetchall()
+    return [(row["id"], row["name"]) for row in rows]

@@ -1,0 +1,121 @@
+"""`codehub demo`: a few workspaces in different states, so that there is something to look at.
+
+Everything goes through the API like anybody's commands; what the demo made it finds again by its description, so that
+running it twice makes nothing twice and `--remove` takes away only that.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import click
+
+from codehub.cli.client import Client
+from codehub.cli.credentials import Credentials
+from codehub.cli.follow import follow
+from codehub.cli.inforce import in_force
+from codehub.cli.login import sign_in
+from codehub.cli.options import server_option
+from codehub.cli.output import console, doing, print_table, status_text
+from codehub.domain.errors import CodeHubError, LimitExceeded
+
+MARK: Final = "(demo)"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One workspace of the demo and the state it is brought to."""
+
+    name: str
+    description: str
+    memo: str
+    goal: str  # RUNNING, STANDBY or ARCHIVED
+
+
+SHOWN: Final = (
+    Shown("hello", "open me", "Press Open: the IDE is in your browser.", "RUNNING"),
+    Shown("weekend-project", "sleeps, as one does when nobody works in it", "Starting it takes seconds.", "STANDBY"),
+    Shown("last-years-thesis", "archived; Restore brings it back", "Its files are in the archive.", "ARCHIVED"),
+    Shown("idea", "made, never started", "", "NEW"),
+)
+
+
+@click.command()
+@click.option("--remove", is_flag=True, help="Take the demo's workspaces away again.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Follow them to where they are going.")
+@server_option
+def demo(remove: bool, wait: bool, server: str | None) -> None:
+    """Fill a CodeHub with a few workspaces to look around.
+
+    \b
+    Examples:
+      codehub demo             make them
+      codehub demo --remove    take them away again
+    """
+    with _connected(server) as client:
+        if remove:
+            _remove(client)
+            return
+        there = {ws["name"]: ws for ws in client.every("workspaces") if _is_ours(ws)}
+        for shown in SHOWN:
+            if shown.name not in there:
+                _make(client, shown, wait=wait)
+        _print(client)
+
+
+def _connected(server: str | None) -> Client:
+    """With the kept token; on the machine that runs `codehub up`, signed in with the admin's own password file."""
+    credentials = Credentials(os.environ)
+    address = credentials.server(server)
+    if credentials.token(address) is None and server is None:
+        settings = in_force(os.environ).settings
+        kept = settings.data_dir / "admin-password"
+        address = settings.public_url
+        if credentials.token(address) is None and os.access(kept, os.R_OK):
+            made = sign_in(address, settings.admin_username, kept.read_text(encoding="utf-8").strip())
+            credentials.keep(address, made)
+            console(err=True).print(f"Signed in to {address} as {made.username}.", soft_wrap=True)
+    return Client(address, credentials.token(address))
+
+
+def _make(client: Client, shown: Shown, *, wait: bool) -> None:
+    body = {
+        "name": shown.name,
+        "description": f"{shown.description} {MARK}",
+        "memo": shown.memo,
+        "start": shown.goal in ("RUNNING", "STANDBY"),
+    }
+    try:
+        made = client.post("workspaces", body)
+        if shown.goal == "NEW" or not wait:
+            return
+        if shown.goal == "STANDBY":
+            # Asleep is what a workspace is after it ran: it has been somewhere.
+            follow(client, made, "RUNNING")
+            made = client.post(f"workspaces/{made['id']}:stop")
+        follow(client, made, shown.goal)
+    except LimitExceeded as error:
+        console(err=True).print(f"{shown.name}: left out. {error}", soft_wrap=True)
+    except CodeHubError as error:
+        # One that goes wrong is a state to look at, too; the others are still made.
+        console(err=True).print(f"{shown.name}: {error}", soft_wrap=True)
+
+
+def _remove(client: Client) -> None:
+    gone = [ws for ws in client.every("workspaces") if _is_ours(ws)]
+    for ws in gone:
+        client.delete(f"workspaces/{ws['id']}", force=True)
+    console().print(f"{len(gone)} workspaces are being deleted.")
+
+
+def _print(client: Client) -> None:
+    rows = [[ws["name"], status_text(ws), doing(ws)] for ws in client.every("workspaces") if _is_ours(ws)]
+    print_table(["NAME", "STATUS", "DOING"], rows)
+    console().print(f"\nLook around: {client.server}", soft_wrap=True)
+
+
+def _is_ours(workspace: Mapping[str, Any]) -> bool:
+    return str(workspace["description"]).endswith(MARK)

@@ -1,0 +1,67 @@
+"""A circuit breaker per backend: a dead one becomes fast, quiet failure, and nobody's attempt (design 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+import structlog
+
+from codehub.domain.errors import BackendDown
+from codehub.ports.clock import Clock
+
+_log = structlog.get_logger()
+T = TypeVar("T")
+
+FAILURES_TO_OPEN: Final = 5
+OPEN_FOR_S: Final = 30.0
+GOOD_PINGS_TO_CLOSE: Final = 2
+
+
+class Breaker:
+    def __init__(self, name: str, ping: Callable[[], Awaitable[None]], clock: Clock) -> None:
+        self.name = name
+        self._ping = ping
+        self._clock = clock
+        self._failures = 0
+        self._open_until: float | None = None
+        self._pinging = False
+
+    @property
+    def is_open(self) -> bool:
+        return self._open_until is not None
+
+    async def call(self, what: Callable[[], Awaitable[T]]) -> T:
+        """Raises BackendDown at once while the circuit is open."""
+        if self._open_until is not None:
+            await self._try_to_close()
+        try:
+            result = await what()
+        except BackendDown as error:
+            self._failed(error)
+            raise
+        self._failures = 0
+        return result
+
+    async def _try_to_close(self) -> None:
+        assert self._open_until is not None
+        if self._pinging or self._clock.monotonic() < self._open_until:
+            raise BackendDown(f"{self.name} does not answer; it is asked again soon")
+        self._pinging = True
+        try:
+            for _ in range(GOOD_PINGS_TO_CLOSE):
+                await self._ping()
+        except BackendDown:
+            self._open_until = self._clock.monotonic() + OPEN_FOR_S
+            raise
+        finally:
+            self._pinging = False
+        self._open_until = None
+        self._failures = 0
+        _log.info("a backend answers again", backend=self.name)
+
+    def _failed(self, error: BackendDown) -> None:
+        self._failures += 1
+        if self._failures >= FAILURES_TO_OPEN and self._open_until is None:
+            self._open_until = self._clock.monotonic() + OPEN_FOR_S
+            _log.warning("a backend does not answer", backend=self.name, error=str(error))

@@ -1,0 +1,176 @@
+"""The WorkspaceController: surveys everything, wakes workers for what is worth a look, and keeps probing what runs.
+
+```
+ wake hint ───────────────┐
+ backend event ───────────┼──► keyed queue ──► worker ──► reconcile (look, decide, commit, act)
+ survey (interval) ───────┘         ▲            │ Again(after)
+ prober (health) ───────────────────┴────────────┘
+```
+
+Everything but the survey is a hint: with all of them lost it still converges, one idle interval later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+import structlog
+
+from codehub.control.backends import Backends
+from codehub.control.metrics import Metrics
+from codehub.control.observe import Observer
+from codehub.control.queue import KeyedQueue
+from codehub.control.reconcile import Again, Reconciler
+from codehub.control.supervise import Pulse
+from codehub.control.survey import Survey
+from codehub.control.term import ControllerSettings
+from codehub.domain.errors import BackendDown, CodeHubError, Deposed, FenceLost, Transient
+from codehub.ports.clock import Clock
+from codehub.ports.control_store import ControlStore
+from codehub.ports.leadership import Lease
+
+_log = structlog.get_logger()
+
+# After an unexpected failure of one workspace's reconciliation: it waits, the others do not.
+_STUMBLED_S: Final = 10.0
+_DATABASE_AWAY_S: Final = 1.0
+# A broken event stream is opened again after this long; until then the interval is the latency.
+_REOPEN_S: Final = 2.0
+_OBSERVED_AT_ONCE: Final = 1_000
+
+
+class WorkspaceController:
+    def __init__(
+        self,
+        store: ControlStore,
+        backends: Backends,
+        observer: Observer,
+        survey: Survey,
+        reconciler: Reconciler,
+        lease: Lease,
+        clock: Clock,
+        settings: ControllerSettings,
+        metrics: Metrics,
+        pulse: Pulse,
+    ) -> None:
+        self._store = store
+        self._backends = backends
+        self._observer = observer
+        self._survey = survey
+        self._reconciler = reconciler
+        self._lease = lease
+        self._clock = clock
+        self._settings = settings
+        self._metrics = metrics
+        self._pulse = pulse
+        self._queue = KeyedQueue()
+        self._woken = asyncio.Event()
+        self._active_until = 0.0
+
+    def wake(self, ids: Iterable[str] = ()) -> None:
+        """Look at these now; without ids, at everything."""
+        ids = list(ids)
+        self._queue.add_all(ids)
+        self._active_until = self._clock.monotonic() + self._settings.active_duration_s
+        if not ids:
+            self._woken.set()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._tick_for_ever())
+            group.create_task(self._probe_for_ever())
+            for _ in range(self._settings.max_parallel):
+                group.create_task(self._work())
+            for name in self._backends.instances:
+                group.create_task(self._watch(name))
+
+    async def _tick_for_ever(self) -> None:
+        next_survey = float("-inf")
+        while True:
+            full = self._woken.is_set() or self._clock.monotonic() >= next_survey
+            self._woken.clear()
+            async with self._pulse.tick():
+                if full:
+                    next_survey = self._clock.monotonic() + self._settings.idle_interval_s
+                    await self._look_at_everything()
+                else:
+                    idle = set(self._survey.under_way()) - self._queue.delayed - self._queue.working
+                    self._queue.add_all(sorted(idle))
+            self._metrics.queue_depth.set(len(self._queue))
+            await self._pause(next_survey)
+
+    async def _pause(self, next_survey: float) -> None:
+        now = self._clock.monotonic()
+        is_active = now < self._active_until or bool(self._survey.under_way())
+        wait_s = self._settings.active_interval_s if is_active else max(0.0, next_survey - now)
+        try:
+            async with asyncio.timeout(min(wait_s, self._settings.idle_interval_s)):
+                await self._woken.wait()
+        except TimeoutError:
+            return
+
+    async def _look_at_everything(self) -> None:
+        self._queue.add_all(await self._survey.look(self._queue.working))
+        stale = self._survey.stale()
+        for first in range(0, len(stale), _OBSERVED_AT_ONCE):
+            batch = stale[first : first + _OBSERVED_AT_ONCE]
+            self._survey.note_observed(await self._store.note_observed(self._lease.epoch, batch, self._clock.now()))
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._queue.take()
+            try:
+                await self._reconcile(key)
+            finally:
+                self._queue.done(key)
+
+    async def _reconcile(self, key: str) -> None:
+        try:
+            result, row = await self._reconciler.reconcile(key)
+        except Deposed:
+            raise
+        except (BackendDown, Transient) as error:
+            _log.info("cannot reconcile for the moment", workspace_id=key, error=str(error))
+            self._queue.add_after(key, _DATABASE_AWAY_S)
+            return
+        except FenceLost:
+            self._lease.fence()  # the term itself is over: that ends this component
+            self._queue.add_after(key, _DATABASE_AWAY_S)
+            return
+        except Exception:  # noqa: BLE001 - one workspace that stumbles must not end the term of all
+            _log.exception("a reconciliation failed", workspace_id=key)
+            self._queue.add_after(key, _STUMBLED_S)
+            return
+        self._survey.note(key, row)
+        match result:
+            case Again(after_s) if after_s > 0:
+                self._queue.add_after(key, after_s)
+            case Again():
+                self._queue.add(key)
+
+    async def _watch(self, name: str) -> None:
+        """Backend events are hints: the interval is the fallback and not the latency."""
+        while True:
+            try:
+                async for workspace_id in self._backends.instances[name].watch():
+                    self.wake([workspace_id])
+            except CodeHubError as error:
+                _log.debug("a backend's event stream broke", backend=name, error=str(error))
+            await asyncio.sleep(_REOPEN_S)
+
+    async def _probe_for_ever(self) -> None:
+        """Ask each running instance once per idle interval, spread over it."""
+        while True:
+            running = self._survey.running()
+            pause_s = self._settings.idle_interval_s / max(1, len(running))
+            for workspace, identity in running:
+                await asyncio.sleep(pause_s)
+                try:
+                    if await self._observer.probe(workspace, identity):
+                        self._queue.add(workspace.id)
+                except CodeHubError as error:
+                    _log.debug("could not be probed", workspace_id=workspace.id, error=str(error))
+            if not running:
+                await asyncio.sleep(self._settings.idle_interval_s)

@@ -1,0 +1,165 @@
+"""The coordinator: wait to be elected, lead, and begin again. Any number may run; one leads.
+
+```
+ campaign ──won──► term(epoch) ┬ hold       pings the lock; lost → everything below is cancelled first
+    ▲                          ├ EventListener
+    │                          ├ WorkspaceController
+    │                          ├ TTL Runner
+    └───────lost, or a fault───┴ GC Runner
+```
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import structlog
+
+from codehub.control.act import Actor
+from codehub.control.backends import Backends
+from codehub.control.controller import WorkspaceController
+from codehub.control.event_listener import EventListener
+from codehub.control.gc_runner import GcRunner
+from codehub.control.health import HealthBook
+from codehub.control.health_server import HealthState, health_server
+from codehub.control.metrics import Metrics
+from codehub.control.observe import Observer
+from codehub.control.reconcile import Reconciler
+from codehub.control.supervise import Pulse, tell_for_ever
+from codehub.control.survey import Survey
+from codehub.control.term import CoordinatorDeps, CoordinatorSettings
+from codehub.control.ttl_runner import TtlRunner
+from codehub.domain.errors import BackendDown, CodeHubError, FenceLost, Transient
+from codehub.ports.leadership import Lease
+
+_log = structlog.get_logger()
+
+__all__ = ["CoordinatorDeps", "CoordinatorSettings", "run_coordinator"]
+
+
+class ComponentEnded(CodeHubError):
+    """A component's loop came to an end, which it never may."""
+
+
+async def run_coordinator(
+    settings: CoordinatorSettings, deps: CoordinatorDeps, *, metrics: Metrics | None = None
+) -> None:
+    """Campaign and lead for ever. Ends by cancellation."""
+    metrics = metrics or Metrics()
+    health = HealthState(settings.node_id, deps.clock, metrics)
+    async with health_server(settings.health_bind, health):
+        while True:
+            await asyncio.create_task(_campaign(settings, deps, metrics, health))
+            _refuse_to_swallow()
+            await asyncio.sleep(settings.campaign_pause_s * (0.5 + deps.random()))
+
+
+async def _campaign(
+    settings: CoordinatorSettings, deps: CoordinatorDeps, metrics: Metrics, health: HealthState
+) -> None:
+    """Be elected once, and lead until it ends. A task of its own: see `_refuse_to_swallow`."""
+    try:
+        async with deps.election.campaign(settings.node_id) as lease:
+            await _lead(lease, settings, deps, metrics, health)
+    except* (BackendDown, Transient, FenceLost) as errors:
+        _log.warning("does not lead", node_id=settings.node_id, error=_first_message(errors))
+    except* Exception as errors:  # noqa: BLE001 - leadership is given up and sought again, whatever it was
+        _log.error("a component failed; leadership is given up", node_id=settings.node_id, exc_info=errors)
+
+
+async def _lead(
+    lease: Lease, settings: CoordinatorSettings, deps: CoordinatorDeps, metrics: Metrics, health: HealthState
+) -> None:
+    """One term. Whatever ends any part of it ends all of it, by cancellation, before anything else happens."""
+    _log.info("leads", node_id=lease.holder_id, epoch=lease.epoch)
+    metrics.leader_changes.labels("won").inc()
+    metrics.is_leader.set(1)
+    pulses = {
+        name: Pulse(name, deps.clock, metrics, lease.fence)
+        for name in ("event_listener", "workspace_controller", "ttl_runner", "gc_runner")
+    }
+    health.leads(lease, list(pulses.values()))
+    try:
+        async with asyncio.TaskGroup() as term:
+            term.create_task(lease.hold())
+            for name, loop in _components(lease, settings, deps, metrics, pulses).items():
+                term.create_task(_never_ends(name, loop), name=name)
+            term.create_task(tell_for_ever(list(pulses.values()), deps.store, lease))
+    finally:
+        metrics.is_leader.set(0)
+        metrics.leader_changes.labels("lost").inc()
+        health.follows()
+        _log.info("leads no more", node_id=lease.holder_id, epoch=lease.epoch)
+
+
+def _components(
+    lease: Lease, settings: CoordinatorSettings, deps: CoordinatorDeps, metrics: Metrics, pulses: dict[str, Pulse]
+) -> dict[str, Coroutine[Any, Any, None]]:
+    backends = Backends(deps.instances, deps.homes, deps.archives, deps.clock)
+    book = HealthBook(deps.clock)
+    observer = Observer(backends, book, deps.profile_of)
+    actor = Actor(backends, book, deps.profile_of, deps.clock, deps.new_id, deps.random)
+    reconciler = Reconciler(
+        deps.store, observer, actor, lease, deps.clock, settings.controller, metrics, deps.new_id, deps.random
+    )
+    controller = WorkspaceController(
+        deps.store,
+        backends,
+        observer,
+        Survey(deps.store, backends, observer, deps.clock),
+        reconciler,
+        lease,
+        deps.clock,
+        settings.controller,
+        metrics,
+        pulses["workspace_controller"],
+    )
+    listener = EventListener(
+        deps.notifications,
+        deps.bus,
+        controller.wake,
+        pulses["event_listener"],
+        sse_prefix=settings.sse_prefix,
+        wake_prefix=settings.wake_prefix,
+    )
+    ttl = TtlRunner(
+        deps.ttl_store,
+        deps.activity,
+        deps.asks_activity,
+        deps.instances,
+        deps.profile_of,
+        controller.wake,
+        lease,
+        deps.clock,
+        settings.ttl,
+        pulses["ttl_runner"],
+    )
+    gc = GcRunner(deps.gc_store, deps.archives, lease, deps.clock, settings.gc, pulses["gc_runner"])
+    return {
+        "event_listener": listener.run(),
+        "workspace_controller": controller.run(),
+        "ttl_runner": ttl.run(),
+        "gc_runner": gc.run(),
+    }
+
+
+async def _never_ends(name: str, loop: Coroutine[Any, Any, None]) -> None:
+    await loop
+    raise ComponentEnded(f"{name} ended by itself")
+
+
+def _refuse_to_swallow() -> None:
+    """A task group in which something fails while it is cancelled tells of the failure only, and one that failed leaves its
+    task's count of cancellations raised (Python 3.11). So terms are tasks of their own, and this one's count is true."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+def _first_message(errors: BaseExceptionGroup[Any]) -> str:
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error) or type(error).__name__

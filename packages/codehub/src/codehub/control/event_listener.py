@@ -1,0 +1,90 @@
+"""The EventListener: what the database notifies → a wake in this process, and hints in Redis for everybody else.
+
+The wake comes first and never waits for Redis, which may be away: hints for it go through a bounded queue of their own, and
+the newest push out the oldest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import structlog
+
+from codehub.control.supervise import Pulse
+from codehub.domain.errors import BackendDown, Transient
+from codehub.ports.bus import Bus
+from codehub.ports.notifications import Notice, NoticeKind, Notifications
+
+_log = structlog.get_logger()
+
+_LISTEN_AGAIN_S: Final = 1.0
+_MOST_HINTS: Final = 10_000
+
+
+class EventListener:
+    def __init__(
+        self,
+        notifications: Notifications,
+        bus: Bus,
+        wake: Callable[[Iterable[str]], None],
+        pulse: Pulse,
+        *,
+        sse_prefix: str,
+        wake_prefix: str,
+    ) -> None:
+        self._notifications = notifications
+        self._bus = bus
+        self._wake = wake
+        self._pulse = pulse
+        self._sse_prefix = sse_prefix
+        self._wake_prefix = wake_prefix
+        self._hints: deque[tuple[str, str]] = deque(maxlen=_MOST_HINTS)
+        self._there_are_hints = asyncio.Event()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._listen_for_ever())
+            group.create_task(self._publish_for_ever())
+
+    async def _listen_for_ever(self) -> None:
+        while True:
+            async with self._pulse.tick():
+                async for notice in self._notifications.listen():
+                    self._pulse.beat()
+                    if notice is not None:
+                        self._take(notice)
+            # Whatever was notified meanwhile is lost: the controller's survey finds it.
+            self._wake(())
+            await asyncio.sleep(_LISTEN_AGAIN_S)
+
+    def _take(self, notice: Notice) -> None:
+        payload = json.dumps({"id": notice.workspace_id})
+        match notice.kind:
+            case NoticeKind.WAKE:
+                self._wake([notice.workspace_id])
+                self._hint(f"{self._wake_prefix}wc", payload)
+                self._hint(f"{self._wake_prefix}ob", payload)
+            case NoticeKind.SHOWN | NoticeKind.DELETED:
+                self._hint(f"{self._sse_prefix}{notice.owner_user_id}", payload)
+
+    def _hint(self, channel: str, payload: str) -> None:
+        self._hints.append((channel, payload))
+        self._there_are_hints.set()
+
+    async def _publish_for_ever(self) -> None:
+        while True:
+            await self._there_are_hints.wait()
+            while self._hints:
+                channel, payload = self._hints.popleft()
+                try:
+                    await self._bus.publish(channel, payload)
+                except (BackendDown, Transient) as error:
+                    # Hints of the past are worth nothing when it is back: who listens polls until then.
+                    self._hints.clear()
+                    _log.info("hints are dropped", error=str(error))
+                    await asyncio.sleep(_LISTEN_AGAIN_S)
+            self._there_are_hints.clear()

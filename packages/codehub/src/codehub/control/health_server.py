@@ -1,0 +1,101 @@
+"""A coordinator's own answers on COORDINATOR_HEALTH_BIND: /health/coordinator and /metrics, nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from codehub.control.metrics import Metrics
+from codehub.control.supervise import Pulse
+from codehub.ports.clock import Clock
+from codehub.ports.leadership import Lease
+
+_PATIENCE_S: Final = 10.0
+_LONGEST_LINE: Final = 8_192
+
+
+@dataclass(slots=True)
+class HealthState:
+    """What this process can say of itself; of another's leadership only the database knows."""
+
+    node_id: str
+    clock: Clock
+    metrics: Metrics
+    _began: float = field(init=False)
+    _lease: Lease | None = None
+    _since: datetime | None = None
+    _pulses: list[Pulse] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._began = self.clock.monotonic()
+
+    def leads(self, lease: Lease, pulses: list[Pulse]) -> None:
+        self._lease, self._pulses, self._since = lease, pulses, self.clock.now()
+
+    def follows(self) -> None:
+        self._lease, self._pulses, self._since = None, [], None
+
+    def as_told(self) -> dict[str, object]:
+        lease, since = self._lease, self._since
+        leader = None
+        if lease is not None and since is not None:
+            leader = {"holder_id": lease.holder_id, "epoch": lease.epoch, "acquired_at": since.isoformat()}
+        return {
+            "is_leader": lease is not None,
+            "node_id": self.node_id,
+            "uptime_seconds": round(self.clock.monotonic() - self._began, 3),
+            "leader": leader,
+            # `last_error` is for admins, and nobody is signed in here
+            "components": {pulse.name: {"last_tick_at": pulse.as_told()["last_tick_at"]} for pulse in self._pulses},
+        }
+
+
+@asynccontextmanager
+async def health_server(bind: str, state: HealthState) -> AsyncIterator[None]:
+    """Listens while inside; without a bind it does nothing."""
+    if not bind:
+        yield
+        return
+    host, _, port = bind.rpartition(":")
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                await _answer(reader, writer, state)
+        except (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError):
+            pass  # a peer that says nothing, or nonsense, is left alone
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, host.strip("[]"), int(port), limit=_LONGEST_LINE)
+    async with server:
+        yield
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, state: HealthState) -> None:
+    words = (await reader.readline()).split()
+    while (await reader.readline()).strip():
+        pass
+    method, target = [*words, b"", b""][:2]
+    status, content_type, body = _page(method, target.split(b"?")[0], state)
+    head = (
+        f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
+        "Cache-Control: no-store\r\nConnection: close\r\n\r\n"
+    )
+    writer.write(head.encode() + (b"" if method == b"HEAD" else body))
+    await writer.drain()
+
+
+def _page(method: bytes, path: bytes, state: HealthState) -> tuple[str, str, bytes]:
+    if method not in (b"GET", b"HEAD"):
+        return "405 Method Not Allowed", "text/plain", b"only GET\n"
+    if path == b"/health/coordinator":
+        return "200 OK", "application/json", json.dumps(state.as_told()).encode()
+    if path == b"/metrics":
+        return "200 OK", "text/plain; version=0.0.4; charset=utf-8", state.metrics.render()
+    return "404 Not Found", "text/plain", b"/health/coordinator and /metrics are here\n"

@@ -1,0 +1,38 @@
+"""What /metrics of a coordinator says. One registry per coordinator, so that two in one process never share a counter."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.is_leader = Gauge("codehub_coordinator_is_leader", "1 while this process leads", registry=self.registry)
+        self.leader_changes = Counter(
+            "codehub_coordinator_leader_changes",
+            "Terms this process has won or lost",
+            ["what"],
+            registry=self.registry,
+        )
+        self.ticks = Counter(
+            "codehub_coordinator_ticks",
+            "Ticks by component and outcome",
+            ["component", "outcome"],
+            registry=self.registry,
+        )
+        self.tick_seconds = Histogram(
+            "codehub_coordinator_tick_seconds", "How long a tick takes", ["component"], registry=self.registry
+        )
+        self.queue_depth = Gauge(
+            "codehub_coordinator_queue_depth", "Workspaces that wait for a worker", registry=self.registry
+        )
+        self.operations = Counter(
+            "codehub_coordinator_operations",
+            "Operations by outcome",
+            ["operation", "outcome"],
+            registry=self.registry,
+        )
+
+    def render(self) -> bytes:
+        return generate_latest(self.registry)

@@ -1,0 +1,97 @@
+"""Looking at the world: one workspace freshly, before anything is decided about it.
+
+What a backend that does not answer would have said is None (Unknown), never a guess.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from codehub.control.backends import Backends
+from codehub.control.health import HealthBook
+from codehub.control.term import ProfileOf
+from codehub.domain.errors import BackendDown, CodeHubError
+from codehub.domain.model import Operation, Workspace
+from codehub.domain.observed import InstanceSeen, Observed, VolumeSeen, VolumeState
+from codehub.ports.homes import HomeKey, HomeStatus
+from codehub.ports.instances import InstanceStatus
+
+_log = structlog.get_logger()
+
+# While one of these is under way the archive itself is what is waited for.
+_ABOUT_ARCHIVES = frozenset(
+    {Operation.ARCHIVING, Operation.CREATE_EMPTY_ARCHIVE, Operation.RESTORING, Operation.DELETING}
+)
+
+
+def home_key(workspace: Workspace) -> HomeKey:
+    return HomeKey(workspace.id, workspace.home_store_key)
+
+
+def volume_seen(status: HomeStatus) -> VolumeSeen:
+    return VolumeSeen(VolumeState(status.state.value), status.ctx)
+
+
+class Observer:
+    def __init__(self, backends: Backends, health: HealthBook, profile_of: ProfileOf) -> None:
+        self._backends = backends
+        self._health = health
+        self._profile_of = profile_of
+
+    async def observe(self, workspace: Workspace) -> Observed:
+        volume = await self._volume(workspace)
+        instance = await self._instance(workspace)
+        return Observed(volume, await self._archive(workspace, volume), instance)
+
+    async def _volume(self, workspace: Workspace) -> VolumeSeen | None:
+        try:
+            status = await self._backends.with_homes(
+                workspace.storage_backend, lambda homes: homes.status(home_key(workspace))
+            )
+        except CodeHubError as error:
+            _unseen("volume", workspace, error)
+            return None
+        return volume_seen(status)
+
+    async def _instance(self, workspace: Workspace) -> InstanceSeen | None:
+        try:
+            status = await self._backends.with_instances(
+                workspace.instance_backend, lambda instances: instances.status(workspace.id)
+            )
+            if status.running and self._health.verdict(workspace.id, status.identity) is None:
+                await self.probe(workspace, status.identity)
+        except CodeHubError as error:
+            _unseen("instance", workspace, error)
+            return None
+        return self.instance_seen(workspace, status)
+
+    def instance_seen(self, workspace: Workspace, status: InstanceStatus) -> InstanceSeen:
+        healthy = self._health.verdict(workspace.id, status.identity) if status.running else None
+        return InstanceSeen(status.exists, status.running, healthy, status.exit_reason or "")
+
+    async def probe(self, workspace: Workspace, identity: str) -> bool:
+        """Ask the IDE; whether that changed what is known of its health."""
+        _, profile = self._profile_of(workspace)
+        answered = await self._backends.with_instances(
+            workspace.instance_backend, lambda instances: instances.probe(workspace.id, profile)
+        )
+        return self._health.note(workspace.id, identity, answered)
+
+    async def _archive(self, workspace: Workspace, volume: VolumeSeen | None) -> bool | None:
+        key = workspace.archive_key
+        if key is None:
+            return None
+        known = workspace.conditions.archive_ready
+        whole = volume is not None and volume.state is VolumeState.WHOLE
+        if whole and workspace.operation not in _ABOUT_ARCHIVES and not known.is_unknown:
+            return known.is_true  # beside a whole volume its archive decides nothing: not worth a request
+        try:
+            return (await self._backends.with_archives(lambda archives: archives.committed([key])))[key]
+        except CodeHubError as error:
+            _unseen("archive", workspace, error)
+            return None
+
+
+def _unseen(what: str, workspace: Workspace, error: CodeHubError) -> None:
+    if not isinstance(error, BackendDown):
+        _log.warning("could not be observed", what=what, workspace_id=workspace.id, error=str(error))

@@ -1,0 +1,262 @@
+"""One workspace, once: look → decide → commit the intent → act → look → commit the outcome, until there is nothing to do.
+
+A request carries only a key; everything else is read anew. Whatever ends this in the middle (a crash, a lost term, a lost
+race for the row) costs nothing but another look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TypeAlias
+
+import structlog
+
+from codehub.control import timeline
+from codehub.control.act import Actor, Task
+from codehub.control.metrics import Metrics
+from codehub.control.observe import Observer
+from codehub.control.patience import OutOfPatience, Patience
+from codehub.control.report import ProgressReport
+from codehub.control.term import ControllerSettings
+from codehub.domain.errors import BackendDown, CodeHubError, Deposed
+from codehub.domain.model import ErrorReason, Operation, Workspace
+from codehub.domain.plan import Begin, CarryOn, Complete, Fail, Rest, Wait, decide, look
+from codehub.domain.progress import (
+    RESTARTS_ALLOWED,
+    RESTARTS_WINDOW,
+    Failure,
+    begin,
+    complete,
+    fail,
+    failure_of,
+    to_error,
+)
+from codehub.ports.clock import Clock
+from codehub.ports.control_store import Change, ControlStore, TimelineEvent, Versioned
+from codehub.ports.homes import ArchiveReceipt
+from codehub.ports.leadership import Lease
+
+_log = structlog.get_logger()
+
+# `observed_at` alone is written this often (design 4).
+OBSERVED_EVERY = timedelta(minutes=5)
+# A backend that is down is asked again by the breaker, not by each workspace: looking is cheap, but not worth more.
+_BACKEND_DOWN_S = 5.0
+# More steps than any path has: whatever exceeds it is looked at again later rather than in a tight loop.
+_MOST_STEPS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class AtRest:
+    """Nothing to do until something changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Look again after so long."""
+
+    after_s: float
+
+
+Result: TypeAlias = AtRest | Again
+
+
+class _RowMoved(Exception):
+    """Somebody changed what was decided from; the next look decides anew."""
+
+
+class Reconciler:
+    def __init__(
+        self,
+        store: ControlStore,
+        observer: Observer,
+        actor: Actor,
+        lease: Lease,
+        clock: Clock,
+        settings: ControllerSettings,
+        metrics: Metrics,
+        new_id: Callable[[], str],
+        random: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._observer = observer
+        self._actor = actor
+        self._lease = lease
+        self._clock = clock
+        self._settings = settings
+        self._metrics = metrics
+        self._new_id = new_id
+        self._random = random
+        self._patience: dict[str, tuple[tuple[object, ...], Patience]] = {}
+
+    async def reconcile(self, workspace_id: str) -> tuple[Result, Versioned | None]:
+        """What to do next with this key, and the row as it was left."""
+        found = await self._store.load([workspace_id])
+        if not found or found[0].workspace.deleted_at is not None:
+            self._patience.pop(workspace_id, None)
+            return AtRest(), None
+        try:
+            return await self._steps(found[0])
+        except _RowMoved:
+            return Again(0.0), None
+
+    async def _steps(self, row: Versioned) -> tuple[Result, Versioned | None]:
+        acted = False
+        for _ in range(_MOST_STEPS):
+            before = row.workspace
+            now = self._clock.now()
+            looked = look(before, await self._observer.observe(before), now)
+            match decide(looked, now, was=before.phase):
+                case Rest():
+                    row = await self._keep(row, looked)
+                    under_way = looked.operation is not Operation.NONE
+                    return (Again(_BACKEND_DOWN_S) if under_way else AtRest()), row
+                case Wait(until):
+                    row = await self._keep(row, looked)
+                    return Again(max(0.0, (until - now).total_seconds())), row
+                case Fail(reason, message):
+                    after = to_error(looked, reason, looked.error_count + 1, now)
+                    row = await self._commit(before, after, timeline.error(reason, message, before.operation))
+                    self._ended(before, reason.value)
+                case Complete(operation):
+                    row = await self._commit(before, complete(looked, now), timeline.done(operation))
+                    self._ended(before, "done")
+                    acted = False
+                    await self._tidy(row.workspace, operation)
+                case Begin(operation, again):
+                    if again and await self._restarts_too_often(looked):
+                        message = f"restarted more than {RESTARTS_ALLOWED} times in {RESTARTS_WINDOW}"
+                        after = to_error(looked, ErrorReason.RETRY_EXCEEDED, looked.error_count, now)
+                        row = await self._commit(before, after, timeline.error(ErrorReason.RETRY_EXCEEDED, message))
+                        continue
+                    after = begin(looked, operation, self._new_id(), now)
+                    event = timeline.begun(after, again=again)
+                    row = await self._commit(before, after, event, is_intent=True)
+                    row, pause = await self._attempt(row)
+                    acted = True
+                    if pause is not None:
+                        return pause, row
+                case CarryOn():
+                    row = await self._keep(row, looked)
+                    if acted:
+                        # It said it is done and the world does not show it (contract 1): look again soon.
+                        return Again(self._settings.active_interval_s), row
+                    row, pause = await self._attempt(row)
+                    acted = True
+                    if pause is not None:
+                        return pause, row
+        return Again(self._settings.active_interval_s), row
+
+    async def _attempt(self, row: Versioned) -> tuple[Versioned, Result | None]:
+        """Act once. None: look whether it is done; else when to try again."""
+        workspace = row.workspace
+        patience = self._patience_with(workspace)
+        if patience.left_s <= 0:
+            return await self._failed(row, failure_of(_out_of_patience(self._settings))), None
+        report = ProgressReport(self._store, self._lease.epoch, workspace, patience)
+        current = _Current(row)
+
+        async def record(receipt: ArchiveReceipt, is_current: bool) -> None:
+            before = current.row.workspace
+            after = replace(before, archive_key=receipt.archive_key) if is_current else before
+            current.row = await self._commit(before, after, timeline.archived(receipt), generation=receipt)
+
+        task = Task(workspace, self._lease.fence, report.take, record, self._retention_is_over(workspace))
+        try:
+            async with report.writing():
+                ctx = await patience.run(self._actor.act(task))
+        except BackendDown as error:
+            patience.renew()  # the clock stands still while the backend does not answer
+            _log.info("waits for its backend", workspace_id=workspace.id, error=str(error))
+            return current.row, Again(_BACKEND_DOWN_S)
+        except Deposed:
+            raise
+        except CodeHubError as error:
+            return await self._failed(current.row, failure_of(error)), None
+        except (_RowMoved, AssertionError):
+            raise
+        except Exception as error:  # noqa: BLE001 - a backend's own bug is that workspace's failed attempt, nobody else's
+            _log.exception("an action failed unexpectedly", workspace_id=workspace.id)
+            failure = Failure(ErrorReason.ACTION_FAILED, f"{type(error).__name__}: {error}")
+            return await self._failed(current.row, failure), None
+        made = replace(current.row.workspace, home_ctx=ctx) if ctx is not None else current.row.workspace
+        return Versioned(made, current.row.version), None
+
+    async def _failed(self, row: Versioned, failure: Failure) -> Versioned:
+        before = row.workspace
+        after = fail(before, failure, self._clock.now(), max_retry=self._settings.max_retry, jitter=self._random())
+        self._patience.pop(before.id, None)
+        _log.warning(
+            "an attempt failed",
+            workspace_id=before.id,
+            operation=before.operation.value,
+            reason=failure.reason.value,
+            error=failure.message,
+        )
+        self._metrics.operations.labels(before.operation.value, "failed").inc()
+        return await self._commit(before, after, timeline.failed(before.operation, failure, after))
+
+    async def _keep(self, row: Versioned, looked: Workspace) -> Versioned:
+        """Write the observation, if it says anything new."""
+        before = row.workspace
+        stale = before.observed_at is None or self._clock.now() - before.observed_at >= OBSERVED_EVERY
+        return row if looked == before and not stale else await self._commit(before, looked)
+
+    async def _commit(
+        self,
+        before: Workspace,
+        after: Workspace,
+        *events: TimelineEvent,
+        is_intent: bool = False,
+        generation: ArchiveReceipt | None = None,
+    ) -> Versioned:
+        now = self._clock.now()
+        change = Change(before, replace(after, observed_at=now), is_intent, events, generation)
+        row = await self._store.commit(self._lease.epoch, change, now)
+        if row is None:
+            raise _RowMoved
+        return row
+
+    def _ended(self, before: Workspace, outcome: str) -> None:
+        self._patience.pop(before.id, None)
+        if before.operation is not Operation.NONE:
+            self._metrics.operations.labels(before.operation.value, outcome).inc()
+        _log.info("operation ended", workspace_id=before.id, operation=before.operation.value, outcome=outcome)
+
+    async def _tidy(self, workspace: Workspace, operation: Operation) -> None:
+        if operation not in (Operation.PROVISIONING, Operation.RESTORING, Operation.ARCHIVING):
+            return
+        try:
+            await self._actor.tidy(workspace, self._lease.fence)
+        except Deposed:
+            raise
+        except CodeHubError as error:
+            _log.info("staging stays until the next operation", workspace_id=workspace.id, error=str(error))
+
+    def _patience_with(self, workspace: Workspace) -> Patience:
+        which = (workspace.operation, workspace.archive_op_id, workspace.op_started_at)
+        known = self._patience.get(workspace.id)
+        if known is None or known[0] != which:
+            known = self._patience[workspace.id] = (which, Patience(self._clock, self._settings.operation_timeout_s))
+        return known[1]
+
+    async def _restarts_too_often(self, workspace: Workspace) -> bool:
+        since = self._clock.now() - RESTARTS_WINDOW
+        return await self._store.restarts_since(workspace.id, since) >= RESTARTS_ALLOWED
+
+    def _retention_is_over(self, workspace: Workspace) -> bool:
+        if workspace.operation is not Operation.DELETING or workspace.op_started_at is None:
+            return False
+        retention = timedelta(seconds=self._settings.deleted_retention_s)
+        return self._clock.now() - workspace.op_started_at >= retention
+
+
+@dataclass(slots=True)
+class _Current:
+    row: Versioned
+
+
+def _out_of_patience(settings: ControllerSettings) -> OutOfPatience:
+    return OutOfPatience(f"no progress for {settings.operation_timeout_s:g} s")

@@ -1,0 +1,51 @@
+"""Progress of one attempt: taken from any thread at any rate, written to the row at most once a second."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from codehub.control.patience import Patience
+from codehub.domain.errors import BackendDown, Transient
+from codehub.domain.model import Progress, Workspace
+from codehub.ports.control_store import ControlStore
+
+_EVERY_S: Final = 1.0
+
+
+class ProgressReport:
+    def __init__(self, store: ControlStore, epoch: int, workspace: Workspace, patience: Patience) -> None:
+        self._store = store
+        self._epoch = epoch
+        self._workspace = workspace
+        self._patience = patience
+        self._latest: Progress | None = None
+        self._written: Progress | None = None
+
+    def take(self, progress: Progress) -> None:
+        """Cheap; from any thread. Any report is a sign of life."""
+        self._latest = progress
+        self._patience.renew()
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[None]:
+        """Written beside the work, for as long as it goes on."""
+        writer = asyncio.create_task(self._write())
+        try:
+            yield
+        finally:
+            writer.cancel()
+            await asyncio.gather(writer, return_exceptions=True)
+
+    async def _write(self) -> None:
+        while True:
+            await asyncio.sleep(_EVERY_S)
+            if self._latest is not None and self._latest != self._written:
+                latest = self._latest
+                try:
+                    await self._store.note_progress(self._epoch, self._workspace, latest)
+                except (BackendDown, Transient):
+                    continue  # progress is a courtesy
+                self._written = latest

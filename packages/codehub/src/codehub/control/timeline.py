@@ -1,0 +1,68 @@
+"""The lines a person reads in a workspace's timeline, in one place."""
+
+from __future__ import annotations
+
+from codehub.domain.model import ErrorReason, Operation, Workspace
+from codehub.domain.progress import Failure
+from codehub.ports.control_store import TimelineEvent
+from codehub.ports.homes import ArchiveReceipt
+
+# Counted by `restarts_since`: an IDE that keeps ending is given up.
+RESTARTING = "restarting"
+
+_BEGUN = {
+    Operation.PROVISIONING: "Making its home",
+    Operation.CREATE_EMPTY_ARCHIVE: "Making an empty archive",
+    Operation.RESTORING: "Restoring its home from the archive",
+    Operation.STARTING: "Starting",
+    Operation.STOPPING: "Stopping",
+    Operation.ARCHIVING: "Archiving its home",
+    Operation.DELETING: "Deleting",
+}
+_DONE = {
+    Operation.PROVISIONING: "Its home is made",
+    Operation.CREATE_EMPTY_ARCHIVE: "An empty archive is made",
+    Operation.RESTORING: "Its home is restored",
+    Operation.STARTING: "Running",
+    Operation.STOPPING: "Stopped",
+    Operation.ARCHIVING: "Archived",
+    Operation.DELETING: "Deleted",
+}
+
+
+def begun(workspace: Workspace, *, again: bool) -> TimelineEvent:
+    detail = {"operation": workspace.operation.value, "desired_state": workspace.desired_state.value}
+    if again:
+        container = workspace.conditions.container_ready
+        why = container.message or container.reason
+        return TimelineEvent(RESTARTING, f"Starting again: it was found {container.reason}", {**detail, "found": why})
+    return TimelineEvent("operation_started", _BEGUN[workspace.operation], detail)
+
+
+def done(operation: Operation) -> TimelineEvent:
+    return TimelineEvent("operation_done", _DONE[operation], {"operation": operation.value})
+
+
+def failed(operation: Operation, failure: Failure, after: Workspace) -> TimelineEvent:
+    detail: dict[str, object] = {
+        "operation": operation.value,
+        "reason": failure.reason.value,
+        "detail": failure.message,
+    }
+    if after.error_reason is not None:
+        return error(after.error_reason, failure.message, operation)
+    if after.retry_at is not None:
+        detail["retry_at"] = after.retry_at.isoformat()
+    return TimelineEvent("attempt_failed", f"Failed, and is tried again: {failure.message}", detail)
+
+
+def error(reason: ErrorReason, message: str, operation: Operation = Operation.NONE) -> TimelineEvent:
+    detail = {"operation": operation.value, "reason": reason.value, "detail": message}
+    return TimelineEvent("error", f"{reason.value}: {message}" if message else reason.value, detail)
+
+
+def archived(receipt: ArchiveReceipt) -> TimelineEvent:
+    detail = {"archive_key": receipt.archive_key, "bytes": receipt.bytes, "sha256": receipt.sha256}
+    return TimelineEvent(
+        "archive_committed", f"An archive of {receipt.bytes} bytes is committed and verified", detail
+    )

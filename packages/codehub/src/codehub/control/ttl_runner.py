@@ -1,0 +1,119 @@
+"""The TTL Runner: idle → STANDBY, long asleep → ARCHIVED. The tick's order is design 6's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+
+import structlog
+
+from codehub.control.supervise import Pulse
+from codehub.control.term import ProfileOf, TtlSettings
+from codehub.domain.errors import CodeHubError
+from codehub.domain.model import Workspace
+from codehub.domain.ttl import Sight, seen_again
+from codehub.ports.activity import KeptActivity
+from codehub.ports.clock import Clock
+from codehub.ports.control_store import TtlStore
+from codehub.ports.instances import Instances
+from codehub.ports.leadership import Lease
+from codehub.ports.liveness import AsksActivity
+
+_log = structlog.get_logger()
+
+# How many IDEs are asked for their activity at the same time.
+_ASKED_AT_ONCE = 16
+
+
+class TtlRunner:
+    def __init__(
+        self,
+        store: TtlStore,
+        activity: KeptActivity,
+        asks: AsksActivity,
+        instances: Mapping[str, Instances],
+        profile_of: ProfileOf,
+        wake: Callable[[Iterable[str]], None],
+        lease: Lease,
+        clock: Clock,
+        settings: TtlSettings,
+        pulse: Pulse,
+    ) -> None:
+        self._store = store
+        self._activity = activity
+        self._asks = asks
+        self._instances = instances
+        self._profile_of = profile_of
+        self._wake = wake
+        self._lease = lease
+        self._clock = clock
+        self._settings = settings
+        self._pulse = pulse
+
+    async def run(self) -> None:
+        while True:
+            async with self._pulse.tick():
+                await self.tick()
+            await asyncio.sleep(self._settings.interval_s)
+
+    async def tick(self) -> None:
+        sight = await self._take_in_activity()
+        now = self._clock.now()
+        standby = timedelta(seconds=self._settings.standby_s)
+        if idle := await self._store.idle(now, standby, sight.blind):
+            await self._ask(idle, now)
+        slept = await self._store.put_to_sleep(self._lease.epoch, now, standby, sight.blind)
+        archived = await self._store.put_to_archive(
+            self._lease.epoch, now, timedelta(seconds=self._settings.archive_s)
+        )
+        if changed := [*slept, *archived]:
+            _log.info("put to rest", slept=len(slept), archived=len(archived))
+            self._wake(changed)
+
+    async def _take_in_activity(self) -> Sight:
+        """Redis → `last_access_at`, then forget exactly what was stored. If this fails the tick ends here."""
+        unbroken = await self._activity.unbroken()
+        pending = await self._activity.pending()
+        await self._store.note_access(
+            self._lease.epoch, {id_: datetime.fromtimestamp(at, UTC) for id_, at in pending.items()}
+        )
+        await self._activity.forget(pending)
+        settings = self._settings
+        sight = seen_again(
+            await self._store.sight(),
+            self._clock.now(),
+            unbroken=unbroken,
+            longest_gap=timedelta(seconds=2 * settings.interval_s + settings.flush_interval_s),
+            lag=timedelta(seconds=settings.flush_interval_s),
+            keep=timedelta(seconds=2 * settings.standby_s) + timedelta(days=7),
+        )
+        await self._store.note_sight(self._lease.epoch, sight)
+        return sight
+
+    async def _ask(self, idle: Iterable[Workspace], now: datetime) -> None:
+        """A profile may say where its IDE tells of activity: asked only for what is about to be put to sleep."""
+        gate = asyncio.Semaphore(_ASKED_AT_ONCE)
+
+        async def ask(workspace: Workspace) -> tuple[str, datetime | None]:
+            async with gate:
+                return workspace.id, await self._last_active(workspace, now)
+
+        answers = await asyncio.gather(*(ask(workspace) for workspace in idle))
+        if active := {id_: at for id_, at in answers if at is not None}:
+            await self._store.note_access(self._lease.epoch, active)
+
+    async def _last_active(self, workspace: Workspace, now: datetime) -> datetime | None:
+        try:
+            _, profile = self._profile_of(workspace)
+            instances = self._instances.get(workspace.instance_backend)
+            if profile.activity_path is None or instances is None:
+                return None
+            upstream = await instances.resolve_upstream(workspace.id)
+            if upstream is None:
+                return None
+            return await self._asks.last_active(upstream, profile.activity_path, now)
+        except CodeHubError as error:
+            # Unreachable is not active: what hangs silently is put to sleep.
+            _log.debug("was not asked for activity", workspace_id=workspace.id, error=str(error))
+            return None

@@ -1,0 +1,30 @@
+"""What the database tells by itself when a row changed. Hints: all of them may be lost."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+
+class NoticeKind(StrEnum):
+    SHOWN = "ws_sse"
+    WAKE = "ws_wake"
+    DELETED = "ws_deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    kind: NoticeKind
+    workspace_id: str
+    owner_user_id: str = ""
+
+
+class Notifications(Protocol):
+    def listen(self) -> AsyncIterator[Notice | None]:
+        """Notices as they come; None once it listens, and now and then when there was nothing.
+
+        Raises BackendDown when the connection breaks; the caller listens anew.
+        """
+        ...

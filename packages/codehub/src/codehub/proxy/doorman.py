@@ -1,0 +1,381 @@
+"""The gate as the data path meets it: decisions, remembered for two seconds, and the pages and redirects instead of them.
+
+The database is asked once per credential and workspace in that time. While it is away, those who were let in within the
+last minute go on; new ones are told to come back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from codehub.domain import routing
+from codehub.domain.errors import BackendDown, LimitExceeded, Transient
+from codehub.domain.model import Operation
+from codehub.domain.routing import Page
+from codehub.proxy import pages
+from codehub.proxy.admission import Admission, Reply, refusal
+from codehub.proxy.clock import Clock
+from codehub.proxy.headers import NONCE_COOKIE, TICKET_PARAMETER, bearer_token, cookie_value, wants_upgrade
+from codehub.proxy.targets import Targets
+from codehub.proxy.wire import RequestHead
+from codehub.services.gate import Gate, Seen
+
+FRESH_S: Final = 2.0
+KEPT_S: Final = 60.0
+# After the database failed to answer it is not asked again for this long by those who can go on without it.
+PAUSE_S: Final = 2.0
+MAX_REMEMBERED: Final = 20_000
+_SAFE: Final = frozenset({b"GET", b"HEAD", b"OPTIONS"})
+_ID_END: Final = 39  # of `/w/` and an id
+_MESSAGES: Final[dict[Page, str]] = {
+    Page.NOT_FOUND: "there is no such workspace",
+    Page.FORBIDDEN: "this workspace belongs to someone else",
+    Page.WAKING: "the workspace is not up yet: ask again",
+    Page.AWAY: "the workspace runs but does not answer",
+    Page.ARCHIVED: "the workspace is archived: restore it in the dashboard",
+    Page.PENDING: "the workspace is not started",
+    Page.ERROR: "the workspace is in ERROR: its timeline says why",
+    Page.LIMIT: "too many workspaces are running: stop one first",
+    Page.UNAVAILABLE: "the database does not answer: ask again",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """`dashboard` is the public base URL; the other two are as in the settings."""
+
+    dashboard: str
+    workspaces: str
+    host_pattern: str
+
+    @property
+    def secure(self) -> bool:
+        return self.workspaces.startswith("https:")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request, as the gate sees it."""
+
+    workspace_id: str
+    rest: str  # path and query, from `/w/` on
+    navigation: bool
+    token: bytes
+    cookies: list[bytes]
+    request: RequestHead
+
+
+class Doorman:
+    def __init__(self, gate: Gate, targets: Targets, addresses: Addresses, clock: Clock) -> None:
+        self._gate = gate
+        self._targets = targets
+        self._addresses = addresses
+        self._clock = clock
+        self._remembered: dict[tuple[bytes, bytes], Admission] = {}
+        self._verified: dict[tuple[bytes, bytes], float] = {}
+        self._ask_again_at = 0.0
+
+    # ── the hot path ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def recall(self, request: RequestHead, cookies: list[bytes]) -> Admission | None:
+        target = request.target
+        workspace = target[3:_ID_END]
+        token = bearer_token(request.authorization) if request.authorization else b""
+        for secret in [token] if token else cookies[:4]:
+            admission = self._remembered.get((workspace, secret))
+            if admission is None or self._clock.now > admission.fresh_until:
+                continue
+            if target[_ID_END : _ID_END + 1] != b"/" or target[:3] != b"/w/":
+                return None
+            if target.startswith(b"_codehub/", _ID_END + 1) or TICKET_PARAMETER in target:
+                return None
+            if admission.host and request.host != admission.host:
+                return None
+            if request.origin and request.origin != admission.origin and _must_be_own(request):
+                return None
+            return admission
+        return None
+
+    # ── decisions ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def decide(
+        self, request: RequestHead, cookies: list[bytes], *, failed: Admission | None
+    ) -> Admission | Reply:
+        asked = _asked(request, cookies)
+        if isinstance(asked, Reply):
+            return asked
+        if not routing.is_workspace_id(asked.workspace_id):
+            return self._answer(asked, 404, Page.NOT_FOUND)
+        misdirected = self._misdirected(asked)
+        if misdirected is not None:
+            return misdirected
+        try:
+            return await self._decide(asked, failed)
+        except (BackendDown, Transient):
+            self._ask_again_at = self._clock.now + PAUSE_S
+            return self._kept(asked) or self._answer(asked, 503, Page.UNAVAILABLE, retry_after_s=5)
+
+    async def _decide(self, asked: Asked, failed: Admission | None) -> Admission | Reply:
+        if self._clock.now < self._ask_again_at and failed is None:
+            kept = self._kept(asked)
+            if kept is not None:
+                return kept
+        ticket = _ticket(asked.rest)
+        if ticket is not None:
+            return await self._redeem(asked, *ticket)
+        seen = await self._gate.look(asked.workspace_id, cookies=asked.cookies, token=asked.token)
+        workspace = seen.workspace
+        way = routing.route(
+            signed_in=seen.user_id is not None,
+            is_owner=seen.is_owner,
+            phase=workspace.phase if workspace else None,
+            desired=workspace.desired_state if workspace else None,
+            operation=workspace.operation if workspace else Operation.NONE,
+            navigation=asked.navigation,
+            with_token=bool(asked.token),
+        )
+        if asked.rest.partition("?")[0].endswith(f"{asked.workspace_id}/{pages.STATUS_PATH}"):
+            return await self._status(asked, seen)
+        self._forget(asked)
+        match way:
+            case routing.SignIn():
+                return self._sign_in(asked)
+            case routing.Answer(status, page, retry_after_s):
+                return self._answer(asked, status, page, seen=seen, retry_after_s=retry_after_s)
+            case routing.Wake():
+                return await self._wake(asked, seen)
+            case routing.Forward(ask_running, rising):
+                if ask_running:
+                    await self._ask_running(seen)
+                return await self._admit(asked, seen, failed, rising=rising)
+
+    async def _admit(self, asked: Asked, seen: Seen, failed: Admission | None, *, rising: bool) -> Admission | Reply:
+        assert seen.workspace is not None
+        target = await self._targets.find(seen.workspace, anew=failed is not None)
+        # The same instance was tried a moment ago and did not take the connection.
+        same = failed is not None and target is not None and target.pool is failed.target.pool
+        if target is None or same:
+            return self._away(asked, seen, rising=rising)
+        own = self._addresses
+        admission = Admission(
+            (asked.workspace_id.encode(), seen.secret),
+            target,
+            b"" if asked.token else self._authority(asked.workspace_id),
+            routing.workspace_origin(own.workspaces, own.host_pattern, asked.workspace_id).encode(),
+            0.0 if rising else self._clock.now + FRESH_S,
+            rising,
+        )
+        if not rising:
+            self._remember(admission)
+        return admission
+
+    async def _wake(self, asked: Asked, seen: Seen) -> Reply:
+        try:
+            await self._gate.wake(seen)
+        except LimitExceeded:
+            assert seen.user_id is not None
+            running = await self._gate.running(seen.user_id)
+            return self._answer(asked, 502, Page.LIMIT, seen=seen, running=running)
+        return self._answer(asked, 503, Page.WAKING, seen=seen, retry_after_s=routing.RETRY_AFTER_S)
+
+    async def _ask_running(self, seen: Seen) -> None:
+        try:
+            await self._gate.wake(seen)
+        except LimitExceeded:
+            return  # it still runs: whoever comes in may go on until it sleeps
+
+    async def _status(self, asked: Asked, seen: Seen) -> Reply:
+        """For the pages that follow. Never wakes, is never activity."""
+        if seen.user_id is None:
+            return refusal(401, "sign in first")
+        if seen.workspace is None or not seen.is_owner:
+            return refusal(404, _MESSAGES[Page.NOT_FOUND])
+        workspace = seen.workspace
+        way = routing.route(
+            signed_in=True,
+            is_owner=True,
+            phase=workspace.phase,
+            desired=workspace.desired_state,
+            operation=workspace.operation,
+            navigation=True,
+            with_token=False,
+        )
+        page: Page | None = Page.WAKING
+        if isinstance(way, routing.Forward):
+            page = None if await self._answers(seen) else Page.AWAY
+        elif isinstance(way, routing.Answer):
+            page = way.page
+        body = pages.status_document(page, workspace)
+        return Reply(200, body, ((b"Content-Type", b"application/json"),))
+
+    async def _answers(self, seen: Seen) -> bool:
+        assert seen.workspace is not None
+        target = await self._targets.find(seen.workspace, anew=True)
+        if target is None:
+            return False
+        try:
+            target.pool.put(await target.pool.connect())
+        except OSError:
+            return False
+        return True
+
+    # ── signing in ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _sign_in(self, asked: Asked) -> Reply:
+        if not asked.navigation:
+            return refusal(401, "sign in first: no workspace cookie or API token, or one that is over")
+        nonce = cookie_value(asked.request.cookie, NONCE_COOKIE) or secrets.token_urlsafe(24).encode()
+        digest = hashlib.sha256(nonce).hexdigest()
+        place = f"{self._addresses.dashboard}/handover/{asked.workspace_id}"
+        location = f"{place}?nonce={digest}&next={quote(asked.rest, safe='')}"
+        return Reply(
+            303,
+            headers=(
+                (b"Location", location.encode()),
+                (b"Set-Cookie", self._cookie(NONCE_COOKIE, nonce, asked.workspace_id, b"; Max-Age=600")),
+            ),
+        )
+
+    async def _redeem(self, asked: Asked, ticket: str, rest: str) -> Reply:
+        nonce = cookie_value(asked.request.cookie, NONCE_COOKIE)
+        secret = None
+        if asked.navigation and nonce:
+            secret = await self._gate.redeem(ticket.encode(), nonce, asked.workspace_id)
+        if secret is None:
+            return self._answer(asked, 401, Page.SIGNED_OUT)
+        return Reply(
+            303,
+            headers=(
+                (b"Location", rest.encode()),
+                (b"Set-Cookie", self._cookie(b"codehub_ws", secret.encode(), asked.workspace_id)),
+                (b"Set-Cookie", self._cookie(NONCE_COOKIE, b"", asked.workspace_id, b"; Max-Age=0")),
+            ),
+        )
+
+    def _cookie(self, name: bytes, value: bytes, workspace_id: str, more: bytes = b"") -> bytes:
+        secure = b"; Secure" if self._addresses.secure else b""
+        path = routing.workspace_path(workspace_id).encode()
+        return b"%b=%b; Path=%b; HttpOnly; SameSite=Lax%b%b" % (name, value, path, secure, more)
+
+    # ── addresses and answers ────────────────────────────────────────────────────────────────────────────────────
+
+    def _authority(self, workspace_id: str) -> bytes:
+        own = self._addresses
+        return routing.workspace_authority(own.workspaces, own.host_pattern, workspace_id).encode()
+
+    def _misdirected(self, asked: Asked) -> Reply | None:
+        request = asked.request
+        own = self._addresses
+        origin = routing.workspace_origin(own.workspaces, own.host_pattern, asked.workspace_id)
+        if request.host.lower() != self._authority(asked.workspace_id).lower() and not asked.token:
+            if asked.navigation:
+                return Reply(307, headers=((b"Location", (origin + asked.rest).encode()),))
+            return refusal(421, f"workspaces are at {origin}")
+        if request.origin and request.origin.decode("latin-1") != origin and _must_be_own(request):
+            return refusal(403, "a foreign origin may not do this to a workspace")
+        return None
+
+    def _answer(
+        self,
+        asked: Asked,
+        status: int,
+        page: Page,
+        *,
+        seen: Seen | None = None,
+        running: list[tuple[str, str]] | None = None,
+        retry_after_s: int | None = None,
+    ) -> Reply:
+        if not asked.navigation:
+            again = ((b"Retry-After", b"%d" % retry_after_s),) if retry_after_s is not None else ()
+            return refusal(status, _MESSAGES.get(page, page.value), *again)
+        owner = seen is not None and seen.is_owner
+        return pages.render(
+            page,
+            status,
+            dashboard=self._addresses.dashboard,
+            workspace_id=asked.workspace_id if routing.is_workspace_id(asked.workspace_id) else "",
+            workspace=seen.workspace if seen is not None and owner else None,
+            running=running,
+            retry_after_s=retry_after_s,
+        )
+
+    def _away(self, asked: Asked, seen: Seen | None, *, rising: bool) -> Reply:
+        if rising:
+            return self._answer(asked, 503, Page.WAKING, seen=seen, retry_after_s=routing.RETRY_AFTER_S)
+        return self._answer(asked, 502, Page.AWAY, seen=seen, retry_after_s=routing.RETRY_AFTER_S)
+
+    def away(self, request: RequestHead, admission: Admission) -> Reply:
+        asked = _asked(request, [])
+        return asked if isinstance(asked, Reply) else self._away(asked, None, rising=admission.rising)
+
+    # ── what is remembered ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _remember(self, admission: Admission) -> None:
+        if len(self._remembered) >= MAX_REMEMBERED:
+            self.sweep()
+        self._remembered[admission.credential] = admission
+        self._verified[admission.credential] = self._clock.now
+
+    def _forget(self, asked: Asked) -> None:
+        for secret in (asked.token, *asked.cookies):
+            self._remembered.pop((asked.workspace_id.encode(), secret), None)
+
+    def _kept(self, asked: Asked) -> Admission | None:
+        """Someone who was let in lately, while nobody can be asked."""
+        for secret in [asked.token] if asked.token else asked.cookies:
+            credential = (asked.workspace_id.encode(), secret)
+            admission = self._remembered.get(credential)
+            if admission is not None and self._clock.now - self._verified[credential] < KEPT_S:
+                admission.fresh_until = self._clock.now + FRESH_S
+                return admission
+        return None
+
+    def revoked(self, credentials: set[tuple[bytes, bytes]]) -> None:
+        for credential in credentials:
+            self._remembered.pop(credential, None)
+
+    def sweep(self) -> None:
+        oldest = self._clock.now - KEPT_S
+        for credential in [c for c, at in self._verified.items() if at < oldest]:
+            self._remembered.pop(credential, None)
+            del self._verified[credential]
+
+
+def _must_be_own(request: RequestHead) -> bool:
+    return request.method not in _SAFE or wants_upgrade(request)
+
+
+def _asked(request: RequestHead, cookies: list[bytes]) -> Asked | Reply:
+    try:
+        rest = request.target.decode("ascii")
+    except UnicodeDecodeError:
+        return refusal(400, "the address is not ASCII")
+    path, question, query = rest.partition("?")
+    workspace_id, slash, _ = path.removeprefix("/w/").partition("/")
+    if not slash and routing.is_workspace_id(workspace_id):
+        return Reply(308, headers=((b"Location", f"{path}/{question}{query}".encode()),))
+    navigation = routing.is_navigation(
+        request.method.decode("latin-1"),
+        fetch_mode=request.fetch_mode.decode("latin-1"),
+        fetch_dest=request.fetch_dest.decode("latin-1"),
+        purpose=request.purpose.decode("latin-1"),
+        accept=request.accept.decode("latin-1"),
+    )
+    token = bearer_token(request.authorization) if request.authorization else b""
+    return Asked(workspace_id, rest, navigation, token, cookies, request)
+
+
+def _ticket(rest: str) -> tuple[str, str] | None:
+    """(ticket, the address without it), keeping everything else of the query as it was."""
+    path, _, query = rest.partition("?")
+    name = TICKET_PARAMETER.decode() + "="
+    parts = query.split("&")
+    found = [part for part in parts if part.startswith(name)]
+    if not found:
+        return None
+    others = "&".join(part for part in parts if not part.startswith(name))
+    return found[0].removeprefix(name), f"{path}?{others}" if others else path

@@ -1,0 +1,181 @@
+"""Pages for people, where there is nothing to forward to. Each says what is, what happens next, and what one can do.
+
+A page follows its workspace by asking `_codehub/status` and goes on by itself when there is something to see. Buttons lead
+to the dashboard, which asks and acts.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from html import escape
+from typing import Final
+
+from codehub.domain.model import ErrorReason, Operation, Workspace
+from codehub.domain.routing import Page
+from codehub.proxy.admission import Reply
+
+STATUS_PATH: Final = "_codehub/status"
+
+_TITLES: Final[dict[Page, str]] = {
+    Page.NOT_FOUND: "There is no such workspace",
+    Page.FORBIDDEN: "This workspace belongs to someone else",
+    Page.WAKING: "Your workspace is waking up",
+    Page.AWAY: "Your workspace does not answer at the moment",
+    Page.ARCHIVED: "Your workspace is archived",
+    Page.PENDING: "Your workspace is not ready yet",
+    Page.ERROR: "Something went wrong with your workspace",
+    Page.LIMIT: "Too many workspaces are running",
+    Page.SIGNED_OUT: "You could not be signed in here",
+    Page.UNAVAILABLE: "CodeHub is busy coming back",
+}
+_TEXTS: Final[dict[Page, str]] = {
+    Page.NOT_FOUND: "It may have been deleted, or the address is not complete.",
+    Page.FORBIDDEN: "Only its owner can open it.",
+    Page.WAKING: "This page goes on by itself as soon as it is there. Nothing you wrote was lost.",
+    Page.AWAY: "It runs, but its editor does not answer. This page tries again by itself.",
+    Page.ARCHIVED: "Everything you wrote is kept. Restore it to work on.",
+    Page.PENDING: "It has not been started.",
+    Page.LIMIT: "Stop one of these first, then open this one again.",
+    Page.SIGNED_OUT: "The one-time ticket was used or too old, or this browser keeps no cookies. Try once more.",
+    Page.UNAVAILABLE: "A part of it does not answer. This page tries again by itself.",
+}
+_ACTIONS: Final[dict[Page, tuple[str, str]]] = {
+    Page.ARCHIVED: ("restore", "Restore"),
+    Page.PENDING: ("start", "Start"),
+    Page.ERROR: ("start", "Start again"),
+}
+_REASONS: Final[dict[ErrorReason, str]] = {
+    ErrorReason.TIMEOUT: "It took too long without any progress. Starting it again often helps.",
+    ErrorReason.DATA_LOST: "Its home could not be found. An administrator can recover it from one of its archives.",
+    ErrorReason.ARCHIVE_CORRUPTED: "Its archive is damaged. An administrator can recover it from an older one.",
+    ErrorReason.IMAGE_PULL_FAILED: "Its image could not be fetched. Check the image's name, then start it again.",
+    ErrorReason.CONTAINER_WITHOUT_VOLUME: "It ran without its home. Starting it again takes the instance away first.",
+}
+_STEPS: Final[dict[Operation, str]] = {
+    Operation.PROVISIONING: "Making its home",
+    Operation.RESTORING: "Bringing its home back from the archive",
+    Operation.STARTING: "Starting its editor",
+    Operation.STOPPING: "Still going to sleep; then it wakes",
+    Operation.ARCHIVING: "Still being archived; then it is brought back",
+}
+_FOLLOWED: Final = frozenset(
+    {Page.WAKING, Page.AWAY, Page.UNAVAILABLE, Page.ARCHIVED, Page.PENDING, Page.LIMIT, Page.ERROR}
+)
+
+_STYLE: Final = (
+    "body{font:16px/1.5 system-ui,sans-serif;margin:0;display:grid;place-items:center;min-height:100vh;color:#1c2430;"
+    "background:#f4f6f9}main{max-width:34rem;padding:2rem}h1{font-size:1.4rem;margin:0 0 .5rem}"
+    "a.button{display:inline-block;padding:.5rem 1.1rem;border-radius:.4rem;background:#1f5fbf;color:#fff;"
+    "text-decoration:none;margin-right:.6rem}progress{width:100%}.quiet{color:#55606e}"
+    "@media(prefers-color-scheme:dark){body{background:#14181f;color:#e6eaf0}.quiet{color:#9aa5b4}}"
+)
+# Asks a second after each answer, whatever it was: a proxy or a database that is away comes back.
+_SCRIPT: Final = """
+const status = document.getElementById("step"), bar = document.querySelector("progress");
+const first = document.body.dataset.page;
+async function follow() {
+  try {
+    const response = await fetch(document.body.dataset.status, {cache: "no-store", credentials: "same-origin"});
+    if (response.status === 401) { location.reload(); return; }
+    if (response.ok) {
+      const now = await response.json();
+      if (now.go || (now.page !== first && now.page !== "waking" && first !== "away")) { location.reload(); return; }
+      if (now.page === "waking" && first !== "waking" && first !== "away") { location.reload(); return; }
+      if (status) status.textContent = now.step ?? "";
+      if (bar && now.total) { bar.max = now.total; bar.value = now.done; } else if (bar) bar.removeAttribute("value");
+    }
+  } catch { }
+  setTimeout(follow, 1000);
+}
+setTimeout(follow, 500);
+"""
+
+
+def step_of(workspace: Workspace) -> str:
+    return _STEPS.get(workspace.operation, "")
+
+
+def status_document(page: Page | None, workspace: Workspace) -> bytes:
+    """What a page that follows is told. `go` when there is something to see."""
+    progress = workspace.progress
+    return json.dumps(
+        {
+            "go": page is None,
+            "page": page.value if page else None,
+            "phase": workspace.phase.value,
+            "operation": workspace.operation.value,
+            "desired_state": workspace.desired_state.value,
+            "step": step_of(workspace),
+            "done": progress.done if progress else 0,
+            "total": progress.total if progress else None,
+        }
+    ).encode()
+
+
+def render(
+    page: Page,
+    status: int,
+    *,
+    dashboard: str,
+    workspace_id: str,
+    workspace: Workspace | None = None,
+    running: list[tuple[str, str]] | None = None,
+    retry_after_s: int | None = None,
+) -> Reply:
+    nonce = secrets.token_urlsafe(12)
+    title = _TITLES[page]
+    parts = [f"<h1>{escape(title)}</h1>"]
+    if workspace is not None and page is not Page.FORBIDDEN:
+        parts.append(f'<p class="quiet">{escape(workspace.name)}</p>')
+    parts.append(f"<p>{escape(_text(page, workspace))}</p>")
+    if page is Page.WAKING:
+        step = step_of(workspace) if workspace is not None else ""
+        parts.append(f'<p id="step" class="quiet" role="status">{escape(step)}</p><progress></progress>')
+    if page is Page.LIMIT and running:
+        parts.append("<ul>")
+        for other_id, name in running:
+            parts.append(f'<li>{escape(name)} — <a href="{_link(dashboard, other_id, "stop")}">Stop</a></li>')
+        parts.append("</ul>")
+    action = _ACTIONS.get(page)
+    if action is not None and not (workspace is not None and workspace.error_reason in _FOR_ADMINS):
+        parts.append(f'<a class="button" href="{_link(dashboard, workspace_id, action[0])}">{action[1]}</a>')
+    if page is Page.SIGNED_OUT:
+        parts.append(f'<a class="button" href="/w/{escape(workspace_id)}/">Try again</a>')
+    parts.append(f'<a href="{escape(dashboard)}/">To my workspaces</a>')
+    follows = page in _FOLLOWED
+    script = f'<script nonce="{nonce}">{_SCRIPT}</script>' if follows else ""
+    still = '<noscript><meta http-equiv="refresh" content="4"></noscript>' if follows else ""
+    body = (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)} · CodeHub</title>'
+        f'<meta name="viewport" content="width=device-width">{still}<style nonce="{nonce}">{_STYLE}</style></head>'
+        f'<body data-page="{page.value}" data-status="/w/{escape(workspace_id)}/{STATUS_PATH}">'
+        f"<main>{''.join(parts)}</main>{script}</body></html>\n"
+    )
+    policy = (
+        f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self';"
+        " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    headers = [
+        (b"Content-Type", b"text/html; charset=utf-8"),
+        (b"Content-Security-Policy", policy.encode()),
+    ]
+    if retry_after_s is not None:
+        headers.append((b"Retry-After", b"%d" % retry_after_s))
+    return Reply(status, body.encode(), tuple(headers))
+
+
+_FOR_ADMINS: Final = frozenset({ErrorReason.DATA_LOST, ErrorReason.ARCHIVE_CORRUPTED})
+
+
+def _text(page: Page, workspace: Workspace | None) -> str:
+    if page is not Page.ERROR:
+        return _TEXTS[page]
+    reason = workspace.error_reason if workspace is not None else None
+    if reason is None:
+        return "Start it again, or look at its timeline in the dashboard."
+    return _REASONS.get(reason, f"{reason.value}: start it again, or look at its timeline in the dashboard.")
+
+
+def _link(dashboard: str, workspace_id: str, action: str) -> str:
+    return escape(f"{dashboard}/#/workspaces/{workspace_id}?action={action}")

@@ -1,0 +1,138 @@
+"""A whole day of a workspace through the command, and what scripts get."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import httpx
+
+from testing.dashboard import ARCHIVED, ASLEEP, RUNNING, DashboardServer, Stage
+
+from .conftest import Command
+
+
+async def test_a_day_of_a_workspace(signed_in: Command, stage: Stage, dashboard: DashboardServer) -> None:
+    """Create and follow, look, sleep, archive, restore, edit, delete: each command ends when the workspace is there."""
+    create = asyncio.create_task(signed_in("ws", "create", "api", "--description", "the service", "--wait"))
+    workspace_id = await stage.named("api")
+    await stage.change(workspace_id, operation="STARTING")
+    await stage.change(workspace_id, **RUNNING)
+    created = await create
+    assert (created.code, created.out.strip()) == (0, "api: RUNNING")
+
+    assert "the service" in await signed_in.ok("ws", "show", "api")
+    listed = json.loads(await signed_in.ok("ws", "ls", "--json"))
+    assert [item["name"] for item in listed["items"]] == ["api"]
+    assert "api" in await signed_in.ok("ws", "ls", "--running")
+
+    dashboard.instances.say(workspace_id, "IDE listens\n")
+    assert await signed_in.ok("ws", "logs", "api") == "IDE listens\n"
+    dashboard.instances.usage_of[workspace_id] = {
+        "cpu_percent": 3.0,
+        "memory_bytes": 150e6,
+        "memory_limit_bytes": 4e9,
+    }
+    assert "150 MB of 4.0 GB" in await signed_in.ok("ws", "usage", "api")
+
+    stop = asyncio.create_task(signed_in("ws", "stop", "api"))
+    await stage.until(workspace_id, desired_state="STANDBY")
+    await stage.change(workspace_id, **ASLEEP)
+    assert (await stop).out.strip() == "api: STOPPED (asleep)"
+
+    archive = asyncio.create_task(signed_in("ws", "archive", "api", "--json"))
+    await stage.until(workspace_id, desired_state="ARCHIVED")
+    await stage.change(workspace_id, **ARCHIVED)
+    assert json.loads((await archive).out)["phase"] == "ARCHIVED"
+
+    start = asyncio.create_task(signed_in("ws", "start", workspace_id[:13]))
+    await stage.until(workspace_id, desired_state="RUNNING")
+    await stage.change(workspace_id, phase="ERROR", error_reason="ArchiveCorrupted", error_count=1)
+    failed = await start
+    assert (failed.code, "codehub admin recover" in failed.err) == (1, True)
+    recovered = await signed_in.ok("admin", "recover", "api", "--empty-home")
+    assert "recovered" in recovered
+    await stage.until(workspace_id, error_reason=None)
+
+    await signed_in.ok("ws", "edit", "api", "--name", "service", "--memo", "tomorrow: tests")
+    assert (await signed_in("ws", "rm", "service")).code == 2, "deleting asks, and there is nobody to ask"
+    remove = asyncio.create_task(signed_in("ws", "rm", "service", "--yes", "--force"))
+    await stage.until(workspace_id, desired_state="DELETED")
+    await stage.change(workspace_id, phase="DELETED", deleted_at=dashboard.clock())
+    assert (await remove).code == 0
+    assert workspace_id in await signed_in.ok("admin", "undelete")
+    assert "is back" in await signed_in.ok("admin", "undelete", workspace_id)
+    assert "recover" in await signed_in.ok("ws", "events", "service")
+
+
+async def test_opening_a_workspace_makes_a_link_that_signs_a_browser_in(signed_in: Command, stage: Stage) -> None:
+    workspace_id = await stage.add("api", **RUNNING)
+    link = (await signed_in.ok("ws", "open", "api", "--print")).strip()
+    by_program = {"sec-fetch-site": "none", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    async with httpx.AsyncClient() as browser:
+        answer = await browser.get(link, headers=by_program)
+        assert answer.headers["location"] == f"http://localhost:8001/w/{workspace_id}/"
+        user = (await browser.get(f"{signed_in.server.url}/api/v1/whoami")).json()["user"]
+    assert user["username"] == "admin"
+
+
+async def test_exit_codes_say_what_kind_of_failure_it_was(
+    signed_in: Command, stage: Stage, dashboard: DashboardServer
+) -> None:
+    await stage.add("twin")
+    await stage.add("twin")
+    await stage.add("busy", **{**RUNNING, "desired_state": "DELETED"})
+    for words, code, said in (
+        (("ws", "show", "nothing"), 5, "codehub ws ls"),
+        (("ws", "start", "twin"), 6, "say which by id"),
+        (("ws", "start", "busy"), 6, "codehub ws show"),
+        (("ws", "create", ""), 2, "name"),
+        (("ws", "create", "x", "--profile", "nonsense"), 2, "nonsense"),
+        (("ws", "nonsense"), 2, "nonsense"),
+        (("ws", "edit", "twin"), 2, "--name"),
+    ):
+        failed = await signed_in(*words)
+        assert failed.code == code, (words, failed)
+        assert said in failed.err, (words, failed)
+        assert "Traceback" not in failed.err
+
+
+async def test_waiting_outlives_a_restart_of_the_server_and_gives_up_when_told(
+    signed_in: Command, stage: Stage, dashboard: DashboardServer
+) -> None:
+    workspace_id = await stage.add("api")
+    start = asyncio.create_task(signed_in("ws", "start", "api"))
+    await stage.until(workspace_id, desired_state="RUNNING")
+    await dashboard.stop()
+    await dashboard.start()
+    await stage.change(workspace_id, **RUNNING)
+    assert (await start).code == 0
+    await stage.change(workspace_id, phase="STANDBY", desired_state="STANDBY")
+    gave_up = await signed_in("ws", "start", "api", "--timeout", "0.1")
+    assert (gave_up.code, "it goes on" in gave_up.err) == (7, True)
+
+
+async def test_users_are_managed_with_the_admins_password(signed_in: Command) -> None:
+    password = {"CODEHUB_PASSWORD": "correct horse battery"}
+    await signed_in.ok("admin", "users", "add", "ada", "--password-stdin", stdin="long enough\n", **password)
+    await signed_in.ok("admin", "users", "set", "ada", "--disable", **password)
+    (ada,) = [
+        user
+        for user in json.loads(await signed_in.ok("admin", "users", "ls", "--json", **password))["items"]
+        if user["username"] == "ada"
+    ]
+    assert ada["disabled"] is True
+    await signed_in.ok("admin", "users", "rm", "ada", **password)
+    assert (await signed_in("admin", "users", "rm", "ada", **password)).code == 5
+
+
+async def test_the_demo_makes_its_workspaces_once_and_takes_them_away(signed_in: Command, stage: Stage) -> None:
+    own = await stage.add("mine")
+    first = await signed_in.ok("demo", "--no-wait")
+    second = await signed_in.ok("demo", "--no-wait")
+    assert first.count("hello") == second.count("hello") == 1
+    assert json.loads(await signed_in.ok("ws", "ls", "--json"))["total"] == 5
+    await signed_in.ok("demo", "--remove")
+    for name in ("hello", "weekend-project", "last-years-thesis", "idea"):
+        await stage.until(await stage.named(name), desired_state="DELETED")
+    assert (await stage.row(own))["desired_state"] == "STANDBY"

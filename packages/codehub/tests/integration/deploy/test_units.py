@@ -1,0 +1,75 @@
+"""What production is started from: systemd units and the compose file say what the docs promise."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+
+from codehub.settings import Settings
+from testing.edge import DEPLOY
+
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+PARTS = ("api", "proxy", "coordinator")
+
+
+def _unit(path: Path) -> ConfigParser:
+    unit = ConfigParser(interpolation=None, strict=True)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read_string(path.read_text(encoding="utf-8"))
+    return unit
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+def test_a_unit_runs_a_command_there_is_and_says_where_its_settings_are(path: Path) -> None:
+    unit = _unit(path)
+    part = path.stem.removeprefix("codehub-")
+    words = unit["Service"]["ExecStart"].split()
+    assert words[1:] == (["migrate"] if part == "migrate" else ["serve", part])
+    assert unit["Service"]["User"] == "codehub"
+    assert unit["Service"]["EnvironmentFile"] == "/etc/codehub/codehub.env"
+
+
+def test_workspaces_outlive_the_coordinators_unit() -> None:
+    service = _unit(DEPLOY / "systemd/codehub-coordinator.service")["Service"]
+    assert service["KillMode"] == "process"
+    assert service["SendSIGKILL"] == "no"
+    assert "PrivateTmp" not in service, "it would be taken from the workspaces that go on"
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+def test_systemd_accepts_the_units(path: Path, tmp_path: Path) -> None:
+    """Where systemd is; its complaints about programs that are not installed here are not about the unit."""
+    analyze = shutil.which("systemd-analyze")
+    copied = tmp_path / path.name
+    copied.write_text(path.read_text().replace("/opt/codehub/bin/codehub", "/bin/true"))
+    for other in UNITS:
+        if other != path:
+            (tmp_path / other.name).write_text(other.read_text().replace("/opt/codehub/bin/codehub", "/bin/true"))
+    if analyze is None:
+        assert set(_unit(path).sections()) == {"Unit", "Service", "Install"}
+        return
+    done = subprocess.run([analyze, "verify", "--man=no", str(copied)], capture_output=True, text=True, timeout=120)
+    complaints = [line for line in done.stderr.splitlines() if line.startswith((path.name, str(copied)))]
+    assert complaints == []
+
+
+def test_the_example_environment_names_only_settings_there_are() -> None:
+    known = {field.alias for field in Settings.model_fields.values()}
+    for line in (DEPLOY / "codehub.env.example").read_text().splitlines():
+        if line and not line.startswith("#"):
+            name = line.partition("=")[0]
+            assert name in known or name.startswith("AWS_"), name
+
+
+def test_the_compose_file_runs_each_part_where_it_can_reach_the_hosts_loopback() -> None:
+    text = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
+    for part in PARTS:
+        assert re.search(rf"^  {part}:\n    <<: \*codehub\n    command: \[serve, {part}\]$", text, re.M), part
+    assert "network_mode: host" in text
+    for name in set(re.findall(r"^      (CODEHUB_\w+):", text, re.M)):
+        assert name in {field.alias for field in Settings.model_fields.values()}

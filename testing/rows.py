@@ -1,0 +1,34 @@
+"""Rows of `workspaces` put into a real database whole, as no single part of CodeHub ever writes them."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from psycopg.types.json import Jsonb
+
+from codehub.adapters.postgres.pool import Database
+from codehub.adapters.postgres.rows import conditions_column, home_ctx_column, progress_column
+from codehub.domain.model import Workspace
+
+_COLUMNS = tuple(field.name for field in fields(Workspace))
+
+
+async def put_workspace(database: Database, row: Workspace) -> None:
+    """Insert, or overwrite every column; its owner is made too."""
+    values: dict[str, object] = {name: getattr(row, name) for name in _COLUMNS}
+    values["conditions"] = Jsonb(conditions_column(row.conditions))
+    values["home_ctx"] = Jsonb(home_ctx_column(row.home_ctx)) if row.home_ctx else None
+    values["progress"] = Jsonb(progress_column(row.progress)) if row.progress else None
+    for name in ("phase", "operation", "desired_state", "error_reason"):
+        values[name] = None if values[name] is None else str(values[name])
+    names, holes = ", ".join(_COLUMNS), ", ".join(f"%({name})s" for name in _COLUMNS)
+    updates = ", ".join(f"{name} = EXCLUDED.{name}" for name in _COLUMNS)
+    async with database.transaction() as tx:
+        await tx.execute(
+            "INSERT INTO users (id, username, password_hash) VALUES (%s, %s, 'x') ON CONFLICT DO NOTHING",
+            [row.owner_user_id, f"u{row.owner_user_id}"[:60]],
+        )
+        await tx.execute(
+            f"INSERT INTO workspaces ({names}) VALUES ({holes}) ON CONFLICT (id) DO UPDATE SET {updates}".encode(),
+            values,
+        )
