@@ -31,7 +31,7 @@ def make_home(root: Path, size: int = 1000 * _MB) -> None:
     written = 0
     number = 0
     while written < size * 4 // 10:
-        folder = root / f"src/{number % 200:03d}/{number % 17}"
+        folder = root / f"src/{number // 600:03d}/{number // 20 % 30}"
         folder.mkdir(parents=True, exist_ok=True)
         text = " ".join(rng.choices(words, k=rng.randrange(100, 3_000))).encode()
         (folder / f"file{number}.txt").write_bytes(text)
