@@ -10,11 +10,9 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
-from codehub.adapters.docker.engine import Engine
-from codehub.adapters.homes.docker_volume import DockerVolumeHomes
 from codehub.adapters.homes.local_dir import LocalDirHomes
 from codehub.adapters.objectstore.store import Store, StoreOptions
 from codehub.domain.model import HomeCtx
@@ -63,9 +61,15 @@ async def _main(job: dict[str, str]) -> None:
     options = StoreOptions(**json.loads(job["store_options"])) if job.get("store_options") else None
     store = Store(job["store"], options)
     at = _suicide(job["point"], int(job.get("nth", "1")))
-    engine = Engine(job["docker"], job["installation"]) if job.get("docker") else None
     homes: Homes
-    if engine is not None:
+    close: Callable[[], Awaitable[None]] | None = None
+    if job.get("docker"):
+        # Only then: these imports are most of a small job's time.
+        from codehub.adapters.docker.engine import Engine
+        from codehub.adapters.homes.docker_volume import DockerVolumeHomes
+
+        engine = Engine(job["docker"], job["installation"])
+        close = engine.close
         homes = DockerVolumeHomes(engine, store, at=at)  # type: ignore[arg-type]
     else:
         homes = LocalDirHomes(Path(job["root"]), store, at=at)  # type: ignore[arg-type]
@@ -79,8 +83,8 @@ async def _main(job: dict[str, str]) -> None:
             await homes.deprovision(home, ctx, no_fence)
         case "restore":
             await homes.restore(home, job["key"], job["incarnation"], ignore_progress, no_fence)
-    if engine is not None:
-        await engine.close()
+    if close is not None:
+        await close()
 
 
 if __name__ == "__main__":

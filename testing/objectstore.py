@@ -66,24 +66,41 @@ def s3_server() -> Iterator[S3Server]:
         "actions": ["Admin", "Read", "Write", "List", "Tagging"],
     }
     (base / "s3.json").write_text(json.dumps({"identities": [identity]}))
-    # Its gRPC ports are the others + 10000 unless given.
+    process: subprocess.Popen[bytes] | None = None
+    try:
+        for attempt in range(3):
+            process, endpoint = _start(base)
+            ready = S3Server(endpoint, server.access_key, server.secret_key)
+            try:
+                _wait(ready, process, base / "weed.log")
+            except RuntimeError:  # somebody took one of the ports in between
+                process.kill()
+                process.wait()
+                if attempt == 2:
+                    raise
+            else:
+                break
+        yield ready
+    finally:
+        if process is not None:
+            process.kill()
+            process.wait()
+        shutil.rmtree(base, ignore_errors=True)
+
+
+def _start(base: Path) -> tuple[subprocess.Popen[bytes], str]:
+    """Every port is its own: the defaults, gRPC's and the catalogs' among them, would be shared with others."""
     s3, s3g, master, masterg, volume, volumeg, filer, filerg = free_ports(8)
     command = [
         _weed(), "-logtostderr", "server", f"-dir={base}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3",
-        f"-s3.port={s3}", f"-s3.port.grpc={s3g}", f"-s3.config={base / 's3.json'}", f"-master.port={master}",
-        f"-master.port.grpc={masterg}", f"-volume.port={volume}", f"-volume.port.grpc={volumeg}",
-        f"-filer.port={filer}", f"-filer.port.grpc={filerg}", "-volume.max=200", "-master.volumeSizeLimitMB=64",
+        f"-s3.port={s3}", f"-s3.port.grpc={s3g}", "-s3.port.iceberg=0", "-s3.port.lance=0",
+        f"-s3.config={base / 's3.json'}", f"-master.port={master}", f"-master.port.grpc={masterg}",
+        f"-volume.port={volume}", f"-volume.port.grpc={volumeg}", f"-filer.port={filer}", f"-filer.port.grpc={filerg}",
+        "-volume.max=200", "-master.volumeSizeLimitMB=64",
     ]  # fmt: skip
     with open(base / "weed.log", "wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=base, start_new_session=True)
-    try:
-        ready = S3Server(f"http://127.0.0.1:{s3}", server.access_key, server.secret_key)
-        _wait(ready, process, base / "weed.log")
-        yield ready
-    finally:
-        process.kill()
-        process.wait()
-        shutil.rmtree(base, ignore_errors=True)
+    return process, f"http://127.0.0.1:{s3}"
 
 
 def _wait(server: S3Server, process: subprocess.Popen[bytes], log: Path) -> None:
