@@ -18,7 +18,7 @@ from codehub.api.server import serve_api
 from codehub.domain.errors import BackendDown
 from codehub.domain.profiles import AppProfile, Catalog
 from codehub.ports.instances import Instances, Upstream
-from codehub.proxy.server import ProxyDeps, run_proxy
+from codehub.proxy.server import ProxyDeps, listen, run_proxy
 from codehub.settings import Settings
 from testing.api import ADMIN, Api, put_in_state, running_api
 from testing.rawhttp import ScriptedUpstream, scripted_upstream
@@ -52,6 +52,19 @@ class World:
     owner: httpx.AsyncClient
     _clients: list[httpx.AsyncClient] = field(default_factory=list)
     proxy: asyncio.Task[None] | None = None
+    deps: ProxyDeps | None = None
+    listener: socket.socket = field(default_factory=socket.socket)
+
+    async def start_proxy(self, listener: socket.socket | None = None) -> None:
+        """Again, at the same address."""
+        assert self.deps is not None
+        ready = asyncio.Event()
+        place = listener or listen(f"127.0.0.1:{self.port}")
+        self.proxy = asyncio.create_task(
+            run_proxy(self.settings, self.deps, sockets=[place], ready=ready.set, grace_s=2.0)
+        )
+        async with asyncio.timeout(60):
+            await ready.wait()
 
     def authority(self, workspace_id: str = "") -> str:
         suffix = self.settings.workspace_host[1:]
@@ -155,14 +168,12 @@ async def world(
                 Catalog(profiles or {"code-server": PROFILE}),
                 lambda: datetime.now(UTC),
             )
-            ready = asyncio.Event()
+            made.deps = deps
+            made.listener.close()
+            made.listener = listener
             serving = asyncio.create_task(serve_api(api.app, dashboards)) if dashboards else None
-            made.proxy = asyncio.create_task(
-                run_proxy(settings, deps, sockets=[listener], ready=ready.set, grace_s=2.0)
-            )
             try:
-                async with asyncio.timeout(60):
-                    await ready.wait()
+                await made.start_proxy(listener)
                 yield made
             finally:
                 for client in made._clients:

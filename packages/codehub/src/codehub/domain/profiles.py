@@ -59,7 +59,15 @@ CODE_SERVER = AppProfile(
     port=8080,
     health_path="/healthz",
     strip_prefix=True,
-    noise=("ws:vscode-keepalive", "GET /healthz", "GET /update/check"),
+    noise=(
+        "ws:vscode-keepalive",
+        # Its own files in the home it watches: a lock it touches every second, heartbeats, logs, state.
+        "ws:vscode-message:/.local/share/code-server/",
+        "ws:vscode-message:telemetry",
+        "ws:vscode-message:$onDidTunnelsChange",
+        "GET /healthz",
+        "GET /update/check",
+    ),
 )
 
 JUPYTERLAB = AppProfile(
@@ -92,7 +100,10 @@ JUPYTERLAB = AppProfile(
         "GET /api/kernelspecs",
         "GET /api/sessions",
         "GET /api/terminals",
+        # An open file browser looks at its directory, and the tab saves its layout, every ten seconds.
+        "GET /api/contents*",
         "GET /lab/api/workspaces*",
+        "PUT /lab/api/workspaces*",
         "GET /lsp/status",
     ),
 )

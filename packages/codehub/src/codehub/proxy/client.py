@@ -75,6 +75,7 @@ class ClientConnection(Exchange):
     def _begin(self, request: RequestHead) -> None:
         hub = self._hub
         self.request = request
+        self.fresh = False
         self.deadline = inf
         self.started_at = hub.clock.now
         self._retried = self._responded = self._ends_upstream = False

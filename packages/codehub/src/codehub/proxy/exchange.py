@@ -24,6 +24,7 @@ KEEP_ALIVE_S: Final = 75.0
 BODY_SILENCE_S: Final = 60.0  # a body under way that stops for this long is dead
 STALLED_S: Final = 120.0  # a client that takes nothing for this long is dead
 LINGER_S: Final = 5.0
+FIRST_REQUEST_S: Final = 1.0  # what a new connection may take to say something while the proxy shuts down
 
 
 class Exchange(asyncio.Protocol):
@@ -45,6 +46,7 @@ class Exchange(asyncio.Protocol):
         "_sent",
         "_task",
         "deadline",
+        "fresh",
         "peer",
         "request",
         "started_at",
@@ -59,6 +61,7 @@ class Exchange(asyncio.Protocol):
         self.request: RequestHead | None = None
         self.upstream: UpstreamConnection | None = None
         self.deadline = inf
+        self.fresh = True  # it never asked anything yet
         self.started_at = 0.0
         self._buffer = b""
         self._body: BodyScanner | None = None  # of the request, while it is not whole
@@ -83,7 +86,7 @@ class Exchange(asyncio.Protocol):
         self.transport.set_write_buffer_limits(high=WRITE_HIGH)
         address = transport.get_extra_info("peername")
         self.peer = address[0].encode() if isinstance(address, tuple) else b"127.0.0.1"
-        self.deadline = self._hub.clock.now + HEAD_TIMEOUT_S
+        self.deadline = self._hub.clock.now + (FIRST_REQUEST_S if self._hub.draining else HEAD_TIMEOUT_S)
         self._hub.connections.add(self)
 
     # ── the response, called by the upstream connection ──────────────────────────────────────────────────────────
@@ -247,7 +250,12 @@ class Exchange(asyncio.Protocol):
     def leave_when_done(self) -> None:
         """The proxy shuts down: finish what is under way, then close."""
         self._closing = True
-        if self.request is None and not self._buffer:
+        if self.request is not None or self._buffer:
+            return
+        if self.fresh:
+            # Just accepted: its first request is on its way, and nobody would ask it again.
+            self.deadline = min(self.deadline, self._hub.clock.now + FIRST_REQUEST_S)
+        else:
             self.transport.close()
 
     def revoke(self) -> None:

@@ -25,6 +25,7 @@ _log = structlog.get_logger()
 
 TICK_S: Final = 0.25
 BACKLOG: Final = 1024
+SETTLE_S: Final = 0.1
 
 Network = IPv4Network | IPv6Network
 
@@ -117,8 +118,10 @@ class Hub:
             server.close()
         for connection in list(self.connections):
             connection.leave_when_done()
+        # What was accepted in this very turn of the loop becomes a connection in the next ones.
+        await asyncio.sleep(SETTLE_S)
         deadline = self.loop.time() + self._grace_s
-        while self.loop.time() < deadline and any(c.request is not None for c in self.connections):
+        while self.loop.time() < deadline and any(c.request is not None or c.fresh for c in self.connections):
             await asyncio.sleep(0.02)
             self._tick()
         while self.tunnels and self.loop.time() < deadline + 1:

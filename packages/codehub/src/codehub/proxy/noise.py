@@ -1,6 +1,7 @@
 """What of an IDE's traffic is nobody's work. The rules are data in the profile; here they are read and applied.
 
-`METHOD /path` with `*` globs is a request; `ws:NAME` is a kind of WebSocket message, known here by its bytes.
+`METHOD /path` with `*` globs is a request; `ws:vscode-keepalive` is what VS Code's protocol says to itself, and
+`ws:vscode-message:TEXT` a message of VS Code that speaks of TEXT, such as a file event about the IDE's own files.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from fnmatch import translate
+from functools import partial
 from typing import Final
 
 from codehub.domain.errors import Invalid
@@ -15,27 +17,40 @@ from codehub.domain.errors import Invalid
 FrameRule = Callable[[bytes], bool]
 
 # Longer messages are somebody's work whatever the rules: it keeps what is buffered small.
-MAX_NOISE: Final = 1024
+MAX_NOISE: Final = 4096
 
 # VS Code's persistent protocol: 13 bytes of type, id, ack and length before each message. 1 is a message of the IDE; the
 # others keep the connection: 2 handshake, 3 acknowledgement, 6 replay, 7 and 8 pause and resume, 9 keep-alive.
 _VSCODE_HEADER: Final = 13
+_VSCODE_MESSAGE: Final = 1
 _VSCODE_UPKEEP: Final = frozenset({2, 3, 6, 7, 8, 9})
+# An answer that only says "got it": it follows a message that was judged by itself.
+_VSCODE_BARE_ANSWER: Final = 9
+_VSCODE_TEXT: Final = "ws:vscode-message:"
+_PATH: Final = b'"path":"'
 
 
-def vscode_keepalive(payload: bytes) -> bool:
+def vscode_keepalive(payload: bytes, texts: tuple[bytes, ...] = ()) -> bool:
+    """Nothing but upkeep, bare answers, and messages that speak of one of `texts`."""
     at = 0
     size = len(payload)
-    if not size:
-        return True
     while at + _VSCODE_HEADER <= size:
-        if payload[at] not in _VSCODE_UPKEEP:
+        kind = payload[at]
+        length = int.from_bytes(payload[at + 9 : at + 13], "big")
+        at += _VSCODE_HEADER
+        if kind == _VSCODE_MESSAGE:
+            if length > _VSCODE_BARE_ANSWER and not _speaks_of(payload[at : at + length], texts):
+                return False
+        elif kind not in _VSCODE_UPKEEP:
             return False
-        at += _VSCODE_HEADER + int.from_bytes(payload[at + 9 : at + 13], "big")
+        at += length
     return at == size
 
 
-FRAME_RULES: Final[dict[str, FrameRule]] = {"ws:vscode-keepalive": vscode_keepalive}
+def _speaks_of(message: bytes, texts: tuple[bytes, ...]) -> bool:
+    """A message with paths must speak of nothing else: one about the IDE's own files and a person's is work."""
+    paths = message.count(_PATH)
+    return any(text in message and message.count(text) >= paths for text in texts)
 
 
 class Noise:
@@ -45,16 +60,20 @@ class Noise:
 
     def __init__(self, rules: Iterable[str]) -> None:
         patterns = []
-        frames = []
+        texts = []
+        vscode = False
         for rule in rules:
-            if rule.startswith("ws:"):
-                if rule not in FRAME_RULES:
-                    raise Invalid(f"no such noise rule: {rule} (known: {', '.join(sorted(FRAME_RULES))})")
-                frames.append(FRAME_RULES[rule])
+            if rule.startswith(_VSCODE_TEXT):
+                texts.append(rule.removeprefix(_VSCODE_TEXT).encode())
+                vscode = True
+            elif rule == "ws:vscode-keepalive":
+                vscode = True
+            elif rule.startswith("ws:"):
+                raise Invalid(f"no such noise rule: {rule} (known: ws:vscode-keepalive, {_VSCODE_TEXT}TEXT)")
             else:
                 patterns.append(translate(rule))
         self._paths = re.compile("|".join(patterns).encode()) if patterns else None
-        self.frame_rules: tuple[FrameRule, ...] = tuple(frames)
+        self.frame_rules: tuple[FrameRule, ...] = (partial(vscode_keepalive, texts=tuple(texts)),) if vscode else ()
 
     def is_request(self, method: bytes, path: bytes) -> bool:
         """`path` is without the workspace's prefix and without its query."""

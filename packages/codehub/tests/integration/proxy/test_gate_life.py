@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hashlib
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import httpx
 import pytest
@@ -109,7 +110,7 @@ async def test_work_is_flushed_at_the_latest_by_a_shutdown(here: World, work: st
         await browser.get(f"/w/{workspace_id}/save")
     else:
         socket = await open_socket(here, workspace_id, browser)
-        await socket.send(bytes([1]) + bytes(8) + (3).to_bytes(4, "big") + b"key")
+        await socket.send(bytes([1]) + bytes(8) + (12).to_bytes(4, "big") + b"a key stroke")
         await socket.close()
     await here.stop_proxy()
     assert workspace_id in await here.activity.pending()
@@ -154,6 +155,39 @@ async def test_a_shutdown_lets_a_request_finish_and_tells_websockets_1001(here: 
         await socket.wait_closed()
         await stopping
     assert socket.close_code == 1001
+
+
+async def test_one_of_two_replicas_leaves_without_a_failed_page_load(database: Database) -> None:
+    """Both accept from one listening socket, as a service manager hands it over."""
+    async with world(database) as here:
+        workspace_id = await here.workspace()
+        secret = (await here.signed_in(workspace_id)).cookies["codehub_ws"]
+        leaving = here.proxy
+        assert leaving is not None
+        await here.start_proxy(here.listener.dup())
+        left = asyncio.Event()
+        leaving.add_done_callback(lambda _: left.set())
+        loads = failed = 0
+
+        async def load() -> None:
+            nonlocal loads, failed
+            while not left.is_set() or loads < 100:
+                async with httpx.AsyncClient(headers={"Host": here.authority()}, timeout=60) as fresh:
+                    answer = await fresh.get(
+                        f"http://127.0.0.1:{here.port}/w/{workspace_id}/x", headers={"Cookie": f"codehub_ws={secret}"}
+                    )
+                loads += 1
+                failed += answer.status_code != 200
+
+        loading = asyncio.gather(*(load() for _ in range(8)))
+        async with asyncio.timeout(60):
+            while loads < 40:
+                await asyncio.sleep(0.01)
+        leaving.cancel()
+        with suppress(asyncio.CancelledError):
+            await leaving
+        await loading
+        assert failed == 0
 
 
 async def test_without_the_database_those_inside_go_on_and_new_ones_get_503(

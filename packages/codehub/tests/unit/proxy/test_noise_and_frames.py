@@ -18,7 +18,7 @@ from codehub.proxy.noise import Noise
 
 KEEPALIVE = bytes([9]) + bytes(12)
 ACK = bytes([3]) + bytes(12)
-KEYSTROKE = bytes([1]) + bytes(8) + (3).to_bytes(4, "big") + b"key"
+KEYSTROKE = bytes([1]) + bytes(8) + (12).to_bytes(4, "big") + b"a key stroke"
 RULES = Noise(["ws:vscode-keepalive"])
 
 
@@ -67,6 +67,24 @@ def feed(scanner: Scanner, raw: bytes, cuts: list[int]) -> None:
 )
 def test_vscodes_upkeep_is_noise_and_its_messages_are_not(payload: bytes, noise: bool) -> None:
     assert RULES.is_message(payload) is noise
+
+
+def message(text: bytes) -> bytes:
+    return bytes([1]) + bytes(8) + len(text).to_bytes(4, "big") + text
+
+
+@pytest.mark.parametrize(
+    ("payload", "noise"),
+    [
+        (message(b'{"path":"/home/.own/lock"}'), True),
+        (message(b'{"path":"/home/.own/lock"}') + ACK + message(b"12345"), True),
+        (message(b'[{"path":"/home/.own/lock"},{"path":"/home/mine.txt"}]'), False),
+        (message(b'{"path":"/home/mine.txt"}'), False),
+        (message(b'{"path":"/home/.own/lock"}') + KEYSTROKE[:9] + b"\0\0\0\x10" + b"sixteen letters.", False),
+    ],
+)
+def test_messages_about_the_ides_own_files_are_noise(payload: bytes, noise: bool) -> None:
+    assert Noise(["ws:vscode-message:/.own/"]).is_message(payload) is noise
 
 
 def test_requests_are_matched_by_method_and_path() -> None:
