@@ -44,7 +44,14 @@ async def until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
 
 
 async def healthy(world: InstancesWorld, spec: InstanceSpec) -> InstanceStatus:
-    await until(lambda: world.instances.probe(spec.workspace_id, spec.profile), "it answers its health check")
+    """Its status once it answers. One that ended first (another took its port) is started again, as the controller does."""
+
+    async def answers() -> bool:
+        if not (await world.instances.status(spec.workspace_id)).running:
+            await world.instances.start(spec, ignore_progress, no_fence)
+        return await world.instances.probe(spec.workspace_id, spec.profile)
+
+    await until(answers, "it answers its health check")
     return await world.instances.status(spec.workspace_id)
 
 

@@ -88,6 +88,7 @@ async def open_backends(options: BackendOptions, catalog: Catalog) -> Backends:
     seen = HomesSeen(options.homes_dir, options.homes_host_dir) if options.homes_host_dir else HomesSeen()
     docker = DockerInstances(engine, options.limits, seen)
     local = LocalDirHomes(options.homes_dir, store, host_root=options.homes_host_dir, workers=workers)
+    await local.ping()  # makes the directory, once: from then on its absence is trouble
     volumes = DockerVolumeHomes(engine, store, workers=workers)
     chosen = await _choose(options.runtime, engine, catalog)
     # A volume of the engine is of no use to a process.
