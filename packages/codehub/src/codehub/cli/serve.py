@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import click
@@ -55,7 +55,7 @@ async def _api(settings: Settings, listening: socket.socket) -> None:
 def proxy(fd: int | None) -> None:
     """The workspace proxy, on CODEHUB_PROXY_BIND."""
     inherited = _inherited(fd)
-    _run(_proxy(_settings(), [inherited] if inherited else None))
+    _run(_proxy(_settings(), [inherited] if inherited else None), uvloop.new_event_loop)
 
 
 async def _proxy(settings: Settings, sockets: list[socket.socket] | None) -> None:
@@ -86,8 +86,13 @@ def _inherited(fd: int | None) -> socket.socket | None:
     return None if fd is None else socket.socket(fileno=fd)
 
 
-def _run(part: Coroutine[Any, Any, None]) -> None:
-    """Run a part; SIGTERM and SIGINT cancel it, and that is a clean end."""
+def _run(
+    part: Coroutine[Any, Any, None], loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+) -> None:
+    """Run a part; SIGTERM and SIGINT cancel it, and that is a clean end.
+
+    uvloop is for the proxy alone, whose bytes are worth it: a coordinator on it never saw its children end.
+    """
 
     async def until_told() -> None:
         task = asyncio.current_task()
@@ -97,5 +102,5 @@ def _run(part: Coroutine[Any, Any, None]) -> None:
             loop.add_signal_handler(number, task.cancel)
         await part
 
-    with contextlib.suppress(asyncio.CancelledError), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with contextlib.suppress(asyncio.CancelledError), asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(until_told())
