@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ import psutil
 import psycopg
 import pytest
 
+from testing import tiny_ide
 from testing.services import service_dir
 
 PATIENCE_S = 180.0
@@ -99,6 +101,8 @@ class Stack:
             yield client
 
     def clean(self) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.run("down")  # workspaces outlive whatever was killed
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -156,6 +160,47 @@ def test_codehub_is_used_killed_and_up_again_with_everything_there(stack: Stack)
     _, alive = psutil.wait_procs(stack.everything, timeout=60)
     assert not alive
     assert "no CodeHub runs on" in stack.run("down").stdout
+
+
+def test_a_workspace_and_what_was_written_in_it_live_through_a_kill_of_everything_and_an_archive(
+    stack: Stack,
+) -> None:
+    profiles = stack.data_dir / "profiles.toml"
+    command = json.dumps(["python3", "-u", "-c", tiny_ide.SOURCE, "{socket}", "{id}"])
+    profiles.write_text(f'[profiles.tiny]\ncommand = {command}\nhealth_path = "/healthz"\n')
+    stack.environment |= {"CODEHUB_PROFILES_FILE": str(profiles), "CODEHUB_DEFAULT_PROFILE": "tiny"}
+    stack.up()
+    with stack.client() as client:
+        token = client.post("/api/v1/tokens", json={"name": "test"}).json()["token"]
+        made = client.post("/api/v1/workspaces", json={"name": "alive"})
+        assert made.status_code == 201, made.text
+        path = f"/api/v1/workspaces/{made.json()['id']}"
+        stack.wait(lambda: client.get(path).json()["status"] == "RUNNING")
+
+    def run_inside(text: str) -> str:
+        port = stack.value("CODEHUB_PROXY_BIND").rpartition(":")[2]
+        answer = httpx.post(
+            f"http://127.0.0.1:{port}/w/{made.json()['id']}/run",
+            content=text,
+            headers={"Authorization": f"Bearer {token}", "Host": f"localhost:{port}"},
+            timeout=60,
+            trust_env=False,
+        )
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+    run_inside("echo 'written inside' > note; chmod 640 note")
+    stack.kill()
+    stack.up()
+    assert run_inside("cat note") == "written inside\n"
+    with stack.client() as client:
+        assert client.get(path).json()["status"] == "RUNNING"
+        assert client.post(f"{path}:archive").status_code == 202
+        stack.wait(lambda: client.get(path).json()["phase"] == "ARCHIVED")
+        assert client.post(f"{path}:start").status_code == 202
+        stack.wait(lambda: client.get(path).json()["status"] == "RUNNING")
+    assert run_inside("cat note; stat -c %a note") == "written inside\n640\n"
+    assert "stopped 1 workspace" in stack.run("down").stdout
 
 
 def test_a_part_that_dies_is_started_again(stack: Stack) -> None:
