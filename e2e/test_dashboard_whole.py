@@ -64,10 +64,10 @@ async def test_a_workspace_lives_from_creation_to_deletion_and_back(
         await dialog.get_by_role("textbox").fill("life")
         await dialog.get_by_role("button", name="Delete").click()
         await expect(page.get_by_text("This workspace is deleted.")).to_be_visible()
-        # The page may have been asking for the timeline of what was just deleted.
-        page_faults[:] = [fault for fault in page_faults if "404" not in fault]
         await page.goto(f"{live_dashboard.url}/#/admin/workspaces")
         await page.get_by_label("Deleted ones that can be brought back").check()
         await press(page, "Undelete life")
         await page.goto(f"{live_dashboard.url}/#/")
         await expect(mine.get_by_text("Archived", exact=True)).to_be_visible()
+    # The page may have been asking for the timeline of what was just deleted.
+    page_faults[:] = [fault for fault in page_faults if "404" not in fault]

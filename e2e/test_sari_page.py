@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,7 +60,7 @@ async def test_what_is_typed_is_found_marked_and_opened(page: Page, home: SariHo
     await page.get_by_role("searchbox").type("apples")
     await expect(page.locator("#summary")).to_contain_text("4 matches")
     await expect(page.locator("#results mark")).to_have_count(5)
-    assert await page.locator("#results mark").first.text_content() in ("apples", "Apples")
+    await expect(page.locator("#results mark").first).to_have_text(re.compile("^apples$", re.IGNORECASE))
     readme = page.locator("#results .hit", has_text="pears")
     # What a file holds is text, never markup.
     await expect(readme).to_contain_text("<b>pears</b>")
@@ -87,14 +88,14 @@ async def test_modes_paths_and_keys(page: Page, home: SariHome, page_faults: lis
     await expect(page.locator("#summary")).to_contain_text("1 match")
     await page.get_by_role("searchbox").fill("a(")
     await expect(page.locator("#results .failed")).to_be_visible()
-    assert all("400" in fault for fault in page_faults), page_faults
-    page_faults.clear()
     await page.get_by_label("Only these paths").fill("")
     await page.get_by_role("searchbox").fill("apples")
     await expect(page.locator("#summary")).to_contain_text("4 matches")
     await page.keyboard.press("ArrowDown")
     await page.keyboard.press("Enter")
     await expect(page.locator("#source .here")).to_be_visible()
+    # The browser logs each answer that refused the broken expression, at a time of its own.
+    page_faults[:] = [fault for fault in page_faults if "400" not in fault]
 
 
 async def test_symbols_files_and_an_outline(page: Page, home: SariHome, page_faults: list[str]) -> None:

@@ -30,7 +30,7 @@ def api_in_a_thread(database_url: str, **given: Any) -> Iterator[str]:
     async def run() -> None:
         shared.loop = asyncio.get_running_loop()
         shared.leave = asyncio.Event()
-        async with Database(database_url) as database, running_api(database, **given) as api:
+        async with Database(database_url, patience_s=120) as database, running_api(database, **given) as api:
             async with listening(api) as address:
                 shared.address = address
                 ready.set()

@@ -129,7 +129,7 @@ def hostile(root: Path) -> Path:
         "empty.txt": b"",
         "newlines.txt": b"\n\n\nneedle\n\n",
         "long_line.js": b"x" * 300_000 + b"needle" + b"y" * 300_000 + b"\nneedle\n",
-        "large.txt": (b"filler " * 150 + b"\n") * 4_500 + b"needle in large\n",
+        "large.txt": (b"0123456789" * 105 + b"\n") * 4_500 + b"needle in large\n",
         "-dash.txt": b"needle behind a dash\n",
         "--files": b"needle in a flag\n",
         "sp ace/na me .txt": b"needle in spaces\n",

@@ -16,9 +16,13 @@ import zipfile
 from importlib import metadata
 from pathlib import Path
 
+from sari.protocol.catalog import LANGUAGES
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 _PACKAGE = REPOSITORY / "packages" / "sari"
 _PLACE = REPOSITORY / ".parts" / "sari-wheels"
+# Of 170 grammars in one wheel (200 MB to unpack, several times) those sari parses.
+_GRAMMARS = {"__init__", *LANGUAGES}
 
 
 def wheels() -> Path:
@@ -116,6 +120,8 @@ def _repack(distribution: metadata.Distribution, folder: Path) -> None:
     with zipfile.ZipFile(partial, "w") as archive:
         for file in distribution.files or []:
             if "__pycache__" in file.parts or file.name in ("INSTALLER", "REQUESTED", "direct_url.json"):
+                continue
+            if "bindings" in file.parts and file.name.partition(".")[0] not in _GRAMMARS:
                 continue
             inside = str(file)
             if file.parts[0] == "..":

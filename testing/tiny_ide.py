@@ -31,6 +31,8 @@ if where.isdigit():
 else:
     server = Unix(where, Handler)
 print("hello from " + name, flush=True)
+if os.environ.get("EAT"):
+    hoard = [bytearray(os.urandom(1 << 20)) for _ in range(100_000)]
 server.serve_forever()
 """
 

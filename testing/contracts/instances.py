@@ -44,7 +44,14 @@ async def until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
 
 
 async def healthy(world: InstancesWorld, spec: InstanceSpec) -> InstanceStatus:
-    await until(lambda: world.instances.probe(spec.workspace_id, spec.profile), "it answers its health check")
+    """Its status once it answers. One that ended first (another took its port) is started again, as the controller does."""
+
+    async def answers() -> bool:
+        if not (await world.instances.status(spec.workspace_id)).running:
+            await world.instances.start(spec, ignore_progress, no_fence)
+        return await world.instances.probe(spec.workspace_id, spec.profile)
+
+    await until(answers, "it answers its health check")
     return await world.instances.status(spec.workspace_id)
 
 
@@ -170,8 +177,13 @@ class InstancesContract:
 
 
 async def _opened(stream: AsyncIterator[T]) -> AsyncGenerator[T, None]:
-    async for item in stream:
-        yield item
+    """As a generator that closes the one it takes from."""
+    try:
+        async for item in stream:
+            yield item
+    finally:
+        if isinstance(stream, AsyncGenerator):
+            await stream.aclose()
 
 
 async def _hears(hints: AsyncIterator[str], workspace_id: str) -> None:

@@ -39,6 +39,7 @@ class Process:
         self.name = name
         self.odds = Dice()
         self.dead = False
+        self.steps = 0
         self.crashed = asyncio.Event()
         self._dice = dice
         self._count = count
@@ -72,6 +73,7 @@ class Process:
 
     async def gate(self) -> None:
         """Between any two awaits: a crash, or a freeze."""
+        self.steps += 1
         roll = self._dice.random()
         if roll < self.odds.crash:
             self._count("crash")

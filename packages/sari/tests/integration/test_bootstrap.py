@@ -34,6 +34,18 @@ def bootstrap(world: World, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def upgrade(world: World, sari: str, wheel: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sari, "upgrade", "--wheel", str(wheel), "--wheels", str(wheels())],
+        cwd=world.base,
+        env=world.environ,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
 def environments(world: World) -> list[str]:
     return sorted(path.name for path in (world.data / "app").iterdir() if path.is_dir())
 
@@ -42,6 +54,7 @@ def index_files(world: World) -> set[str]:
     return {str(path.relative_to(world.data)) for path in (world.data / "index").rglob("*")}
 
 
+@pytest.mark.timeout(1200)
 def test_an_installation_lives_through_upgrades_under_load_and_leaves_as_it_came(world: World) -> None:
     sari = str(world.home / ".local/bin/sari")
     codex = world.home / ".codex/config.toml"
@@ -69,7 +82,7 @@ def test_an_installation_lives_through_upgrades_under_load_and_leaves_as_it_came
 
     # An upgrade while everyone calls.
     before = total(callers)
-    upgraded = world.sari("upgrade", "--wheel", str(sari_wheel("3.91.0")), "--wheels", str(wheels()), sari=sari)
+    upgraded = upgrade(world, sari, sari_wheel("3.91.0"))
     assert upgraded.returncode == 0, upgraded.stderr
     assert world.sari("--version", sari=sari).stdout == "sari 3.91.0\n"
     wait_until(lambda: _version(world) == "3.91.0" and world.daemons() != [daemon], "the new daemon serves alone")
@@ -80,8 +93,7 @@ def test_an_installation_lives_through_upgrades_under_load_and_leaves_as_it_came
 
     # An upgrade that cannot start leaves everything as it is.
     kept = environments(world)
-    broken = str(sari_wheel("3.92.0", broken="daemon/boot.py: raise SystemError('broken')"))
-    failed = world.sari("upgrade", "--wheel", broken, "--wheels", str(wheels()), sari=sari)
+    failed = upgrade(world, sari, sari_wheel("3.92.0", broken="daemon/boot.py: raise SystemError('broken')"))
     assert failed.returncode != 0
     assert "could not be replaced" in failed.stderr
     assert world.sari("--version", sari=sari).stdout == "sari 3.91.0\n"

@@ -90,15 +90,14 @@ def test_the_inspector_calls_a_tool_through_what_was_installed(home: SariHome, e
 
 
 @pytest.mark.needs("npm")
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-def test_the_inspector_calls_a_tool_over_http(home: SariHome, era: str) -> None:
+def test_the_inspector_calls_a_tool_over_http(home: SariHome) -> None:
     home.start()
     web = Web(home)
     url = f"http://127.0.0.1:{web.port}/mcp"
     call = ("--method", "tools/call", "--tool-name", "search")
     arguments = json.dumps({"query": "needle", "workspace": str(home.workspace)})
     header = f"Authorization: Bearer {web.token}"
-    words = (*call, "--tool-args-json", arguments, "--header", header, "--protocol-era", era)
+    words = (*call, "--tool-args-json", arguments, "--header", header)
     assert "main.py" in json.dumps(inspector(home, *words, "--transport", "http", "--server-url", url))
 
 
@@ -160,8 +159,8 @@ def test_the_python_sdk_calls_a_tool_through_what_was_installed(home: SariHome, 
 
 @pytest.mark.parametrize(
     ("sdk", "program", "more"),
-    [("mcp1", HTTP_1, ()), ("mcp2", HTTP_2, ("legacy",)), ("mcp2", HTTP_2, ("2026-07-28",))],
-    ids=["1", "2-legacy", "2-stateless"],
+    [("mcp1", HTTP_1, ()), ("mcp2", HTTP_2, ("2026-07-28",))],
+    ids=["sessions", "stateless"],
 )
 def test_the_python_sdk_calls_a_tool_over_http(home: SariHome, sdk: str, program: str, more: tuple[str, ...]) -> None:
     home.start()

@@ -13,7 +13,7 @@ from testing.sari_world import World
 pytestmark = pytest.mark.xdist_group("sari-chaos")
 
 ROUNDS = 100
-CLIENTS = 3
+CLIENTS = 2
 
 
 def _caller(world: World, number: int) -> Caller:
@@ -31,8 +31,9 @@ def test_a_hundred_kills_in_the_middle_of_calls_are_seen_by_no_client(world: Wor
         caller.start()
     killed: set[int] = set()
 
-    for number in range(ROUNDS):
-        answered = total(callers)
+    # A round counts when a daemon was there to be killed: one may have ended by itself, having lost a race to start.
+    while len(killed) < ROUNDS:
+        number, answered = len(killed), total(callers)
         wait_until(lambda: total(callers) >= 0 and set(world.daemons()) - killed, "a daemon to kill")
         # Every tenth one is killed wherever it is in its start, the others while they answer calls.
         if number % 10:
@@ -45,7 +46,6 @@ def test_a_hundred_kills_in_the_middle_of_calls_are_seen_by_no_client(world: Wor
     answered = total(callers)
     wait_until(lambda: total(callers) > answered + CLIENTS, "calls go on after the last kill")
     calls = stop_all(callers)
-    assert len(killed) >= ROUNDS
     world.end_shims()
     world.wait_for_only(world.one_daemon())
     print(f"rounds {ROUNDS}, calls {calls}, failures 0, processes left 1 (the daemon)")

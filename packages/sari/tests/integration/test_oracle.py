@@ -27,9 +27,10 @@ def open_index(tmp_path: Path) -> Iterator[Open]:
         index.close()
 
 
+@pytest.mark.timeout(900)
 def test_on_a_hostile_tree_every_line_is_ripgreps(tmp_path: Path, open_index: Open) -> None:
     root = sari_trees.hostile(tmp_path / "tree")
-    asked = queries(random.Random(1), root, 50)
+    asked = queries(random.Random(1), root, 35)
     asked += [Query(text, *how) for text in _NASTY for how in (("literal", "smart"), ("regex", "insensitive"))]
     index = open_index(root)
     assert index.wait_listed(120)
@@ -56,19 +57,21 @@ _NASTY = [
 ]
 
 
+@pytest.mark.timeout(900)
 def test_on_the_python_library(tmp_path: Path, open_index: Open) -> None:
     root = sari_trees.python_library(tmp_path / "tree")
     index = open_index(root)
-    asked = queries(random.Random(2), root, 45)
+    asked = queries(random.Random(2), root, 35)
     assert differences(index, root, asked[:3]) == []
     assert index.wait_settled(120)
     assert differences(index, root, asked) == []
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.needs("npm")
 def test_on_a_large_node_modules(tmp_path: Path, open_index: Open) -> None:
     root = sari_trees.node_modules(tmp_path / "tree")
     index = open_index(root)
-    asked = queries(random.Random(3), root, 50)
+    asked = queries(random.Random(3), root, 35)
     assert index.wait_settled(120)
     assert differences(index, root, asked) == []

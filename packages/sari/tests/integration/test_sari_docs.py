@@ -62,6 +62,7 @@ def test_the_commands_of_a_page_work(reader: SariHome, page: Path) -> None:
     read_along(reader, page, reader.home / "my-project")
 
 
+@pytest.mark.timeout(1200)
 def test_two_minutes_from_a_bare_python_to_a_search_and_back(reader: SariHome, tmp_path: Path) -> None:
     """Without a network: the registry is a folder of wheels. In a checkout of its own, which a build may write to."""
     checkout, registry = tmp_path / "checkout", tmp_path / "registry"

@@ -208,6 +208,7 @@ def test_recent_names_what_is_not_committed(workspace: Workspace, ask: Ask) -> N
 
 
 def test_status_rescan_and_doctor(ask: Ask, workspace: Workspace) -> None:
+    assert workspace.index.wait_settled(120)
     assert ask("status")["state"] == "ready"
     assert ask("rescan")["changed"] == 0
     checks = {check["name"]: check for check in ask("doctor")["checks"]}
@@ -281,5 +282,5 @@ def test_cancelled_calls_end(workspace: Workspace) -> None:
         cancelled = True
 
     rng = random.Random(1)
-    for query in rng.sample(["needle", "filler", "x", "e"], 4):
+    for query in rng.sample(["needle", "0123", "x", "e"], 4):
         assert workspace.call("search", {"query": query, "case": "insensitive"}, Gone()).is_error

@@ -52,7 +52,7 @@ def _toml(document: tuple[dict[str, object], object]) -> str:
 
 
 @pytest.mark.parametrize("client", CLIENTS.values(), ids=lambda client: client.name)
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(document=documents, layout=layouts, comment=noise, crlf=st.booleans(), mark=st.booleans(), later=st.booleans())
 def test_uninstall_gives_back_the_exact_bytes(
     client: Client,

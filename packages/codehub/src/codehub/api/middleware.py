@@ -77,7 +77,9 @@ class Logged:
             route = _route(scope)
             self.metrics.requests.labels(_method(scope["method"]), route, str(status)).inc()
             self.metrics.seconds.labels(_method(scope["method"]), route).observe(took_s)
-            _log.info(
+            # Probes come every second or so and would drown the rest.
+            say = _log.debug if scope["path"].startswith(("/health", "/metrics")) else _log.info
+            say(
                 "request",
                 method=_method(scope["method"]),
                 path=_shown(scope["path"]),

@@ -87,18 +87,19 @@ class WorkspaceController:
                 group.create_task(self._watch(name))
 
     async def _tick_for_ever(self) -> None:
-        surveyed_at = float("-inf")
+        next_survey = float("-inf")
         while True:
-            full = self._woken.is_set() or self._clock.monotonic() - surveyed_at >= self._settings.idle_interval_s
+            full = self._woken.is_set() or self._clock.monotonic() >= next_survey
             self._woken.clear()
             async with self._pulse.tick():
                 if full:
-                    surveyed_at = self._clock.monotonic()
+                    next_survey = self._clock.monotonic() + self._settings.idle_interval_s
                     await self._look_at_everything()
                 else:
-                    self._queue.add_all(set(self._survey.under_way()) - self._queue.delayed - self._queue.working)
+                    idle = set(self._survey.under_way()) - self._queue.delayed - self._queue.working
+                    self._queue.add_all(sorted(idle))
             self._metrics.queue_depth.set(len(self._queue))
-            await self._pause(surveyed_at + self._settings.idle_interval_s)
+            await self._pause(next_survey)
 
     async def _pause(self, next_survey: float) -> None:
         now = self._clock.monotonic()

@@ -141,7 +141,7 @@ class Catalog:
         known = ", ".join(sorted(self.profiles))
         if process:
             raise Invalid(f"workspaces here are processes, which cannot run an image; choose one of {known}")
-        globs = self.allowed_images or tuple(str(parse_image(p.image)) for p in self.profiles.values() if p.image)
+        globs = (*self.allowed_images, *(str(parse_image(p.image)) for p in self.profiles.values() if p.image))
         if not is_allowed(image, globs):
             raise Invalid(
                 f"the image {image} is not allowed here; choose one of {known}, or ask for CODEHUB_ALLOWED_IMAGES"

@@ -132,7 +132,7 @@ class Accounts:
 
     async def delete_token(self, who: Principal, token_id: str) -> None:
         """A token may take itself back; any other it may not."""
-        if who.by_token and who.bearer_id != token_id:
+        if who.token_id != token_id:
             who.must_be_present()
         async with self.database.transaction() as tx:
             if not is_id(token_id) or not await sessions.delete_token(tx, token_id, who.user_id):

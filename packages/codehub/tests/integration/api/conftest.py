@@ -9,6 +9,13 @@ from testing.api import Api, running_api
 
 
 @pytest_asyncio.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    """Patient: a hundred requests at once on a machine that does ten other things must wait, not fail."""
+    async with Database(database_url, patience_s=120) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture
 async def api(database: Database) -> AsyncIterator[Api]:
     async with running_api(database) as running:
         yield running

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 
@@ -10,7 +11,7 @@ from structlog.testing import capture_logs
 
 from codehub.adapters.postgres.pool import Database
 from codehub.api.middleware import MAX_BODY_BYTES
-from testing.api import PUBLIC, Api, running_api
+from testing.api import PUBLIC, Api, listening, running_api
 
 W = "/api/v1/workspaces"
 JSON = {"content-type": "application/json"}
@@ -142,6 +143,25 @@ async def test_a_long_body_is_refused_before_it_is_read(api: Api) -> None:
     chunked = await admin.post(W, content=endless(), headers=JSON)
     assert chunked.status_code == 413
     assert read <= MAX_BODY_BYTES + 2 * 65_536
+
+
+async def test_a_hundred_megabytes_on_a_real_connection_are_answered_before_they_are_sent(api: Api) -> None:
+    heads = [f"Content-Length: {100 << 20}", "Transfer-Encoding: chunked"]
+    async with listening(api) as address:
+        host, port = address.removeprefix("http://").split(":")
+        for head in heads:
+            reader, writer = await asyncio.open_connection(host, int(port))
+            request = (
+                f"POST /api/v1/login HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n{head}\r\n\r\n"
+            )
+            writer.write(request.encode())
+            if "chunked" in head:
+                for _ in range(40):
+                    writer.write(b"8000\r\n" + b" " * 0x8000 + b"\r\n")
+            async with asyncio.timeout(90):
+                answer = await reader.readuntil(b"PAYLOAD_TOO_LARGE")
+            assert answer.startswith(b"HTTP/1.1 413 ")
+            writer.transport.abort()
 
 
 NOT_JSON = [

@@ -197,6 +197,21 @@ async def test_a_token_can_be_taken_back_by_its_owner_and_by_itself(api: Api) ->
     assert (await robot.get("/api/v1/session")).status_code == 401
 
 
+async def test_a_session_made_by_a_tokens_link_may_do_no_more_than_the_token(api: Api) -> None:
+    ada = await api.user("ada")
+    first = (await ada.post("/api/v1/tokens", json={"name": "first"})).json()
+    second = (await ada.post("/api/v1/tokens", json={"name": "second"})).json()
+    robot = api.client(authorization=f"Bearer {first['token']}")
+    link = (await robot.post("/api/v1/login-links", json={})).json()["url"]
+    browser = api.client(sec_fetch_site="none", sec_fetch_mode="navigate", sec_fetch_dest="document")
+    assert (await browser.get(link)).status_code == 303
+    assert (await browser.get("/api/v1/session")).status_code == 200
+    assert (await browser.post("/api/v1/tokens", json={"name": "more"})).status_code == 403
+    assert (await browser.delete(f"/api/v1/tokens/{second['id']}")).status_code == 403
+    assert (await browser.delete(f"/api/v1/tokens/{first['id']}")).status_code == 204
+    assert (await browser.get("/api/v1/session")).status_code == 401, "it goes with its token"
+
+
 async def test_a_wrong_token_is_not_made_up_for_by_a_cookie(api: Api) -> None:
     admin = await api.signed_in()
     for value in ("Bearer cht_wrong", "Basic YTpi", "Bearer", "cht_x"):

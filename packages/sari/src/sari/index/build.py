@@ -88,11 +88,12 @@ class _Worker:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "sari.index.worker", os.fspath(root)],
+            # Without -P the current folder would be searched for modules first.
+            [sys.executable, "-P", "-m", "sari.index.worker", os.fspath(root)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            cwd=os.path.dirname(__file__),
+            cwd=os.path.dirname(sys.executable),
         )
 
     def serve(
@@ -112,7 +113,8 @@ class _Worker:
                 count = self._ask(chunk, target)
                 if count is None and not stop():
                     # The worker died (killed, out of memory): the files are read here instead.
-                    count = build_one(self._root, chunk, target, stop, Extractor())
+                    with contextlib.suppress(OSError):
+                        count = build_one(self._root, chunk, target, stop, Extractor())
                 done.put((target, count or 0))
         finally:
             done.put(None)

@@ -54,6 +54,7 @@ class Index:
         self._wake_r, self._wake_w = os.pipe()
         self._last_touch = self._last_flush = self._last_compare = self._last_lock = 0.0
         self.damaged: list[str] = []
+        self.failed = ""
         self._thread = threading.Thread(target=self._run, name="sari-index", daemon=True)
         self._thread.start()
 
@@ -298,7 +299,7 @@ class Index:
                 if self._table.pending and not self._few():
                     self._settled.clear()
             if self._flush_due():
-                self._flush()
+                self._flush_or_wait()
 
     def _open(self) -> None:
         """Load what there is, watch, list, compare; then build the rest. Queries walk the tree until it is listed."""
@@ -321,11 +322,8 @@ class Index:
             self._table.close()
             self._table = table
             self._last_compare = time.monotonic()
-            if self.store.writer:
-                self.store.save(table.segments)
-                self.store.sweep(table.segments)
         self._listed.set()
-        self._flush()
+        self._flush_or_wait()
 
     def _take_over(self) -> None:
         """The writer is gone: read what it left, and write from now on."""
@@ -359,6 +357,14 @@ class Index:
             self._settled.set()
             return now - self._last_touch > _QUIET_S and now - self._last_flush > _SETTLE_FEW_S
         return now - self._last_touch > _QUIET_S or now - self._last_flush > _SETTLE_FEW_S / 4
+
+    def _flush_or_wait(self) -> None:
+        """A full disk or a removed folder costs speed, not answers: pending files are searched as they are."""
+        try:
+            self._flush()
+        except OSError as error:
+            self.failed = str(error)
+            self._settled.set()
 
     def _flush(self) -> None:
         """Index what is pending, then put the segments in order."""

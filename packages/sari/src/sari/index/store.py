@@ -85,6 +85,7 @@ class Store:
     def save(self, segments: list[Segment]) -> None:
         """Make these the index, and remove what is no longer part of it. Only for the writer."""
         names = [segment.path.name for segment in segments]
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         temporary = self.folder / "manifest.tmp"
         temporary.write_text(json.dumps({"version": VERSION, "root": self._root, "segments": names}))
         os.replace(temporary, self._manifest)

@@ -22,7 +22,7 @@ from sari.registry.find import Finder, Found
 from sari.registry.places import find_places
 from sari.registry.settings import Settings
 
-_CHECK_S = 60.0
+_CHECK_S = 120.0
 
 
 def activate(application: Application, environment: Path) -> str:

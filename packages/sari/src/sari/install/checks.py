@@ -20,7 +20,7 @@ from sari.install.errors import InstallError
 from sari.protocol.errors import SariError
 from sari.registry.places import find_places
 
-_VERSION_S = 20.0
+_VERSION_S = 60.0
 # Below this a middling repository already has folders that nobody watches.
 _FEW_WATCHES = 65_536
 _FEW_INSTANCES = 128

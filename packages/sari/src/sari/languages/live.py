@@ -143,11 +143,11 @@ class LiveSymbols:
         if self._worker is None or self._worker.poll() is not None:
             self._end_worker()
             self._worker = subprocess.Popen(
-                [sys.executable, "-m", "sari.languages.worker", os.fsdecode(self._root)],
+                [sys.executable, "-P", "-m", "sari.languages.worker", os.fsdecode(self._root)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                cwd=os.path.dirname(__file__),
+                cwd=os.path.dirname(sys.executable),
             )
         stdin, stdout = self._worker.stdin, self._worker.stdout
         assert stdin is not None

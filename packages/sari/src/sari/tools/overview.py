@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Mapping
 
@@ -13,7 +14,8 @@ from sari.protocol.tooling import Call, ToolResult
 from sari.tools.arguments import Arguments
 from sari.tools.scope import Scope, shown, standing
 
-_MOST_PARSED = 400
+_MOST_PARSED = 1_500
+_PATIENCE_S = 3.0
 _TOP_LEVEL = frozenset(
     {"class", "interface", "struct", "enum", "trait", "function", "type", "module", "namespace", "macro"}
 )
@@ -25,8 +27,9 @@ def answer_repo_map(scope: Scope, asked: Arguments, call: Call) -> ToolResult:
     paths = sorted(scope.index.paths(), key=lambda path: (standing(shown(path)), path.count(b"/"), path))
     parseable = [path for path in paths if catalog.of_path(shown(path)) is not None]
     defined: dict[bytes, list[str]] = {}
+    deadline = time.monotonic() + _PATIENCE_S
     for done, path in enumerate(parseable[:_MOST_PARSED]):
-        if call.cancelled:
+        if call.cancelled or time.monotonic() > deadline:
             break
         if done % 100 == 99:
             call.progress(done, min(len(parseable), _MOST_PARSED), "files parsed")
@@ -72,7 +75,8 @@ def _worth(names: list[str], weight: Counter[str]) -> int:
 
 
 def _mentions(scope: Scope, defined: dict[bytes, list[str]]) -> Counter[str]:
-    """In how many of these files each name stands."""
+    """In how many of these files each name stands; a name that many files define says little about any of them."""
+    makers = Counter(name for names in defined.values() for name in names)
     wanted = {name.encode() for names in defined.values() for name in names if len(name) > 3}
     weight: Counter[str] = Counter()
     base = os.fsencode(scope.root)
@@ -83,7 +87,7 @@ def _mentions(scope: Scope, defined: dict[bytes, list[str]]) -> Counter[str]:
         except OSError:
             continue
         weight.update(word.decode("utf-8", "replace") for word in words & wanted)
-    return weight
+    return Counter({name: count // makers[name] ** 2 for name, count in weight.items()})
 
 
 _SPLIT = bytes(
@@ -135,6 +139,10 @@ def answer_doctor(scope: Scope) -> ToolResult:
     check("compared with the disk", True, f"{differed} files had changed unseen and are mended")
     damaged = segment.verify(sorted(scope.index.store.folder.glob("*.seg")))
     check("segments", not damaged, f"{len(damaged)} damaged", "They are rebuilt by themselves when next used.")
+    failed = scope.index.failed
+    check(
+        "writing", not failed, failed or "the index can be written", "Make room on the disk; answers stay complete."
+    )
     state = scope.index.status()
     watching = str(state["watching"])
     mend = "Raise fs.inotify.max_user_watches; until then every query compares the tree first."

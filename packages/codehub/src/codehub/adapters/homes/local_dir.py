@@ -92,8 +92,7 @@ class LocalDirHomes:
 
     def _list_all(self) -> dict[str, HomeStatus]:
         found: dict[str, HomeStatus] = {}
-        if not self._root.is_dir():
-            raise BackendDown(f"the homes' directory {self._root} is not there")
+        self._must_be_there()
         for user in listed(self._root / "users"):
             for box in listed(user / "workspaces"):
                 status = look(box / "home")
@@ -102,7 +101,16 @@ class LocalDirHomes:
         return found
 
     async def status(self, home: HomeKey) -> HomeStatus:
-        return await asyncio.to_thread(lambda: look(self._place(home).home))
+        def work() -> HomeStatus:
+            self._must_be_there()
+            return look(self._place(home).home)
+
+        return await asyncio.to_thread(work)
+
+    def _must_be_there(self) -> None:
+        """A disk that is not mounted is Unknown; that its homes are not there must not be read as their loss."""
+        if not self._root.is_dir():
+            raise BackendDown(f"the homes' directory {self._root} is not there")
 
     async def provision(self, home: HomeKey, incarnation: str, fence: Fence) -> HomeCtx:
         def work(cancelled: threading.Event) -> HomeCtx:

@@ -68,7 +68,7 @@ class MemoryElection:
     @asynccontextmanager
     async def campaign(self, holder_id: str) -> AsyncIterator[MemoryLease]:
         while self._is_held():  # noqa: ASYNC110 - what frees it is the passing of time
-            await asyncio.sleep(0.25)
+            await asyncio.sleep(1.0)
         self._database.epoch += 1
         now = self._clock.monotonic()
         lease = MemoryLease(self._database.epoch, holder_id, self._clock, now + TERM_S, self)

@@ -6,6 +6,7 @@ one, do the statements, give it back.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
@@ -59,9 +60,15 @@ class Database:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
         """One transaction: committed at the end, rolled back on any error."""
+        task = asyncio.current_task()
+        asked_to_end = task.cancelling() if task is not None else 0
         with translated():
-            async with self._pool.connection() as connection, connection.transaction():
-                yield connection
+            async with self._pool.connection() as connection:
+                # Python 3.11's wait_for, by which the pool waits, loses a cancellation that comes with the connection.
+                if task is not None and task.cancelling() > asked_to_end:
+                    raise asyncio.CancelledError
+                async with connection.transaction():
+                    yield connection
 
     async def __aenter__(self) -> Database:
         await self.open()

@@ -7,6 +7,7 @@ this machine sees the same instances, and a restarted one takes them over.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import secrets
@@ -45,6 +46,8 @@ from codehub.ports.instances import ABSENT, InstanceSpec, InstanceStatus, Upstre
 Tool = Callable[[Report], Path]
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PASSED_ON = ("LANG", "LC_ALL", "TZ")
+_PORTS = range(20_000, 32_000)
+_PORT_TRIES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +268,11 @@ class ProcessInstances:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Below the range from which the system takes the ports of outgoing connections: one of those could take it again
+    before the IDE listens."""
+    for _ in range(_PORT_TRIES):
+        number = _PORTS.start + secrets.randbelow(len(_PORTS))
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", number))
+            return number
+    raise Transient(f"no free port from {_PORTS.start} to {_PORTS.stop} was found")

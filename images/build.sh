@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Builds codehub/code-server:1 and codehub/jupyterlab:1 from Debian's, PyPI's and npm's packages alone.
+#   images/build.sh [code-server|jupyterlab …]      BASE=image to start from another base
+# When no base can be pulled one is made by debootstrap (as root). pip and npm run on the host, with the host's settings
+# and certificates; only apt runs in the build.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+names=("$@")
+[ ${#names[@]} -gt 0 ] || names=(code-server jupyterlab)
+base=${BASE:-debian:bookworm-slim}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+if ! docker image inspect "$base" >/dev/null 2>&1 && ! docker pull -q "$base" >/dev/null 2>&1; then
+    base=codehub/base:1
+    if ! docker image inspect "$base" >/dev/null 2>&1; then
+        echo "build: no base can be pulled; making one with debootstrap" >&2
+        debootstrap --variant=minbase bookworm "$work/base" >"$work/debootstrap.log" 2>&1 || { tail -20 "$work/debootstrap.log" >&2; exit 1; }
+        tar -C "$work/base" -c . | docker import - "$base" >/dev/null
+        rm -rf "$work/base"
+    fi
+fi
+
+for name in "${names[@]}"; do
+    mkdir -p "$work/$name"
+    cp images/"$name"/* "$work/$name/"
+    case $name in
+        code-server)
+            scripts/bootstrap.sh dev >/dev/null
+            bin=$(.venv/bin/python -m testing.ide | tail -1)
+            cp -a "$(dirname "$bin")" "$work/$name/ide" ;;
+        jupyterlab)
+            python3 -m pip download -q --dest "$work/$name/wheels" jupyterlab ;;
+        *) echo "build: no recipe images/$name" >&2; exit 2 ;;
+    esac
+    docker build -q --network host --build-arg BASE="$base" -t "codehub/$name:1" "$work/$name"
+done

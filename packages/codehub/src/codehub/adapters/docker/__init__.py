@@ -1,0 +1,1 @@
+"""Workspaces as containers of one Docker engine."""

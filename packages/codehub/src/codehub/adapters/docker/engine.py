@@ -1,0 +1,137 @@
+"""The Docker engine's API: the connection, the names and labels of what is ours, and its errors translated in one place."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
+
+import aiodocker
+import aiohttp
+
+from codehub.domain.errors import BackendDown, CodeHubError, Conflict, OutOfSpace, Transient
+
+INSTALLATION = "codehub.installation"
+WORKSPACE = "codehub.workspace"
+ROLE = "codehub.role"
+_DEFAULT_HOST = "unix:///var/run/docker.sock"
+_QUICK_S = 30.0
+FOREVER = aiohttp.ClientTimeout(total=None, sock_connect=10)
+
+
+class Engine:
+    """One engine, seen by one installation: whatever carries another installation's label is not ours."""
+
+    def __init__(self, host: str, installation_id: str) -> None:
+        self.host = host or _DEFAULT_HOST
+        self.installation_id = installation_id
+        self._docker: aiodocker.Docker | None = None
+
+    @property
+    def is_local(self) -> bool:
+        return self.host.startswith("unix://")
+
+    @property
+    def docker(self) -> aiodocker.Docker:
+        if self._docker is None:
+            self._docker = aiodocker.Docker(url=self.host, timeout=aiohttp.ClientTimeout(total=None, sock_connect=10))
+        return self._docker
+
+    async def close(self) -> None:
+        if self._docker is not None:
+            await self._docker.close()
+            self._docker = None
+
+    async def ping(self) -> None:
+        with translated("answer"):
+            async with asyncio.timeout(5):
+                await self.docker.version()
+
+    def labels(self, workspace_id: str, role: str) -> dict[str, str]:
+        return {INSTALLATION: self.installation_id, WORKSPACE: workspace_id, ROLE: role}
+
+    def filters(self, role: str, workspace_id: str | None = None) -> str:
+        labels = [f"{INSTALLATION}={self.installation_id}", f"{ROLE}={role}"]
+        if workspace_id is not None:
+            labels.append(f"{WORKSPACE}={workspace_id}")
+        return json.dumps({"label": labels})
+
+    def check_ours(self, labels: Mapping[str, str] | None, name: str) -> None:
+        owner = (labels or {}).get(INSTALLATION)
+        if owner != self.installation_id:
+            raise Conflict(f"{name} on the Docker engine belongs to another installation ({owner}): it is left alone")
+
+    async def get(self, path: str, /, **params: str) -> Any:
+        """The answer's JSON, or None when there is no such thing."""
+        return await self.send("GET", path, absent_is_none=True, params=params)
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: object | None = None,
+        *,
+        params: Mapping[str, str] | None = None,
+        absent_is_none: bool = False,
+        timeout_s: float = _QUICK_S,
+    ) -> Any:
+        with translated(f"{method} {path}"):
+            try:
+                async with asyncio.timeout(timeout_s):
+                    async with self.docker._query(
+                        path,
+                        method,
+                        params=dict(params or {}),
+                        data=json.dumps(body) if body is not None else None,
+                        headers={"content-type": "application/json"} if body is not None else None,
+                        timeout=FOREVER,
+                    ) as response:
+                        raw = await response.read()
+                        return json.loads(raw) if raw.strip() else None
+            except aiodocker.DockerError as error:
+                if error.status == 404 and absent_is_none:
+                    return None
+                raise
+
+    async def remove(self, path: str, /, **params: str) -> None:
+        """Absent, or being removed already, is success."""
+        with translated(f"remove {path}"):
+            try:
+                async with asyncio.timeout(60):
+                    async with self.docker._query(path, "DELETE", params=params, timeout=FOREVER):
+                        pass
+            except aiodocker.DockerError as error:
+                in_progress = error.status == 409 and "already in progress" in str(error)
+                if error.status != 404 and not in_progress:
+                    raise
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, path: str, method: str = "GET", data: object | None = None, /, **params: str
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """For bodies of any length; no time limit but the connection's."""
+        with translated(f"{method} {path}"):
+            headers = {"content-type": "application/x-tar"} if data is not None else None
+            async with self.docker._query(
+                path, method, params=params, data=data, headers=headers, timeout=FOREVER
+            ) as response:
+                yield response
+
+
+@contextlib.contextmanager
+def translated(doing: str) -> Iterator[None]:
+    try:
+        yield
+    except CodeHubError:
+        raise
+    except aiodocker.DockerError as error:
+        text = str(error.message)
+        if error.status >= 900 or error.status in (502, 503):
+            raise BackendDown(f"the Docker engine does not answer: {text}") from error
+        if "no space left" in text or "disk quota" in text:
+            raise OutOfSpace(f"the Docker engine has no room left: {text}") from error
+        raise Transient(f"the Docker engine refused to {doing}: {text} ({error.status})") from error
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        raise BackendDown(f"the Docker engine does not answer: {error or type(error).__name__}") from error

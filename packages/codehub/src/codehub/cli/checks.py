@@ -1,0 +1,248 @@
+"""What `codehub doctor` looks at: each part in force, with what is wrong and how to mend it.
+
+A check is a function of what is in force that returns findings; it never raises for a sick part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+
+import psutil
+import psycopg
+
+from codehub.adapters.docker.engine import Engine
+from codehub.adapters.embedded.account import barrier, server_account
+from codehub.adapters.objectstore.archives import ObjectArchives
+from codehub.adapters.objectstore.store import Store
+from codehub.adapters.postgres.migrate import latest
+from codehub.adapters.postgres.pool import connection_arguments
+from codehub.adapters.redis.client import connect
+from codehub.cli.inforce import InForce
+from codehub.domain.errors import CodeHubError
+from codehub.settings import Settings
+
+_LOW_DISK_BYTES = 2 << 30
+_CLOCK_SKEW_S = 5.0
+
+
+class Health(StrEnum):
+    GOOD = "ok"
+    WARNING = "warning"
+    BAD = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    part: str
+    health: Health
+    said: str
+    mend: str = ""
+
+
+Check = Callable[[InForce], Awaitable[list[Finding]]]
+
+
+async def check_data_dir(state: InForce) -> list[Finding]:
+    path = state.settings.data_dir
+    if not path.exists():
+        return [Finding("data directory", Health.WARNING, f"{path} is not there yet", "`codehub up` makes it")]
+    if not os.access(path, os.W_OK):
+        return [
+            Finding(
+                "data directory",
+                Health.BAD,
+                f"{path} is not writable",
+                "give it to this user, or set CODEHUB_DATA_DIR",
+            )
+        ]
+    if blocked := barrier(path, server_account()):
+        return [
+            Finding("data directory", Health.BAD, f"the servers' user cannot enter {blocked}", f"chmod o+x {blocked}")
+        ]
+    said = f"{path}, {'CodeHub is running on it' if state.running else 'no CodeHub is running on it'}"
+    return [Finding("data directory", Health.GOOD, said)]
+
+
+async def check_database(state: InForce) -> list[Finding]:
+    url = state.settings.database_url
+    if not url:
+        return [Finding("database", Health.WARNING, "embedded, not running", "`codehub up` starts it")]
+    try:
+        async with await psycopg.AsyncConnection.connect(url, **connection_arguments("codehub-doctor")) as connection:
+            row = await (
+                await connection.execute(
+                    "SELECT current_setting('server_version') AS version, now() AS now, pg_backend_pid() AS pid,"
+                    " to_regclass('schema_migrations') IS NOT NULL AS migrated"
+                )
+            ).fetchone()
+            assert row is not None
+            found = [Finding("database", Health.GOOD, f"PostgreSQL {row['version']}")]
+            found += _clock(row["now"])
+            found += await _schema(connection, bool(row["migrated"]))
+            again = await (await connection.execute("SELECT pg_backend_pid() AS pid")).fetchone()
+            if again is not None and again["pid"] != row["pid"]:
+                mend = (
+                    "point CODEHUB_DATABASE_URL of the coordinator at PostgreSQL itself: its lock lives in a session"
+                )
+                found.append(Finding("database", Health.BAD, "a transaction pooler is in between", mend))
+            return found
+    except psycopg.Error as error:
+        said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        return [Finding("database", Health.BAD, said, "check that the server runs and CODEHUB_DATABASE_URL is right")]
+
+
+def _clock(theirs: datetime) -> list[Finding]:
+    skew_s = abs((datetime.now(UTC) - theirs).total_seconds())
+    if skew_s > _CLOCK_SKEW_S:
+        return [
+            Finding(
+                "clock",
+                Health.BAD,
+                f"{skew_s:.0f} s apart from the database's",
+                "run a time service on both machines",
+            )
+        ]
+    return [Finding("clock", Health.GOOD, f"{skew_s * 1000:.0f} ms from the database's")]
+
+
+async def _schema(connection: psycopg.AsyncConnection[dict[str, object]], migrated: bool) -> list[Finding]:
+    version = 0
+    if migrated:
+        row = await (await connection.execute("SELECT max(version) AS version FROM schema_migrations")).fetchone()
+        version = int(str(row["version"])) if row and row["version"] is not None else 0
+    if version < latest():
+        return [Finding("schema", Health.BAD, f"version {version}, {latest()} is needed", "run `codehub migrate`")]
+    if version > latest():
+        return [Finding("schema", Health.BAD, f"version {version} is of a newer CodeHub", "run that one")]
+    return [Finding("schema", Health.GOOD, f"version {version}")]
+
+
+async def check_redis(state: InForce) -> list[Finding]:
+    url = state.settings.redis_url
+    if not url:
+        return [Finding("redis", Health.WARNING, "embedded, not running", "`codehub up` starts it")]
+    client = connect(url)
+    try:
+        async with asyncio.timeout(10):
+            info = await client.info("server")
+        name = "Valkey" if "valkey_version" in info else "Redis"
+        return [Finding("redis", Health.GOOD, f"{name} {info.get('valkey_version') or info.get('redis_version')}")]
+    except (OSError, TimeoutError, CodeHubError) as error:
+        return [
+            Finding(
+                "redis", Health.BAD, str(error) or "no answer", "check that it runs and CODEHUB_REDIS_URL is right"
+            )
+        ]
+    except Exception as error:  # noqa: BLE001 - the driver has a family of its own, and doctor must go on
+        return [Finding("redis", Health.BAD, str(error), "check that it runs and CODEHUB_REDIS_URL is right")]
+    finally:
+        await client.aclose()
+
+
+async def check_archives(state: InForce) -> list[Finding]:
+    where = state.settings.archives
+    try:
+        async with asyncio.timeout(30):
+            store = await asyncio.to_thread(Store, where)
+            try:
+                await ObjectArchives(store).ping()
+            finally:
+                store.close()
+    except (CodeHubError, OSError, TimeoutError) as error:
+        mend = "check CODEHUB_ARCHIVE_URL and, for s3://, the AWS_* variables"
+        return [Finding("archive store", Health.BAD, f"{where}: {str(error) or 'no answer'}", mend)]
+    return [Finding("archive store", Health.GOOD, where)]
+
+
+async def check_docker(state: InForce) -> list[Finding]:
+    if state.settings.runtime == "process":
+        return []
+    engine = Engine(state.settings.docker_host, "")
+    try:
+        async with asyncio.timeout(10):
+            await engine.ping()
+    except (CodeHubError, TimeoutError) as error:
+        if state.settings.runtime == "docker":
+            said = f"no engine answers: {str(error) or 'no answer'}"
+            return [Finding("docker", Health.BAD, said, "start it, or set DOCKER_HOST")]
+        return [Finding("docker", Health.GOOD, "no engine answers; workspaces run as processes")]
+    finally:
+        await engine.close()
+    return [Finding("docker", Health.GOOD, "the engine answers")]
+
+
+async def check_isolation(state: InForce) -> list[Finding]:
+    if shutil.which("bwrap"):
+        return [Finding("isolation", Health.GOOD, "bubblewrap is here")]
+    said = "bubblewrap is not here: workspaces of the process runtime see each other's files, so a second user is refused"
+    return [Finding("isolation", Health.WARNING, said, "install bubblewrap (Debian: apt-get install bubblewrap)")]
+
+
+async def check_ports(state: InForce) -> list[Finding]:
+    found = []
+    for name, bind in (
+        ("CODEHUB_API_BIND", state.settings.api_bind),
+        ("CODEHUB_PROXY_BIND", state.settings.proxy_bind),
+    ):
+        host, _, port = bind.rpartition(":")
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+            probe.settimeout(2)
+            taken = probe.connect_ex((host.strip("[]"), int(port))) == 0
+        if taken and not state.running:
+            found.append(
+                Finding("ports", Health.WARNING, f"{bind} is taken by something else", f"free it, or set {name}")
+            )
+        elif state.running and not taken:
+            found.append(Finding("ports", Health.BAD, f"nothing answers on {bind}", "see the output of `codehub up`"))
+        else:
+            found.append(Finding("ports", Health.GOOD, f"{bind} {'answers' if taken else 'is free'}"))
+    return found
+
+
+async def check_disk(state: InForce) -> list[Finding]:
+    return [_disk(what, path) for what, path in (("data", state.settings.data_dir), ("homes", state.settings.homes))]
+
+
+def _disk(what: str, path: Path) -> Finding:
+    there = next(each for each in (path, *path.parents) if each.exists())
+    usage = psutil.disk_usage(str(there))
+    said = f"{what}: {usage.free / (1 << 30):.1f} GB free at {path}"
+    if usage.free < _LOW_DISK_BYTES:
+        return Finding("disk", Health.BAD, said, "make room: archives and restores need as much as the largest home")
+    return Finding("disk", Health.GOOD, said)
+
+
+async def check_names(state: InForce) -> list[Finding]:
+    settings: Settings = state.settings
+    dashboard = settings.public_url.partition("://")[2].rpartition(":")[0] or settings.public_url.partition("://")[2]
+    workspaces = (
+        settings.workspace_url.partition("://")[2].rpartition(":")[0] or settings.workspace_url.partition("://")[2]
+    )
+    if dashboard == workspaces and not settings.workspace_host:
+        mend = "give CODEHUB_WORKSPACE_BASE_URL another host name: cookies do not know ports"
+        return [Finding("origins", Health.BAD, f"dashboard and workspaces share the host {dashboard}", mend)]
+    if not settings.workspace_host:
+        said = "path mode: workspaces of one owner share an origin"
+        return [Finding("origins", Health.GOOD, f"{said} (CODEHUB_WORKSPACE_HOST=*.… separates them)")]
+    return [Finding("origins", Health.GOOD, f"each workspace has its own host below {settings.workspace_host[2:]}")]
+
+
+CHECKS: tuple[Check, ...] = (
+    check_data_dir,
+    check_database,
+    check_redis,
+    check_archives,
+    check_docker,
+    check_isolation,
+    check_ports,
+    check_disk,
+    check_names,
+)

@@ -1,0 +1,39 @@
+"""`codehub doctor`."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import os
+
+import click
+
+from codehub.cli.checks import CHECKS, Finding, Health
+from codehub.cli.inforce import in_force
+
+_MARKS = {Health.GOOD: "ok      ", Health.WARNING: "warning ", Health.BAD: "PROBLEM "}
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="The findings as JSON.")
+def doctor(as_json: bool) -> None:
+    """Check every part in force and say how to mend what is wrong.
+
+    Exits with 1 when there is a problem.
+    """
+    state = in_force(os.environ)
+    findings = asyncio.run(_look(state))
+    if as_json:
+        click.echo(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=1))
+    else:
+        for finding in findings:
+            click.echo(f"{_MARKS[finding.health]}{finding.part:16}{finding.said}")
+            if finding.mend:
+                click.echo(f"{'':24}→ {finding.mend}")
+    if any(finding.health is Health.BAD for finding in findings):
+        raise click.exceptions.Exit(1)
+
+
+async def _look(state: object) -> list[Finding]:
+    return [finding for check in CHECKS for finding in await check(state)]  # type: ignore[arg-type]

@@ -1,0 +1,70 @@
+"""`codehub down`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+
+import click
+import psutil
+
+from codehub.cli.inforce import in_force
+from codehub.cli.stack.datadir import holder
+from codehub.domain.errors import BackendDown, Transient
+from codehub.ports.fence import no_fence
+from codehub.settings import Settings
+from codehub.wiring import open_local_backends
+
+_PATIENCE_S = 90.0
+_POLL_S = 0.05
+
+
+@click.command()
+@click.option("--keep-workspaces", is_flag=True, help="Stop CodeHub only; the next `up` takes the workspaces over.")
+def down(keep_workspaces: bool) -> None:
+    """Stop the CodeHub that runs on this data directory, and its workspaces.
+
+    \b
+    Nothing is lost and nothing is forgotten: the next `codehub up` starts what ran.
+    """
+    state = in_force(os.environ)
+    who = holder(state.settings.data_dir)
+    if who is None:
+        click.echo(f"no CodeHub runs on {state.settings.data_dir}")
+    else:
+        click.echo(f"stopping CodeHub (pid {who.pid})")
+        _end(who.pid)
+    if not keep_workspaces:
+        stopped = asyncio.run(_stop_workspaces(state.settings))
+        click.echo(f"stopped {stopped} workspace{'' if stopped == 1 else 's'}")
+
+
+def _end(pid: int) -> None:
+    """Ask it to stop, and return when it has."""
+    deadline = time.monotonic() + _PATIENCE_S
+    try:
+        process = psutil.Process(pid)
+        process.send_signal(signal.SIGTERM)
+        # One that has ended but was not yet collected by its parent has ended.
+        while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            if time.monotonic() > deadline:
+                raise Transient(f"CodeHub (pid {pid}) did not stop within {_PATIENCE_S:.0f} s; see its output")
+            time.sleep(_POLL_S)
+    except psutil.NoSuchProcess:
+        return
+
+
+async def _stop_workspaces(settings: Settings) -> int:
+    """Every running instance of this installation. A backend that is not there has nothing of ours running."""
+    count = 0
+    async with open_local_backends(settings) as backends:
+        for backend in backends.instances.values():
+            try:
+                running = [name for name, status in (await backend.list_all()).items() if status.running]
+            except BackendDown:
+                continue
+            await asyncio.gather(*(backend.stop(workspace_id, no_fence) for workspace_id in running))
+            count += len(running)
+    return count

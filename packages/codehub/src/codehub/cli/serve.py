@@ -1,0 +1,106 @@
+"""`codehub serve api|proxy|coordinator`: one part of CodeHub, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import click
+import uvloop
+
+from codehub.api.app import create_app
+from codehub.api.server import serve_api
+from codehub.cli import logs
+from codehub.cli.assemble import api_deps, coordinator_deps, coordinator_settings, proxy_deps
+from codehub.cli.inforce import in_force
+from codehub.cli.stack.ports import listen
+from codehub.control.coordinator import run_coordinator
+from codehub.proxy.server import run_proxy
+from codehub.settings import Settings
+from codehub.wiring import open_world
+
+_FD_HELP = "Serve on this inherited listening socket."
+
+
+@click.group()
+def serve() -> None:
+    """Run one part: api, proxy or coordinator.
+
+    \b
+    Any number of each may run against the same CODEHUB_DATABASE_URL and CODEHUB_REDIS_URL.
+    """
+
+
+@serve.command()
+@click.option("--fd", type=int, help=_FD_HELP, hidden=True)
+def api(fd: int | None) -> None:
+    """The API and the dashboard, on CODEHUB_API_BIND."""
+    settings = _settings()
+    listening = _inherited(fd) or listen(settings.api_bind, asked=True, name="CODEHUB_API_BIND")
+    _run(_api(settings, listening))
+
+
+async def _api(settings: Settings, listening: socket.socket) -> None:
+    async with open_world(settings, name="api", chooses=True) as world:
+        await serve_api(create_app(api_deps(world)), [listening])
+
+
+@serve.command()
+@click.option("--fd", type=int, help=_FD_HELP, hidden=True)
+def proxy(fd: int | None) -> None:
+    """The workspace proxy, on CODEHUB_PROXY_BIND."""
+    inherited = _inherited(fd)
+    _run(_proxy(_settings(), [inherited] if inherited else None), uvloop.new_event_loop)
+
+
+async def _proxy(settings: Settings, sockets: list[socket.socket] | None) -> None:
+    async with open_world(settings, name="proxy") as world:
+        await run_proxy(settings, proxy_deps(world), sockets=sockets)
+
+
+@serve.command()
+def coordinator() -> None:
+    """A coordinator: one leads, the others wait to."""
+    _run(_coordinator(_settings()))
+
+
+async def _coordinator(settings: Settings) -> None:
+    async with open_world(settings, name="coordinator") as world:
+        await world.backends.archives.claim(world.installation_id)
+        await run_coordinator(coordinator_settings(settings), coordinator_deps(world))
+
+
+def _settings() -> Settings:
+    state = in_force(os.environ)
+    state.require_database()
+    logs.configure(state.settings.log_level, state.settings.log_format)
+    return state.settings
+
+
+def _inherited(fd: int | None) -> socket.socket | None:
+    return None if fd is None else socket.socket(fileno=fd)
+
+
+def _run(
+    part: Coroutine[Any, Any, None], loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+) -> None:
+    """Run a part; SIGTERM and SIGINT cancel it, and that is a clean end.
+
+    uvloop is for the proxy alone, whose bytes are worth it: a coordinator on it never saw its children end.
+    """
+
+    async def until_told() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, task.cancel)
+        await part
+
+    with contextlib.suppress(asyncio.CancelledError), asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(until_told())

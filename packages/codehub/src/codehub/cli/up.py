@@ -1,0 +1,200 @@
+"""`codehub up`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import click
+import httpx
+
+from codehub.adapters.embedded.place import kept_secret
+from codehub.adapters.embedded.postgres import EmbeddedPostgres
+from codehub.adapters.embedded.valkey import EmbeddedValkey
+from codehub.adapters.postgres.migrate import migrate
+from codehub.adapters.postgres.pool import Database
+from codehub.adapters.system_clock import SystemClock
+from codehub.cli import logs
+from codehub.cli.env import values_of
+from codehub.cli.stack import datadir
+from codehub.cli.stack.children import Part, keep_running
+from codehub.cli.stack.ports import listen
+from codehub.domain.errors import BackendDown
+from codehub.services.passwords import Passwords
+from codehub.services.users import Users
+from codehub.settings import NAMES, Settings, load_settings
+from codehub.wiring import keep_installation_id, new_id
+
+_READY_PATIENCE_S = 120.0
+
+
+@click.command()
+def up() -> None:
+    """Run CodeHub here, with everything it needs.
+
+    \b
+    PostgreSQL and Valkey are embedded unless CODEHUB_DATABASE_URL and CODEHUB_REDIS_URL name servers.
+    Ctrl-C stops CodeHub and leaves workspaces running; the next `up` takes them over.
+    `codehub down` stops those too.
+    """
+    settings = load_settings(os.environ)
+    logs.configure(settings.log_level, settings.log_format)
+    datadir.prepare(settings.data_dir)
+    with datadir.Lock(settings.data_dir), _listeners(settings) as (settings, sockets):
+        asyncio.run(_run(settings, sockets))
+
+
+@contextlib.contextmanager
+def _listeners(settings: Settings) -> Iterator[tuple[Settings, dict[str, socket.socket]]]:
+    """Both listening sockets, and the settings with the ports that were found."""
+    with contextlib.ExitStack() as stack:
+        sockets: dict[str, socket.socket] = {}
+        binds: dict[str, str] = {}
+        for part, name in (("api", "CODEHUB_API_BIND"), ("proxy", "CODEHUB_PROXY_BIND")):
+            wanted = getattr(settings, NAMES[name])
+            made = stack.enter_context(listen(wanted, asked=bool(os.environ.get(name)), name=name))
+            sockets[part] = made
+            host, port = made.getsockname()[:2]
+            binds[name] = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            if binds[name] != wanted and not wanted.endswith(":0"):
+                _say(f"port {wanted.rpartition(':')[2]} is taken: using {port} instead")
+        yield load_settings({**os.environ, **binds}), sockets
+
+
+async def _run(settings: Settings, sockets: dict[str, socket.socket]) -> None:
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopping.set)
+    async with _servers(settings) as settings:
+        await migrate(settings.database_url)
+        async with Database(settings.database_url, max_connections=2) as database:
+            await keep_installation_id(settings, database)
+            fresh = await _ensure_admin(settings, database)
+        values = values_of(settings)
+        datadir.write_environment(settings.data_dir, values)
+        children = [
+            asyncio.create_task(keep_running(part, {**os.environ, **values}), name=part.name)
+            for part in _parts(sockets)
+        ]
+        try:
+            _say("starting CodeHub")
+            await _ready(settings, stopping)
+            if not stopping.is_set():
+                _banner(settings, fresh)
+            await stopping.wait()
+        finally:
+            _say("stopping")
+            for child in children:
+                child.cancel()
+            await asyncio.gather(*children, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def _servers(settings: Settings) -> AsyncIterator[Settings]:
+    """The embedded servers that are needed, started, and the settings that lead to them."""
+    found: dict[str, str] = {}
+    async with contextlib.AsyncExitStack() as stack:
+        if not settings.database_url:
+            postgres = EmbeddedPostgres(settings.data_dir)
+            first = not (settings.data_dir / "postgres" / "data").exists()
+            _say("making the database (first run)" if first else "starting PostgreSQL")
+            stack.push_async_callback(asyncio.to_thread, postgres.stop)
+            await asyncio.to_thread(postgres.start)
+            found["database_url"] = postgres.url()
+        if not settings.redis_url:
+            valkey = EmbeddedValkey(settings.data_dir)
+            _say("starting Valkey")
+            stack.push_async_callback(asyncio.to_thread, valkey.stop)
+            await asyncio.to_thread(valkey.start)
+            found["redis_url"] = valkey.url
+        yield settings.model_copy(update=found)
+
+
+def _parts(sockets: dict[str, socket.socket]) -> list[Part]:
+    for each in sockets.values():
+        os.set_inheritable(each.fileno(), True)
+    return [
+        Part("api", ["serve", "api", "--fd", str(sockets["api"].fileno())], [sockets["api"].fileno()]),
+        Part("proxy", ["serve", "proxy", "--fd", str(sockets["proxy"].fileno())], [sockets["proxy"].fileno()]),
+        Part("coordinator", ["serve", "coordinator"]),
+    ]
+
+
+async def _ensure_admin(settings: Settings, database: Database) -> bool:
+    """Make the first user when there is none. Whether a password was generated for them just now, to be shown once."""
+    path = password_file(settings.data_dir)
+    generated = not settings.admin_password and not path.exists()
+    password = settings.admin_password or kept_secret(path)
+    users = Users(database, Passwords(), SystemClock().now, new_id, lambda _: None, lambda: None)
+    made = await users.ensure_first_admin(settings.admin_username, password)
+    return made and generated
+
+
+async def _ready(settings: Settings, stopping: asyncio.Event) -> None:
+    """API, proxy and a leading coordinator answer. One line of progress every two seconds."""
+    began = said = time.monotonic()
+    async with httpx.AsyncClient(trust_env=False, timeout=5.0) as client:
+        while not stopping.is_set():
+            missing = await _missing(client, settings)
+            if not missing:
+                return
+            now = time.monotonic()
+            if now - began > _READY_PATIENCE_S:
+                raise BackendDown(
+                    f"CodeHub did not come up: no answer from {', '.join(missing)}. See the lines above."
+                )
+            if now - said > 2:
+                said = now
+                _say(f"waiting for {', '.join(missing)}")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stopping.wait(), 0.1)
+
+
+async def _missing(client: httpx.AsyncClient, settings: Settings) -> list[str]:
+    async def ok(url: str, host: str) -> httpx.Response | None:
+        with contextlib.suppress(httpx.HTTPError):
+            answer = await client.get(url, headers={"Host": host})
+            return answer if answer.status_code == 200 else None
+        return None
+
+    host = settings.public_url.partition("://")[2]
+    missing = []
+    if await ok(f"http://{settings.api_bind}/health/ready", host) is None:
+        missing.append("the API")
+    if await ok(f"http://{settings.proxy_bind}/health", settings.workspace_url.partition("://")[2]) is None:
+        missing.append("the workspace proxy")
+    leader = await ok(f"http://{settings.api_bind}/health/coordinator", host)
+    if leader is None or not (leader.json().get("leader") or {}).get("holder_id"):
+        missing.append("the coordinator")
+    return missing
+
+
+def _banner(settings: Settings, fresh: bool) -> None:
+    click.echo(f"\nCodeHub is ready:  {settings.public_url}")
+    click.echo(f"  user             {settings.admin_username}")
+    path = password_file(settings.data_dir)
+    if fresh:
+        click.echo(f"  password         {path.read_text().strip()}   (shown once; kept in {path})")
+    elif not settings.admin_password:
+        click.echo(f"  password         in {path}, unless you changed it")
+    click.echo(f"  data             {settings.data_dir}")
+    click.echo("Ctrl-C stops CodeHub and leaves workspaces running; `codehub down` stops those too.\n")
+    sys.stdout.flush()
+
+
+def _say(message: str) -> None:
+    click.echo(f"codehub: {message}", err=True)
+    sys.stderr.flush()
+
+
+def password_file(data_dir: Path) -> Path:
+    """Where a generated admin password is kept."""
+    return data_dir / "admin-password"

@@ -1,0 +1,99 @@
+"""Adapters from settings, once per process: the only place where settings meet constructors.
+
+Knows every adapter and nothing of the API, the proxy or the command line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+
+import uuid_utils
+
+from codehub.adapters.backends import BackendOptions, Backends, load_catalog, open_backends
+from codehub.adapters.docker.instances import DockerLimits
+from codehub.adapters.embedded.place import write_private
+from codehub.adapters.postgres.facts import installation_id
+from codehub.adapters.postgres.pool import Database
+from codehub.adapters.redis.activity import RedisActivity
+from codehub.adapters.redis.bus import RedisBus
+from codehub.adapters.redis.client import connect
+from codehub.domain.profiles import Catalog
+from codehub.settings import Settings
+
+# Beside the data, so that `codehub down` finds what is ours without a database.
+_INSTALLATION_FILE = "installation-id"
+
+
+def new_id() -> str:
+    return str(uuid_utils.uuid7())
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Every adapter of one process, open."""
+
+    settings: Settings
+    installation_id: str
+    database: Database
+    bus: RedisBus
+    activity: RedisActivity
+    catalog: Catalog
+    backends: Backends
+
+
+def backend_options(settings: Settings, installation: str) -> BackendOptions:
+    return BackendOptions(
+        data_dir=settings.data_dir,
+        homes_dir=settings.homes,
+        homes_host_dir=settings.homes_host_dir,
+        archive_url=settings.archives,
+        installation_id=installation,
+        runtime=settings.runtime,
+        storage=settings.storage,
+        docker_host=settings.docker_host,
+        limits=DockerLimits(
+            memory_bytes=settings.instance_memory, cpus=settings.instance_cpus, pids=settings.instance_pids
+        ),
+    )
+
+
+def catalog_of(settings: Settings) -> Catalog:
+    return load_catalog(settings.profiles_file, settings.default_profile, settings.allowed_images)
+
+
+@contextlib.asynccontextmanager
+async def open_world(settings: Settings, *, name: str, chooses: bool = False) -> AsyncIterator[World]:
+    """Everything a part needs. `chooses`: whether it decides where new workspaces run (that may pull an image)."""
+    async with contextlib.AsyncExitStack() as stack:
+        database = await stack.enter_async_context(Database(settings.database_url, name=f"codehub-{name}"))
+        redis = connect(settings.redis_url)
+        stack.push_async_callback(redis.aclose)
+        installation = await installation_id(database, new_id())
+        catalog = catalog_of(settings)
+        options = backend_options(settings, installation)
+        backends = await open_backends(options if chooses else replace(options, runtime="process"), catalog)
+        stack.push_async_callback(backends.close)
+        yield World(settings, installation, database, RedisBus(redis), RedisActivity(redis), catalog, backends)
+
+
+@contextlib.asynccontextmanager
+async def open_local_backends(settings: Settings) -> AsyncIterator[Backends]:
+    """The backends without a database, by the installation's id as the last `up` kept it."""
+    path = settings.data_dir / _INSTALLATION_FILE
+    installation = path.read_text().strip() if path.exists() else ""
+    backends = await open_backends(
+        replace(backend_options(settings, installation), runtime="process"), catalog_of(settings)
+    )
+    try:
+        yield backends
+    finally:
+        await backends.close()
+
+
+async def keep_installation_id(settings: Settings, database: Database) -> str:
+    """This installation's id, made if need be, and kept in the data directory too."""
+    found = await installation_id(database, new_id())
+    write_private(settings.data_dir / _INSTALLATION_FILE, found + "\n")
+    return found

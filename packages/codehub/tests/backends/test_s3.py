@@ -1,0 +1,202 @@
+"""Archives in a real S3 server, and one that fails in every way a store can."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import obstore
+import pytest
+
+from codehub.adapters.objectstore.archives import ObjectArchives
+from codehub.adapters.objectstore.store import Store
+from codehub.domain.errors import ArchiveCorrupted, BackendDown, CodeHubError, Transient
+from codehub.domain.model import HomeCtx
+from codehub.ports.fence import ignore_progress, no_fence
+from codehub.ports.homes import HomeState
+from testing.contracts.archives import ArchivesContract, place
+from testing.contracts.homes import HomesContract, key, provisioned
+from testing.homes import LocalDirWorld, StoreWorld, local_world
+from testing.objectstore import S3Server
+from testing.trees import differences, fingerprint, make_rich_tree
+
+pytestmark = pytest.mark.xdist_group("s3")
+
+
+@pytest.fixture
+def store(s3_server: S3Server) -> Iterator[Store]:
+    store = s3_server.fresh()
+    yield store
+    store.close()
+
+
+class TestS3Archives(ArchivesContract):
+    @pytest.fixture
+    def world(self, store: Store) -> StoreWorld:
+        return StoreWorld(ObjectArchives(store), store)
+
+
+class TestLocalDirToS3(HomesContract):
+    @pytest.fixture
+    def world(self, tmp_path: Path, store: Store) -> LocalDirWorld:
+        return local_world(tmp_path, store)
+
+
+async def test_a_large_home_goes_in_parts_and_comes_back(tmp_path: Path, store: Store) -> None:
+    local = local_world(tmp_path, store)
+    ctx = await local.homes.provision(key(), "inc-1", no_fence)
+    make_rich_tree(
+        local.files(key()), owner=(1_500_000_001, 1_500_000_001) if os.geteuid() == 0 else None, big=20_000_000
+    )
+    before = fingerprint(local.files(key()))
+    receipt = await local.homes.archive(key(), ctx, "op-1", ignore_progress, no_fence)
+    assert receipt.bytes > 16 << 20, "more than one part"
+    await local.homes.deprovision(key(), ctx, no_fence)
+    await local.homes.restore(key(), receipt.archive_key, "inc-2", ignore_progress, no_fence)
+    assert differences(before, fingerprint(local.files(key()))) == []
+
+
+def test_uploads_that_somebody_left_half_done_are_seen_and_ended(store: Store) -> None:
+    def broken() -> Iterator[bytes]:
+        yield os.urandom(9 << 20)
+        raise Transient("the home went away")
+
+    with pytest.raises(Transient, match="went away"):
+        store.put_stream(place(1).archive_key, broken())
+    assert store.size(place(1).archive_key) is None
+    # As after kill -9: begun, never ended.
+    writer = obstore.open_writer(store._store, place(1).archive_key, buffer_size=5 << 20)
+    writer.write(os.urandom(11 << 20))
+    writer.flush()
+    assert list(store.paths()) == [place(1).archive_key]
+    asyncio.run(ObjectArchives(store).remove(place(1), no_fence))
+    assert list(store.paths()) == []
+
+
+@dataclass
+class LameProxy:
+    """In front of the real store: does what `mode` says to requests for archives' data."""
+
+    target: int
+    mode: str = ""
+    port: int = 0
+    open: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.open.add(task)
+        try:
+            if self.mode in ("500", "403"):
+                await reader.readuntil(b"\r\n\r\n")
+                body = b"<Error><Code>Told</Code><Message>told to</Message></Error>"
+                head = f"HTTP/1.1 {self.mode} Told\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+                writer.write(head.encode() + body)
+                await writer.drain()
+                return
+            back, forth = await asyncio.open_connection("127.0.0.1", self.target)
+            try:
+                limit = int(self.mode.partition(":")[2] or 0)
+                up = asyncio.create_task(_pump(reader, forth, limit if self.mode.startswith("reset-up") else 0))
+                down = asyncio.create_task(_pump(back, writer, limit if self.mode.startswith("reset-down") else 0))
+                await asyncio.wait([up, down], return_when=asyncio.FIRST_COMPLETED)
+                for pump in (up, down):
+                    pump.cancel()
+                await asyncio.gather(up, down, return_exceptions=True)
+            finally:
+                forth.close()
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # a peer that went, or the end of the test
+        finally:
+            writer.transport.abort() if self.mode.startswith("reset") else writer.close()
+            self.open.discard(task)
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: int) -> None:
+    passed = 0
+    while data := await reader.read(65_536):
+        passed += len(data)
+        if limit and passed > limit:
+            return
+        writer.write(data)
+        await writer.drain()
+
+
+@pytest.fixture
+async def lame(s3_server: S3Server) -> AsyncIterator[LameProxy]:
+    proxy = LameProxy(int(s3_server.endpoint.rpartition(":")[2]))
+    server = await asyncio.start_server(proxy.handle, "127.0.0.1", 0)
+    proxy.port = server.sockets[0].getsockname()[1]
+    try:
+        yield proxy
+    finally:
+        server.close()
+        for task in list(proxy.open):
+            task.cancel()
+        await asyncio.gather(*proxy.open, return_exceptions=True)
+
+
+@pytest.mark.parametrize("mode", ["500", "403", "reset-up:100000", "reset-down:150"])
+async def test_a_store_that_fails_loses_nothing_and_is_tried_again(
+    tmp_path: Path, store: Store, lame: LameProxy, s3_server: S3Server, mode: str
+) -> None:
+    local = local_world(tmp_path, store)
+    ctx = await provisioned(local, key())
+    await local.write(key(), {"content": os.urandom(2_000_000)})
+    before = fingerprint(local.files(key()))
+    archive = f"{key().workspace_id}/op-1/home.tar.zst"
+
+    @contextlib.contextmanager
+    def through(how: str) -> Iterator[LocalDirWorld]:
+        lame.mode = how
+        reached = Store(store.url, s3_server.options(f"http://127.0.0.1:{lame.port}", timeout_s=5, retries=1))
+        try:
+            yield local_world(tmp_path, reached)
+        finally:
+            reached.close()
+
+    with through(mode) as failing, pytest.raises(Transient) as failure:
+        await failing.homes.archive(key(), ctx, "op-1", ignore_progress, no_fence)
+    assert isinstance(failure.value, BackendDown) == (mode != "403")
+    assert differences(before, fingerprint(local.files(key()))) == []
+    assert await local.archives.committed([archive]) == {archive: False}
+    with through("") as well:
+        await well.homes.archive(key(), ctx, "op-1", ignore_progress, no_fence)
+        await well.homes.deprovision(key(), ctx, no_fence)
+    with through("reset-down:600" if mode.startswith("reset") else mode) as failing, pytest.raises(CodeHubError):
+        await failing.homes.restore(key(), archive, "inc-2", ignore_progress, no_fence)
+    assert (await local.homes.status(key())).state is HomeState.ABSENT
+    with through("") as well:
+        await well.homes.restore(key(), archive, "inc-3", ignore_progress, no_fence)
+    assert differences(before, fingerprint(local.files(key()))) == []
+
+
+async def test_a_truncated_object_is_corrupted_and_a_missing_one_too(tmp_path: Path, store: Store) -> None:
+    local = local_world(tmp_path, store)
+    ctx = await provisioned(local, key())
+    receipt = await local.homes.archive(key(), ctx, "op-1", ignore_progress, no_fence)
+    await local.homes.deprovision(key(), ctx, no_fence)
+    whole = store.get(receipt.archive_key)
+    assert whole is not None
+    store.put(receipt.archive_key, whole[:-10])
+    with pytest.raises(ArchiveCorrupted):
+        await local.homes.restore(key(), receipt.archive_key, "inc-2", ignore_progress, no_fence)
+    store.delete(receipt.archive_key)
+    with pytest.raises(ArchiveCorrupted):
+        await local.homes.restore(key(), receipt.archive_key, "inc-2", ignore_progress, no_fence)
+    assert (await local.homes.status(key())).state is HomeState.ABSENT
+    store.put(receipt.archive_key, whole)
+    assert (await local.homes.restore(key(), receipt.archive_key, "inc-2", ignore_progress, no_fence)) == HomeCtx(
+        "inc-2", receipt.archive_key
+    )
+
+
+async def test_a_store_that_is_not_there_is_a_backend_that_is_down(s3_server: S3Server) -> None:
+    with_nobody = Store("s3://nobody/x", s3_server.options("http://127.0.0.1:9", timeout_s=2, retries=0))
+    with pytest.raises(BackendDown):
+        await ObjectArchives(with_nobody).ping()
+    with_nobody.close()
