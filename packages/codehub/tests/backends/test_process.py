@@ -26,6 +26,10 @@ from codehub.ports.instances import InstanceSpec, Mount
 from testing.contracts.instances import InstancesContract, healthy, started, until, wid
 from testing.tiny_ide import by_port, by_socket
 
+# In turn with the real IDEs' tests: all use the same workspace ids, so the same uids, and the end of an instance is the end
+# of every process of its uid.
+pytestmark = pytest.mark.xdist_group("ide")
+
 HIDDEN = "what another workspace wrote"
 
 
