@@ -10,7 +10,7 @@ import os
 import click
 
 from codehub.cli.checks import CHECKS, Finding, Health
-from codehub.cli.inforce import in_force
+from codehub.cli.inforce import InForce, in_force
 
 _MARKS = {Health.GOOD: "ok      ", Health.WARNING: "warning ", Health.BAD: "PROBLEM "}
 
@@ -35,5 +35,5 @@ def doctor(as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-async def _look(state: object) -> list[Finding]:
-    return [finding for check in CHECKS for finding in await check(state)]  # type: ignore[arg-type]
+async def _look(state: InForce) -> list[Finding]:
+    return [finding for check in CHECKS for finding in await check(state)]

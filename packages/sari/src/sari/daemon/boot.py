@@ -219,6 +219,7 @@ def _listen(orders: Orders, passed: list[socket.socket]) -> Listeners:
 def _obey_signals(service: Service) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
+        # Windows' loops have no signal handlers; there the default ends the process.
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(number, service.stop, f"signal {number.name}")
 

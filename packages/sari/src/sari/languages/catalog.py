@@ -92,7 +92,11 @@ def definitions(language: Language) -> Query:
         return _definitions(language.name)
 
 
+# TSX is TypeScript with elements in its expressions: its definitions are the same.
+_SAME_QUERY = {"tsx": "typescript"}
+
+
 @cache
 def _definitions(name: str) -> Query:
-    text = (Path(__file__).parent / "queries" / f"{name}.scm").read_text()
+    text = (Path(__file__).parent / "queries" / f"{_SAME_QUERY.get(name, name)}.scm").read_text()
     return Query(_grammar(name), text)
