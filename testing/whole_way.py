@@ -1,5 +1,5 @@
 """A workspace's whole way on a real stack with containers and S3: created by the API, used through the proxy, stopped,
-archived (its volume gone), restored, started; and its file still there. With the tests' tiny image and with the shipped ones.
+archived (its volume gone), restored, started; and its file still there. With the tests' tiny image, or with the shipped ones.
 
 `python -m testing.whole_way` builds the shipped images on an engine of its own, walks with each and prints what it saw:
 `make show-docker`, whose output is docs/show-docker.md.
