@@ -26,6 +26,7 @@ from codehub.adapters.homes.place import (
     remove_box,
     set_aside,
     stage,
+    sync_below,
     sync_dir,
 )
 from codehub.adapters.homes.space import check_room_for_archive, check_room_for_restore, tree_bytes
@@ -172,6 +173,8 @@ class LocalDirHomes:
             try:
                 unpack_tree(download(self._store, archive_key, meta, job), staging / FILES, meta.tar_bytes)
                 self._at("restore:unpacked")
+                # Before it is whole it is on the disk: a power cut must not leave a whole home of empty files.
+                self._sync(staging)
                 self._swap(place, ctx, fence, "restore")
             except BaseException:
                 # Not a crash: leave nothing behind. After one, the next operation or `sweep` does this.
@@ -257,6 +260,13 @@ class LocalDirHomes:
             raise Transient(f"could not make a home below {self._root}: {error}") from error
         self._at(f"{doing}:staged")
         return staging
+
+    def _sync(self, staging: Path) -> None:
+        try:
+            sync_below(staging)
+        except OSError as error:
+            kind = OutOfSpace if error.errno in (errno.ENOSPC, errno.EDQUOT) else Transient
+            raise kind(f"the home could not be written to the disk below {self._root}: {error.strerror}") from error
 
     def _swap(self, place: Place, ctx: HomeCtx, fence: Fence, doing: str) -> None:
         fence()
