@@ -72,13 +72,20 @@ class Watcher:
     def folders(self) -> int:
         return len(self._by_watch)
 
-    def watch_tree(self, folder: bytes = b"") -> None:
-        """Watch a folder and all below it that is not ignored. Each is watched before it is listed: nothing slips by."""
+    def watch_tree(self, folder: bytes = b"") -> list[bytes]:
+        """Watch a folder and all below it that is not ignored. Each is watched before it is listed: nothing slips by.
+
+        Those that were not watched before come back: what is known of their files may be of an older state.
+        """
+        fresh: list[bytes] = []
         waiting = [folder]
         while waiting:
             current = waiting.pop()
+            before = self._by_folder.get(current)
             if not self._add(current):
                 continue
+            if self._by_folder[current] != before:
+                fresh.append(current)
             try:
                 entries = list(os.scandir(os.path.join(self._root, current)))
             except OSError:
@@ -92,6 +99,7 @@ class Watcher:
                 with contextlib.suppress(OSError):
                     if entry.is_dir(follow_symlinks=False) and not self.skip(os.fsdecode(below)):
                         waiting.append(below)
+        return fresh
 
     def _add(self, folder: bytes) -> bool:
         watch: int = self._libc.inotify_add_watch(self.fd, os.path.join(self._root, folder), ctypes.c_uint32(_MASK))
