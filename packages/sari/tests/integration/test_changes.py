@@ -152,7 +152,7 @@ def test_of_two_at_once_one_writes_and_the_other_takes_over(tmp_path: Path) -> N
 def test_without_watches_it_compares_before_each_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_index: Open
 ) -> None:
-    def refuse(self: watch.Watcher, folder: bytes) -> bool:
+    def refuse(self: watch.Watcher, folder: bytes, place: bytes = b"") -> bool:
         raise watch.NoWatching("no watches left")
 
     monkeypatch.setattr(watch.Watcher, "_add", refuse)

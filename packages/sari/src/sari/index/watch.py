@@ -93,7 +93,8 @@ class Watcher:
             for entry in entries:
                 if entry.name == b".git":
                     # A change of a repository's own exclude file changes what is searched.
-                    self._add(os.path.join(current, b".git", b"info"))
+                    info = os.path.join(current, b".git", b"info")
+                    self._add(info, os.path.join(_shared_git_folder(entry.path), b"info"))
                     continue
                 below = os.path.join(current, entry.name)
                 with contextlib.suppress(OSError):
@@ -101,8 +102,10 @@ class Watcher:
                         waiting.append(below)
         return fresh
 
-    def _add(self, folder: bytes) -> bool:
-        watch: int = self._libc.inotify_add_watch(self.fd, os.path.join(self._root, folder), ctypes.c_uint32(_MASK))
+    def _add(self, folder: bytes, place: bytes = b"") -> bool:
+        """Watch a folder; `place` is where it really is, if that is not below the root."""
+        where = place or os.path.join(self._root, folder)
+        watch: int = self._libc.inotify_add_watch(self.fd, where, ctypes.c_uint32(_MASK))
         if watch < 0:
             code = ctypes.get_errno()
             if code in (errno.ENOSPC, errno.ENOMEM):
@@ -172,3 +175,17 @@ class Watcher:
 
     def close(self) -> None:
         os.close(self.fd)
+
+
+def _shared_git_folder(git: bytes) -> bytes:
+    """Where a checkout's repository keeps `info`: a worktree's or submodule's `.git` is a file that names the place."""
+    try:
+        with open(git, "rb") as file:
+            place = os.path.join(os.path.dirname(git), file.read(4096).removeprefix(b"gitdir:").strip())
+    except OSError:
+        return git
+    try:
+        with open(os.path.join(place, b"commondir"), "rb") as file:
+            return os.path.join(place, file.read(4096).strip())
+    except OSError:
+        return place
