@@ -27,7 +27,7 @@ _PARTS = sari_trees.REPOSITORY / ".parts"
 # name → (arguments of `search`, flags and pattern for ripgrep and ripgrepx, selective)
 _QUERIES: dict[str, tuple[dict[str, object], list[str], bool]] = {
     "rare literal": ({"query": "unique_000777_fn"}, ["-F", "unique_000777_fn"], True),
-    "literal": ({"query": "handler_77(", "case": "sensitive"}, ["-F", "handler_77("], True),
+    "literal": ({"query": "return handler_770", "case": "sensitive"}, ["-F", "return handler_770"], True),
     "word": ({"query": "handler_78", "mode": "words"}, ["-w", "handler_78"], True),
     "regex": ({"query": r"def\s+unique_0007\d\d_fn", "mode": "regex"}, [r"def\s+unique_0007\d\d_fn"], True),
     "absent": ({"query": "zqxjkvzqnot"}, ["-F", "zqxjkvzqnot"], True),

@@ -23,7 +23,7 @@ from codehub.adapters.postgres.migrate import migrate
 from codehub.adapters.postgres.pool import Database
 from codehub.domain.profiles import AppProfile, Catalog
 from codehub.ports.instances import Instances, Upstream
-from codehub.proxy.server import ProxyDeps, run_proxy
+from codehub.proxy.server import ProxyDeps, run_proxy, settle_memory
 from codehub.services.passwords import hash_secret
 from codehub.settings import Settings
 from testing.services import service_dir
@@ -99,6 +99,7 @@ async def proxy(port: int) -> None:
                 Catalog({"code-server": AppProfile("code-server", command=("x",), noise=("GET /healthz",))}),
                 lambda: datetime.now(UTC),
             )
+            settle_memory()
             await run_proxy(
                 settings, deps, sockets=[listener], ready=lambda: print(own, workspace_id, flush=True), grace_s=0.1
             )

@@ -71,6 +71,12 @@ async def test_what_is_typed_is_found_marked_and_opened(page: Page, home: SariHo
     await expect(page.locator("#source .row").first).to_contain_text("A shop.")
     await page.get_by_role("button", name="Close").click()
     await expect(page.get_by_role("region", name="File")).to_be_hidden()
+    await page.locator("#results .hit", has_text="def add").click()
+    await expect(page.get_by_role("region", name="File")).to_be_visible()
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("region", name="File")).to_be_hidden()
+    await page.keyboard.press("/")
+    await expect(page.get_by_role("searchbox")).to_be_focused()
     await page.get_by_role("searchbox").fill("nothing like this")
     await expect(page.locator("#results")).to_contain_text("Nothing matches")
 
@@ -104,6 +110,9 @@ async def test_symbols_files_and_an_outline(page: Page, home: SariHome, page_fau
     await page.get_by_role("searchbox").fill("add")
     await page.locator("#results .hit", has_text="Basket.add").click()
     await expect(page.locator("#source .here")).to_contain_text("def add")
+    await expect(page.locator("#source .within")).to_have_text(
+        [re.compile("Put apples in"), re.compile("return apples")]
+    )
     await page.get_by_text("Outline").click()
     await page.get_by_role("button", name="function checkout").click()
     await expect(page.locator("#source .here")).to_contain_text("def checkout")
@@ -159,8 +168,10 @@ async def test_the_status_view_shows_index_clients_daemon_and_doctor(
     await expect(page.locator("#index-table")).to_contain_text(str(home.workspace))
     await expect(page.locator("#index-table")).to_contain_text("ready")
     await expect(page.locator("#sessions-table")).to_contain_text("web page")
+    await expect(page.locator("#daemon-table tbody tr")).to_have_count(1)
     await expect(page.locator("#daemon-table")).to_contain_text(str(info["pid"]))
-    await expect(page.locator("#doctor-table tr").first).to_be_visible()
+    await expect(page.locator("#daemon-table")).to_contain_text("serving")
+    await expect(page.locator("#doctor-table .verdict")).to_be_visible()
     await page.get_by_role("button", name="Compare with the disk now").click()
     await expect(page.locator("#rescan-say")).to_contain_text("had changed")
 
@@ -186,6 +197,6 @@ async def test_the_page_is_accessible(page: Page, home: SariHome, page_faults: l
     for view in ("Search", "Status"):
         await page.get_by_role("button", name=view, exact=True).click()
         if view == "Status":
-            await expect(page.locator("#doctor-table table")).to_be_visible()
+            await expect(page.locator("#doctor-table .verdict")).to_be_visible()
         found = await Axe().run(page)
         assert found.violations_count == 0, found.generate_report()

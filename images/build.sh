@@ -2,7 +2,7 @@
 # Builds codehub/code-server:1 and codehub/jupyterlab:1 from Debian's, PyPI's and npm's packages alone.
 #   images/build.sh [code-server|jupyterlab …]      BASE=image to start from another base
 # When no base can be pulled one is made by debootstrap (as root). pip and npm run on the host, with the host's settings
-# and certificates; only apt runs in the build.
+# and certificates; only apt runs in the build. `docker` is the one that DOCKER_HOST or its context names.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 names=("$@")
@@ -30,7 +30,13 @@ for name in "${names[@]}"; do
             bin=$(.venv/bin/python -m testing.ide | tail -1)
             cp -a "$(dirname "$bin")" "$work/$name/ide" ;;
         jupyterlab)
-            python3 -m pip download -q --dest "$work/$name/wheels" jupyterlab ;;
+            # Wheels for the image's Python, not for this machine's: Debian's may be older than what a package asks for.
+            system=$(docker build -q --network host --build-arg BASE="$base" --target system "$work/$name")
+            version=$(docker run --rm --network none "$system" python3 -c 'import platform; print(platform.python_version())')
+            scripts/bootstrap.sh dev >/dev/null
+            pinned=$(grep -oE '^jupyterlab==[0-9.]+' requirements/dev.txt)
+            .venv/bin/python -m pip download -q --disable-pip-version-check --dest "$work/$name/wheels" \
+                --only-binary=:all: --python-version "$version" "$pinned" 2>"$work/pip.log" || { tail -5 "$work/pip.log" >&2; exit 1; } ;;
         *) echo "build: no recipe images/$name" >&2; exit 2 ;;
     esac
     docker build -q --network host --build-arg BASE="$base" -t "codehub/$name:1" "$work/$name"

@@ -23,6 +23,7 @@ from codehub.adapters.postgres.pool import Database
 from codehub.adapters.system_clock import SystemClock
 from codehub.adapters.upstream_activity import UpstreamActivity
 from codehub.control.coordinator import run_coordinator
+from codehub.control.metrics import Metrics
 from codehub.control.term import ControllerSettings, CoordinatorDeps, CoordinatorSettings, GcSettings, TtlSettings
 from codehub.domain.model import Workspace
 from codehub.domain.profiles import AppProfile
@@ -56,7 +57,9 @@ def settings(node_id: str = "node", **ttl: float) -> CoordinatorSettings:
     )
 
 
-async def lead(database: Database, parts: MemoryParts, chosen: CoordinatorSettings) -> None:
+async def lead(
+    database: Database, parts: MemoryParts, chosen: CoordinatorSettings, metrics: Metrics | None = None
+) -> None:
     clock = SystemClock()
     deps = CoordinatorDeps(
         election=PostgresElection(database.url, lock_id=LOCK_ID, retry_interval_s=1.0, clock=clock),
@@ -75,15 +78,15 @@ async def lead(database: Database, parts: MemoryParts, chosen: CoordinatorSettin
         new_id=lambda: str(uuid_utils.uuid7()),
         random=random.random,
     )
-    await run_coordinator(chosen, deps)
+    await run_coordinator(chosen, deps, metrics=metrics)
 
 
 @asynccontextmanager
 async def leading(
-    database: Database, parts: MemoryParts, chosen: CoordinatorSettings | None = None
+    database: Database, parts: MemoryParts, chosen: CoordinatorSettings | None = None, metrics: Metrics | None = None
 ) -> AsyncIterator[asyncio.Task[None]]:
     """A coordinator in this process for as long as inside."""
-    task = asyncio.create_task(lead(database, parts, chosen or settings()))
+    task = asyncio.create_task(lead(database, parts, chosen or settings(), metrics))
     try:
         yield task
     finally:

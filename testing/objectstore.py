@@ -5,6 +5,8 @@ Started when first asked for, stopped at the end of the session.
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 import secrets
 import shutil
@@ -35,6 +37,10 @@ class S3Server:
             endpoint or self.endpoint, "us-east-1", self.access_key, self.secret_key, timeout_s, retries
         )
 
+    def options_json(self) -> str:
+        """For a process of its own."""
+        return json.dumps(dataclasses.asdict(self.options()))
+
     def fresh(self, prefix: str = "archives") -> Store:
         """A store in a bucket that nobody else uses."""
         return Store(f"s3://b-{secrets.token_hex(6)}/{prefix}", self.options())
@@ -59,6 +65,13 @@ def _weed() -> str:
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[S3Server]:
     base = Path(tempfile.mkdtemp(prefix="chs3-"))
+    with running_s3_server(base) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def running_s3_server(base: Path) -> Iterator[S3Server]:
+    """`base` is the server's own, and goes with it."""
     server = S3Server("", "tester", secrets.token_hex(16))
     identity = {
         "name": "tester",

@@ -22,9 +22,9 @@ from codehub.proxy.admission import Admission, Reply, Target, refusal
 from codehub.proxy.clock import Clock
 from codehub.proxy.headers import Mapping as AddressMapping
 from codehub.proxy.hub import Hub
+from codehub.proxy.messages import RequestHead
 from codehub.proxy.noise import Noise
 from codehub.proxy.upstream import UpstreamPool
-from codehub.proxy.wire import RequestHead
 from testing.rawhttp import PATIENCE_S, Peer, ScriptedUpstream, scripted_upstream
 
 WORKSPACE = "01890000-0000-7000-8000-000000000001"
@@ -59,6 +59,9 @@ class OpenGate:
         if failed is not None:
             return refusal(502, "the upstream is away")
         return refusal(404, "no such workspace")
+
+    def renew(self, admission: Admission) -> None:
+        """Its admission never ends."""
 
     def close(self) -> None:
         if self.admission is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 
 from psycopg.types.json import Jsonb
@@ -15,20 +16,30 @@ _COLUMNS = tuple(field.name for field in fields(Workspace))
 
 async def put_workspace(database: Database, row: Workspace) -> None:
     """Insert, or overwrite every column; its owner is made too."""
+    await put_workspaces(database, [row])
+
+
+async def put_workspaces(database: Database, rows: Sequence[Workspace]) -> None:
+    """Many in one transaction."""
+    owners = sorted({row.owner_user_id for row in rows})
+    names, holes = ", ".join(_COLUMNS), ", ".join(f"%({name})s" for name in _COLUMNS)
+    updates = ", ".join(f"{name} = EXCLUDED.{name}" for name in _COLUMNS)
+    async with database.transaction() as tx, tx.cursor() as cursor:
+        await cursor.executemany(
+            "INSERT INTO users (id, username, password_hash) VALUES (%s, %s, 'x') ON CONFLICT DO NOTHING",
+            [(owner, f"u{owner}"[:60]) for owner in owners],
+        )
+        await cursor.executemany(
+            f"INSERT INTO workspaces ({names}) VALUES ({holes}) ON CONFLICT (id) DO UPDATE SET {updates}".encode(),
+            [_values(row) for row in rows],
+        )
+
+
+def _values(row: Workspace) -> dict[str, object]:
     values: dict[str, object] = {name: getattr(row, name) for name in _COLUMNS}
     values["conditions"] = Jsonb(conditions_column(row.conditions))
     values["home_ctx"] = Jsonb(home_ctx_column(row.home_ctx)) if row.home_ctx else None
     values["progress"] = Jsonb(progress_column(row.progress)) if row.progress else None
     for name in ("phase", "operation", "desired_state", "error_reason"):
         values[name] = None if values[name] is None else str(values[name])
-    names, holes = ", ".join(_COLUMNS), ", ".join(f"%({name})s" for name in _COLUMNS)
-    updates = ", ".join(f"{name} = EXCLUDED.{name}" for name in _COLUMNS)
-    async with database.transaction() as tx:
-        await tx.execute(
-            "INSERT INTO users (id, username, password_hash) VALUES (%s, %s, 'x') ON CONFLICT DO NOTHING",
-            [row.owner_user_id, f"u{row.owner_user_id}"[:60]],
-        )
-        await tx.execute(
-            f"INSERT INTO workspaces ({names}) VALUES ({holes}) ON CONFLICT (id) DO UPDATE SET {updates}".encode(),
-            values,
-        )
+    return values

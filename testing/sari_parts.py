@@ -20,6 +20,9 @@ _PYTHON = {"mcp1": "mcp==1.30.0", "mcp2": "mcp==2.3.0", "sari0": "sari==0.1.26"}
 _NODE = {
     "inspector": ["node@24.9.0", "@modelcontextprotocol/inspector@2.12.0"],
     "codex": ["@openai/codex@0.166.0"],
+    # These two run as they are in their packages; their scripts would build or copy what is not needed here.
+    "gemini": ["--ignore-scripts", "--omit=optional", "@google/gemini-cli@0.61.0"],
+    "claude": ["--ignore-scripts", "@anthropic-ai/claude-code@2.1.325"],
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from codehub.adapters.memory.database import MemoryDatabase
@@ -9,9 +11,12 @@ from codehub.adapters.postgres.control_gc import PostgresGcStore
 from codehub.adapters.postgres.control_store import PostgresControlStore
 from codehub.adapters.postgres.control_ttl import PostgresTtlStore
 from codehub.adapters.postgres.pool import Database
+from codehub.domain.errors import Deposed
 from codehub.domain.model import Workspace
-from testing.contracts.control_store import ControlStoreContract
+from testing.contracts.control_store import ControlStoreContract, intent, ws
+from testing.coordinators import PATIENCE_S
 from testing.rows import put_workspace
+from testing.workspaces import NOW
 
 
 class MemoryWorld:
@@ -66,3 +71,59 @@ class TestOnPostgres(ControlStoreContract):
     @pytest.fixture
     def world(self, database: Database) -> PostgresWorld:
         return PostgresWorld(database)
+
+
+async def _waits_for_a_lock(database: Database) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            async with database.transaction() as tx:
+                rows = await (
+                    await tx.execute(
+                        "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+                    )
+                ).fetchall()
+            if rows:
+                return
+            await asyncio.sleep(0.01)
+
+
+async def test_a_commit_that_waited_for_the_next_leaders_increment_is_refused(database: Database) -> None:
+    """Its snapshot is older than the increment: what counts is the row as it is once it is locked."""
+    world = PostgresWorld(database)
+    epoch = await world.elect()
+    await world.put(ws())
+    async with database.transaction() as tx:
+        await tx.execute("UPDATE system_locks SET epoch = epoch + 1")
+        late = asyncio.create_task(world.store.commit(epoch, intent(ws()), NOW))
+        await _waits_for_a_lock(database)
+    with pytest.raises(Deposed, match=f"epoch {epoch} is over: the database is at {epoch + 1}"):
+        await late
+    assert (await world.store.load())[0].workspace == ws()
+    assert await world.kinds(ws().id) == []
+
+
+async def test_a_commit_that_waited_for_a_users_change_looks_at_the_row_again(database: Database) -> None:
+    world = PostgresWorld(database)
+    epoch = await world.elect()
+    await world.put(ws())
+    async with database.transaction() as tx:
+        await tx.execute("UPDATE workspaces SET desired_state = 'DELETED'")
+        waiting = asyncio.create_task(world.store.commit(epoch, intent(ws()), NOW))
+        await _waits_for_a_lock(database)
+    assert await waiting is None, "contract 8: an intent depends on the desired_state it was planned for"
+    assert await world.kinds(ws().id) == []
+
+
+async def test_the_next_leader_waits_for_a_commit_that_is_under_way(database: Database) -> None:
+    world = PostgresWorld(database)
+    epoch = await world.elect()
+    await world.put(ws())
+    async with database.transaction() as tx:
+        await tx.execute("SELECT FROM workspaces FOR UPDATE")
+        committing = asyncio.create_task(world.store.commit(epoch, intent(ws()), NOW))
+        await _waits_for_a_lock(database)
+        electing = asyncio.create_task(world.elect())
+        done, _ = await asyncio.wait([electing], timeout=0.2)
+        assert not done, "the share lock is held from before the row is looked at until the commit"
+    assert await committing is not None
+    assert await electing == epoch + 1

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from sari.install.checks import watch_finding
+from testing.sari_home import sari_home
+from testing.sari_processes import wait_until
 
 SARI = str(Path(sys.executable).with_name("sari"))
 
@@ -145,6 +147,44 @@ def test_a_port_somebody_else_holds_is_told_of(patient: Patient) -> None:
         port = stranger.getsockname()[1]
         patient.environment["SARI_DAEMON_PORT"] = str(port)
         assert patient.finds(f"port {port}")["level"] == "warning"
+
+
+def test_a_port_somebody_else_holds_is_told_of_with_the_one_that_is_used_instead(tmp_path: Path) -> None:
+    """It said that the ports were free, or ours, as soon as a daemon ran on others."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as stranger,
+        socket.create_server(("127.0.0.1", 0)) as other,
+        sari_home(tmp_path) as home,
+    ):
+        taken = [server.getsockname()[1] for server in (stranger, other)]
+        home.environment["SARI_DAEMON_PORT"], home.environment["SARI_HTTP_PORT"] = map(str, taken)
+        home.environment["SARI_WORKSPACE_IDLE_SEC"] = "600"
+        home.write("a.txt", "needle\n")
+        assert home.sari("search", "needle").returncode == 0
+        info = home.info()
+        said = home.sari("doctor", "--no-index").stdout
+        assert f"port {taken[0]} (SARI_DAEMON_PORT) is held by another program; {info['port']} is used" in said
+        assert f"port {taken[1]} (SARI_HTTP_PORT) is held by another program; {info['http_port']} is used" in said
+
+
+def test_a_damaged_index_is_found_and_mended_by_the_next_daemon(tmp_path: Path) -> None:
+    with sari_home(tmp_path) as home:
+        home.environment["SARI_WORKSPACE_IDLE_SEC"] = "600"
+        home.write("a.txt", "needle\n")
+        assert home.sari("search", "needle").returncode == 0
+        folder = home.home / ".local" / "share" / "sari" / "index"
+        wait_until(lambda: list(folder.glob("*/*.seg")), "the index is written")
+        segment = next(folder.glob("*/*.seg"))
+        data = bytearray(segment.read_bytes())
+        data[len(data) // 2] ^= 0xFF
+        segment.write_bytes(data)
+        sick = home.sari("doctor")
+        assert sick.returncode == 1
+        assert "error   index, segments: 1 damaged" in sick.stdout
+        assert "→ They are rebuilt" in sick.stdout
+        assert home.sari("daemon", "restart").returncode == 0
+        assert home.sari("search", "needle").stdout.startswith("a.txt:1")
+        wait_until(lambda: "index, segments: 0 damaged" in home.sari("doctor").stdout, "it was rebuilt")
 
 
 def test_a_workspace_larger_than_the_watch_limit_is_found(tmp_path: Path) -> None:

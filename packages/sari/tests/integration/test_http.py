@@ -14,6 +14,7 @@ import pytest
 
 from sari.web.guard import one_time_key
 from testing.sari_home import PATIENCE_S, sari_home
+from testing.sari_processes import wait_until
 from testing.sari_web import Web
 
 pytestmark = pytest.mark.xdist_group("sari-http")
@@ -180,7 +181,16 @@ def test_a_taken_http_port_is_replaced_by_another_that_is_written_down(tmp_path:
         home.write("a.txt", "needle\n")
         home.environment["SARI_WORKSPACE_IDLE_SEC"] = "600"
         assert home.sari("search", "needle").stdout.startswith("a.txt:1")
+        other = tmp_path / "second"
+        (other / ".git").mkdir(parents=True)
+        home.sari("search", "needle", "--workspace", str(other))
         port = home.http_port
         assert port != stranger.getsockname()[1]
-        registry = json.loads((home.home / ".local/share/sari/server.json").read_text())
-        assert [entry["http_port"] for entry in registry["workspaces"].values()] == [port]
+
+        def written() -> dict[str, int]:
+            registry = json.loads((home.home / ".local/share/sari/server.json").read_text())
+            return {root: entry["http_port"] for root, entry in registry["workspaces"].items()}
+
+        # One binding for the daemon, in the entry of each of its workspaces.
+        wait_until(lambda: written() == {str(home.workspace): port, str(other): port}, "both are written down")
+        assert Web(home).ask("/health", token=None).status == 200

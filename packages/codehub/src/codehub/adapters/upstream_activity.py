@@ -6,6 +6,7 @@ or Unix seconds). Anything else, and no answer within a few seconds, says nothin
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import UTC, datetime
 
@@ -19,34 +20,47 @@ _LONGEST_BYTES = 64 << 10
 
 
 class UpstreamActivity:
-    """ports.liveness.AsksActivity."""
+    """ports.liveness.AsksActivity. Whatever runs in a workspace may answer here, so no answer is ever an error."""
 
     async def last_active(self, upstream: Upstream, path: str, now: datetime) -> datetime | None:
-        transport = httpx.AsyncHTTPTransport(uds=upstream.socket_path or None)
-        address = "http://localhost" if upstream.socket_path else f"http://{upstream.host}:{upstream.port}"
-        headers = dict([upstream.secret]) if upstream.secret else {}
         try:
-            async with httpx.AsyncClient(transport=transport, timeout=_PATIENCE_S, trust_env=False) as client:
-                async with client.stream("GET", address + path, headers=headers) as answer:
-                    if answer.status_code != 200:
-                        return None
-                    body = b""
-                    async for chunk in answer.aiter_bytes():
-                        body += chunk
-                        if len(body) > _LONGEST_BYTES:
-                            return None
-            return _said(json.loads(body), now)
-        except (httpx.HTTPError, OSError, ValueError):
+            async with asyncio.timeout(_PATIENCE_S):
+                body = await _get(upstream, path)
+        except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, OSError):
             return None
+        return None if body is None else _said(body, now)
 
 
-def _said(content: object, now: datetime) -> datetime | None:
-    match content:
-        case {"active": True}:
-            return now
-        case {"last_active_at": str(text)}:
-            when = datetime.fromisoformat(text)
-            return min(when if when.tzinfo else when.replace(tzinfo=UTC), now)
-        case {"last_active_at": int(seconds) | float(seconds)}:
-            return min(datetime.fromtimestamp(seconds, UTC), now)
+async def _get(upstream: Upstream, path: str) -> bytes | None:
+    transport = httpx.AsyncHTTPTransport(uds=upstream.socket_path or None)
+    address = "http://localhost" if upstream.socket_path else f"http://{upstream.host}:{upstream.port}"
+    # Not compressed: a few bytes on the wire must not become many here.
+    headers = {"Accept-Encoding": "identity", **(dict([upstream.secret]) if upstream.secret else {})}
+    async with (
+        httpx.AsyncClient(transport=transport, timeout=_PATIENCE_S, trust_env=False) as client,
+        client.stream("GET", address + path, headers=headers) as answer,
+    ):
+        if answer.status_code != 200:
+            return None
+        body = b""
+        async for chunk in answer.aiter_raw():
+            body += chunk
+            if len(body) > _LONGEST_BYTES:
+                return None
+        return body
+
+
+def _said(body: bytes, now: datetime) -> datetime | None:
+    try:
+        match json.loads(body):
+            case {"active": True}:
+                return now
+            case {"last_active_at": str(text)}:
+                when = datetime.fromisoformat(text)
+                return min(when if when.tzinfo else when.replace(tzinfo=UTC), now)
+            case {"last_active_at": int(seconds) | float(seconds)}:
+                return min(datetime.fromtimestamp(seconds, UTC), now)
+    # A time beyond all years, and JSON nested deeper than a parser goes, are errors of their own kinds.
+    except (ValueError, OverflowError, OSError, RecursionError):
+        return None
     return None

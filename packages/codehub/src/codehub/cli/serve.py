@@ -20,7 +20,7 @@ from codehub.cli.assemble import api_deps, coordinator_deps, coordinator_setting
 from codehub.cli.inforce import in_force
 from codehub.cli.stack.ports import listen
 from codehub.control.coordinator import run_coordinator
-from codehub.proxy.server import run_proxy
+from codehub.proxy.server import run_proxy, settle_memory
 from codehub.settings import Settings
 from codehub.wiring import open_world
 
@@ -67,6 +67,7 @@ def proxy(fd: int | None) -> None:
 
 async def _proxy(settings: Settings, sockets: list[socket.socket] | None) -> None:
     async with open_world(settings, name="proxy") as world:
+        settle_memory()
         await run_proxy(settings, proxy_deps(world), sockets=sockets)
 
 

@@ -38,7 +38,7 @@ _STUMBLED_S: Final = 10.0
 _DATABASE_AWAY_S: Final = 1.0
 # A broken event stream is opened again after this long; until then the interval is the latency.
 _REOPEN_S: Final = 2.0
-_OBSERVED_AT_ONCE: Final = 1_000
+OBSERVED_AT_ONCE: Final = 1_000
 
 
 class WorkspaceController:
@@ -114,8 +114,8 @@ class WorkspaceController:
     async def _look_at_everything(self) -> None:
         self._queue.add_all(await self._survey.look(self._queue.working))
         stale = self._survey.stale()
-        for first in range(0, len(stale), _OBSERVED_AT_ONCE):
-            batch = stale[first : first + _OBSERVED_AT_ONCE]
+        for first in range(0, len(stale), OBSERVED_AT_ONCE):
+            batch = stale[first : first + OBSERVED_AT_ONCE]
             self._survey.note_observed(await self._store.note_observed(self._lease.epoch, batch, self._clock.now()))
 
     async def _work(self) -> None:

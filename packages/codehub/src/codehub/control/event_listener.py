@@ -44,6 +44,7 @@ class EventListener:
         self._wake_prefix = wake_prefix
         self._hints: deque[tuple[str, str]] = deque(maxlen=_MOST_HINTS)
         self._there_are_hints = asyncio.Event()
+        self._unpublished: str | None = None
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -55,6 +56,7 @@ class EventListener:
             async with self._pulse.tick():
                 async for notice in self._notifications.listen():
                     self._pulse.beat()
+                    self._pulse.last_error = self._unpublished
                     if notice is not None:
                         self._take(notice)
             # Whatever was notified meanwhile is lost: the controller's survey finds it.
@@ -78,13 +80,22 @@ class EventListener:
     async def _publish_for_ever(self) -> None:
         while True:
             await self._there_are_hints.wait()
+            self._there_are_hints.clear()
             while self._hints:
                 channel, payload = self._hints.popleft()
                 try:
                     await self._bus.publish(channel, payload)
                 except (BackendDown, Transient) as error:
-                    # Hints of the past are worth nothing when it is back: who listens polls until then.
-                    self._hints.clear()
-                    _log.info("hints are dropped", error=str(error))
+                    self._cannot_publish(f"hints are dropped: {error}")
                     await asyncio.sleep(_LISTEN_AGAIN_S)
-            self._there_are_hints.clear()
+                else:
+                    self._unpublished = None
+
+    def _cannot_publish(self, message: str) -> None:
+        if self._unpublished is None:
+            _log.info(message)
+        self._unpublished = self._pulse.last_error = message
+        # Hints of the past are worth nothing when it is back: who listens polls until then. One is tried until it goes
+        # through, so that what is told of us is true again as soon as it is.
+        self._hints.clear()
+        self._hint(f"{self._wake_prefix}wc", "{}")

@@ -50,6 +50,8 @@ class TtlRunner:
         self._clock = clock
         self._settings = settings
         self._pulse = pulse
+        # Whether the last look at the activity store succeeded. A new term does not know, and a wrong guess is dear.
+        self._saw = False
 
     async def run(self) -> None:
         while True:
@@ -73,7 +75,8 @@ class TtlRunner:
 
     async def _take_in_activity(self) -> Sight:
         """Redis → `last_access_at`, then forget exactly what was stored. If this fails the tick ends here."""
-        unbroken = await self._activity.unbroken()
+        saw, self._saw = self._saw, False
+        unbroken = await self._activity.unbroken() and saw
         pending = await self._activity.pending()
         await self._store.note_access(
             self._lease.epoch, {id_: datetime.fromtimestamp(at, UTC) for id_, at in pending.items()}
@@ -89,6 +92,7 @@ class TtlRunner:
             keep=timedelta(seconds=2 * settings.standby_s) + timedelta(days=7),
         )
         await self._store.note_sight(self._lease.epoch, sight)
+        self._saw = True
         return sight
 
     async def _ask(self, idle: Iterable[Workspace], now: datetime) -> None:

@@ -34,9 +34,9 @@ def seen_again(
 ) -> Sight:
     """After a tick that read the activity store.
 
-    `unbroken`: the store kept what it was given since the last tick. A gap longer than `longest_gap` had no leader or no
-    store. Either way nothing that happened since `until` can be relied on to have been seen, nor what is still on its
-    way for `lag`. Spans that ended before `keep` are dropped.
+    `unbroken`: the store kept what it was given since the last tick, and no look at it failed meanwhile. A gap longer than
+    `longest_gap` had no leader or no store. Either way nothing that happened since `until` can be relied on to have been
+    seen, nor what is still on its way for `lag`. Spans that ended before `keep` are dropped.
     """
     spans = [span for span in sight.blind if span.end > now - keep]
     if sight.until is None or not unbroken or now - sight.until > longest_gap:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from math import inf
 from typing import Protocol
 
 from codehub.proxy.activity import Activity
 from codehub.proxy.headers import Mapping
+from codehub.proxy.messages import RequestHead
 from codehub.proxy.noise import Noise
 from codehub.proxy.upstream import UpstreamPool
-from codehub.proxy.wire import RequestHead
 
 Credential = tuple[bytes, bytes]  # (workspace id, the secret as it came)
 
@@ -37,6 +38,7 @@ class Admission:
     origin: bytes
     fresh_until: float
     rising: bool = False
+    renew_at: float = inf  # when whoever uses it next has it asked about again, without waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,4 +92,8 @@ class Gatekeeper(Protocol):
         self, request: RequestHead, cookies: list[bytes], *, failed: Admission | None
     ) -> Admission | Reply:
         """`failed` is the admission whose upstream could not be reached a moment ago."""
+        ...
+
+    def renew(self, admission: Admission) -> None:
+        """Begin to ask again about an admission that will be stale soon. Does not wait, and goes on on its own."""
         ...

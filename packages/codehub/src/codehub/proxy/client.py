@@ -1,7 +1,8 @@
 """One browser connection: reads requests, has each decided, and forwards it.
 
 The request's and the response's bytes flow independently and hold each other back. Nothing here awaits on the hot path: a
-decision that is remembered and a pooled upstream make a request one function call.
+decision that is remembered and a pooled upstream make a request one function call, and one that looks like the last is
+not even read again (`warm`).
 """
 
 from __future__ import annotations
@@ -12,10 +13,19 @@ from typing import Final
 from codehub.proxy.admission import Admission, Reply
 from codehub.proxy.exchange import BODY_SILENCE_S, HEAD_TIMEOUT_S, Exchange
 from codehub.proxy.framing import ChunkedBody, LengthBody
-from codehub.proxy.headers import request_bytes, response_lines, split_cookies, wants_upgrade
+from codehub.proxy.headers import (
+    OWN_PATH,
+    TICKET_PARAMETER,
+    request_bytes,
+    response_lines,
+    split_cookies,
+    wants_upgrade,
+)
+from codehub.proxy.messages import BadMessage, RequestHead, ResponseHead
 from codehub.proxy.tunnel import open_tunnel
 from codehub.proxy.upstream import UpstreamConnection
-from codehub.proxy.wire import MAX_HEAD, BadMessage, RequestHead, ResponseHead, parse_request
+from codehub.proxy.warm import REQUEST_LINE, Warm
+from codehub.proxy.wire import MAX_HEAD, parse_request
 
 MAX_WAITING: Final = 256 * 1024  # what a client may send ahead while its request is being decided
 _REPEATABLE: Final = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"})
@@ -27,7 +37,12 @@ class ClientConnection(Exchange):
     __slots__ = ()
 
     def data_received(self, data: bytes) -> None:
-        if self._body is not None and self.upstream is not None:
+        if self.request is None and not self._buffer and not self._lingering:
+            cut = data.find(b"\r\n")
+            warm = self._hub.warm.known.get(data[cut:])
+            if warm is None or not self._repeat(data[:cut], warm):
+                self._read_head(data)
+        elif self._body is not None and self.upstream is not None:
             self._forward_body(data)
         elif self._lingering:
             return
@@ -42,6 +57,41 @@ class ClientConnection(Exchange):
                     self.transport.pause_reading()
 
     # ── the request ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _repeat(self, line: bytes, warm: Warm) -> bool:
+        """A request whose headers were read and decided about a moment ago. False when it has to go the long way."""
+        admission = warm.admission
+        hub = self._hub
+        now = hub.clock.now
+        if now > admission.fresh_until or warm.peer != self.peer:
+            return False
+        match = REQUEST_LINE(line)
+        if match is None:
+            return False
+        method, target = match.groups()
+        prefix = warm.prefix
+        if not target.startswith(prefix) or TICKET_PARAMETER in target or target.startswith(OWN_PATH, len(prefix)):
+            return False
+        connection = admission.target.pool.take(repeatable=True)
+        if connection is None:
+            return False
+        if now > admission.renew_at:
+            hub.gate.renew(admission)
+        hub.metrics.requests += 1
+        self.request = request = RequestHead(method, target, 1, warm.fields)
+        self.fresh = self._retried = self._responded = self._ends_upstream = False
+        self.deadline = inf
+        self.started_at = now
+        self._cookies = warm.cookies
+        self._admission = admission
+        self._counts = None
+        if now >= admission.target.activity.quiet_at:
+            self._flowed()
+        self._sent = sent = b"%b %b HTTP/1.1%b" % (method, target[warm.cut :], warm.rest)
+        self.upstream = connection
+        connection.begin(self, request)
+        connection.transport.write(sent)
+        return True
 
     def _read_head(self, data: bytes) -> None:
         end = data.find(b"\r\n\r\n")
@@ -63,6 +113,7 @@ class ClientConnection(Exchange):
             self._read_head(data[2:])
             return
         self._buffer = data[end + 4 :]
+        self._block = data[data.find(b"\r\n") : end + 4]
         try:
             request = parse_request(data[:end])
             if request.target[:1] != b"/":
@@ -80,14 +131,14 @@ class ClientConnection(Exchange):
         self.started_at = hub.clock.now
         self._retried = self._responded = self._ends_upstream = False
         hub.metrics.requests += 1
-        if request.cookie:
-            cookies, self._cookies = split_cookies(request.cookie)
+        if request.fields.cookie:
+            cookies, self._cookies = split_cookies(request.fields.cookie)
         else:
             cookies = self._cookies = []
-        if request.chunked:
+        if request.fields.chunked:
             self._body = ChunkedBody(400)
-        elif request.content_length > 0:
-            self._body = LengthBody(request.content_length)
+        elif request.fields.content_length > 0:
+            self._body = LengthBody(request.fields.content_length)
         local = hub.local(request, self.peer)
         if local is not None:
             self._reply(local)
@@ -115,14 +166,14 @@ class ClientConnection(Exchange):
                 return
             self._counts = False
         else:
-            path = request.target[len(target.mapping.prefix) :].partition(b"?")[0]
-            self._counts = not target.noise.is_request(request.method, path)
-            if self._counts:
-                target.activity.touch()
+            self._counts = None
+            self._flowed()
         hub = self._hub
         self._sent = request_bytes(
             request, target.mapping, self._cookies, hub.forwarded_for(request, self.peer), upgrade=upgrade
         )
+        hub.warm.keep(self._block, request, admission, self._cookies, self.peer, self._sent)
+        self._block = b""
         connection = target.pool.take(repeatable=self._body is None and request.method in _REPEATABLE)
         if connection is not None:
             self._send(connection)
@@ -142,7 +193,7 @@ class ClientConnection(Exchange):
         request = self.request
         if request is None:
             return
-        cookies = split_cookies(request.cookie)[0] if request.cookie else []
+        cookies = split_cookies(request.fields.cookie)[0] if request.fields.cookie else []
         if self._retried:
             decision: Admission | Reply = self._hub.away(request, admission)
         else:
@@ -186,8 +237,7 @@ class ClientConnection(Exchange):
             else:
                 self._refuse(error.status, error.message)
             return
-        if self._counts and self._admission is not None:
-            self._admission.target.activity.touch()
+        self._flowed()
         if end < 0:
             self.deadline = self._hub.clock.now + BODY_SILENCE_S
             upstream.transport.write(data)
@@ -217,7 +267,7 @@ class ClientConnection(Exchange):
             and self._body is None
             and not self._retried
             and request.method in _REPEATABLE
-            and not request.has_body
+            and not request.fields.has_body
             and self._admission is not None
         ):
             self._retried = True
@@ -235,8 +285,8 @@ class ClientConnection(Exchange):
             return
         self._hub.metrics.count(101)
         self._hub.connections.discard(self)
-        out = [*response_lines(response, admission.target.mapping, request.host)]
-        out.append(b"Connection: Upgrade\r\nUpgrade: " + (response.upgrade or request.upgrade))
+        out = [*response_lines(response, admission.target.mapping, request.fields.host)]
+        out.append(b"Connection: Upgrade\r\nUpgrade: " + (response.upgrade or request.fields.upgrade))
         out.append(b"\r\n")
         waiting, self._buffer = self._buffer, b""
         tunnel = open_tunnel(
@@ -259,7 +309,7 @@ def _to_origin_form(request: RequestHead) -> None:
     for scheme in (b"http://", b"https://"):
         if lowered.startswith(scheme):
             authority, slash, path = target[len(scheme) :].partition(b"/")
-            if authority.lower() != request.host.lower():
+            if authority.lower() != request.fields.host.lower():
                 raise BadMessage(400, "the target's host is not the Host")
             request.target = slash + path or b"/"
             return

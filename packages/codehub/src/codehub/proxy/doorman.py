@@ -6,9 +6,11 @@ last minute go on; new ones are told to come back.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 from urllib.parse import quote
 
@@ -17,18 +19,17 @@ from codehub.domain.errors import BackendDown, LimitExceeded, Transient
 from codehub.domain.model import Operation
 from codehub.domain.routing import Page
 from codehub.proxy import pages
-from codehub.proxy.admission import Admission, Reply, refusal
+from codehub.proxy.admission import Admission, Credential, Reply, refusal
 from codehub.proxy.clock import Clock
-from codehub.proxy.headers import NONCE_COOKIE, TICKET_PARAMETER, bearer_token, cookie_value, wants_upgrade
+from codehub.proxy.headers import NONCE_COOKIE, OWN_PATH, TICKET_PARAMETER, bearer_token, cookie_value, wants_upgrade
+from codehub.proxy.looks import Looks
+from codehub.proxy.memory import Memory
+from codehub.proxy.messages import RequestHead
 from codehub.proxy.targets import Targets
-from codehub.proxy.wire import RequestHead
 from codehub.services.gate import Gate, Seen
 
-FRESH_S: Final = 2.0
-KEPT_S: Final = 60.0
 # After the database failed to answer it is not asked again for this long by those who can go on without it.
 PAUSE_S: Final = 2.0
-MAX_REMEMBERED: Final = 20_000
 _SAFE: Final = frozenset({b"GET", b"HEAD", b"OPTIONS"})
 _ID_END: Final = 39  # of `/w/` and an id
 _MESSAGES: Final[dict[Page, str]] = {
@@ -75,30 +76,57 @@ class Doorman:
         self._targets = targets
         self._addresses = addresses
         self._clock = clock
-        self._remembered: dict[tuple[bytes, bytes], Admission] = {}
-        self._verified: dict[tuple[bytes, bytes], float] = {}
+        self._memory = Memory(clock)
         self._ask_again_at = 0.0
+        self._renewals: set[asyncio.Task[None]] = set()
+        self._looks = Looks(gate)
 
     # ── the hot path ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def recall(self, request: RequestHead, cookies: list[bytes]) -> Admission | None:
         target = request.target
         workspace = target[3:_ID_END]
-        token = bearer_token(request.authorization) if request.authorization else b""
+        token = bearer_token(request.fields.authorization) if request.fields.authorization else b""
         for secret in [token] if token else cookies[:4]:
-            admission = self._remembered.get((workspace, secret))
-            if admission is None or self._clock.now > admission.fresh_until:
+            admission = self._memory.fresh((workspace, secret))
+            if admission is None:
                 continue
             if target[_ID_END : _ID_END + 1] != b"/" or target[:3] != b"/w/":
                 return None
-            if target.startswith(b"_codehub/", _ID_END + 1) or TICKET_PARAMETER in target:
+            if target.startswith(OWN_PATH, _ID_END + 1) or TICKET_PARAMETER in target:
                 return None
-            if admission.host and request.host != admission.host:
+            if admission.host and request.fields.host != admission.host:
                 return None
-            if request.origin and request.origin != admission.origin and _must_be_own(request):
+            if request.fields.origin and request.fields.origin != admission.origin and _must_be_own(request):
                 return None
+            if self._clock.now > admission.renew_at:
+                self.renew(admission)
             return admission
         return None
+
+    def renew(self, admission: Admission) -> None:
+        """Nobody waits for the database every two seconds: whoever comes in the second half of an admission's life has
+        it renewed for all, once."""
+        admission.renew_at = inf
+        task = asyncio.get_running_loop().create_task(self._renew(admission), name="renewal")
+        self._renewals.add(task)
+        task.add_done_callback(self._renewals.discard)
+
+    async def _renew(self, admission: Admission) -> None:
+        workspace_id, secret = admission.credential[0].decode(), admission.credential[1]
+        by_token = not admission.host
+        try:
+            seen = await self._looks.look(workspace_id, [] if by_token else [secret], secret if by_token else b"")
+            target = await self._targets.find(seen.workspace) if seen.workspace is not None else None
+        except (BackendDown, Transient):
+            return  # it ends in time, and whoever comes then is told
+        if not self._memory.holds(admission):
+            return
+        if target is admission.target and _route(seen, navigation=False, with_token=False) == routing.Forward():
+            self._memory.refresh(admission)
+        else:
+            # Something changed: the next one is decided about anew.
+            self._memory.drop(admission.credential)
 
     # ── decisions ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -127,20 +155,12 @@ class Doorman:
         ticket = _ticket(asked.rest)
         if ticket is not None:
             return await self._redeem(asked, *ticket)
-        seen = await self._gate.look(asked.workspace_id, cookies=asked.cookies, token=asked.token)
-        workspace = seen.workspace
-        way = routing.route(
-            signed_in=seen.user_id is not None,
-            is_owner=seen.is_owner,
-            phase=workspace.phase if workspace else None,
-            desired=workspace.desired_state if workspace else None,
-            operation=workspace.operation if workspace else Operation.NONE,
-            navigation=asked.navigation,
-            with_token=bool(asked.token),
-        )
+        seen = await self._looks.look(asked.workspace_id, asked.cookies, asked.token)
+        way = _route(seen, navigation=asked.navigation, with_token=bool(asked.token))
         if asked.rest.partition("?")[0].endswith(f"{asked.workspace_id}/{pages.STATUS_PATH}"):
             return await self._status(asked, seen)
-        self._forget(asked)
+        for secret in (asked.token, *asked.cookies):
+            self._memory.drop((asked.workspace_id.encode(), secret))
         match way:
             case routing.SignIn():
                 return self._sign_in(asked)
@@ -166,11 +186,11 @@ class Doorman:
             target,
             b"" if asked.token else self._authority(asked.workspace_id),
             routing.workspace_origin(own.workspaces, own.host_pattern, asked.workspace_id).encode(),
-            0.0 if rising else self._clock.now + FRESH_S,
+            0.0,
             rising,
         )
         if not rising:
-            self._remember(admission)
+            self._memory.remember(admission)
         return admission
 
     async def _wake(self, asked: Asked, seen: Seen) -> Reply:
@@ -195,15 +215,7 @@ class Doorman:
         if seen.workspace is None or not seen.is_owner:
             return refusal(404, _MESSAGES[Page.NOT_FOUND])
         workspace = seen.workspace
-        way = routing.route(
-            signed_in=True,
-            is_owner=True,
-            phase=workspace.phase,
-            desired=workspace.desired_state,
-            operation=workspace.operation,
-            navigation=True,
-            with_token=False,
-        )
+        way = _route(seen, navigation=True, with_token=False)
         page: Page | None = Page.WAKING
         if isinstance(way, routing.Forward):
             page = None if await self._answers(seen) else Page.AWAY
@@ -228,7 +240,7 @@ class Doorman:
     def _sign_in(self, asked: Asked) -> Reply:
         if not asked.navigation:
             return refusal(401, "sign in first: no workspace cookie or API token, or one that is over")
-        nonce = cookie_value(asked.request.cookie, NONCE_COOKIE) or secrets.token_urlsafe(24).encode()
+        nonce = cookie_value(asked.request.fields.cookie, NONCE_COOKIE) or secrets.token_urlsafe(24).encode()
         digest = hashlib.sha256(nonce).hexdigest()
         place = f"{self._addresses.dashboard}/handover/{asked.workspace_id}"
         location = f"{place}?nonce={digest}&next={quote(asked.rest, safe='')}"
@@ -241,7 +253,7 @@ class Doorman:
         )
 
     async def _redeem(self, asked: Asked, ticket: str, rest: str) -> Reply:
-        nonce = cookie_value(asked.request.cookie, NONCE_COOKIE)
+        nonce = cookie_value(asked.request.fields.cookie, NONCE_COOKIE)
         secret = None
         if asked.navigation and nonce:
             secret = await self._gate.redeem(ticket.encode(), nonce, asked.workspace_id)
@@ -271,11 +283,11 @@ class Doorman:
         request = asked.request
         own = self._addresses
         origin = routing.workspace_origin(own.workspaces, own.host_pattern, asked.workspace_id)
-        if request.host.lower() != self._authority(asked.workspace_id).lower() and not asked.token:
+        if request.fields.host.lower() != self._authority(asked.workspace_id).lower() and not asked.token:
             if asked.navigation:
                 return Reply(307, headers=((b"Location", (origin + asked.rest).encode()),))
             return refusal(421, f"workspaces are at {origin}")
-        if request.origin and request.origin.decode("latin-1") != origin and _must_be_own(request):
+        if request.fields.origin and request.fields.origin.decode("latin-1") != origin and _must_be_own(request):
             return refusal(403, "a foreign origin may not do this to a workspace")
         return None
 
@@ -314,35 +326,34 @@ class Doorman:
 
     # ── what is remembered ───────────────────────────────────────────────────────────────────────────────────────
 
-    def _remember(self, admission: Admission) -> None:
-        if len(self._remembered) >= MAX_REMEMBERED:
-            self.sweep()
-        self._remembered[admission.credential] = admission
-        self._verified[admission.credential] = self._clock.now
-
-    def _forget(self, asked: Asked) -> None:
-        for secret in (asked.token, *asked.cookies):
-            self._remembered.pop((asked.workspace_id.encode(), secret), None)
-
     def _kept(self, asked: Asked) -> Admission | None:
-        """Someone who was let in lately, while nobody can be asked."""
-        for secret in [asked.token] if asked.token else asked.cookies:
-            credential = (asked.workspace_id.encode(), secret)
-            admission = self._remembered.get(credential)
-            if admission is not None and self._clock.now - self._verified[credential] < KEPT_S:
-                admission.fresh_until = self._clock.now + FRESH_S
-                return admission
-        return None
+        workspace = asked.workspace_id.encode()
+        return self._memory.kept((workspace, secret) for secret in ([asked.token] if asked.token else asked.cookies))
 
-    def revoked(self, credentials: set[tuple[bytes, bytes]]) -> None:
+    def revoked(self, credentials: set[Credential]) -> None:
         for credential in credentials:
-            self._remembered.pop(credential, None)
+            self._memory.drop(credential)
 
     def sweep(self) -> None:
-        oldest = self._clock.now - KEPT_S
-        for credential in [c for c, at in self._verified.items() if at < oldest]:
-            self._remembered.pop(credential, None)
-            del self._verified[credential]
+        self._memory.sweep()
+
+    def close(self) -> None:
+        for task in list(self._renewals):
+            task.cancel()
+        self._looks.close()
+
+
+def _route(seen: Seen, *, navigation: bool, with_token: bool) -> routing.Route:
+    workspace = seen.workspace
+    return routing.route(
+        signed_in=seen.user_id is not None,
+        is_owner=seen.is_owner,
+        phase=workspace.phase if workspace else None,
+        desired=workspace.desired_state if workspace else None,
+        operation=workspace.operation if workspace else Operation.NONE,
+        navigation=navigation,
+        with_token=with_token,
+    )
 
 
 def _must_be_own(request: RequestHead) -> bool:
@@ -360,12 +371,12 @@ def _asked(request: RequestHead, cookies: list[bytes]) -> Asked | Reply:
         return Reply(308, headers=((b"Location", f"{path}/{question}{query}".encode()),))
     navigation = routing.is_navigation(
         request.method.decode("latin-1"),
-        fetch_mode=request.fetch_mode.decode("latin-1"),
-        fetch_dest=request.fetch_dest.decode("latin-1"),
-        purpose=request.purpose.decode("latin-1"),
-        accept=request.accept.decode("latin-1"),
+        fetch_mode=request.fields.fetch_mode.decode("latin-1"),
+        fetch_dest=request.fields.fetch_dest.decode("latin-1"),
+        purpose=request.fields.purpose.decode("latin-1"),
+        accept=request.fields.accept.decode("latin-1"),
     )
-    token = bearer_token(request.authorization) if request.authorization else b""
+    token = bearer_token(request.fields.authorization) if request.fields.authorization else b""
     return Asked(workspace_id, rest, navigation, token, cookies, request)
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from codehub.proxy.admission import Admission, Reply, refusal
 from codehub.proxy.framing import BodyScanner
 from codehub.proxy.headers import response_lines
-from codehub.proxy.upstream import WRITE_HIGH, UpstreamConnection
-from codehub.proxy.wire import RequestHead, ResponseHead
+from codehub.proxy.messages import RequestHead, ResponseHead
+from codehub.proxy.upstream import EVENT_STREAM, WRITE_HIGH, UpstreamConnection
 
 if TYPE_CHECKING:
     from codehub.proxy.hub import Hub
@@ -32,6 +32,7 @@ class Exchange(asyncio.Protocol):
 
     __slots__ = (
         "_admission",
+        "_block",
         "_body",
         "_buffer",
         "_closing",
@@ -64,6 +65,7 @@ class Exchange(asyncio.Protocol):
         self.fresh = True  # it never asked anything yet
         self.started_at = 0.0
         self._buffer = b""
+        self._block = b""  # the headers of a request that is being decided, as they came
         self._body: BodyScanner | None = None  # of the request, while it is not whole
         self._cookies: list[bytes] = []
         self._admission: Admission | None = None
@@ -72,7 +74,7 @@ class Exchange(asyncio.Protocol):
         self._retried = False
         self._responded = False
         self._ends_upstream = False
-        self._counts = False  # whether this exchange's bytes are activity
+        self._counts: bool | None = False  # whether this exchange's bytes are activity; None: nobody asked yet
         self._lingering = False
         self._closing = False
         self._ended = False  # the client sends no more
@@ -106,7 +108,7 @@ class Exchange(asyncio.Protocol):
         self._responded = True
         self._ends_upstream = response.close or self._body is not None
         self._hub.metrics.count(response.status)
-        out = response_lines(response, admission.target.mapping, request.host)
+        out = response_lines(response, admission.target.mapping, request.fields.host)
         bodiless = request.method == b"HEAD" or response.status in (204, 304)
         endless = not bodiless and not response.chunked and response.content_length < 0
         if response.content_length >= 0 and not decode:
@@ -120,16 +122,46 @@ class Exchange(asyncio.Protocol):
         elif request.minor == 0:
             out.append(b"Connection: keep-alive")
         out.append(b"\r\n")
+        head = b"\r\n".join(out)
         # An event stream's own heartbeat is nobody's work; a download that flows is.
-        if self._counts and any(b"text/event-stream" in line for line in response.lines):
+        if EVENT_STREAM in head:
             self._counts = False
-        return b"\r\n".join(out)
+        return head
+
+    def repeats(self, status: int) -> bool:
+        """Whether an answer's head may be the one that was made from the same bytes for another request."""
+        request = self.request
+        if (
+            request is None
+            or not request.keep_alive
+            or request.minor != 1
+            or request.method == b"HEAD"
+            or self._body is not None
+            or self._hub.draining
+        ):
+            return False
+        self._responded = True
+        self._hub.metrics.by_class[status // 100] += 1
+        return True
 
     def deliver(self, data: bytes) -> None:
         if data:
             self.transport.write(data)
-            if self._counts and self._admission is not None:
-                self._admission.target.activity.touch()
+            self._flowed()
+
+    def _flowed(self) -> None:
+        """Bytes of this exchange passed. Whether they are work is looked at when it would change anything."""
+        admission = self._admission
+        if admission is None or self._counts is False:
+            return
+        target = admission.target
+        if self._hub.clock.now < target.activity.quiet_at:
+            return
+        if self._counts is None and self.request is not None:
+            path = self.request.target[len(target.mapping.prefix) :].partition(b"?")[0]
+            self._counts = not target.noise.is_request(self.request.method, path)
+        if self._counts:
+            target.activity.touch()
 
     def ends_upstream(self) -> bool:
         return self._ends_upstream or self._body is not None

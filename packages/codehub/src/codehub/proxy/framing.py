@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final, Protocol
 
-from codehub.proxy.wire import FORBIDDEN_TRAILERS, BadMessage
+from codehub.proxy.messages import BadMessage
+from codehub.proxy.wire import FORBIDDEN_TRAILERS
 
 MAX_CHUNK_LINE: Final = 4096
 MAX_TRAILERS: Final = 16 * 1024

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from codehub.domain.routing import is_workspace_id
 from codehub.proxy import metrics
 from codehub.proxy.admission import Admission, Reply, refusal
-from codehub.proxy.wire import RequestHead
+from codehub.proxy.messages import RequestHead
 
 if TYPE_CHECKING:
     from codehub.proxy.hub import Hub
@@ -37,10 +37,15 @@ class Frontdoor:
                 ((b"Content-Type", b"application/json"),),
             )
         # Figures are for the machine itself: what came through another proxy is not from here.
-        if path == b"/metrics" and peer.startswith(_LOOPBACK) and not request.forwarded_for and self.hub is not None:
+        if (
+            path == b"/metrics"
+            and peer.startswith(_LOOPBACK)
+            and not request.fields.forwarded_for
+            and self.hub is not None
+        ):
             return Reply(200, metrics.page(self.hub), ((b"Content-Type", b"text/plain; version=0.0.4"),))
         if path == b"/":
-            return Reply(303, headers=((b"Location", self._home(request.host).encode()),))
+            return Reply(303, headers=((b"Location", self._home(request.fields.host).encode()),))
         return refusal(404, "there is nothing here but workspaces, at /w/{id}/")
 
     def _home(self, host: bytes) -> str:

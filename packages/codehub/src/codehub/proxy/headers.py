@@ -10,12 +10,13 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from codehub.proxy.wire import RequestHead, ResponseHead
+from codehub.proxy.messages import RequestHead, ResponseHead
 
 TOKEN_PREFIX: Final = b"cht_"
 WORKSPACE_COOKIE: Final = b"codehub_ws"
 NONCE_COOKIE: Final = b"codehub_nonce"
 TICKET_PARAMETER: Final = b"codehub_ticket"
+OWN_PATH: Final = b"_codehub/"  # below a workspace's address, and ours
 _OUR_PREFIX: Final = b"codehub_"
 _OUR_NAMES: Final = frozenset({b"session", b"__host-session"})
 # What `Connection: name` may not take away: it would change what the message is.
@@ -78,30 +79,30 @@ def request_bytes(
     target = request.target
     if mapping.strip:
         target = target[len(mapping.prefix) :]
-    lines = request.lines
-    if request.connection not in _USUAL_CONNECTION:
-        lines = _without(lines, _hop_by_hop(request.connection))
+    lines = request.fields.lines
+    if request.fields.connection not in _USUAL_CONNECTION:
+        lines = _without(lines, _hop_by_hop(request.fields.connection))
     out = [
         b"%b %b HTTP/1.1" % (request.method, target),
-        b"Host: " + request.host,
+        b"Host: " + request.fields.host,
         *lines,
         b"X-Forwarded-For: " + forwarded_for,
         b"X-Forwarded-Host: %b\r\nX-Forwarded-Proto: %b\r\nX-Forwarded-Prefix: %b"
-        % (request.host, mapping.scheme, mapping.prefix),
+        % (request.fields.host, mapping.scheme, mapping.prefix),
     ]
     if cookies:
         out.append(b"Cookie: " + b"; ".join(cookies))
-    if request.authorization and TOKEN_PREFIX not in request.authorization:
-        out.append(b"Authorization: " + request.authorization)
+    if request.fields.authorization and TOKEN_PREFIX not in request.fields.authorization:
+        out.append(b"Authorization: " + request.fields.authorization)
     if mapping.secret is not None:
         out = [out[0], *_without(out[1:], {mapping.secret[0]}), b"%b: %b" % mapping.secret]
-    if request.chunked:
+    if request.fields.chunked:
         out.append(b"Transfer-Encoding: chunked")
-    elif request.content_length >= 0:
-        out.append(b"Content-Length: %d" % request.content_length)
+    elif request.fields.content_length >= 0:
+        out.append(b"Content-Length: %d" % request.fields.content_length)
     if upgrade:
-        out.append(b"Connection: Upgrade\r\nUpgrade: " + request.upgrade)
-    elif request.te_trailers:
+        out.append(b"Connection: Upgrade\r\nUpgrade: " + request.fields.upgrade)
+    elif request.fields.te_trailers:
         out.append(b"Connection: TE\r\nTE: trailers")
     out.append(b"\r\n")
     return b"\r\n".join(out)
@@ -109,7 +110,8 @@ def request_bytes(
 
 def wants_upgrade(request: RequestHead) -> bool:
     """HTTP/2 is never a tunnel: requests inside it would pass unseen."""
-    return bool(request.upgrade) and b"upgrade" in request.connection and b"h2c" not in request.upgrade.lower()
+    fields = request.fields
+    return bool(fields.upgrade) and b"upgrade" in fields.connection and b"h2c" not in fields.upgrade.lower()
 
 
 def response_lines(response: ResponseHead, mapping: Mapping, host: bytes) -> list[bytes]:

@@ -17,9 +17,10 @@ from codehub.proxy.admission import Admission, Gatekeeper, Reply
 from codehub.proxy.client import ClientConnection
 from codehub.proxy.clock import Clock
 from codehub.proxy.exchange import Exchange
+from codehub.proxy.messages import RequestHead
 from codehub.proxy.metrics import Metrics
 from codehub.proxy.tunnel import Tunnel
-from codehub.proxy.wire import RequestHead
+from codehub.proxy.warm import WarmRequests
 
 _log = structlog.get_logger()
 
@@ -55,11 +56,12 @@ class Hub:
         self.away = door.away
         self.clock = clock
         self.metrics = Metrics()
+        self.warm = WarmRequests(clock)
         self.connections: set[Exchange] = set()
         self.tunnels: set[Tunnel] = set()
         self.draining = False
         self.loop: asyncio.AbstractEventLoop
-        self.on_tick: list[Callable[[], None]] = []
+        self.on_tick: list[Callable[[], None]] = [self.warm.sweep]
         self.on_stop: list[Callable[[], None]] = []
         self._trusted = trusted
         self._grace_s = grace_s
@@ -67,11 +69,11 @@ class Hub:
 
     def forwarded_for(self, request: RequestHead, peer: bytes) -> bytes:
         """Only a proxy we trust may say who was before it."""
-        if not self._trusted or not request.forwarded_for:
+        if not self._trusted or not request.fields.forwarded_for:
             return peer
         address = ip_address(peer.decode())
         if any(address in network for network in self._trusted):
-            return request.forwarded_for + b", " + peer
+            return request.fields.forwarded_for + b", " + peer
         return peer
 
     def start(self, work: Coroutine[Any, Any, None], connection: Exchange) -> asyncio.Task[None]:

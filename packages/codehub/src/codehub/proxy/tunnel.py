@@ -16,8 +16,8 @@ from codehub.proxy.frames import (
     InflatingScanner,
     Scanner,
 )
+from codehub.proxy.messages import ResponseHead
 from codehub.proxy.upstream import UpstreamConnection
-from codehub.proxy.wire import ResponseHead
 
 if TYPE_CHECKING:
     from codehub.proxy.hub import Hub

@@ -7,11 +7,13 @@ workspace's traffic to another. Knows nothing of who may talk to the workspace.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 from codehub.ports.instances import Upstream
 from codehub.proxy.framing import BodyScanner, ChunkedBody, EndlessBody, LengthBody
-from codehub.proxy.wire import MAX_HEAD, BadMessage, RequestHead, ResponseHead, parse_response
+from codehub.proxy.messages import BadMessage, RequestHead, ResponseHead
+from codehub.proxy.wire import MAX_HEAD, parse_response
 
 if TYPE_CHECKING:
     from codehub.proxy.client import ClientConnection
@@ -23,6 +25,9 @@ IDLE_S: Final = 4.0
 FRESH_S: Final = 1.0
 MAX_IDLE: Final = 64
 WRITE_HIGH: Final = 256 * 1024
+MAX_ANSWERS: Final = 64  # heads remembered for each instance
+MAX_KEPT_HEAD: Final = 2048
+EVENT_STREAM: Final = b"text/event-stream"
 
 
 class UpstreamConnection(asyncio.Protocol):
@@ -78,12 +83,31 @@ class UpstreamConnection(asyncio.Protocol):
         body = self._body
         try:
             if body is None:
-                self._read_head(client, data)
+                if not self._repeat(client, data):
+                    self._read_head(client, data)
             else:
                 self._read_body(client, body, data, 0, b"")
         except BadMessage as error:
             self.abandon()
             client.upstream_failed(error.message)
+
+    def _repeat(self, client: ClientConnection, data: bytes) -> bool:
+        """An answer whose head was read and mapped before. False when it has to go the long way."""
+        end = data.find(b"\r\n\r\n") + 4
+        known = self.pool.answers.get(data[:end])
+        if known is None or self._head or not client.repeats(known.status):
+            return False
+        over = end + known.length
+        if over == len(data):
+            self.client = None
+            self.pool.put(self)
+            client.finish(known.head + data[end:])
+        elif over < len(data):
+            self._finish(client, known.head + data[end:over], surplus=True)
+        else:
+            self._body = LengthBody(over - len(data))
+            client.deliver(known.head + data[end:])
+        return True
 
     def _read_head(self, client: ClientConnection, data: bytes) -> None:
         if self._head:
@@ -108,8 +132,9 @@ class UpstreamConnection(asyncio.Protocol):
                 return
         self._body = body = self._body_of(response)
         head = client.respond(response, decode=self._decode and response.chunked)
+        self.pool.keep(data[: end + 4], head, response, self.method)
         if body is None:
-            self._finish(client, head, response, len(data) > end + 4)
+            self._finish(client, head, surplus=len(data) > end + 4)
         else:
             self._read_body(client, body, data, end + 4, head)
 
@@ -136,13 +161,13 @@ class UpstreamConnection(asyncio.Protocol):
         else:
             piece = data
         if over:
-            self._finish(client, head + piece if head else piece, None, end < len(data))
+            self._finish(client, head + piece if head else piece, surplus=end < len(data))
         elif head:
             client.deliver(head + piece)
         else:
             client.deliver(piece)
 
-    def _finish(self, client: ClientConnection, last: bytes, response: ResponseHead | None, surplus: bool) -> None:
+    def _finish(self, client: ClientConnection, last: bytes, *, surplus: bool) -> None:
         """The response is whole. The connection goes back to the pool unless something speaks against it."""
         self._body = None
         self.client = None
@@ -183,12 +208,22 @@ class UpstreamConnection(asyncio.Protocol):
         self.transport.abort()
 
 
+@dataclass(frozen=True, slots=True)
+class KnownAnswer:
+    """A head as the browser gets it, and how many bytes of body follow."""
+
+    head: bytes
+    length: int
+    status: int
+
+
 class UpstreamPool:
     """The connections to one instance."""
 
     def __init__(self, upstream: Upstream, loop: asyncio.AbstractEventLoop) -> None:
         self.upstream = upstream
         self.open: set[UpstreamConnection] = set()
+        self.answers: dict[bytes, KnownAnswer] = {}  # by the bytes of their heads
         self._idle: list[UpstreamConnection] = []
         self._loop = loop
         self._retired = False
@@ -230,6 +265,25 @@ class UpstreamPool:
             return
         connection.idle_since = self._loop.time()
         self._idle.append(connection)
+
+    def keep(self, raw: bytes, head: bytes, response: ResponseHead, method: bytes) -> None:
+        """The same bytes are the same head again, unless the request decides about it or the connection ends by it."""
+        bodiless = response.status in (204, 304)
+        if (
+            method == b"HEAD"
+            or response.close
+            or response.chunked
+            or response.cookies
+            or response.location is not None
+            or (response.content_length < 0 and not bodiless)
+            or b"\r\nConnection: " in head
+            or EVENT_STREAM in head
+            or len(raw) > MAX_KEPT_HEAD
+        ):
+            return
+        if len(self.answers) >= MAX_ANSWERS:
+            self.answers.clear()
+        self.answers[raw] = KnownAnswer(head, 0 if bodiless else response.content_length, response.status)
 
     def discard(self, connection: UpstreamConnection) -> None:
         self.open.discard(connection)

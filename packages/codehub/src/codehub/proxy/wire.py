@@ -10,17 +10,10 @@ import re
 from enum import IntEnum
 from typing import Final
 
+from codehub.proxy.messages import BadMessage, RequestFields, RequestHead, ResponseHead
+
 MAX_HEAD: Final = 64 * 1024  # browsers stop at about 8 KB, IDEs with many cookies at 16
 MAX_HEADERS: Final = 200
-
-
-class BadMessage(Exception):
-    """What came is not a message we forward. `status` is for the client when it was the client's."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.message = message
 
 
 class Kind(IntEnum):
@@ -107,90 +100,6 @@ _request_spellings: dict[bytes, Kind] = {}
 _response_spellings: dict[bytes, Kind] = {}
 
 
-class RequestHead:
-    """A request's line and headers. `lines` are those to forward as they came; the rest is in fields."""
-
-    __slots__ = (
-        "accept",
-        "authorization",
-        "chunked",
-        "connection",
-        "content_length",
-        "cookie",
-        "expect_continue",
-        "fetch_dest",
-        "fetch_mode",
-        "forwarded_for",
-        "forwarded_host",
-        "forwarded_proto",
-        "host",
-        "keep_alive",
-        "lines",
-        "method",
-        "minor",
-        "origin",
-        "purpose",
-        "target",
-        "te_trailers",
-        "upgrade",
-    )
-
-    def __init__(self, method: bytes, target: bytes, minor: int) -> None:
-        self.method = method
-        self.target = target
-        self.minor = minor
-        self.lines: list[bytes] = []
-        self.host = b""
-        self.connection = b""
-        self.keep_alive = minor == 1
-        self.upgrade = b""
-        self.content_length = -1
-        self.chunked = False
-        self.cookie = b""
-        self.authorization = b""
-        self.origin = b""
-        self.expect_continue = False
-        self.te_trailers = False
-        self.forwarded_for = b""
-        self.forwarded_host = b""
-        self.forwarded_proto = b""
-        self.fetch_mode = b""
-        self.fetch_dest = b""
-        self.purpose = b""
-        self.accept = b""
-
-    @property
-    def has_body(self) -> bool:
-        return self.chunked or self.content_length > 0
-
-
-class ResponseHead:
-    __slots__ = (
-        "chunked",
-        "close",
-        "content_length",
-        "cookies",
-        "lines",
-        "location",
-        "minor",
-        "reason",
-        "status",
-        "upgrade",
-    )
-
-    def __init__(self, status: int, reason: bytes, minor: int) -> None:
-        self.status = status
-        self.reason = reason
-        self.minor = minor
-        self.lines: list[bytes] = []
-        self.close = minor == 0
-        self.upgrade = b""
-        self.content_length = -1
-        self.chunked = False
-        self.cookies: list[bytes] = []
-        self.location: bytes | None = None
-
-
 def parse_request(head: bytes) -> RequestHead:
     """`head` is everything before the empty line, without the CRLF of its last line. Raises BadMessage."""
     lines = _lines(head, 400)
@@ -199,19 +108,20 @@ def parse_request(head: bytes) -> RequestHead:
     except ValueError:
         raise BadMessage(400, "the request line is not METHOD TARGET VERSION") from None
     if version == b"HTTP/1.1":
-        request = RequestHead(method, target, 1)
+        minor = 1
     elif version == b"HTTP/1.0":
-        request = RequestHead(method, target, 0)
+        minor = 0
     elif version[:5] == b"HTTP/":
         raise BadMessage(505, "HTTP/1.1 and HTTP/1.0 are spoken here")
     else:
         raise BadMessage(400, "the request line does not end in an HTTP version")
     if not _TOKEN.fullmatch(method):
         raise BadMessage(400, "the method is not a token")
-    if not target:
-        raise BadMessage(400, "the request line has no target")
+    if not target or b"\t" in target:
+        raise BadMessage(400, "the request line has no target, or one with a space in it")
+    fields = RequestFields()
     spellings = _request_spellings
-    keep = request.lines
+    keep = fields.lines
     for line in lines[1:]:
         name, colon, value = line.partition(b":")
         kind = spellings.get(name)
@@ -222,12 +132,14 @@ def parse_request(head: bytes) -> RequestHead:
         if kind is _PLAIN:
             keep.append(line)
         elif kind is not _DROP:
-            _take(request, kind, value.strip(b" \t"), line)
-    if request.minor == 1 and not request.host:
+            _take(fields, kind, value.strip(b" \t"), line)
+    if minor == 1 and not fields.host:
         raise BadMessage(400, "there is no Host")
-    if request.chunked and request.content_length >= 0:
+    if fields.chunked and minor == 0:
+        raise BadMessage(400, "HTTP/1.0 has no Transfer-Encoding")
+    if fields.chunked and fields.content_length >= 0:
         raise BadMessage(400, "Content-Length and Transfer-Encoding exclude each other")
-    return request
+    return RequestHead(method, target, minor, fields)
 
 
 def parse_response(head: bytes) -> ResponseHead:
@@ -277,72 +189,70 @@ def _classify(name: bytes, kinds: dict[bytes, Kind], spellings: dict[bytes, Kind
     return kind
 
 
-def _take(request: RequestHead, kind: Kind, value: bytes, line: bytes) -> None:
+def _take(fields: RequestFields, kind: Kind, value: bytes, line: bytes) -> None:
     if kind is Kind.HOST:
-        if request.host:
+        if fields.host:
             raise BadMessage(400, "there is more than one Host")
         if not _HOST.fullmatch(value):
             raise BadMessage(400, "Host is malformed")
-        request.host = value
+        fields.host = value
     elif kind is Kind.CONNECTION:
-        request.connection = request.connection + b"," + value.lower() if request.connection else value.lower()
-        if b"close" in request.connection:
-            request.keep_alive = False
-        elif b"keep-alive" in request.connection:
-            request.keep_alive = True
+        fields.connection = fields.connection + b"," + value.lower() if fields.connection else value.lower()
+        if b"close" in fields.connection:
+            fields.keep_alive = False
+        elif b"keep-alive" in fields.connection:
+            fields.keep_alive = True
     elif kind is Kind.COOKIE:
-        request.cookie = request.cookie + b"; " + value if request.cookie else value
+        fields.cookie = fields.cookie + b"; " + value if fields.cookie else value
     elif kind is Kind.ACCEPT:
-        request.accept = value
-        request.lines.append(line)
+        fields.accept = value
+        fields.lines.append(line)
     elif kind is Kind.FETCH_MODE:
-        request.fetch_mode = value
-        request.lines.append(line)
+        fields.fetch_mode = value
+        fields.lines.append(line)
     elif kind is Kind.FETCH_DEST:
-        request.fetch_dest = value
-        request.lines.append(line)
+        fields.fetch_dest = value
+        fields.lines.append(line)
     elif kind is Kind.CONTENT_LENGTH:
-        if request.content_length >= 0:
+        if fields.content_length >= 0:
             raise BadMessage(400, "there is more than one Content-Length")
-        request.content_length = _length(value, 400)
+        fields.content_length = _length(value, 400)
     elif kind is Kind.TRANSFER_ENCODING:
-        if request.chunked or value.lower() != b"chunked":
-            raise BadMessage(501 if not request.chunked else 400, "the only Transfer-Encoding is chunked, once")
-        if request.minor == 0:
-            raise BadMessage(400, "HTTP/1.0 has no Transfer-Encoding")
-        request.chunked = True
+        if fields.chunked or value.lower() != b"chunked":
+            raise BadMessage(501 if not fields.chunked else 400, "the only Transfer-Encoding is chunked, once")
+        fields.chunked = True
     elif kind is Kind.ORIGIN:
-        if request.origin:
+        if fields.origin:
             raise BadMessage(400, "there is more than one Origin")
-        request.origin = value or b"null"
-        request.lines.append(line)
+        fields.origin = value or b"null"
+        fields.lines.append(line)
     elif kind is Kind.AUTHORIZATION:
-        if request.authorization:
+        if fields.authorization:
             raise BadMessage(400, "there is more than one Authorization")
-        request.authorization = value
+        fields.authorization = value
     elif kind is Kind.UPGRADE:
-        request.upgrade = request.upgrade + b", " + value if request.upgrade else value
+        fields.upgrade = fields.upgrade + b", " + value if fields.upgrade else value
     elif kind is Kind.EXPECT:
         if value.lower() != b"100-continue":
             raise BadMessage(417, "the only Expect is 100-continue")
-        request.expect_continue = True
-        request.lines.append(line)
+        fields.expect_continue = True
+        fields.lines.append(line)
     elif kind is Kind.TE:
-        request.te_trailers = request.te_trailers or b"trailers" in value.lower()
+        fields.te_trailers = fields.te_trailers or b"trailers" in value.lower()
     else:
-        _take_rare(request, kind, value, line)
+        _take_rare(fields, kind, value, line)
 
 
-def _take_rare(request: RequestHead, kind: Kind, value: bytes, line: bytes) -> None:
+def _take_rare(fields: RequestFields, kind: Kind, value: bytes, line: bytes) -> None:
     if kind is Kind.FORWARDED_FOR:
-        request.forwarded_for = request.forwarded_for + b", " + value if request.forwarded_for else value
+        fields.forwarded_for = fields.forwarded_for + b", " + value if fields.forwarded_for else value
     elif kind is Kind.FORWARDED_PROTO:
-        request.forwarded_proto = value.lower()
+        fields.forwarded_proto = value.lower()
     elif kind is Kind.FORWARDED_HOST:
-        request.forwarded_host = value
+        fields.forwarded_host = value
     elif kind is Kind.PURPOSE:
-        request.purpose = value
-        request.lines.append(line)
+        fields.purpose = value
+        fields.lines.append(line)
 
 
 def _take_response(response: ResponseHead, kind: Kind, value: bytes) -> None:

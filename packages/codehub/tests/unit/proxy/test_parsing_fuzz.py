@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from codehub.proxy.framing import ChunkedBody, LengthBody
 from codehub.proxy.headers import Mapping, map_cookie, map_location, request_bytes, split_cookies
-from codehub.proxy.wire import BadMessage, parse_request, parse_response
+from codehub.proxy.messages import BadMessage
+from codehub.proxy.wire import parse_request, parse_response
 
 MAPPING = Mapping(b"/w/x", strip=True)
 _bits = st.sampled_from(
@@ -36,16 +37,16 @@ def test_a_head_is_read_or_refused_and_what_is_read_is_safe_to_forward(raw: byte
         assert 400 <= status < 600
         return
     request = parse_request(raw)
-    out = request_bytes(request, MAPPING, split_cookies(request.cookie)[1], b"1.2.3.4", upgrade=False)
+    out = request_bytes(request, MAPPING, split_cookies(request.fields.cookie)[1], b"1.2.3.4", upgrade=False)
     assert out.endswith(b"\r\n\r\n")
     assert out.count(b"\r\n\r\n") == 1
     assert out.count(b"\n") == out.count(b"\r\n") == out.count(b"\r")
     assert b"codehub_ws" not in out.partition(b"Cookie: ")[2]
     again = parse_request(out[:-4].replace(b" ", b" /", 1) if out.split(b" ")[1] == b"" else out[:-4])
-    assert (again.chunked, again.content_length, again.host) == (
-        request.chunked,
-        request.content_length,
-        request.host,
+    assert (again.fields.chunked, again.fields.content_length, again.fields.host) == (
+        request.fields.chunked,
+        request.fields.content_length,
+        request.fields.host,
     )
 
 

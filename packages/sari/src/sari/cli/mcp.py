@@ -14,7 +14,6 @@ def register(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser("mcp", aliases=["proxy"], help="speak MCP on stdio: what AI clients start")
     parser.add_argument("--workspace", metavar="DIR", help="the workspace root (else found as usual)")
     parser.add_argument("--daemon-port", type=int, metavar="PORT", help="start the daemon on exactly this port")
-    parser.add_argument("--remote", metavar="URL", help="use the sari inside a CodeHub workspace, https://…/w/ID/")
     parser.set_defaults(run=_run)
 
 
@@ -22,7 +21,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from sari.shim.entry import run
 
     words: list[str] = []
-    for flag in ("workspace", "daemon_port", "remote"):
+    for flag in ("workspace", "daemon_port"):
         value = getattr(arguments, flag)
         if value is not None:
             words += [f"--{flag.replace('_', '-')}", str(value)]

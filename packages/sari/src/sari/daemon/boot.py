@@ -187,7 +187,7 @@ async def _serve(
         return
     await asyncio.to_thread(predecessors.retire)
     _obey_signals(service)
-    web = asyncio.create_task(_serve_http(service, token))
+    web = asyncio.create_task(_serve_http(service, store, token))
     report({"ready": {"boot_id": boot_id, **daemon_fields(replace(entry, last_seen_ts=time.time()))}})
     logger.info("ready %s", fields(port=entry.port, http_port=sockets.port_of(listeners.http)))
     beats = asyncio.create_task(heartbeat.run())
@@ -224,10 +224,10 @@ def _obey_signals(service: Service) -> None:
             loop.add_signal_handler(number, service.stop, f"signal {number.name}")
 
 
-async def _serve_http(service: Service, token: str) -> None:
+async def _serve_http(service: Service, store: Store, token: str) -> None:
     """Run the HTTP side while we serve; a draining daemon leaves the socket to its successor."""
     server: HttpServerLike | None = None
-    facade = DaemonFacade(service, asyncio.get_running_loop())
+    facade = DaemonFacade(service, store, asyncio.get_running_loop())
     try:
         while True:
             service.drain_changed.clear()

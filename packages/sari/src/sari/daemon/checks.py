@@ -125,25 +125,35 @@ def check_daemons(places: Places) -> list[Finding]:
 
 
 def check_ports(places: Places) -> list[Finding]:
-    """The usual ports are free, or ours."""
+    """The usual ports are free, or ours; where another program holds one, which is used instead."""
     try:
         settings = Settings.from_environ(os.environ)
-        ours = {entry.port for entry in Store(places).read().daemons.values() if entry.token}
+        registry = Store(places).read()
     except SariError as error:
         return [Finding("error", str(error))]
+    ours = {entry.port for entry in registry.daemons.values() if entry.token}
+    pages = {entry.http_port for entry in registry.workspaces.values() if entry.http_port}
+    # Which port its HTTP side has is written down with the first workspace a daemon opens.
+    unknown = bool(ours and not pages)
     findings = []
-    for name, port in (("SARI_DAEMON_PORT", settings.daemon_port), ("SARI_HTTP_PORT", settings.http_port)):
-        if port == 0 or port in ours:
+    for name, port, own in (
+        ("SARI_DAEMON_PORT", settings.daemon_port, ours),
+        ("SARI_HTTP_PORT", settings.http_port, pages),
+    ):
+        if port == 0 or port in own or not _is_taken(port) or (own is pages and unknown):
             continue
-        with socket.socket() as probe:
-            probe.settimeout(dial.STRANGER_TIMEOUT_S)
-            taken = probe.connect_ex(("127.0.0.1", port)) == 0
-        if taken and not ours:
-            who = "a sari from before version 3" if dial.is_predecessor("127.0.0.1", port) else "another program"
-            findings.append(
-                Finding("warning", f"port {port} ({name}) is held by {who}", "nothing: another port is used")
-            )
+        who = "a sari from before version 3" if dial.is_predecessor("127.0.0.1", port) else "another program"
+        used = f"; {', '.join(map(str, sorted(own)))} is used" if own else ""
+        findings.append(
+            Finding("warning", f"port {port} ({name}) is held by {who}{used}", "nothing: another port is used")
+        )
     return findings or [Finding("ok", "the ports are free, or ours")]
+
+
+def _is_taken(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(dial.STRANGER_TIMEOUT_S)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 CHECKS: list[Check] = [check_registry, check_locks, check_daemons, check_ports]

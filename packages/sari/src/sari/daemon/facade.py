@@ -7,25 +7,30 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import wait
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from sari.daemon import sockets
 from sari.daemon.service import Service
 from sari.protocol import jsonrpc, mcp
-from sari.protocol.errors import UnknownWorkspace
-from sari.protocol.facade import Notify, SessionView, WorkspaceView
+from sari.protocol.errors import SariError, UnknownWorkspace
+from sari.protocol.facade import DaemonView, Gone, HungUp, Notify, SessionView, WorkspaceView
 from sari.protocol.jsonrpc import NotAMessage
 from sari.protocol.tooling import ToolResult
+from sari.registry.store import Store
 
 T = TypeVar("T")
+# How often a call that takes long asks whether anybody still waits for it.
+_LOOK_S: Final = 0.25
 
 
 class DaemonFacade:
     """Every method blocks its thread until the loop has answered."""
 
-    def __init__(self, service: Service, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, service: Service, store: Store, loop: asyncio.AbstractEventLoop) -> None:
         self._service = service
+        self._store = store
         self._loop = loop
         self._running: dict[tuple[str, object], asyncio.Task[Mapping[str, object]]] = {}
 
@@ -39,6 +44,26 @@ class DaemonFacade:
             "http_port": sockets.port_of(listeners.http),
             "start_ts": self._service.start_ts,
         }
+
+    def daemons(self) -> Sequence[DaemonView]:
+        """Every daemon of the registry that lives, oldest first."""
+        try:
+            registry = self._store.read()
+        except SariError:
+            # What is wrong with it is doctor's to say; this daemon's page works without.
+            return []
+        return [
+            DaemonView(
+                entry.version,
+                entry.pid,
+                entry.port,
+                entry.start_ts,
+                entry.draining,
+                sorted(root for root, place in registry.workspaces.items() if place.boot_id == entry.boot_id),
+                entry.boot_id == self._service.boot_id,
+            )
+            for entry in sorted(registry.daemons.values(), key=lambda entry: entry.start_ts)
+        ]
 
     def workspaces(self) -> Sequence[WorkspaceView]:
         """The open ones."""
@@ -83,7 +108,9 @@ class DaemonFacade:
 
         return self._ask(collect())
 
-    def call_tool(self, root: Path, tool: str, arguments: Mapping[str, object]) -> ToolResult:
+    def call_tool(
+        self, root: Path, tool: str, arguments: Mapping[str, object], gone: Gone | None = None
+    ) -> ToolResult:
         """Call a tool in a workspace that is open."""
 
         async def run() -> ToolResult:
@@ -93,10 +120,15 @@ class DaemonFacade:
             self._service.touch()
             return await self._service.calls.call(str(root), tool, arguments)
 
-        return self._ask(run())
+        return self._ask(run(), gone)
 
     def handle_mcp(
-        self, message: object, session_id: str | None, root: Path | None = None, notify: Notify | None = None
+        self,
+        message: object,
+        session_id: str | None,
+        root: Path | None = None,
+        notify: Notify | None = None,
+        gone: Gone | None = None,
     ) -> Mapping[str, object] | None:
         """Answer one decoded JSON-RPC message; None for a notification."""
         try:
@@ -112,7 +144,7 @@ class DaemonFacade:
         answer = mcp.answer(checked)
         if answer is not None:
             return answer
-        return self._ask(self._call(checked, session_id, root, notify))
+        return self._ask(self._call(checked, session_id, root, notify), gone)
 
     async def _call(
         self, message: jsonrpc.Message, session_id: str | None, root: Path | None, notify: Notify | None
@@ -159,5 +191,11 @@ class DaemonFacade:
 
         self._ask(end())
 
-    def _ask(self, coroutine: Coroutine[object, object, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+    def _ask(self, coroutine: Coroutine[object, object, T], gone: Gone | None = None) -> T:
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        if gone is not None:
+            while not wait([future], _LOOK_S).done:
+                if gone():
+                    future.cancel()
+                    raise HungUp
+        return future.result()

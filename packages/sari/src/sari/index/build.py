@@ -17,25 +17,23 @@ from pathlib import Path
 
 from sari.index import content
 from sari.index.segment import Writer
-from sari.index.trigrams import Extractor
+from sari.index.trigrams import words
 
 # Below this, starting a process costs more than it gains.
 ALONE_BELOW = 2_500
 CHUNK = 8_192
 
 
-def build_one(
-    root: Path, paths: Sequence[bytes], target: Path, stop: Callable[[], bool], extractor: Extractor
-) -> int:
+def build_one(root: Path, paths: Sequence[bytes], target: Path, stop: Callable[[], bool]) -> int:
     """Read files and write them as one segment. How many are in it; files that are gone are left out."""
     writer = Writer()
     base = os.fsencode(root) + b"/"
     for path in paths:
         if stop():
             return 0
-        read = content.read(base + path, extractor)
+        read = content.read(base + path)
         if read is not None:
-            writer.add(path, read.stamp, read.kind, read.trigrams)
+            writer.add(path, read.stamp, read.kind, words(read.text))
     if len(writer):
         writer.write(target)
     return len(writer)
@@ -47,7 +45,7 @@ def build(
     """Build segments of all the files, handing each out when it is written."""
     if len(paths) < ALONE_BELOW:
         target = new_target()
-        count = build_one(root, paths, target, stop, Extractor())
+        count = build_one(root, paths, target, stop)
         yield target, count
         return
     yield from _by_workers(root, paths, new_target, stop)
@@ -114,7 +112,7 @@ class _Worker:
                 if count is None and not stop():
                     # The worker died (killed, out of memory): the files are read here instead.
                     with contextlib.suppress(OSError):
-                        count = build_one(self._root, chunk, target, stop, Extractor())
+                        count = build_one(self._root, chunk, target, stop)
                 done.put((target, count or 0))
         finally:
             done.put(None)

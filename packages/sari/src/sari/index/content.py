@@ -1,4 +1,4 @@
-"""Reads one file for the index: is it text, and which trigrams does it hold.
+"""Reads one file for the index: is it text, and which.
 
 Judges as ripgrep does: a byte order mark of UTF-16 means it is transcoded, a NUL near the start means binary, a NUL
 further on means that only ripgrep's own walk knows which lines come before it.
@@ -11,7 +11,6 @@ import time
 from dataclasses import dataclass
 
 from sari.index.segment import ALONE, BINARY, LARGE, LARGE_ALONE, NEVER, TEXT, Stamp, stamp_of
-from sari.index.trigrams import Extractor
 
 # ripgrep looks for a NUL in its first buffer of 64 KiB before it searches; below that a NUL surely means no match.
 _SURELY_BINARY = 60_000
@@ -23,11 +22,11 @@ _TICK_NS = 50_000_000
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What the index keeps of one file."""
+    """One file as it was read: `text` is what there is to index of it, as UTF-8."""
 
     stamp: Stamp
     kind: int
-    trigrams: set[int]
+    text: bytes
 
 
 def is_fresh(mtime_ns: int, ctime_ns: int) -> bool:
@@ -35,7 +34,7 @@ def is_fresh(mtime_ns: int, ctime_ns: int) -> bool:
     return max(mtime_ns, ctime_ns) > time.time_ns() - _TICK_NS
 
 
-def read(path: bytes, extractor: Extractor) -> Content | None:
+def read(path: bytes) -> Content | None:
     """None when there is no such regular file any more."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -47,13 +46,13 @@ def read(path: bytes, extractor: Extractor) -> Content | None:
         if stat.st_mode & 0o170000 != 0o100000:
             return None
         if stat.st_size > MAX_INDEXED_BYTES:
-            return Content(stamp, _judge_large(fd), set())
+            return Content(stamp, _judge_large(fd), b"")
         data = b""
         while block := os.read(fd, stat.st_size + 1 - len(data) if stat.st_size >= len(data) else 1 << 16):
             data = data + block if data else block
-        return _judge(data, stamp, extractor)
+        return _judge(data, stamp)
     except OSError:
-        return Content(stamp_of(os.fstat(fd)), LARGE_ALONE, set())
+        return Content(stamp_of(os.fstat(fd)), LARGE_ALONE, b"")
     finally:
         os.close(fd)
 
@@ -64,7 +63,7 @@ def _unreadable(path: bytes) -> Content | None:
         stat = os.lstat(path)
     except OSError:
         return None
-    return Content(stamp_of(stat), LARGE, set()) if stat.st_mode & 0o170000 == 0o100000 else None
+    return Content(stamp_of(stat), LARGE, b"") if stat.st_mode & 0o170000 == 0o100000 else None
 
 
 def _judge_large(fd: int) -> int:
@@ -83,24 +82,19 @@ def _judge_large(fd: int) -> int:
 
 def kind(path: bytes) -> int:
     """Only the kind of a file, for one that is searched before it is indexed."""
-    read_now = read(path, _Nothing())
+    read_now = read(path)
     return BINARY if read_now is None else read_now.kind
 
 
-class _Nothing(Extractor):
-    def trigrams(self, text: bytes) -> set[int]:
-        return set()
-
-
-def _judge(data: bytes, stamp: Stamp, extractor: Extractor) -> Content:
+def _judge(data: bytes, stamp: Stamp) -> Content:
     if data[:2] in _MARKS:
         text = (
             data[2:]
             .decode("utf-16-le" if data[:2] == b"\xff\xfe" else "utf-16-be", "replace")
             .encode("utf-8", "replace")
         )
-        return Content(stamp, ALONE if b"\0" in text else TEXT, extractor.trigrams(text))
+        return Content(stamp, ALONE if b"\0" in text else TEXT, text)
     nul = data.find(b"\0")
     if 0 <= nul < _SURELY_BINARY:
-        return Content(stamp, BINARY, set())
-    return Content(stamp, TEXT if nul < 0 else ALONE, extractor.trigrams(data))
+        return Content(stamp, BINARY, b"")
+    return Content(stamp, TEXT if nul < 0 else ALONE, data)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import selectors
 import shutil
 import subprocess
 import sys
@@ -35,6 +36,9 @@ PROGRAM = _find_program()
 
 # What every run has: no user configuration, hidden files but never a repository's own data.
 BASE = ("--no-config", "--hidden", "--glob", "!.git", "--color", "never")
+
+# How often a silent search looks whether anybody still wants it.
+_LOOK_S = 0.2
 
 _WARNING = re.compile(
     rb'[^\0]*?: WARNING: stopped searching binary file after match \(found "\\0" byte around offset \d+\)\n'
@@ -70,9 +74,7 @@ def stream(
             )
             try:
                 assert process.stdout is not None
-                while chunk := os.read(process.stdout.fileno(), 1 << 18):
-                    if cancelled():
-                        raise Cancelled
+                while chunk := _next(process.stdout.fileno(), cancelled):
                     yield chunk
                 code = process.wait()
             finally:
@@ -87,6 +89,20 @@ def stream(
                     raise RipgrepFailed(complaint)
     except OSError as error:
         raise RipgrepFailed(f"ripgrep cannot be run in {root}: {error}. Is the folder still there?") from error
+
+
+def _next(output: int, cancelled: Callable[[], bool]) -> bytes:
+    """The next piece of output. A search that finds nothing for long is cancelled, too."""
+    if os.name == "posix":
+        with selectors.PollSelector() as selector:
+            selector.register(output, selectors.EVENT_READ)
+            while not selector.select(_LOOK_S):
+                if cancelled():
+                    raise Cancelled
+    chunk = os.read(output, 1 << 18)
+    if cancelled():
+        raise Cancelled
+    return chunk
 
 
 _ABOUT_THE_QUERY = re.compile(

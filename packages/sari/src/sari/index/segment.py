@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sari.index.needed import Needed
-from sari.index.trigrams import COUNT
+from sari.index.trigrams import COUNT, of_word
 
 MAGIC = b"sari-seg"
 VERSION = 1
@@ -56,28 +56,56 @@ def stamp_of(stat: os.stat_result) -> Stamp:
     return Stamp(stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino & 0x7FFF_FFFF_FFFF_FFFF)
 
 
+# So many words at most are kept until they are turned into trigrams: some 40 MB, whatever the files hold.
+_MOST_WORDS = 100_000
+# A blob's words (base64, hashes) seldom come again: they are not worth keeping.
+_BLOB_WORDS = 20_000
+
+
 class Writer:
-    """Collects files, then writes them as one segment."""
+    """Collects files, then writes them as one segment.
+
+    Files are gathered by word, and words turned into trigrams at the end: source code repeats its words, so most of the
+    work is done once a word and not once a file.
+    """
 
     def __init__(self) -> None:
         self._paths: list[bytes] = []
         self._stamps: array[int] = array("q")
         self._kinds = bytearray()
+        self._by_word: defaultdict[bytes, list[int]] = defaultdict(list)
         self._postings: defaultdict[int, array[int]] = defaultdict(lambda: array("H"))
 
     def __len__(self) -> int:
         return len(self._paths)
 
-    def add(self, path: bytes, stamp: Stamp, kind: int, trigrams: set[int]) -> None:
+    def add(self, path: bytes, stamp: Stamp, kind: int, words: set[bytes]) -> None:
         local = len(self._paths)
         self._paths.append(path)
         self._stamps.extend((stamp.mtime_ns, stamp.ctime_ns, stamp.size, stamp.inode))
         self._kinds.append(kind)
-        postings = self._postings
-        for trigram in trigrams:
-            postings[trigram].append(local)
+        if len(words) > _BLOB_WORDS:
+            for trigram in {trigram for word in words for trigram in of_word(word)}:
+                self._postings[trigram].append(local)
+            return
+        by_word = self._by_word
+        for word in words:
+            by_word[word].append(local)
+        if len(by_word) > _MOST_WORDS:
+            self._turn()
+
+    def _turn(self) -> None:
+        """Words into trigrams. A posting's order does not matter; that a file is in it only once does."""
+        by_trigram: defaultdict[int, list[list[int]]] = defaultdict(list)
+        for word, files in self._by_word.items():
+            for trigram in set(of_word(word)):
+                by_trigram[trigram].append(files)
+        for trigram, groups in by_trigram.items():
+            self._postings[trigram].extend(groups[0] if len(groups) == 1 else set().union(*groups))
+        self._by_word.clear()
 
     def write(self, target: Path) -> None:
+        self._turn()
         starts = array("I", bytes(4 * (COUNT + 1)))
         at = 0
         pieces: list[bytes] = []

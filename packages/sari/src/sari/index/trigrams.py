@@ -21,34 +21,13 @@ _FOLD = bytes(
 _DIGIT = bytes(ALPHABET.find(code) if code in ALPHABET else 0 for code in range(256))
 # Two characters outside ASCII fold to ASCII letters when case is ignored: the Kelvin sign and the long s.
 _KELVIN, _LONG_S = "\u212a".encode(), "\u017f".encode()
-_BLOB_WORDS = 20_000
-_MEMO_LIMIT = 150_000
 
 
-class Extractor:
-    """Finds a text's trigrams, remembering those of words already seen: source code repeats itself."""
-
-    def __init__(self) -> None:
-        self._memo: dict[bytes, tuple[int, ...]] = {}
-
-    def trigrams(self, text: bytes) -> set[int]:
-        if _KELVIN in text or _LONG_S in text:
-            text = text.replace(_KELVIN, b"k").replace(_LONG_S, b"s")
-        memo = self._memo
-        words = set(text.translate(_FOLD).split())
-        unknown = [word for word in words if word not in memo]
-        if unknown:
-            if len(memo) > _MEMO_LIMIT:
-                memo.clear()
-                unknown = list(words)
-            for word in unknown:
-                memo[word] = tuple(of_word(word))
-        found: set[int] = set().union(*map(memo.__getitem__, words))
-        if len(words) > _BLOB_WORDS:
-            # A blob's words (base64, hashes) seldom come again: not worth the memory.
-            for word in unknown:
-                del memo[word]
-        return found
+def words(text: bytes) -> set[bytes]:
+    """The runs of word characters of a text, in lower case."""
+    if _KELVIN in text or _LONG_S in text:
+        text = text.replace(_KELVIN, b"k").replace(_LONG_S, b"s")
+    return set(text.translate(_FOLD).split())
 
 
 def of_word(word: bytes) -> list[int]:

@@ -40,6 +40,25 @@ class SessionView:
 
 
 Notify = Callable[[Mapping[str, object]], None]
+# Whether whoever asked has hung up since.
+Gone = Callable[[], bool]
+
+
+class HungUp(Exception):
+    """Nobody waits for the answer any more; the call was told to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonView:
+    """One living daemon of the registry: this one, those being replaced, and predecessors' (no HTTP side of ours)."""
+
+    version: str
+    pid: int
+    port: int
+    start_ts: float
+    draining: bool
+    workspaces: Sequence[str]
+    this: bool
 
 
 class Facade(Protocol):
@@ -49,18 +68,32 @@ class Facade(Protocol):
         """`{name, version, boot_id, pid, protocol, draining, host, port, http_port, start_ts}`. Never the token."""
         ...
 
+    def daemons(self) -> Sequence[DaemonView]:
+        """Every daemon of the registry that lives, oldest first."""
+        ...
+
     def workspaces(self) -> Sequence[WorkspaceView]:
         """The open ones."""
         ...
 
     def sessions(self) -> Sequence[SessionView]: ...
 
-    def call_tool(self, root: Path, tool: str, arguments: Mapping[str, object]) -> ToolResult:
-        """Call a tool in a workspace that is open. Raises `UnknownWorkspace` (→ 404) for one that is not."""
+    def call_tool(
+        self, root: Path, tool: str, arguments: Mapping[str, object], gone: Gone | None = None
+    ) -> ToolResult:
+        """Call a tool in a workspace that is open. Raises `UnknownWorkspace` (→ 404) for one that is not.
+
+        Once `gone` says so the call is cancelled and `HungUp` raised.
+        """
         ...
 
     def handle_mcp(
-        self, message: object, session_id: str | None, root: Path | None = None, notify: Notify | None = None
+        self,
+        message: object,
+        session_id: str | None,
+        root: Path | None = None,
+        notify: Notify | None = None,
+        gone: Gone | None = None,
     ) -> Mapping[str, object] | None:
         """Answer one decoded JSON-RPC message, or None for a notification. Opens the workspace when a call needs it.
 

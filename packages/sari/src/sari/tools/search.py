@@ -28,6 +28,8 @@ _KEPT_ANSWERS = 8
 _KEPT_LINES = 20_000
 # Files are fetched so many at a time until a page is full.
 _FILES_AT_ONCE = 60
+# With more files than this the order by definitions is not worth another look into all of them.
+_MOST_RANKED = 5_000
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*")
 _DEFINES = (
     r"^\s*(?:export\s+|default\s+|pub(?:\([a-z]+\))?\s+|public\s+|private\s+|protected\s+|internal\s+|static\s+|final\s+|abstract\s+"
@@ -121,13 +123,18 @@ def _defining(scope: Scope, query: Query, found: Found, call: Call) -> set[bytes
     """Files that define what is asked for, when it is an identifier: they come first."""
     if query.mode == "regex" or not _IDENTIFIER.fullmatch(query.text) or len(found.counts) < 2:
         return set()
-    pattern = Query(_DEFINES + re.escape(query.text) + r"\b", "regex", "sensitive")
-    files = sorted(path for path in found.counts if path not in found.alone)
-    inner = Found(pattern, dict.fromkeys(files, 1))
-    if len(files) > 5_000:
+    if len(found.counts) > _MOST_RANKED:
         return set()
-    fetch(scope.index, inner, files, lambda: call.cancelled)
-    return {path for path, hits in inner.hits.items() if hits}
+    defines = _DEFINES + re.escape(query.text) + r"\b"
+    whole = {path for path, count in found.counts.items() if len(found.hits.get(path, ())) == count}
+    by_line = re.compile(defines)
+    defining = {path for path in whole if any(by_line.match(hit.text) for hit in found.hits[path] if not hit.is_cut)}
+    counted = sorted(path for path in found.counts if path not in whole and path not in found.alone)
+    if counted:
+        inner = Found(Query(defines, "regex", "sensitive"), dict.fromkeys(counted, 1))
+        fetch(scope.index, inner, counted, lambda: call.cancelled)
+        defining |= {path for path in counted if any(not hit.is_cut for hit in inner.hits[path])}
+    return defining
 
 
 def _page(

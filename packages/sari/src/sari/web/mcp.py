@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from sari.protocol.facade import Facade
+from sari.protocol.facade import Facade, Gone
 from sari.web.guard import Guard
 from sari.web.wire import Rejected, Request, Response, as_json, problem
 
@@ -103,9 +103,10 @@ class McpEndpoint:
         mismatch = _mismatch(request.headers, message, version)
         if mismatch is not None:
             return as_json(_error(identifier, _HEADER_MISMATCH, mismatch), 400)
+        # In this era hanging up is how a client cancels; in the others it says so, and may hang up and come back.
         if streams and _wants_progress(message):
-            return self._streamed(message, None, _root(request))
-        answer = self._facade.handle_mcp(message, None, _root(request))
+            return self._streamed(message, None, _root(request), request.gone)
+        answer = self._facade.handle_mcp(message, None, _root(request), gone=request.gone)
         return Response(202) if answer is None else as_json(answer, _http_status(answer))
 
     # The eras with sessions.
@@ -137,7 +138,9 @@ class McpEndpoint:
         said = [answer for answer in answers if answer is not None]
         return as_json(said) if said else Response(202)
 
-    def _streamed(self, message: Mapping[str, object], session: str | None, root: Path | None) -> Response:
+    def _streamed(
+        self, message: Mapping[str, object], session: str | None, root: Path | None, gone: Gone | None = None
+    ) -> Response:
         """Progress as it comes, then the answer, as server-sent events."""
 
         def stream(write: Write) -> None:
@@ -150,7 +153,7 @@ class McpEndpoint:
                     if not over:
                         write(_event(note))
 
-            answer = self._facade.handle_mcp(message, session, root, notify)
+            answer = self._facade.handle_mcp(message, session, root, notify, gone)
             with lock:
                 over = True
                 if answer is not None:

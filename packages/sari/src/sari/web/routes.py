@@ -111,7 +111,9 @@ class Routes:
             if not workspaces:
                 raise UnknownWorkspace(f"{root} is not open here")
         sessions = [asdict(view) for view in self._facade.sessions()]
-        return as_json({"daemon": dict(self._facade.daemon_info()), "workspaces": workspaces, "sessions": sessions})
+        daemons = [asdict(view) for view in self._facade.daemons()]
+        daemon = dict(self._facade.daemon_info())
+        return as_json({"daemon": daemon, "daemons": daemons, "workspaces": workspaces, "sessions": sessions})
 
     def _tool(self, request: Request, caller: Caller) -> Response:
         tool, subject, readers = _TOOLS[request.path]
@@ -131,7 +133,7 @@ class Routes:
                 raise Rejected(400, f"{name} is not a number: {text!r}") from error
         if caller.page is not None:
             self._facade.lease(caller.page, "web page")
-        result = self._facade.call_tool(self._root(request.one("workspace")), tool, arguments)
+        result = self._facade.call_tool(self._root(request.one("workspace")), tool, arguments, request.gone)
         if result.is_error:
             return problem(400, result.text)
         return as_json(dict(result.structured))

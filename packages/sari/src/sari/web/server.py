@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Final
 
-from sari.protocol.facade import Facade
+from sari.protocol.facade import Facade, HungUp
 from sari.web.guard import Guard
 from sari.web.routes import Routes
 from sari.web.wire import Connection, Rejected, Request, Response, problem
@@ -110,7 +110,7 @@ class HttpServer:
         try:
             while not self._closing.is_set() and self._one(connection, sock):
                 pass
-        except OSError:
+        except (OSError, HungUp):
             # The client hung up: there is nobody left to tell.
             _log.debug("an HTTP client hung up")
         finally:
@@ -140,6 +140,8 @@ class HttpServer:
             return self._routes.answer(request)
         except Rejected as rejected:
             return problem(rejected.status, rejected.why)
+        except HungUp:
+            raise
         except Exception:  # noqa: BLE001 - one bad request must not cost the daemon its HTTP side
             _log.exception("an HTTP request failed")
             return problem(500, "sari failed on this request; its log says why")

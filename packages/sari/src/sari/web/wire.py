@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import selectors
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -70,6 +71,8 @@ class Request:
     headers: Mapping[str, str]
     body: bytes
     keep_alive: bool
+    # Whether the client has hung up since it asked.
+    gone: Callable[[], bool]
 
     def one(self, *names: str) -> str | None:
         """The first of these query parameters that is there."""
@@ -130,7 +133,18 @@ class Connection:
         wanted = headers.get("connection", "").lower()
         keep_alive = "close" not in wanted and (version == "HTTP/1.1" or "keep-alive" in wanted)
         query = parse_qs(parts.query, keep_blank_values=True, max_num_fields=100)
-        return Request(method, unquote(parts.path), query, headers, body, keep_alive)
+        return Request(method, unquote(parts.path), query, headers, body, keep_alive, self.is_gone)
+
+    def is_gone(self) -> bool:
+        """Whether the client hung up. What it sent ahead stays unread."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.sock, selectors.EVENT_READ)
+            if not selector.select(0):
+                return False
+        try:
+            return self.sock.recv(1, socket.MSG_PEEK) == b""
+        except OSError:
+            return True
 
     def write(self, response: Response, *, keep_alive: bool, head_only: bool = False) -> None:
         streaming = response.stream is not None

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore, RetryConfig
 
 PART_BYTES = 8 << 20  # S3 allows 10,000 parts: archives up to 80 GB
-_PARTS_AT_ONCE = 4  # bounds memory; enough to fill a gigabit
+_PARTS_AT_ONCE = 3  # bounds memory; enough to fill a gigabit
 _READ_BYTES = 4 << 20
 _NO_ROOM = ("No space left", "Disk quota", "os error 28", "os error 122", "EntityTooLarge", "QuotaExceeded")
 
@@ -91,7 +91,7 @@ class Store:
             self._sync(key)
 
     def put_stream(self, key: str, chunks: Iterable[bytes]) -> None:
-        """Whole or not at all: an error of the chunks' producer aborts the upload and is raised as it is."""
+        """Whole or not at all: an error of the chunks' producer aborts the upload and is raised as it is. Then `sync`."""
         produced = _Produced(chunks)
         try:
             with _translated(f"write {key}"):
@@ -103,7 +103,6 @@ class Store:
                     chunk_size=PART_BYTES,
                     max_concurrency=_PARTS_AT_ONCE,
                 )
-                self._sync(key)
         except BaseException:
             if produced.error is not None:
                 raise produced.error from None
@@ -181,8 +180,12 @@ class Store:
         found = os.statvfs(self._root)
         return found.f_bavail * found.f_frsize
 
+    def sync(self, key: str) -> None:
+        """A local archive must be on the disk before its volume goes; other stores answer when it is."""
+        with _translated(f"write {key}"):
+            self._sync(key)
+
     def _sync(self, key: str) -> None:
-        """A local archive must be on the disk before its volume goes."""
         if self._root is None:
             return
         path = self._root / key

@@ -5,16 +5,18 @@ Blocking; runs in a worker thread. Knows neither volumes nor workspaces. `at` na
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import IO, cast
 
 import zstandard
 
+from codehub.adapters.objectstore.ahead import ahead
 from codehub.adapters.objectstore.layout import META_SUFFIX, Meta, parse_key
 from codehub.adapters.objectstore.store import Store
 from codehub.adapters.tarball.format import END
@@ -25,9 +27,9 @@ from codehub.ports.fence import Fence, Report
 from codehub.ports.homes import ArchiveReceipt
 
 LEVEL = 3
-# "All cores", but each costs some 25 MB of buffers: with eight an archive stays below 200 MB.
+# "All cores", but each has a job of its own in memory, before and after: with eight an archive stays below 200 MB.
 THREADS = min(os.cpu_count() or 1, 8)
-_QUEUE_CHUNKS = 8
+_JOB_BYTES = 4 << 20
 _UNPACKED_CHUNK = 1 << 20
 _MAX_WINDOW = 1 << 27  # what zstd itself accepts by default
 
@@ -76,30 +78,36 @@ def upload(
     digest = hashlib.sha256()
     sent = 0
 
-    def compressed() -> Iterator[bytes]:
+    def compressed(chunks: Iterable[bytes]) -> Iterator[bytes]:
         nonlocal sent
-        compressor = zstandard.ZstdCompressor(level=LEVEL, threads=THREADS, write_checksum=True).compressobj()
+        for piece in _compressed(chunks):
+            digest.update(piece)
+            sent += len(piece)
+            yield piece
+
+    def passed() -> Iterator[bytes]:
         for chunk in tar:
             job.at("archive:bytes")
             job.check()
-            if piece := compressor.compress(chunk):
-                digest.update(piece)
-                sent += len(piece)
-                yield piece
+            yield chunk
             job.report(Progress("archive", packed.tar_bytes, total))
         job.check()
-        piece = compressor.flush()
-        digest.update(piece)
-        sent += len(piece)
-        yield piece
 
     job.at("archive:before-data")
-    store.put_stream(key, compressed())
+    # Three stages at once: the home is read, compressed and digested, and sent.
+    with (
+        contextlib.closing(ahead(passed(), "codehub-pack")) as read,
+        contextlib.closing(ahead(compressed(read), "codehub-compress")) as made,
+    ):
+        store.put_stream(key, made)
     job.at("archive:after-data")
     meta = Meta(digest.hexdigest(), sent, packed.tar_bytes, packed.entries)
     job.check()
-    # What the store holds must be what was sent before anything says so.
-    verify(store, key, meta, job)
+    # What the store holds must be what was sent, and on its disk, before anything says so.
+    with ThreadPoolExecutor(1, thread_name_prefix="codehub-sync") as pool:
+        synced = pool.submit(store.sync, key)
+        verify(store, key, meta, job)
+        synced.result()
     job.at("archive:verified")
     job.fence()
     store.put(key + META_SUFFIX, meta.render())
@@ -145,40 +153,22 @@ def download(store: Store, key: str, meta: Meta, job: Job) -> Iterator[bytes]:
 
     Reading, digesting and decompressing run in a thread of their own, a few chunks ahead.
     """
-    ahead: queue.Queue[bytes | BaseException | None] = queue.Queue(_QUEUE_CHUNKS)
-    stop = threading.Event()
-
-    def put(item: bytes | BaseException | None) -> None:
-        while not stop.is_set():
-            try:
-                ahead.put(item, timeout=0.2)
-            except queue.Full:
-                continue
-            return
-
-    def produce() -> None:
-        try:
-            for chunk in _decompressed(store, key, meta, job):
-                if stop.is_set():
-                    return
-                put(chunk)
-        except BaseException as error:  # noqa: BLE001 - handed to the consuming thread, which raises it
-            put(error)
-        else:
-            put(None)
-
-    thread = threading.Thread(target=produce, name="codehub-restore", daemon=True)
-    thread.start()
-    try:
-        while (item := ahead.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
+    with contextlib.closing(ahead(_decompressed(store, key, meta, job), "codehub-restore")) as chunks:
+        for chunk in chunks:
             job.check()
             job.at("restore:bytes")
-            yield item
-    finally:
-        stop.set()
-        thread.join()
+            yield chunk
+
+
+def _compressed(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    parameters = zstandard.ZstdCompressionParameters.from_level(
+        LEVEL, threads=THREADS, job_size=_JOB_BYTES, write_checksum=True
+    )
+    compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    for chunk in chunks:
+        if piece := compressor.compress(chunk):
+            yield piece
+    yield compressor.flush()
 
 
 def _decompressed(store: Store, key: str, meta: Meta, job: Job) -> Iterator[bytes]:

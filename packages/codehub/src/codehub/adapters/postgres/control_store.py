@@ -3,35 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from codehub.adapters.postgres import timeline
-from codehub.adapters.postgres.control_term import as_leader
-from codehub.adapters.postgres.pool import Database, Transaction
+from codehub.adapters.postgres.control_term import LEADS, TERM, as_leader, fenced
+from codehub.adapters.postgres.pool import Database
 from codehub.adapters.postgres.rows import conditions_column, home_ctx_column, progress_column, workspace_of
 from codehub.domain.model import Progress, Workspace
 from codehub.ports.control_store import Change, Versioned
-from codehub.ports.homes import ArchiveReceipt
 
-# The condition of every change; an intent also depends on desired_state (contract 8).
-_COMMIT = """
-    UPDATE workspaces SET
-        conditions = %(conditions)s, observed_at = %(observed_at)s, phase = %(phase)s,
-        phase_changed_at = %(phase_changed_at)s, operation = %(operation)s, op_started_at = %(op_started_at)s,
-        progress = %(progress)s, archive_op_id = %(archive_op_id)s, archive_key = %(archive_key)s,
-        home_ctx = %(home_ctx)s, error_reason = %(error_reason)s, error_count = %(error_count)s,
-        retry_at = %(retry_at)s, deleted_at = %(deleted_at)s, updated_at = %(now)s
-    WHERE id = %(id)s AND operation = %(was_operation)s
-        AND archive_op_id IS NOT DISTINCT FROM %(was_archive_op_id)s
-        AND archive_key IS NOT DISTINCT FROM %(was_archive_key)s
-        AND error_reason IS NOT DISTINCT FROM %(was_error_reason)s
-        AND deleted_at IS NOT DISTINCT FROM %(was_deleted_at)s
-        AND (NOT %(is_intent)s OR desired_state = %(was_desired_state)s)
-    RETURNING *, xmin::text AS version
-"""
+# The whole of a commit in one statement, so in one round trip: the fence, the change on its condition, what is told of it.
+# An intent also depends on desired_state (contract 8).
+_COMMIT = f"""
+    WITH {TERM}, moved AS (
+        UPDATE workspaces SET
+            conditions = %(conditions)s, observed_at = %(observed_at)s, phase = %(phase)s,
+            phase_changed_at = %(phase_changed_at)s, operation = %(operation)s, op_started_at = %(op_started_at)s,
+            progress = %(progress)s, archive_op_id = %(archive_op_id)s, archive_key = %(archive_key)s,
+            home_ctx = %(home_ctx)s, error_reason = %(error_reason)s, error_count = %(error_count)s,
+            retry_at = %(retry_at)s, deleted_at = %(deleted_at)s, updated_at = %(now)s
+        WHERE {LEADS} AND id = %(id)s AND operation = %(was_operation)s
+            AND archive_op_id IS NOT DISTINCT FROM %(was_archive_op_id)s
+            AND archive_key IS NOT DISTINCT FROM %(was_archive_key)s
+            AND error_reason IS NOT DISTINCT FROM %(was_error_reason)s
+            AND deleted_at IS NOT DISTINCT FROM %(was_deleted_at)s
+            AND (NOT %(is_intent)s OR desired_state = %(was_desired_state)s)
+        RETURNING *, xmin::text AS version
+    ), told AS (
+        INSERT INTO workspace_events (workspace_id, at, kind, message, actor, detail)
+        SELECT moved.id, %(now)s, event.kind, event.message, 'codehub', event.detail
+        FROM moved, jsonb_to_recordset(%(events)s) AS event (kind text, message text, detail jsonb)
+    ), made AS (
+        INSERT INTO workspace_archives (workspace_id, archive_key, op_id, committed_at, bytes, sha256)
+        SELECT moved.id, made.archive_key, made.op_id, %(now)s, made.bytes, made.sha256
+        FROM moved, jsonb_to_recordset(%(generations)s) AS made (archive_key text, op_id text, bytes bigint, sha256 text)
+        ON CONFLICT (workspace_id, op_id) DO NOTHING
+    )
+    SELECT {LEADS} AS leads, moved.* FROM (SELECT) AS always LEFT JOIN moved ON true
+"""  # noqa: S608
+_PROGRESS = f"""
+    WITH {TERM}, moved AS (
+        UPDATE workspaces SET progress = %(progress)s
+        WHERE {LEADS} AND id = %(id)s AND operation = %(operation)s
+            AND op_started_at IS NOT DISTINCT FROM %(op_started_at)s
+    )
+    SELECT {LEADS} AS leads
+"""  # noqa: S608
 
 
 class PostgresControlStore:
@@ -39,17 +59,17 @@ class PostgresControlStore:
         self._database = database
 
     async def versions(self) -> Mapping[str, str]:
-        async with self._database.transaction() as tx:
+        async with self._database.statement() as connection:
             rows = await (
-                await tx.execute("SELECT id, xmin::text AS version FROM workspaces WHERE deleted_at IS NULL")
+                await connection.execute("SELECT id, xmin::text AS version FROM workspaces WHERE deleted_at IS NULL")
             ).fetchall()
         return {row["id"]: row["version"] for row in rows}
 
     async def load(self, ids: Collection[str] | None = None) -> Sequence[Versioned]:
         which = "deleted_at IS NULL" if ids is None else "id = ANY(%s)"
-        async with self._database.transaction() as tx:
+        async with self._database.statement() as connection:
             rows = await (
-                await tx.execute(
+                await connection.execute(
                     f"SELECT *, xmin::text AS version FROM workspaces WHERE {which} ORDER BY id",  # noqa: S608
                     [] if ids is None else [list(ids)],
                 )
@@ -57,37 +77,17 @@ class PostgresControlStore:
         return [_versioned(row) for row in rows]
 
     async def commit(self, epoch: int, change: Change, now: datetime) -> Versioned | None:
-        async with as_leader(self._database, epoch) as tx:
-            row = await (await tx.execute(_COMMIT, _arguments(change, now))).fetchone()
-            if row is None:
-                return None
-            workspace_id = change.before.id
-            if change.generation is not None:
-                await _note_generation(tx, workspace_id, change.generation, now)
-            for event in change.events:
-                await timeline.record(
-                    tx,
-                    workspace_id,
-                    at=now,
-                    kind=event.kind,
-                    message=event.message,
-                    actor="codehub",
-                    detail=event.detail,
-                )
-        return _versioned(row)
+        row = await fenced(self._database, epoch, _COMMIT, _arguments(change, now))
+        return None if row["id"] is None else _versioned(row)
 
     async def note_progress(self, epoch: int, workspace: Workspace, progress: Progress) -> None:
-        async with as_leader(self._database, epoch) as tx:
-            await tx.execute(
-                "UPDATE workspaces SET progress = %s WHERE id = %s AND operation = %s"
-                " AND op_started_at IS NOT DISTINCT FROM %s",
-                [
-                    Jsonb(progress_column(progress)),
-                    workspace.id,
-                    workspace.operation.value,
-                    workspace.op_started_at,
-                ],
-            )
+        values = {
+            "id": workspace.id,
+            "operation": workspace.operation.value,
+            "op_started_at": workspace.op_started_at,
+            "progress": Jsonb(progress_column(progress)),
+        }
+        await fenced(self._database, epoch, _PROGRESS, values)
 
     async def note_observed(self, epoch: int, ids: Collection[str], now: datetime) -> Mapping[str, str]:
         async with as_leader(self._database, epoch) as tx:
@@ -122,25 +122,19 @@ class PostgresControlStore:
             )
 
 
-async def _note_generation(tx: Transaction, workspace_id: str, made: ArchiveReceipt, now: datetime) -> None:
-    await tx.execute(
-        "INSERT INTO workspace_archives (workspace_id, archive_key, op_id, committed_at, bytes, sha256)"
-        " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (workspace_id, op_id) DO NOTHING",
-        [workspace_id, made.archive_key, made.op_id, now, made.bytes, made.sha256],
-    )
-
-
 def _versioned(row: Mapping[str, Any]) -> Versioned:
     return Versioned(workspace_of(row), row["version"])
 
 
 def _arguments(change: Change, now: datetime) -> dict[str, object]:
     before, after = change.before, change.after
-    ctx, progress = home_ctx_column(after.home_ctx), progress_column(after.progress)
+    ctx, progress, made = home_ctx_column(after.home_ctx), progress_column(after.progress), change.generation
     return {
         "id": before.id,
         "now": now,
         "is_intent": change.is_intent,
+        "events": Jsonb([{"kind": e.kind, "message": e.message, "detail": dict(e.detail)} for e in change.events]),
+        "generations": Jsonb([] if made is None else [asdict(made)]),
         "conditions": Jsonb(conditions_column(after.conditions)),
         "observed_at": after.observed_at,
         "phase": after.phase.value,

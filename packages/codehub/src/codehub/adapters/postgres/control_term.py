@@ -1,18 +1,23 @@
 """The fence of every coordinator transaction (contract 11): `system_locks` FOR SHARE with the epoch, before anything else.
 
-The next leader's increment waits for transactions that hold it; after it, an older epoch changes nothing.
+The next leader's increment waits for transactions that hold it; after it, an older epoch changes nothing. A write of one
+statement carries the fence in itself (TERM, LEADS): looked at before any row, and locked until the statement's commit.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import Any, Final
 
 from codehub.adapters.postgres.pool import Database, Transaction
 from codehub.domain.errors import Deposed
 
+TERM: Final = "term AS (SELECT FROM system_locks WHERE lock_name = 'coordinator' AND epoch = %(epoch)s FOR SHARE)"
+LEADS: Final = "EXISTS (SELECT FROM term)"
+
 # A frozen leader must not hold the row for longer than the lock's own idle timeout: the next leader waits for it.
-_TERM = """
+_LOCK_TERM = """
     SELECT epoch, set_config('idle_in_transaction_session_timeout', '5s', true)
     FROM system_locks WHERE lock_name = 'coordinator' FOR SHARE
 """
@@ -22,8 +27,25 @@ _TERM = """
 async def as_leader(database: Database, epoch: int) -> AsyncIterator[Transaction]:
     """A transaction of the leader of this epoch. Raises Deposed when another leads."""
     async with database.transaction() as tx:
-        row = await (await tx.execute(_TERM)).fetchone()
+        row = await (await tx.execute(_LOCK_TERM)).fetchone()
         found = None if row is None else row["epoch"]
         if found != epoch:
-            raise Deposed(f"epoch {epoch} is over: the database is at {found}")
+            raise _deposed(epoch, found)
         yield tx
+
+
+async def fenced(database: Database, epoch: int, statement: str, values: Mapping[str, object]) -> Mapping[str, Any]:
+    """A whole write in one statement that begins with TERM and says `leads`; its one row. Raises Deposed as above."""
+    async with database.statement() as connection:
+        row = await (await connection.execute(statement.encode(), {**values, "epoch": epoch})).fetchone()
+        assert row is not None
+        if row["leads"]:
+            return row
+        now = await (
+            await connection.execute("SELECT epoch FROM system_locks WHERE lock_name = 'coordinator'")
+        ).fetchone()
+    raise _deposed(epoch, None if now is None else now["epoch"])
+
+
+def _deposed(epoch: int, found: int | None) -> Deposed:
+    return Deposed(f"epoch {epoch} is over: the database is at {found}")

@@ -1,4 +1,4 @@
-"""The one way to a database connection: `async with database.transaction() as tx`.
+"""The way to a database connection: `async with database.transaction() as tx`; for one statement, `statement()`.
 
 Rows come as dictionaries keyed by column. No connection is held while streaming, waiting or talking to a backend: take
 one, do the statements, give it back.
@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 from psycopg import AsyncConnection
 from psycopg.rows import DictRow, dict_row
@@ -22,6 +23,8 @@ Transaction: TypeAlias = AsyncConnection[DictRow]
 # A statement of ours that takes longer has met a lock or a dead disk; better an error than a pile-up.
 _STATEMENT_TIMEOUT_MS = 15_000
 _LOCK_TIMEOUT_MS = 10_000
+# A connection that answered this recently is not asked first whether it still does: that would double a statement's cost.
+_FRESH_S = 0.5
 
 
 class Database:
@@ -31,6 +34,7 @@ class Database:
         self, url: str, *, max_connections: int = 10, patience_s: float = 5.0, name: str = "codehub"
     ) -> None:
         self._url = url
+        self._answered: WeakKeyDictionary[Transaction, float] = WeakKeyDictionary()
         self._pool: AsyncConnectionPool[Transaction] = AsyncConnectionPool(
             url,
             min_size=1,
@@ -40,7 +44,7 @@ class Database:
             open=False,
             name=name,
             # A pooled connection that died while idle must not surprise its next user.
-            check=AsyncConnectionPool.check_connection,
+            check=self._check,
             # The pool keeps trying for ever; each failed attempt is an error for whoever waits, after `patience_s`.
             reconnect_timeout=10.0,
             kwargs=connection_arguments(name),
@@ -60,6 +64,14 @@ class Database:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
         """One transaction: committed at the end, rolled back on any error."""
+        async with self.statement() as connection:
+            with translated():
+                async with connection.transaction():
+                    yield connection
+
+    @asynccontextmanager
+    async def statement(self) -> AsyncIterator[Transaction]:
+        """A connection on which each statement is a transaction of its own: one round trip instead of three."""
         task = asyncio.current_task()
         asked_to_end = task.cancelling() if task is not None else 0
         with translated():
@@ -67,8 +79,12 @@ class Database:
                 # Python 3.11's wait_for, by which the pool waits, loses a cancellation that comes with the connection.
                 if task is not None and task.cancelling() > asked_to_end:
                     raise asyncio.CancelledError
-                async with connection.transaction():
-                    yield connection
+                yield connection
+                self._answered[connection] = asyncio.get_running_loop().time()
+
+    async def _check(self, connection: Transaction) -> None:
+        if asyncio.get_running_loop().time() - self._answered.get(connection, float("-inf")) > _FRESH_S:
+            await AsyncConnectionPool.check_connection(connection)
 
     async def __aenter__(self) -> Database:
         await self.open()

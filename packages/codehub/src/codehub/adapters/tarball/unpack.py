@@ -89,6 +89,7 @@ class _Unpacker:
         self._sources = DirCursor(root)
         self._root = os.geteuid() == 0
         self._ids = (os.geteuid(), os.getegid())
+        self._umask = _umask()
         self._later: list[_Later] = []
 
     def close(self) -> None:
@@ -133,7 +134,10 @@ class _Unpacker:
             os.chown(name, entry.uid, entry.gid, dir_fd=dir_fd, follow_symlinks=False)
 
     def _file(self, dir_fd: int, name: str, entry: Entry) -> None:
-        fd = os.open(name, _NEW_FILE, 0o600, dir_fd=dir_fd)
+        # Made with its own modes when nothing stands against it: a change costs as much as the making. Nobody else can look
+        # in yet, since the root's own modes come last.
+        at_once = not entry.mode & (0o7000 | self._umask)
+        fd = os.open(name, _NEW_FILE, entry.mode if at_once else 0o600, dir_fd=dir_fd)
         try:
             if entry.sparse_size is not None:
                 self._sparse(fd, entry)
@@ -143,11 +147,11 @@ class _Unpacker:
             else:
                 for piece in self._stream.content(entry):
                     _write(fd, piece)
-            self._attributes(fd, entry)
+            self._attributes(fd, entry, moded=at_once and not entry.xattrs)
         finally:
             os.close(fd)
 
-    def _attributes(self, fd: int, entry: Entry) -> None:
+    def _attributes(self, fd: int, entry: Entry, *, moded: bool = False) -> None:
         mode = entry.mode
         if self._root:
             if (entry.uid, entry.gid) != self._ids:
@@ -157,7 +161,8 @@ class _Unpacker:
                 mode &= ~(stat.S_ISUID | stat.S_ISGID)
         for key, value in entry.xattrs.items():
             _set_xattr(fd, key, value)
-        os.fchmod(fd, mode)
+        if not moded:
+            os.fchmod(fd, mode)
         os.utime(fd, ns=(entry.mtime_ns, entry.mtime_ns))
 
     def _sparse(self, fd: int, entry: Entry) -> None:
@@ -194,6 +199,15 @@ class _Unpacker:
                 self._attributes(self._at.goto(later.parts), later.entry)
             except OSError as error:
                 raise _translate(error, later.entry) from error
+
+
+def _umask() -> int:
+    """Read without setting it, which would be for all threads; all bits when it cannot be known."""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+            return next(int(line.split()[1], 8) for line in status if line.startswith("Umask:"))
+    except (OSError, StopIteration):
+        return 0o777
 
 
 def _write(fd: int, data: bytes | memoryview) -> None:

@@ -47,7 +47,7 @@ async function search() {
     const parameters = { q: now.query, globs: now.kind === "symbols" ? "" : now.globs };
     if (now.kind === "search") Object.assign(parameters, { mode: now.mode, max_tokens: 12000 });
     const answer = await getFrom(workspace, now.kind, parameters, signal);
-    results.show(answer, now, (path, line) => viewer.open(workspace, path, line, now));
+    results.show(answer, now, (path, line, end) => viewer.open(workspace, path, line, end, now), following(parameters, answer.cursor, signal));
     settled = answer.complete === false ? "partial" : true;
   } catch (error) {
     if (signal.aborted) return undefined;
@@ -55,6 +55,20 @@ async function search() {
     settled = error instanceof Failure && error.status >= 400 && error.status < 500 && error.status !== 404;
   }
   return undefined;
+}
+
+// What asks for the page after this one, if there is one: answers with it and with what asks for the next.
+function following(parameters, cursor, signal) {
+  if (!cursor) return null;
+  return async () => {
+    try {
+      const answer = await getFrom(workspace, "search", { ...parameters, cursor }, signal);
+      return [answer, following(parameters, answer.cursor, signal)];
+    } catch (error) {
+      if (!signal.aborted) byId("summary").textContent = error.message;
+      return [null, null];
+    }
+  };
 }
 
 function searchSoon() {
@@ -78,6 +92,7 @@ function look(state) {
   const view = state.workspaces.find((other) => other.root === workspace);
   const now = stateText(view, state.daemon);
   byId("index-state").textContent = now;
+  status.progress(view?.status);
   status.show(state, workspace);
   // What the form says and was not searched, what failed, and what was answered in part before the index moved on.
   const progress = JSON.stringify(view?.status ?? null);
@@ -115,6 +130,17 @@ async function openWorkspace() {
   }
 }
 
+function shortcut(event) {
+  if (event.key === "Escape" && !byId("viewer").hidden) {
+    viewer.close();
+    (byId("results").querySelector("[aria-current]") ?? query).focus();
+  } else if (event.key === "/" && !event.target.matches("input, select")) {
+    event.preventDefault();
+    choose("search");
+    query.select();
+  }
+}
+
 function begin() {
   for (const name of ["kind", "mode", "globs"]) if (words.has(name)) byId(name).value = words.get(name);
   if (!query.value && words.has("query")) query.value = words.get("query");
@@ -127,6 +153,7 @@ function begin() {
     search();
   });
   document.addEventListener("keydown", results.walk);
+  document.addEventListener("keydown", shortcut);
   byId("viewer-close").addEventListener("click", viewer.close);
   byId("show-search").addEventListener("click", () => choose("search"));
   byId("show-status").addEventListener("click", () => choose("status"));

@@ -17,6 +17,21 @@ export function pattern(query, mode) {
   return null;
 }
 
+// A line as it is shown in a list: without its indentation, and from shortly before the first match on.
+const LONGEST = 400;
+const BEFORE = 60;
+
+export function excerpt(text, expression) {
+  const line = text.trimStart();
+  let first = -1;
+  if (expression) {
+    expression.lastIndex = 0;
+    first = expression.exec(line)?.index ?? -1;
+  }
+  const cut = first > BEFORE ? first - BEFORE / 2 : 0;
+  return (cut ? "…" : "") + line.slice(cut, cut + LONGEST) + (line.length > cut + LONGEST ? "…" : "");
+}
+
 export function marked(text, expression) {
   const parts = [];
   let last = 0;

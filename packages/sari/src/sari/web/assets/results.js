@@ -1,9 +1,7 @@
 // Shows what was found: text grouped by file, symbols, files.
 
 import { byId, element } from "./dom.js";
-import { marked, pattern } from "./highlight.js";
-
-const LONGEST = 400;
+import { excerpt, marked, pattern } from "./highlight.js";
 
 function hit(at, content, open) {
   return element(
@@ -25,30 +23,36 @@ function grouped(items) {
   return files;
 }
 
-function card(path, note, hits) {
-  return element("article", { className: "file" }, element("h2", {}, path, element("span", {}, note)), ...hits);
+function named(path) {
+  const cut = path.lastIndexOf("/") + 1;
+  return [element("span", { className: "folder" }, path.slice(0, cut)), path.slice(cut)];
+}
+
+function card(path, hits) {
+  const head = element("h2", {}, element("span", { className: "path" }, ...named(path)), element("span", { className: "count" }, String(hits.length)));
+  return element("article", { className: "file" }, head, ...hits);
 }
 
 function textCards(answer, asked, open) {
   const expression = pattern(asked.query, asked.mode);
   return [...grouped(answer.matches)].map(([path, matches]) =>
-    card(path, String(matches.length), matches.map((match) =>
-      hit(match.line, marked(match.text.slice(0, LONGEST), expression), () => open(path, match.line)))));
+    card(path, matches.map((match) =>
+      hit(match.line, marked(excerpt(match.text, expression), expression), () => open(path, match.line)))));
 }
 
 function symbolCards(answer, asked, open) {
   const expression = pattern(asked.query, "symbol");
   return [...grouped(answer.symbols)].map(([path, symbols]) =>
-    card(path, String(symbols.length), symbols.map((symbol) => {
+    card(path, symbols.map((symbol) => {
       const where = symbol.container ? `${symbol.container}.` : "";
       const content = [element("span", { className: "kind" }, `${symbol.kind} `), where, ...marked(symbol.name, expression)];
-      return hit(symbol.line, content, () => open(path, symbol.line));
+      return hit(symbol.line, content, () => open(path, symbol.line, symbol.end_line));
     })));
 }
 
 function fileCards(answer, asked, open) {
   if (!answer.files.length) return [];
-  return [element("article", { className: "file" }, ...answer.files.map((file) => hit("", [file.path], () => open(file.path, 1))))];
+  return [element("article", { className: "file names" }, ...answer.files.map((file) => hit("", named(file.path), () => open(file.path, 1))))];
 }
 
 const SHAPES = {
@@ -57,15 +61,34 @@ const SHAPES = {
   files: [fileCards, (answer) => answer.total ?? answer.files.length, "file", "files"],
 };
 
-export function show(answer, asked, open) {
+// `more`, if there is more, asks for the next page and answers with it.
+export function show(answer, asked, open, more) {
   const [cards, count, one, many] = SHAPES[asked.kind];
   const shown = cards(answer, asked, open);
   const total = count(answer);
   byId("results").replaceChildren(...(shown.length ? shown : [element("p", { className: "empty" }, `Nothing matches “${asked.query}”.`)]));
-  const parts = [`${total} ${total === 1 ? one : many}`];
+  const files = asked.kind === "files" || answer.cursor ? 0 : shown.length;
+  const within = files > 1 ? ` in ${files} files` : "";
+  const parts = [`${total.toLocaleString("en")} ${total === 1 ? one : many}${within}`];
   if (asked.kind === "search" && answer.cursor) parts.push(`the first ${answer.matches.length} are shown`);
   if (answer.note) parts.push(answer.note);
   byId("summary").textContent = parts.join(" · ");
+  if (more) offerMore(answer.matches.length, total, asked, open, more);
+}
+
+function offerMore(shown, total, asked, open, more) {
+  const button = element("button", { type: "button", className: "more" }, `Show more (${(total - shown).toLocaleString("en")} left)`);
+  button.addEventListener("click", async () => {
+    button.disabled = true;
+    const [answer, next] = await more();
+    if (!answer) return button.remove();
+    const cards = textCards(answer, asked, open);
+    button.replaceWith(...cards);
+    cards[0]?.querySelector(".hit").focus();
+    if (next) offerMore(shown + answer.matches.length, total, asked, open, next);
+    return undefined;
+  });
+  byId("results").append(button);
 }
 
 export function nothing(say) {

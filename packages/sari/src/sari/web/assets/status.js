@@ -32,36 +32,66 @@ function indexRows(view) {
   return rows;
 }
 
+function sessionRows(sessions) {
+  return sessions.map((session) =>
+    row(session.client || "HTTP client", session.roots.join(", ") || "none yet",
+      session.leased ? (session.connected ? "connected" : "by HTTP") : "silent", ago(session.last_request_ts)));
+}
+
+// Every daemon of the registry: while one replaces another, and beside a predecessor, there are several.
+function daemonRows({ daemon, daemons }) {
+  return daemons.map((one) =>
+    row(one.version, one.pid, one.this ? `${one.port} · HTTP ${daemon.http_port}` : one.port,
+      one.draining ? "being replaced" : "serving", ago(one.start_ts), one.workspaces.length));
+}
+
 export function show(state, workspace) {
   const view = state.workspaces.find((other) => other.root === workspace);
   byId("index-table").replaceChildren(table(null, indexRows(view)));
   byId("sessions-table").replaceChildren(
     state.sessions.length
-      ? table(["Client", "Workspaces", "Lease", "Last request"], state.sessions.map((session) =>
-        row(session.client || "HTTP client", session.roots.join(", "), session.leased ? (session.connected ? "connected" : "held") : "expired",
-          ago(session.last_request_ts))))
+      ? table(["Client", "Workspaces", "State", "Last request"], sessionRows(state.sessions))
       : element("p", {}, "No client is connected."),
   );
-  const { daemon } = state;
-  byId("daemon-table").replaceChildren(table(null, [
-    row("Version", daemon.version), row("Process", daemon.pid), row("Started", ago(daemon.start_ts)),
-    row("Ports", `${daemon.port} (clients), ${daemon.http_port} (this page)`),
-    row("State", daemon.draining ? "draining: a newer daemon has taken over" : "serving"),
-    row("Workspaces open", state.workspaces.map((other) => other.root).join(", ") || "none"),
-    ...(state.others ?? []).map((other) => row(`Also running`, `${other.version}, process ${other.pid}${other.draining ? ", draining" : ""}`)),
-  ]));
+  byId("daemon-table").replaceChildren(table(["Version", "Process", "Ports", "State", "Started", "Workspaces"], daemonRows(state)));
 }
 
-const WORDS = { ok: "fine", warning: "note", error: "wrong" };
-const CLASSES = { ok: "good", warning: "note", error: "bad" };
+// The thin line under the head, for as long as there is something to wait for.
+export function progress(status) {
+  const bar = byId("index-progress");
+  bar.hidden = !status || status.state === "ready";
+  if (!bar.hidden && status.files) Object.assign(bar, { max: status.files, value: status.indexed });
+  else bar.removeAttribute("value");
+}
+
+const LEVELS = { error: ["wrong", "bad"], warning: ["note", "note"], ok: ["fine", "good"] };
+
+function finding(check) {
+  const [word, className] = LEVELS[check.level];
+  return element(
+    "li", { className },
+    element("span", { className: "level" }, word),
+    element("div", {}, element("span", { className: "about" }, check.name), check.detail,
+      check.level !== "ok" && check.mend ? element("p", { className: "mend" }, check.mend) : null),
+  );
+}
+
+const list = (checks) => element("ul", { className: "findings" }, ...checks.map(finding));
 
 export async function examine(workspace) {
   const target = byId("doctor-table");
+  target.replaceChildren(element("p", {}, "Looking…"));
   try {
-    const answer = await getFrom(workspace, "doctor", {});
-    target.replaceChildren(table(["About", "State", "What was found"], answer.checks.map((check) =>
-      row(check.name, element("td", { className: CLASSES[check.level] }, WORDS[check.level]),
-        check.level === "ok" || !check.mend ? check.detail : `${check.detail}. What to do: ${check.mend}`))));
+    const { checks } = await getFrom(workspace, "doctor", {});
+    const fine = checks.filter((check) => check.level === "ok");
+    const wrong = checks.filter((check) => check.level === "error");
+    const notes = checks.filter((check) => check.level === "warning");
+    const verdict = wrong.length ? `${wrong.length} of ${checks.length} checks found something wrong.` : "Nothing is wrong.";
+    target.replaceChildren(
+      element("p", { className: wrong.length ? "verdict bad" : "verdict good" }, verdict),
+      ...(wrong.length + notes.length ? [list([...wrong, ...notes])] : []),
+      element("details", {}, element("summary", {}, `${fine.length} checks are fine`), list(fine)),
+    );
   } catch (error) {
     target.replaceChildren(element("p", { className: "failed" }, error.message));
   }

@@ -15,11 +15,11 @@ function lines(answer) {
   return numbered ? rows.map((text) => text.replace(/^\s*\d+[\t:]/, "")) : rows;
 }
 
-function rows(answer, line, expression) {
+function rows(answer, line, end, expression) {
   return lines(answer).map((text, index) => {
     const number = answer.start + index;
     return element(
-      "div", { className: number === line ? "row here" : "row" },
+      "div", { className: number === line ? "row here" : number > line && number <= end ? "row within" : "row" },
       element("span", { className: "number" }, String(number)),
       element("span", { className: "code" }, ...(number === line ? marked(text, expression) : [text])),
     );
@@ -30,12 +30,15 @@ function entries(symbols, go) {
   return symbols.map((symbol) =>
     element(
       "li", {},
-      element("button", { type: "button", onclick: () => go(symbol.line) }, `${symbol.kind} ${symbol.name}`),
+      element(
+        "button", { type: "button", onclick: () => go(symbol.line, symbol.end_line) },
+        element("span", { className: "kind" }, `${symbol.kind} `), symbol.name,
+      ),
       symbol.children?.length ? element("ul", {}, ...entries(symbol.children, go)) : null,
     ));
 }
 
-export async function open(workspace, path, line, asked) {
+export async function open(workspace, path, line, end, asked) {
   asking.abort();
   asking = new AbortController();
   const { signal } = asking;
@@ -48,7 +51,7 @@ export async function open(workspace, path, line, asked) {
     const start = Math.max(1, line - AROUND);
     const answer = await getFrom(workspace, "read", { path, start, end: line + AROUND }, signal);
     const expression = asked.kind === "search" ? pattern(asked.query, asked.mode) : null;
-    source.replaceChildren(...rows(answer, line, expression));
+    source.replaceChildren(...rows(answer, line, end ?? line, expression));
     const here = source.querySelector(".here");
     // Only the source moves, not the page under the reader's hand.
     if (here) source.scrollTop = here.offsetTop - source.offsetTop - source.clientHeight / 3;
@@ -57,7 +60,7 @@ export async function open(workspace, path, line, asked) {
       return { symbols: [] };
     });
     byId("outline").hidden = !outline.symbols.length;
-    byId("outline").querySelector("ul").replaceChildren(...entries(outline.symbols, (to) => open(workspace, path, to, asked)));
+    byId("outline").querySelector("ul").replaceChildren(...entries(outline.symbols, (to, until) => open(workspace, path, to, until, asked)));
   } catch (error) {
     if (!signal.aborted) source.replaceChildren(element("p", { className: "failed" }, error.message));
   }

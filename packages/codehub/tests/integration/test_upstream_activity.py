@@ -1,0 +1,128 @@
+"""What an IDE says about activity, asked over real sockets: believed when it makes sense, harmless when it does not."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from codehub.adapters import upstream_activity
+from codehub.adapters.upstream_activity import UpstreamActivity
+from codehub.ports.instances import Upstream
+
+NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
+EARLIER = NOW - timedelta(minutes=3)
+
+
+class Ide:
+    """Answers every request with the same bytes, and keeps what it was asked."""
+
+    def __init__(self, answer: bytes, *, drip: bool = False) -> None:
+        self.asked: list[bytes] = []
+        self._answer = answer
+        self._drip = drip
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            self.asked.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(self._answer)
+            while self._drip:
+                writer.write(b" ")
+                await writer.drain()
+                await asyncio.sleep(0.01)
+            await writer.drain()
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+
+def ok(body: bytes, *headers: str) -> bytes:
+    lines = "".join(f"{line}\r\n" for line in (f"Content-Length: {len(body)}", *headers))
+    return f"HTTP/1.1 200 OK\r\n{lines}\r\n".encode() + body
+
+
+@asynccontextmanager
+async def listening(ide: Ide) -> AsyncIterator[Upstream]:
+    server = await asyncio.start_server(ide.serve, "127.0.0.1", 0)
+    async with server:
+        host, port = server.sockets[0].getsockname()
+        yield Upstream("i-1", host=host, port=port)
+
+
+async def asked(answer: bytes, **how: Any) -> datetime | None:
+    async with listening(Ide(answer, **how)) as upstream:
+        return await UpstreamActivity().last_active(upstream, "/activity", NOW)
+
+
+@pytest.mark.parametrize(
+    ("body", "when"),
+    [
+        (b'{"active": true}', NOW),
+        (b'{"last_active_at": "2026-11-16T11:57:00Z"}', EARLIER),
+        (b'{"last_active_at": "2026-11-16T11:57:00"}', EARLIER),
+        (b'{"last_active_at": "2026-11-16T20:57:00+09:00"}', EARLIER),
+        (b'{"last_active_at": %d}' % EARLIER.timestamp(), EARLIER),
+        (b'{"last_active_at": "2030-01-01T00:00:00Z"}', NOW),
+    ],
+)
+async def test_what_makes_sense_is_believed_but_never_lies_in_the_future(body: bytes, when: datetime) -> None:
+    assert await asked(ok(body)) == when
+
+
+NO_ACTIVITY = {
+    "inactive": ok(b'{"active": false}'),
+    "a word": ok(b'{"active": "true"}'),
+    "null": ok(b'{"last_active_at": null}'),
+    "no time": ok(b'{"last_active_at": "yesterday"}'),
+    "a list": ok(b"[]"),
+    "no json": ok(b"not json"),
+    "no text": ok(b"\xff\xfe"),
+    "nothing": ok(b""),
+    # "beyond all years" and "nested too deep" once failed the whole tick: one workspace kept all others awake.
+    "beyond all years": ok(b'{"last_active_at": 1e300}'),
+    "year 3 million": ok(b'{"last_active_at": 99999999999999}'),
+    "not a number": ok(b'{"last_active_at": NaN}'),
+    "nested too deep": ok(b"[" * 60_000),
+    "too long": ok(b'{"active": true, "x": "' + b"x" * 70_000 + b'"}'),
+    "compressed": ok(gzip.compress(b'{"active": true}' + b" " * 50_000_000), "Content-Encoding: gzip"),
+    "not found": b"HTTP/1.1 404 Not Found\r\nContent-Length: 16\r\n\r\n" + b'{"active": true}',
+    "elsewhere": b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n",
+    "cut off": b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{",
+    "not http": b"nonsense\r\n\r\n",
+    "silence": b"",
+}
+
+
+@pytest.mark.parametrize("what", NO_ACTIVITY)
+async def test_anything_else_is_no_activity_and_no_error(what: str) -> None:
+    assert await asked(NO_ACTIVITY[what]) is None
+
+
+async def test_an_answer_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte comes in time; all of them never do."""
+    monkeypatch.setattr(upstream_activity, "_PATIENCE_S", 0.3)
+    async with asyncio.timeout(60):
+        assert await asked(b"HTTP/1.1 200 OK\r\n\r\n", drip=True) is None
+
+
+async def test_nobody_there_is_no_activity() -> None:
+    async with listening(Ide(b"")) as upstream:
+        pass
+    assert await UpstreamActivity().last_active(upstream, "/activity", NOW) is None
+
+
+async def test_a_socket_is_asked_with_its_secret(tmp_path: Path) -> None:
+    ide = Ide(ok(b'{"active": true}'))
+    path = str(tmp_path / "ide.sock")
+    async with await asyncio.start_unix_server(ide.serve, path):
+        upstream = Upstream("i-1", socket_path=path, secret=("X-Secret", "s3cret"))
+        assert await UpstreamActivity().last_active(upstream, "/activity?x=1", NOW) == NOW
+    assert ide.asked[0].startswith(b"GET /activity?x=1 HTTP/1.1\r\n")
+    assert b"x-secret: s3cret" in ide.asked[0].lower()

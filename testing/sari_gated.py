@@ -1,0 +1,59 @@
+"""A sari whose ripgrep waits at a gate, so that a search, or the first listing, lasts for as long as a test needs.
+
+Everything else is the real thing: an environment of its own that sees this one's packages, in which `rg` is a few lines
+of shell in front of the real one.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+from sari.index import ripgrep
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Runs of ripgrep whose arguments hold `word` wait until it is opened; `waiting` names those that do."""
+
+    command: str
+    folder: Path
+
+    @property
+    def waiting(self) -> list[int]:
+        """The processes that wait."""
+        return [int(path.name) for path in self.folder.glob("[0-9]*") if os.path.isdir(f"/proc/{path.name}")]
+
+    def open(self) -> None:
+        (self.folder / "open").touch()
+
+
+def gated_sari(folder: Path, word: str) -> Gate:
+    """Make one under `folder`."""
+    place, gate = folder / "gated", folder / "gate"
+    gate.mkdir(parents=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
+    python = place / "bin" / "python"
+    asked = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    done = subprocess.run([str(python), "-c", asked], check=True, capture_output=True, text=True)
+    # Of an environment's own packages the link files are read, too: sari itself is linked into this one.
+    (Path(done.stdout.strip()) / "here.pth").write_text(
+        f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
+    )
+    _script(
+        place / "bin" / "rg",
+        f'#!/bin/sh\ncase "$*" in *{word}*)\n    touch "{gate}/$$"\n'
+        f'    while [ ! -e "{gate}/open" ]; do sleep 0.05; done ;;\nesac\nexec "{ripgrep.PROGRAM}" "$@"\n',
+    )
+    command = place / "bin" / "sari"
+    _script(command, f"#!{python}\nimport sys\nfrom sari.cli.main import main\nsys.exit(main())\n")
+    return Gate(str(command), gate)
+
+
+def _script(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
