@@ -27,6 +27,7 @@ _PROGRAMS: dict[str, tuple[str, str]] = {
     "wrk": ("wrk", "Debian's wrk"),
     "g++": ("g++", "Debian's g++"),
     "openssl": ("openssl", "Debian's openssl"),
+    "systemd": ("systemd-analyze", "Debian's systemd"),
 }
 _SYSTEM_PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 _IN_CI = os.environ.get("CI", "").lower() == "true"

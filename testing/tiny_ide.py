@@ -1,6 +1,7 @@
 """A stand-in for an IDE that starts at once: one Python file, an HTTP answer, and whatever a test asks of it.
 
-Its own answers: `GET /healthz` → 200, `GET /env` → its environment, `POST /run` with a shell command → its output.
+Its own answers: `GET /healthz` → 200, `GET /env` → its environment, `POST /run` with a shell command → its output,
+`POST /say` → the text is in the instance's own output.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.answer(json.dumps(dict(os.environ)).encode() if self.path == "/env" else name.encode())
     def do_POST(self):
         command = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path == "/say":
+            print(command.decode(), flush=True)
+            return self.answer(b"")
         done = subprocess.run(["/bin/sh", "-c", command], capture_output=True)
         self.answer(done.stdout + done.stderr)
     def log_message(self, *a): pass

@@ -152,7 +152,7 @@ def test_of_two_at_once_one_writes_and_the_other_takes_over(tmp_path: Path) -> N
 def test_without_watches_it_compares_before_each_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_index: Open
 ) -> None:
-    def refuse(self: watch.Watcher, folder: bytes) -> bool:
+    def refuse(self: watch.Watcher, folder: bytes, place: bytes = b"") -> bool:
         raise watch.NoWatching("no watches left")
 
     monkeypatch.setattr(watch.Watcher, "_add", refuse)
@@ -188,6 +188,33 @@ def test_after_lost_events_everything_is_compared(
         for _ in range(10):
             editor.edit()
         assert differences(index, root, [Query("needle"), Query("appended")]) == []
+
+
+def test_a_folder_listed_before_it_was_watched_is_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_index: Open
+) -> None:
+    """Once the rule that hid a folder was gone, its files were listed and read, changed, and only then watched."""
+    root = tmp_path / "tree"
+    hidden = [root / f"hidden/f{number}.txt" for number in range(80)]
+    hidden[0].parent.mkdir(parents=True)
+    (root / ".ignore").write_text("hidden/\n")
+    for path in hidden:
+        path.write_text("before\n")
+    index = open_index(root)
+    assert index.wait_settled(120)
+    original, held = watch.Watcher.drain, [True]
+
+    def late(self: watch.Watcher) -> watch.Touched:
+        return watch.Touched(trees={b"elsewhere"}) if held else original(self)
+
+    monkeypatch.setattr(watch.Watcher, "drain", late)
+    (root / ".ignore").write_text("")
+    assert len(by_index(index, Query("before"))) == 80
+    _until(lambda: index.status()["pending"] == 0, "the files to be indexed")
+    for path in hidden:
+        path.write_text("after\n")
+    held.clear()
+    assert differences(index, root, [Query("before"), Query("after")]) == []
 
 
 def test_the_workspace_stays_as_it_was(tmp_path: Path, open_index: Open) -> None:

@@ -6,6 +6,7 @@ Composition of the adapters in this folder; knows nothing of settings, services 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from codehub.adapters.docker.images import ensure_image
 from codehub.adapters.docker.instances import DockerInstances, DockerLimits, HomesSeen
 from codehub.adapters.homes.docker_volume import DockerVolumeHomes
 from codehub.adapters.homes.local_dir import LocalDirHomes
+from codehub.adapters.homes.mark import HomesMark
 from codehub.adapters.homes.work import Workers
 from codehub.adapters.ide.code_server import CodeServerInstall
 from codehub.adapters.objectstore.archives import ObjectArchives
@@ -87,8 +89,10 @@ async def open_backends(options: BackendOptions, catalog: Catalog) -> Backends:
     )
     seen = HomesSeen(options.homes_dir, options.homes_host_dir) if options.homes_host_dir else HomesSeen()
     docker = DockerInstances(engine, options.limits, seen)
-    local = LocalDirHomes(options.homes_dir, store, host_root=options.homes_host_dir, workers=workers)
-    await local.ping()  # makes the directory, once: from then on its absence is trouble
+    mark = HomesMark(options.homes_dir, options.data_dir / "homes-mark")
+    local = LocalDirHomes(options.homes_dir, store, host_root=options.homes_host_dir, workers=workers, mark=mark)
+    with contextlib.suppress(BackendDown):  # homes are Unknown until their disk is there; all else goes on
+        await local.ping()  # makes and marks the directory, once: from then on its absence is trouble
     volumes = DockerVolumeHomes(engine, store, workers=workers)
     chosen = await _choose(options.runtime, engine, catalog)
     # A volume of the engine is of no use to a process.

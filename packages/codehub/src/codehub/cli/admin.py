@@ -31,7 +31,12 @@ def users() -> None:
 @server_option
 @json_option
 def list_users(server: str | None, as_json: bool) -> None:
-    """List users."""
+    """List users.
+
+    \b
+    Example:
+      CODEHUB_PASSWORD=… codehub admin users ls --json
+    """
     with _as_admin(server) as client:
         items = list(client.every("users"))
     if as_json:
@@ -59,7 +64,13 @@ def list_users(server: str | None, as_json: bool) -> None:
 @server_option
 @json_option
 def add_user(username: str, is_admin: bool, password_stdin: bool, server: str | None, as_json: bool) -> None:
-    """Let USERNAME sign in."""
+    """Let USERNAME sign in.
+
+    \b
+    Examples:
+      codehub admin users add ada
+      pass ada | codehub admin users add ada --password-stdin
+    """
     with _as_admin(server) as client:
         password = _new_password(username, password_stdin)
         made = client.post("users", {"username": username, "password": password, "is_admin": is_admin})
@@ -81,7 +92,14 @@ def set_user(
     server: str | None,
     as_json: bool,
 ) -> None:
-    """Change a user."""
+    """Change a user.
+
+    \b
+    Examples:
+      codehub admin users set ada --admin
+      codehub admin users set ada --disable
+      pass ada | codehub admin users set ada --password-stdin
+    """
     changes: dict[str, object] = {}
     if is_admin is not None:
         changes["is_admin"] = is_admin
@@ -99,11 +117,18 @@ def set_user(
 @users.command("rm")
 @click.argument("username")
 @server_option
-def remove_user(username: str, server: str | None) -> None:
-    """Delete a user who has no workspaces."""
+@json_option
+def remove_user(username: str, server: str | None, as_json: bool) -> None:
+    """Delete a user who has no workspaces.
+
+    \b
+    Example:
+      codehub admin users rm ada
+    """
     with _as_admin(server) as client:
-        client.delete(f"users/{_user_id(client, username)}")
-    console(err=True).print(f"{username} is deleted.")
+        user_id = _user_id(client, username)
+        client.delete(f"users/{user_id}")
+    _said({"id": user_id, "username": username, "deleted": True}, f"{username} is deleted.", as_json)
 
 
 @admin.command()
@@ -111,7 +136,12 @@ def remove_user(username: str, server: str | None) -> None:
 @server_option
 @json_option
 def archives(workspace: str, server: str | None, as_json: bool) -> None:
-    """The kept archives of a workspace, newest first: what `recover --archive-key` takes."""
+    """The kept archives of a workspace, newest first: what `recover --archive-key` takes.
+
+    \b
+    Example:
+      codehub admin archives api
+    """
     with connect(server) as client:
         found = find_workspace(client, workspace, all_owners=True)
         items = list(client.get(f"workspaces/{found['id']}/archives")["items"])
@@ -150,7 +180,13 @@ def recover(workspace: str, archive_key: str | None, empty_home: bool, server: s
 @server_option
 @json_option
 def undelete(workspace_id: str | None, server: str | None, as_json: bool) -> None:
-    """Bring a deleted workspace back, archived. Without WORKSPACE_ID, list those that can be."""
+    """Bring a deleted workspace back, archived. Without WORKSPACE_ID, list those that can be.
+
+    \b
+    Examples:
+      codehub admin undelete
+      codehub admin undelete 019e2f4a-…
+    """
     with connect(server) as client:
         if workspace_id:
             back = client.post(f"workspaces/{workspace_id}:undelete")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, Self
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -17,6 +18,7 @@ from codehub.domain import errors
 Json = Mapping[str, Any]
 
 _TIMEOUT_S = 30.0
+_HERE: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 _KINDS: Final[Mapping[int, type[errors.CodeHubError]]] = {
     400: errors.Invalid,
     401: errors.Unauthorized,
@@ -51,6 +53,8 @@ class Client:
             headers=headers,
             timeout=httpx.Timeout(_TIMEOUT_S, connect=10.0),
             transport=transport,
+            # A company's proxy (HTTP_PROXY) does not lead to this machine itself.
+            trust_env=urlsplit(server).hostname not in _HERE,
         )
 
     def __enter__(self) -> Self:

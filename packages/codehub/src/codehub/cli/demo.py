@@ -18,8 +18,8 @@ from codehub.cli.credentials import Credentials
 from codehub.cli.follow import follow
 from codehub.cli.inforce import in_force
 from codehub.cli.login import sign_in
-from codehub.cli.options import server_option
-from codehub.cli.output import console, doing, print_table, status_text
+from codehub.cli.options import json_option, server_option
+from codehub.cli.output import console, doing, print_json, print_table, status_text
 from codehub.domain.errors import CodeHubError, LimitExceeded
 
 MARK: Final = "(demo)"
@@ -35,11 +35,12 @@ class Shown:
     goal: str  # RUNNING, STANDBY or ARCHIVED
 
 
+# What rests in the end goes first: it runs on its way there, and a user may only have so many running at once.
 SHOWN: Final = (
-    Shown("hello", "open me", "Press Open: the IDE is in your browser.", "RUNNING"),
-    Shown("weekend-project", "sleeps, as one does when nobody works in it", "Starting it takes seconds.", "STANDBY"),
-    Shown("last-years-thesis", "archived; Restore brings it back", "Its files are in the archive.", "ARCHIVED"),
     Shown("idea", "made, never started", "", "NEW"),
+    Shown("last-years-thesis", "archived; Restore brings it back", "Its files are in the archive.", "ARCHIVED"),
+    Shown("weekend-project", "sleeps, as one does when nobody works in it", "Starting it takes seconds.", "STANDBY"),
+    Shown("hello", "open me", "Press Open: the IDE is in your browser.", "RUNNING"),
 )
 
 
@@ -47,7 +48,8 @@ SHOWN: Final = (
 @click.option("--remove", is_flag=True, help="Take the demo's workspaces away again.")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Follow them to where they are going.")
 @server_option
-def demo(remove: bool, wait: bool, server: str | None) -> None:
+@json_option
+def demo(remove: bool, wait: bool, server: str | None, as_json: bool) -> None:
     """Fill a CodeHub with a few workspaces to look around.
 
     \b
@@ -57,13 +59,13 @@ def demo(remove: bool, wait: bool, server: str | None) -> None:
     """
     with _connected(server) as client:
         if remove:
-            _remove(client)
+            _remove(client, as_json)
             return
         there = {ws["name"]: ws for ws in client.every("workspaces") if _is_ours(ws)}
         for shown in SHOWN:
             if shown.name not in there:
-                _make(client, shown, wait=wait)
-        _print(client)
+                _make(client, shown, wait=wait, quiet=as_json)
+        _print(client, as_json)
 
 
 def _connected(server: str | None) -> Client:
@@ -81,7 +83,7 @@ def _connected(server: str | None) -> Client:
     return Client(address, credentials.token(address))
 
 
-def _make(client: Client, shown: Shown, *, wait: bool) -> None:
+def _make(client: Client, shown: Shown, *, wait: bool, quiet: bool) -> None:
     body = {
         "name": shown.name,
         "description": f"{shown.description} {MARK}",
@@ -94,9 +96,9 @@ def _make(client: Client, shown: Shown, *, wait: bool) -> None:
             return
         if shown.goal == "STANDBY":
             # Asleep is what a workspace is after it ran: it has been somewhere.
-            follow(client, made, "RUNNING")
+            follow(client, made, "RUNNING", quiet=quiet)
             made = client.post(f"workspaces/{made['id']}:stop")
-        follow(client, made, shown.goal)
+        follow(client, made, shown.goal, quiet=quiet)
     except LimitExceeded as error:
         console(err=True).print(f"{shown.name}: left out. {error}", soft_wrap=True)
     except CodeHubError as error:
@@ -104,16 +106,23 @@ def _make(client: Client, shown: Shown, *, wait: bool) -> None:
         console(err=True).print(f"{shown.name}: {error}", soft_wrap=True)
 
 
-def _remove(client: Client) -> None:
+def _remove(client: Client, as_json: bool) -> None:
     gone = [ws for ws in client.every("workspaces") if _is_ours(ws)]
     for ws in gone:
         client.delete(f"workspaces/{ws['id']}", force=True)
-    console().print(f"{len(gone)} workspaces are being deleted.")
+    if as_json:
+        print_json({"items": [{"id": ws["id"], "name": ws["name"], "status": "DELETING"} for ws in gone]})
+    else:
+        console().print(f"{len(gone)} workspaces are being deleted.")
 
 
-def _print(client: Client) -> None:
-    rows = [[ws["name"], status_text(ws), doing(ws)] for ws in client.every("workspaces") if _is_ours(ws)]
-    print_table(["NAME", "STATUS", "DOING"], rows)
+def _print(client: Client, as_json: bool) -> None:
+    ours = [ws for ws in client.every("workspaces") if _is_ours(ws)]
+    if as_json:
+        print_json({"items": ours})
+        return
+    rows = [[ws["name"], status_text(ws), doing(ws), ws["description"].removesuffix(f" {MARK}")] for ws in ours]
+    print_table(["NAME", "STATUS", "DOING", ""], rows)
     console().print(f"\nLook around: {client.server}", soft_wrap=True)
 
 

@@ -1,4 +1,4 @@
-"""Follows a workspace until it is where it was asked to be, with a progress bar for people.
+"""Follows a workspace until it is where it was asked to be: a progress bar on a terminal, a line now and then in a log.
 
 Asks for that one workspace twice a second: cheaper for the server than an event stream, whose first message is all of them.
 """
@@ -6,7 +6,8 @@ Asks for that one workspace twice a second: cheaper for the server than an event
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -49,35 +50,56 @@ def follow(
     """The workspace once it is there; None once it is gone. Raises WentWrong, Conflict or Unavailable."""
     wanted, reached = GOALS[goal]
     begun = clock()
-    with _progress(quiet) as progress:
-        bar = progress.add_task(str(workspace["name"]), total=None, doing="")
+    with _told(str(workspace["name"]), quiet) as tell:
         while True:
             now = _look(client, str(workspace["id"]), sleep, clock)
             if now is None:
                 if goal == "DELETED":
                     return None
                 raise NotFound(f"{workspace['name']} was deleted meanwhile")
-            done = now.get("progress") or {}
-            progress.update(bar, completed=done.get("done") or 0, total=done.get("total"), doing=doing(now))
             if reached(now):
-                progress.update(bar, completed=1, total=1, doing=doing(now))
                 return now
+            tell(now)
             _check(now, wanted)
             if timeout_s is not None and clock() - begun > timeout_s:
                 raise Unavailable(f"{now['name']} is not {goal} after {timeout_s:g} s; it goes on: `codehub ws show`")
             sleep(_INTERVAL_S)
 
 
-def _progress(quiet: bool) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=30),
-        TextColumn("{task.fields[doing]}"),
-        TimeElapsedColumn(),
-        console=console(err=True),
-        disable=quiet or not console(err=True).is_terminal,
-        transient=True,
-    )
+@contextmanager
+def _told(name: str, quiet: bool) -> Iterator[Callable[[Workspace], None]]:
+    """How what is seen on the way is told: not at all, by a bar, or by lines where nothing can be drawn over."""
+    output = console(err=True)
+    if quiet:
+        yield lambda _: None
+    elif output.is_terminal:
+        columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), TextColumn("{task.fields[doing]}"))
+        with Progress(*columns, TimeElapsedColumn(), console=output, transient=True) as progress:
+            bar = progress.add_task(name, total=None, doing="")
+
+            def draw(now: Workspace) -> None:
+                done = now.get("progress") or {}
+                progress.update(bar, completed=done.get("done") or 0, total=done.get("total"), doing=doing(now))
+
+            yield draw
+    else:
+        yield _lines(name, lambda line: output.print(line, soft_wrap=True))
+
+
+def _lines(name: str, say: Callable[[str], None]) -> Callable[[Workspace], None]:
+    """A line for each new thing that is done, and for every quarter of it."""
+    said: object = None
+
+    def tell(now: Workspace) -> None:
+        nonlocal said
+        done = now.get("progress") or {}
+        quarter = 4 * int(done.get("done") or 0) // int(done["total"]) if done.get("total") else 0
+        what = doing(now)
+        if what and said != (key := (now["operation"], done.get("step"), quarter)):
+            said = key
+            say(f"{name}: {what}")
+
+    return tell
 
 
 def _look(

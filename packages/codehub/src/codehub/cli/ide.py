@@ -9,7 +9,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from codehub.adapters.ide.code_server import CodeServerInstall
 from codehub.cli.inforce import in_force
-from codehub.cli.output import console
+from codehub.cli.options import json_option
+from codehub.cli.output import console, print_json
 from codehub.domain.model import Progress as Step
 
 
@@ -20,22 +21,37 @@ def ide() -> None:
 
 @ide.command()
 @click.argument("name", type=click.Choice(["code-server"]), default="code-server")
-def install(name: str) -> None:
+@json_option
+def install(name: str, as_json: bool) -> None:
     """Install code-server (and the Node it runs on) into the data directory, unless it is there.
 
     JupyterLab comes with CodeHub's extra: pip install 'codehub[jupyterlab]'.
+
+    \b
+    Example:
+      codehub ide install    about half a minute; the first start of a workspace would do it otherwise
     """
     target = CodeServerInstall(in_force(os.environ).settings.data_dir / "ide")
-    if target.installed:
-        console().print(f"code-server is there: {target.home}", soft_wrap=True)
-        return
-    with Progress(
-        TextColumn("{task.description}"), BarColumn(bar_width=30), TimeElapsedColumn(), console=console(err=True)
-    ) as progress:
-        bar = progress.add_task(f"install {name}", total=None)
+    was_there = target.installed
+    if not was_there:
+        _install(target, quiet=as_json)
+    if as_json:
+        print_json({"name": name, "path": str(target.home), "installed": not was_there})
+    else:
+        said = "is there already" if was_there else "is installed"
+        console().print(f"{name} {said}: {target.home}", soft_wrap=True)
+
+
+def _install(target: CodeServerInstall, *, quiet: bool) -> None:
+    output = console(err=True)
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), TimeElapsedColumn())
+    with Progress(*columns, console=output, transient=True, disable=quiet or not output.is_terminal) as progress:
+        bar = progress.add_task("install", total=None)
 
         def report(step: Step) -> None:
             progress.update(bar, description=step.step, completed=step.done, total=step.total)
+            if not quiet and not output.is_terminal:
+                number = min(step.done + 1, step.total or 1)
+                output.print(f"{step.step} (step {number} of {step.total})", soft_wrap=True)
 
         target.ensure(report)
-    console().print(f"installed code-server into {target.home}", soft_wrap=True)

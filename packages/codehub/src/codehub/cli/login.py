@@ -10,8 +10,8 @@ import click
 
 from codehub.cli.client import Client
 from codehub.cli.credentials import Credentials, Kept, normal_server
-from codehub.cli.options import server_option
-from codehub.cli.output import console
+from codehub.cli.options import json_option, server_option
+from codehub.cli.output import console, print_json
 from codehub.domain.errors import CodeHubError, Invalid, Unauthorized
 
 
@@ -20,7 +20,8 @@ from codehub.domain.errors import CodeHubError, Invalid, Unauthorized
 @click.option("--username", "-u", default=None, help="Asked for when left out.")
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
 @click.option("--token-stdin", is_flag=True, help="Keep this token (from the account page) instead of making one.")
-def login(server: str | None, username: str | None, password_stdin: bool, token_stdin: bool) -> None:
+@json_option
+def login(server: str | None, username: str | None, password_stdin: bool, token_stdin: bool, as_json: bool) -> None:
     """Sign in to SERVER (default: the one signed in to last, else http://127.0.0.1:8000).
 
     \b
@@ -44,6 +45,9 @@ def login(server: str | None, username: str | None, password_stdin: bool, token_
         )
         kept = sign_in(address, name, password)
     credentials.keep(address, kept)
+    if as_json:
+        print_json({"server": address, "username": kept.username, "kept_in": str(credentials.path)})
+        return
     console().print(
         f"Signed in to {address} as {kept.username}. The token is kept in {credentials.path}.", soft_wrap=True
     )
@@ -51,16 +55,27 @@ def login(server: str | None, username: str | None, password_stdin: bool, token_
 
 @click.command()
 @server_option
-def logout(server: str | None) -> None:
-    """Forget the kept token. It stays valid until it is revoked on the account page, or expires."""
+@json_option
+def logout(server: str | None, as_json: bool) -> None:
+    """Forget the kept token, and revoke it on the server when that answers.
+
+    \b
+    Example:
+      codehub logout
+    """
     credentials = Credentials(os.environ)
     address = credentials.server(server)
     kept = credentials.kept(address)
+    revoked = False
+    if kept is not None:
+        revoked = _revoke(address, kept)
+        credentials.forget(address)
+    if as_json:
+        print_json({"server": address, "username": kept.username if kept else None, "revoked": revoked})
+        return
     if kept is None:
         console().print(f"Not signed in to {address}.")
         return
-    revoked = _revoke(address, kept)
-    credentials.forget(address)
     after = "and revoked it" if revoked else "but could not revoke it: do that on the account page"
     console().print(f"Forgot the token of {kept.username} at {address}, {after}.", soft_wrap=True)
 

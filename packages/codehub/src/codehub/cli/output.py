@@ -76,12 +76,22 @@ def doing(workspace: Mapping[str, Any]) -> str:
     if operation is None:
         return {"STANDBY": "asleep", "ARCHIVED": "archived"}.get(str(workspace["phase"]), "")
     progress = workspace.get("progress")
-    return ", ".join([operation, *progress_words(progress)]) if progress else operation
+    return ", ".join([operation, *step_words(progress), *progress_words(progress)]) if progress else operation
+
+
+def step_words(progress: Mapping[str, Any]) -> list[str]:
+    """What is done within an operation, unless the operation's own name says it."""
+    step = str(progress.get("step") or "")
+    if step.startswith("install "):
+        return [f"installing {step.removeprefix('install ')}"]
+    return [words] if (words := {"verify": "reading back", "pull": "pulling its image"}.get(step)) else []
 
 
 def progress_words(progress: Mapping[str, Any]) -> list[str]:
     done, total = int(progress.get("done") or 0), progress.get("total")
     unit = str(progress.get("unit") or "bytes")
+    if unit == "steps":
+        return [f"step {min(done + 1, int(total))} of {total}"] if total and int(total) > 1 else []
     if total:
         share = min(100, 100 * done // int(total))
         return [f"{share} %", f"{amount(done, unit)} of {amount(int(total), unit)}"]

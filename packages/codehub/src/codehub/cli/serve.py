@@ -39,7 +39,10 @@ def serve() -> None:
 @serve.command()
 @click.option("--fd", type=int, help=_FD_HELP, hidden=True)
 def api(fd: int | None) -> None:
-    """The API and the dashboard, on CODEHUB_API_BIND."""
+    """The API and the dashboard, on CODEHUB_API_BIND.
+
+    When there is no user yet, CODEHUB_ADMIN_USERNAME and CODEHUB_ADMIN_PASSWORD make the first one.
+    """
     settings = _settings()
     listening = _inherited(fd) or listen(settings.api_bind, asked=True, name="CODEHUB_API_BIND")
     _run(_api(settings, listening))
@@ -47,7 +50,11 @@ def api(fd: int | None) -> None:
 
 async def _api(settings: Settings, listening: socket.socket) -> None:
     async with open_world(settings, name="api", chooses=True) as world:
-        await serve_api(create_app(api_deps(world)), [listening])
+        app = create_app(api_deps(world))
+        if settings.admin_password:
+            # Without `codehub up` nobody else would: the first user of an installation whose parts run by themselves.
+            await app.state.context.users.ensure_first_admin(settings.admin_username, settings.admin_password)
+        await serve_api(app, [listening])
 
 
 @serve.command()

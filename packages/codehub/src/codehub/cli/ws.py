@@ -38,7 +38,13 @@ for _command in COMMANDS:
 @server_option
 @json_option
 def list_(all_owners: bool, running: bool, server: str | None, as_json: bool) -> None:
-    """List workspaces."""
+    """List workspaces.
+
+    \b
+    Examples:
+      codehub ws ls --running
+      codehub ws ls --json | jq -r '.items[] | select(.status == "ERROR") | .name'
+    """
     with connect(server) as client:
         items = list(client.every("workspaces", all=True) if all_owners else client.every("workspaces"))
     if running:
@@ -71,7 +77,13 @@ def list_(all_owners: bool, running: bool, server: str | None, as_json: bool) ->
 @server_option
 @json_option
 def show(workspace: str, server: str | None, as_json: bool) -> None:
-    """Everything about one workspace."""
+    """Everything about one workspace: its state, what was observed, and what to do when it went wrong.
+
+    \b
+    Examples:
+      codehub ws show api
+      codehub ws show api --json | jq .conditions
+    """
     with connect(server) as client:
         found = find_workspace(client, workspace)
     if as_json:
@@ -103,17 +115,26 @@ def show(workspace: str, server: str | None, as_json: bool) -> None:
 @click.option("--start/--no-start", default=True, show_default=True, help="Start it first when it rests.")
 @click.option("--print", "only_print", is_flag=True, help="Print the link (valid 60 s, once) instead of opening it.")
 @server_option
-def open_(workspace: str, start: bool, only_print: bool, server: str | None) -> None:
-    """Open a workspace in the browser, signed in."""
+@json_option
+def open_(workspace: str, start: bool, only_print: bool, server: str | None, as_json: bool) -> None:
+    """Open a workspace in the browser, signed in.
+
+    \b
+    Examples:
+      codehub ws open api            starts it first when it rests
+      codehub ws open api --print    a link for another browser: valid 60 s, once
+    """
     with connect(server) as client:
         found = find_workspace(client, workspace)
         if start and found["status"] != "RUNNING":
             if found["status"] != "PROVISIONING":
                 found = client.post(f"workspaces/{found['id']}:start")
-            found = follow(client, found, "RUNNING") or found
+            found = follow(client, found, "RUNNING", quiet=as_json) or found
         link = client.post("login-links", {"workspace_id": found["id"]})
     url = str(link["url"])
-    if only_print or not webbrowser.open(url):
+    if as_json:
+        print_json(link)
+    elif only_print or not webbrowser.open(url):
         click.echo(url)
 
 
@@ -122,7 +143,13 @@ def open_(workspace: str, start: bool, only_print: bool, server: str | None) -> 
 @click.option("--follow", "-f", is_flag=True, help="Go on as more comes.")
 @server_option
 def logs(workspace: str, follow: bool, server: str | None) -> None:
-    """The output of a workspace's IDE."""
+    """The output of a workspace's IDE.
+
+    \b
+    Examples:
+      codehub ws logs api | tail
+      codehub ws logs -f api    goes on until Ctrl-C
+    """
     with connect(server) as client:
         found = find_workspace(client, workspace)
         query = {"follow": True} if follow else {}
@@ -137,7 +164,12 @@ def logs(workspace: str, follow: bool, server: str | None) -> None:
 @server_option
 @json_option
 def events(workspace: str, server: str | None, as_json: bool) -> None:
-    """What happened to a workspace: what changed, why, who asked."""
+    """What happened to a workspace: what changed, why, who asked.
+
+    \b
+    Example:
+      codehub ws events api
+    """
     with connect(server) as client:
         found = find_workspace(client, workspace)
         items: list[Any] = list(client.get(f"workspaces/{found['id']}/events")["items"])
@@ -153,7 +185,12 @@ def events(workspace: str, server: str | None, as_json: bool) -> None:
 @server_option
 @json_option
 def usage(workspace: str, server: str | None, as_json: bool) -> None:
-    """What a running workspace uses, where its backend knows."""
+    """What a running workspace uses, where its backend knows.
+
+    \b
+    Example:
+      codehub ws usage api
+    """
     with connect(server) as client:
         found = find_workspace(client, workspace)
         used = client.get(f"workspaces/{found['id']}/usage")

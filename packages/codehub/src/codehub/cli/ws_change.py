@@ -56,7 +56,14 @@ def create(
 @server_option
 @json_option
 def start(workspace: str, wait: bool, timeout_s: float | None, server: str | None, as_json: bool) -> None:
-    """Start a workspace; an archived one is restored first, one in error is tried again."""
+    """Start a workspace; an archived one is restored first, one in error is tried again.
+
+    \b
+    Examples:
+      codehub ws start api                 follow it until it runs
+      codehub ws start api --no-wait
+      codehub ws start api --timeout 60    exit code 7 when it does not run by then
+    """
     _ask(workspace, "start", "RUNNING", wait, timeout_s, server, as_json)
 
 
@@ -66,7 +73,12 @@ def start(workspace: str, wait: bool, timeout_s: float | None, server: str | Non
 @server_option
 @json_option
 def stop(workspace: str, wait: bool, timeout_s: float | None, server: str | None, as_json: bool) -> None:
-    """Put a workspace to sleep. Its files stay."""
+    """Put a workspace to sleep. Its files stay.
+
+    \b
+    Example:
+      codehub ws stop api
+    """
     _ask(workspace, "stop", "STANDBY", wait, timeout_s, server, as_json)
 
 
@@ -76,7 +88,12 @@ def stop(workspace: str, wait: bool, timeout_s: float | None, server: str | None
 @server_option
 @json_option
 def archive(workspace: str, wait: bool, timeout_s: float | None, server: str | None, as_json: bool) -> None:
-    """Move a workspace's files to the archive; starting it brings them back."""
+    """Move a workspace's files to the archive; starting it brings them back.
+
+    \b
+    Example:
+      codehub ws archive api    follows it: archiving, 62 %, 410 MB of 660 MB
+    """
     _ask(workspace, "archive", "ARCHIVED", wait, timeout_s, server, as_json)
 
 
@@ -90,7 +107,12 @@ def archive(workspace: str, wait: bool, timeout_s: float | None, server: str | N
 def edit(
     workspace: str, name: str | None, description: str | None, memo: str | None, server: str | None, as_json: bool
 ) -> None:
-    """Change a workspace's name, description or memo."""
+    """Change a workspace's name, description or memo.
+
+    \b
+    Example:
+      codehub ws edit api --memo "left off at the refund tests"
+    """
     given = {"name": name, "description": description, "memo": memo}
     changes = {key: value for key, value in given.items() if value is not None}
     if not changes:
@@ -106,8 +128,17 @@ def edit(
 @click.option("--yes", "-y", is_flag=True, help="Don't ask.")
 @waits
 @server_option
-def rm(workspace: str, force: bool, yes: bool, wait: bool, timeout_s: float | None, server: str | None) -> None:
-    """Delete a workspace. Its files are archived first; for a day an admin can undelete it."""
+@json_option
+def rm(
+    workspace: str, force: bool, yes: bool, wait: bool, timeout_s: float | None, server: str | None, as_json: bool
+) -> None:
+    """Delete a workspace. Its files are archived first; for a day an admin can undelete it.
+
+    \b
+    Examples:
+      codehub ws rm api                 asks first
+      codehub ws rm api --force --yes   from a script, also while it runs
+    """
     with connect(server) as client:
         found = find_workspace(client, workspace)
         if not yes:
@@ -116,8 +147,11 @@ def rm(workspace: str, force: bool, yes: bool, wait: bool, timeout_s: float | No
             click.confirm(f"Delete {found['name']}?", abort=True, err=True)
         client.delete(f"workspaces/{found['id']}", force=force)
         if wait:
-            follow(client, found, "DELETED", timeout_s=timeout_s)
-    console(err=True).print(f"{found['name']}: {'deleted' if wait else 'is being deleted'}")
+            follow(client, found, "DELETED", timeout_s=timeout_s, quiet=as_json)
+    if as_json:
+        print_json({"id": found["id"], "name": found["name"], "status": "DELETED" if wait else "DELETING"})
+    else:
+        console().print(f"{found['name']}: {'DELETED' if wait else 'DELETING'}", soft_wrap=True)
 
 
 def _ask(

@@ -1,4 +1,7 @@
-"""Progress of one attempt: taken from any thread at any rate, written to the row at most once a second."""
+"""Progress of one attempt: taken from any thread at any rate, written to the row at most once a second.
+
+The first is written soon, so that who asked sees at once that something goes on.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from codehub.domain.model import Progress, Workspace
 from codehub.ports.control_store import ControlStore
 
 _EVERY_S: Final = 1.0
+_FIRST_S: Final = 0.2
 
 
 class ProgressReport:
@@ -41,7 +45,7 @@ class ProgressReport:
 
     async def _write(self) -> None:
         while True:
-            await asyncio.sleep(_EVERY_S)
+            await asyncio.sleep(_FIRST_S if self._written is None else _EVERY_S)
             if self._latest is not None and self._latest != self._written:
                 latest = self._latest
                 try:

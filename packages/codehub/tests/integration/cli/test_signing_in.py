@@ -53,3 +53,7 @@ async def test_the_shell_completes_commands_and_names(signed_in: Command) -> Non
         _CODEHUB_COMPLETE="bash_complete", COMP_WORDS="codehub ws show th", COMP_CWORD="3", CODEHUB_TOKEN="cht_no"
     )
     assert (away.out.strip(), away.err) == ("", "")
+
+
+async def test_a_codehub_on_this_machine_is_not_looked_for_behind_the_companys_proxy(signed_in: Command) -> None:
+    assert "No workspaces" in (await signed_in("ws", "ls", HTTP_PROXY="http://127.0.0.1:9")).err

@@ -1,4 +1,4 @@
-"""Backup and restore of a whole installation by the steps of docs/operating.md, into a data directory that never saw it."""
+"""Backup and restore of a whole installation by both ways of docs/operating.md, with everything running afterwards."""
 
 from __future__ import annotations
 
@@ -6,99 +6,102 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
 import pytest
 
 from codehub.adapters.embedded.account import server_account
 from codehub.adapters.embedded.binaries import postgres_bin
 from codehub.adapters.embedded.postgres import EmbeddedPostgres
-from codehub.adapters.postgres.migrate import migrate
-from codehub.adapters.postgres.pool import Database
-from testing.dashboard import ADMIN, ARCHIVED, PASSWORD, DashboardServer, Stage
 from testing.services import service_dir
+from testing.whole import Stack, fresh_stack
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
-    made = service_dir()
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
+def machines() -> Iterator[ExitStack]:
+    """Whatever is entered here is gone afterwards."""
+    with ExitStack() as stack:
+        yield stack
 
 
-def _run(program: str, *words: str) -> None:
-    path = postgres_bin(Path("/nonexistent"), server_account()) / program
-    done = subprocess.run([str(path), *words], capture_output=True, text=True, timeout=120, env={"PATH": os.defpath})
-    assert done.returncode == 0, done.stderr
+def test_an_installation_comes_back_whole_on_another_machine_and_goes_on(machines: ExitStack) -> None:
+    backup = service_dir()
+    machines.callback(shutil.rmtree, backup, ignore_errors=True)
+    old = machines.enter_context(fresh_stack())
+    old.with_tiny_ide()
+    old.up()
+    _live_in(old)
+    # Of a server outside: the dump first, the files after it, while everything runs.
+    _program("pg_dump", "--format=custom", f"--file={backup / 'codehub.dump'}", old.value("CODEHUB_DATABASE_URL"))
+    subprocess.run(["cp", "-a", old.data_dir / "homes", old.data_dir / "archives", backup], check=True)
+    # Of the embedded default: CodeHub stopped, the whole data directory.
+    old.end()
+    subprocess.run(["cp", "-a", old.data_dir, backup / "whole"], check=True)
+    old.clean()
+
+    whole = machines.enter_context(fresh_stack())
+    shutil.rmtree(whole.data_dir)
+    subprocess.run(["cp", "-a", backup / "whole", whole.data_dir], check=True)
+    whole.with_tiny_ide()
+    whole.up()
+    _is_back(whole)
+    whole.clean()
+
+    server = _outside(machines)
+    dumped = machines.enter_context(fresh_stack())
+    dumped.with_tiny_ide()
+    dumped.environment["CODEHUB_DATABASE_URL"] = server.url("postgres")
+    dumped.environment["CODEHUB_ADMIN_PASSWORD"] = old.environment["CODEHUB_ADMIN_PASSWORD"]
+    _program("pg_restore", "--no-owner", f"--dbname={server.url('postgres')}", str(backup / "codehub.dump"))
+    subprocess.run(["cp", "-a", backup / "homes", backup / "archives", dumped.data_dir], check=True)
+    dumped.up()
+    _is_back(dumped)
+    assert dumped.run("doctor").returncode == 0
 
 
-def _started(data_dir: Path) -> EmbeddedPostgres:
-    data_dir.mkdir(mode=0o711)
-    server = EmbeddedPostgres(data_dir)
+def _live_in(stack: Stack) -> None:
+    """One workspace that runs, one that is archived, each with something in it."""
+    stack.environment["CODEHUB_ADMIN_PASSWORD"] = stack.password()
+    with stack.client() as client:
+        for name in ("running", "archived"):
+            made = client.post("/api/v1/workspaces", json={"name": name, "memo": f"{name}, chapter 3"})
+            path = f"/api/v1/workspaces/{made.json()['id']}"
+            stack.wait(lambda path=path: client.get(path).json()["status"] == "RUNNING")  # type: ignore[misc]
+            note = stack.home_of(name) / "note"
+            note.write_text(f"written in {name}\n")
+            note.chmod(0o640)
+        assert client.post(f"{path}:archive").status_code == 202
+        stack.wait(lambda: client.get(path).json()["phase"] == "ARCHIVED")
+
+
+def _is_back(stack: Stack) -> None:
+    """Everything is there, what ran runs again, and what was archived starts with its files."""
+    with stack.client() as client:
+        found = {item["name"]: item for item in client.get("/api/v1/workspaces").json()["items"]}
+        assert {name: item["memo"] for name, item in found.items()} == {
+            "running": "running, chapter 3",
+            "archived": "archived, chapter 3",
+        }
+        assert found["archived"]["phase"] == "ARCHIVED"
+        assert client.post(f"/api/v1/workspaces/{found['archived']['id']}:start").status_code == 202
+        for name, item in found.items():
+            path = f"/api/v1/workspaces/{item['id']}"
+            stack.wait(lambda path=path: client.get(path).json()["status"] == "RUNNING")  # type: ignore[misc]
+            note = stack.home_of(name) / "note"
+            assert (note.read_text(), note.stat().st_mode & 0o777) == (f"written in {name}\n", 0o640)
+
+
+def _outside(machines: ExitStack) -> EmbeddedPostgres:
+    place = service_dir()
+    machines.callback(shutil.rmtree, place, ignore_errors=True)
+    server = EmbeddedPostgres(place)
+    machines.callback(server.stop)
     server.start()
     return server
 
 
-async def test_an_installation_comes_back_whole_on_another_machine(place: Path) -> None:
-    backup = place / "backup"
-    backup.mkdir()
-    old = _started(place / "old")
-    try:
-        workspace_id = await _live_in(old.url("postgres"), place / "old")
-        _run("pg_dump", "--format=custom", f"--file={backup / 'codehub.dump'}", old.url("postgres"))
-        subprocess.run(["cp", "-a", place / "old/homes", place / "old/archives", backup], check=True)
-    finally:
-        old.stop()
-    shutil.rmtree(place / "old")
-
-    new = _started(place / "new")
-    try:
-        url = new.url("postgres")
-        _run("pg_restore", "--clean", "--if-exists", "--no-owner", f"--dbname={url}", str(backup / "codehub.dump"))
-        subprocess.run(["cp", "-a", backup / "homes", backup / "archives", place / "new"], check=True)
-        assert await migrate(url) == [], "it is as it was"
-        await _is_back(url, place / "new", workspace_id)
-    finally:
-        new.stop()
-
-
-async def _live_in(url: str, data_dir: Path) -> str:
-    await migrate(url)
-    async with Database(url) as database:
-        server = DashboardServer(database)
-        await server.start()
-        await server.stop()
-        workspace_id = await Stage(database).add(
-            "thesis", **ARCHIVED, archive_key="op/home.tar.zst", memo="chapter 3"
-        )
-        await Stage(database).add("notes")
-    home = data_dir / "homes" / "users" / "notes"
-    home.mkdir(parents=True)
-    (home / "todo.txt").write_text("buy milk\n")
-    (home / "link").symlink_to("todo.txt")
-    (home / "todo.txt").chmod(0o640)
-    archive = data_dir / "archives" / workspace_id / "op"
-    archive.mkdir(parents=True)
-    (archive / "home.tar.zst").write_bytes(b"\x28\xb5\x2f\xfd" + bytes(1000))
-    return workspace_id
-
-
-async def _is_back(url: str, data_dir: Path, workspace_id: str) -> None:
-    async with Database(url) as database:
-        server = DashboardServer(database)
-        await server.start()
-        try:
-            async with httpx.AsyncClient(base_url=f"{server.url}/api/v1/", timeout=90) as client:
-                signed_in = await client.post("login", json={"username": ADMIN, "password": PASSWORD})
-                assert signed_in.status_code == 200
-                found = {item["name"]: item for item in (await client.get("workspaces")).json()["items"]}
-        finally:
-            await server.stop()
-    assert set(found) == {"thesis", "notes"}
-    thesis = found["thesis"]
-    assert (thesis["id"], thesis["phase"], thesis["memo"]) == (workspace_id, "ARCHIVED", "chapter 3")
-    todo = data_dir / "homes/users/notes/todo.txt"
-    assert (todo.read_text(), todo.stat().st_mode & 0o777) == ("buy milk\n", 0o640)
-    assert (data_dir / "homes/users/notes/link").is_symlink()
-    assert (data_dir / "archives" / workspace_id / thesis["archive_key"]).stat().st_size == 1004
+def _program(name: str, *words: str) -> None:
+    path: Path = postgres_bin(Path("/nonexistent"), server_account()) / name
+    done = subprocess.run([str(path), *words], capture_output=True, text=True, timeout=120, env={"PATH": os.defpath})
+    assert done.returncode == 0, done.stderr

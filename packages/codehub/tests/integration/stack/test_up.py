@@ -3,121 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
-import shutil
-import signal
 import socket
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import httpx
 import psutil
 import psycopg
 import pytest
 
-from testing import tiny_ide
-from testing.services import service_dir
-
-PATIENCE_S = 180.0
-
-
-class Stack:
-    """One data directory and whatever `codehub` commands are run on it."""
-
-    def __init__(self, data_dir: Path) -> None:
-        self.data_dir = data_dir
-        self.log = data_dir / "up.output"
-        self.environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(data_dir),
-            "CODEHUB_DATA_DIR": str(data_dir),
-            "CODEHUB_RUNTIME": "process",
-        }
-        self.process: subprocess.Popen[bytes] | None = None
-        self.everything: set[psutil.Process] = set()
-
-    def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "codehub.cli.main", *arguments]
-
-    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(*arguments),
-            env={**self.environment, **environment},
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-
-    def up(self) -> None:
-        self.log.write_bytes(b"")
-        with self.log.open("ab") as output:
-            self.process = subprocess.Popen(
-                self.command("up"), env=self.environment, stdout=output, stderr=output, stdin=subprocess.DEVNULL
-            )
-        self.wait(lambda: "CodeHub is ready" in self.said() or self._ended())
-        assert "CodeHub is ready" in self.said(), self.said()
-        me = psutil.Process(self.process.pid)
-        self.everything |= {me, *me.children(recursive=True)}
-
-    def _ended(self) -> bool:
-        return self.process is not None and self.process.poll() is not None
-
-    def said(self) -> str:
-        return self.log.read_text(errors="replace")
-
-    def wait(self, done: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not done():
-            assert time.monotonic() < deadline, self.said()
-            time.sleep(0.05)
-
-    def kill(self) -> None:
-        """SIGKILL for all of it at once, as a power cut would."""
-        assert self.process is not None
-        me = psutil.Process(self.process.pid)
-        family = {me, *me.children(recursive=True)}
-        for process in family:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        self.process.wait()
-        psutil.wait_procs(family, timeout=60)
-
-    def value(self, name: str) -> str:
-        return dict(line.split("=", 1) for line in self.run("env").stdout.splitlines())[name]
-
-    @contextlib.contextmanager
-    def client(self) -> Iterator[httpx.Client]:
-        """Signed in as the admin."""
-        password = (self.data_dir / "admin-password").read_text().strip()
-        with httpx.Client(base_url=self.value("CODEHUB_PUBLIC_BASE_URL"), timeout=60, trust_env=False) as client:
-            answer = client.post("/api/v1/login", json={"username": "admin", "password": password})
-            assert answer.status_code == 200, answer.text
-            yield client
-
-    def clean(self) -> None:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.run("down")  # workspaces outlive whatever was killed
-        if self.process is not None and self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(60)
-        for process in self.everything:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        shutil.rmtree(self.data_dir, ignore_errors=True)
+from testing.whole import Stack, fresh_stack
 
 
 @pytest.fixture
 def stack() -> Iterator[Stack]:
-    made = Stack(service_dir())
-    yield made
-    made.clean()
+    with fresh_stack() as made:
+        yield made
 
 
 def test_codehub_is_used_killed_and_up_again_with_everything_there(stack: Stack) -> None:
@@ -165,10 +67,7 @@ def test_codehub_is_used_killed_and_up_again_with_everything_there(stack: Stack)
 def test_a_workspace_and_what_was_written_in_it_live_through_a_kill_of_everything_and_an_archive(
     stack: Stack,
 ) -> None:
-    profiles = stack.data_dir / "profiles.toml"
-    command = json.dumps(["python3", "-u", "-c", tiny_ide.SOURCE, "{socket}", "{id}"])
-    profiles.write_text(f'[profiles.tiny]\ncommand = {command}\nhealth_path = "/healthz"\n')
-    stack.environment |= {"CODEHUB_PROFILES_FILE": str(profiles), "CODEHUB_DEFAULT_PROFILE": "tiny"}
+    stack.with_tiny_ide()
     stack.up()
     with stack.client() as client:
         token = client.post("/api/v1/tokens", json={"name": "test"}).json()["token"]

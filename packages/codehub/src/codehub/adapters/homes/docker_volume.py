@@ -15,6 +15,7 @@ from typing import Any
 
 from codehub.adapters.docker.engine import WORKSPACE, Engine
 from codehub.adapters.homes.bridge import FromThread, from_loop
+from codehub.adapters.homes.stored import StoredHomes
 from codehub.adapters.homes.volume_copy import FOLDER, CopyContainer, remove_copies
 from codehub.adapters.homes.work import Workers
 from codehub.adapters.objectstore.layout import archive_key as key_of
@@ -28,14 +29,13 @@ from codehub.adapters.objectstore.transfer import (
     nowhere,
     read_meta,
     upload,
-    upload_empty,
 )
 from codehub.adapters.tarball import format as tar
 from codehub.adapters.tarball.pack import Packed
 from codehub.adapters.tarball.retar import into, out_of, renamed
 from codehub.domain.errors import Conflict, DataLost, FenceLost
 from codehub.domain.model import HomeCtx
-from codehub.ports.fence import Fence, Report, ignore_progress
+from codehub.ports.fence import Fence, Report
 from codehub.ports.homes import ArchiveReceipt, HomeKey, HomeState, HomeStatus
 from codehub.ports.instances import Mount
 
@@ -44,16 +44,14 @@ _INCARNATION, _RESTORED = "codehub.incarnation", "codehub.restored-from"
 _READ_BYTES = 1 << 20
 
 
-class DockerVolumeHomes:
+class DockerVolumeHomes(StoredHomes):
     name = "docker-volume"
 
     def __init__(
         self, engine: Engine, store: Store, *, workers: Workers | None = None, at: Checkpoint = nowhere
     ) -> None:
+        super().__init__(store, workers, at)
         self._engine = engine
-        self._store = store
-        self._workers = workers or Workers()
-        self._at = at
 
     @property
     def _uid(self) -> int:
@@ -121,13 +119,6 @@ class DockerVolumeHomes:
                     return upload(self._store, key, stream, packed, None, Job(report, fence, cancelled, self._at))
 
                 return await self._workers.run(work)
-
-    async def archive_empty(self, home: HomeKey, op_id: str, fence: Fence) -> ArchiveReceipt:
-        return await self._workers.run(
-            lambda cancelled: upload_empty(
-                self._store, key_of(home.workspace_id, op_id), Job(ignore_progress, fence, cancelled, self._at)
-            )
-        )
 
     async def restore(
         self, home: HomeKey, archive_key: str, incarnation: str, report: Report, fence: Fence

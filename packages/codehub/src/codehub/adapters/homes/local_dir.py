@@ -13,6 +13,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from codehub.adapters.homes.mark import HomesMark
 from codehub.adapters.homes.place import (
     DAMAGED,
     FILES,
@@ -23,13 +24,16 @@ from codehub.adapters.homes.place import (
     listed,
     look,
     place_of,
+    put_back,
     remove_box,
     set_aside,
     stage,
     sync_below,
     sync_dir,
+    take_away,
 )
 from codehub.adapters.homes.space import check_room_for_archive, check_room_for_restore, tree_bytes
+from codehub.adapters.homes.stored import StoredHomes
 from codehub.adapters.homes.work import Workers
 from codehub.adapters.objectstore.layout import archive_key as key_of
 from codehub.adapters.objectstore.layout import parse_key
@@ -42,20 +46,22 @@ from codehub.adapters.objectstore.transfer import (
     nowhere,
     read_meta,
     upload,
-    upload_empty,
 )
 from codehub.adapters.tarball.cursor import remove_tree
 from codehub.adapters.tarball.pack import Packed, pack_tree
 from codehub.adapters.tarball.unpack import unpack_tree
 from codehub.domain.errors import BackendDown, Conflict, DataLost, FenceLost, OutOfSpace, Transient
 from codehub.domain.model import HomeCtx
-from codehub.ports.fence import Fence, Report, ignore_progress
+from codehub.ports.fence import Fence, Report
 from codehub.ports.homes import ArchiveReceipt, HomeKey, HomeState, HomeStatus
 from codehub.ports.instances import Mount
 
 
-class LocalDirHomes:
-    """`host_root` is where an engine on the host sees `root`, when CodeHub itself runs in a container."""
+class LocalDirHomes(StoredHomes):
+    """`host_root` is where an engine on the host sees `root`, when CodeHub itself runs in a container.
+
+    With a `mark`, a root that lost it is a backend that is down.
+    """
 
     name = "local-dir"
 
@@ -66,18 +72,20 @@ class LocalDirHomes:
         *,
         host_root: Path | None = None,
         workers: Workers | None = None,
+        mark: HomesMark | None = None,
         at: Checkpoint = nowhere,
     ) -> None:
+        super().__init__(store, workers, at)
         self._root = root
         self._host_root = host_root or root
-        self._store = store
-        self._workers = workers or Workers()
-        self._at = at
+        self._mark = mark
 
     async def ping(self) -> None:
         def reach() -> None:
             try:
                 self._root.mkdir(mode=PASS_THROUGH, parents=True, exist_ok=True)
+                if self._mark is not None:
+                    self._mark.make()
                 os.statvfs(self._root)
             except OSError as error:
                 raise BackendDown(f"the homes' directory {self._root} cannot be used: {error.strerror}") from error
@@ -112,10 +120,12 @@ class LocalDirHomes:
         """A disk that is not mounted is Unknown; that its homes are not there must not be read as their loss."""
         if not self._root.is_dir():
             raise BackendDown(f"the homes' directory {self._root} is not there")
+        if self._mark is not None:
+            self._mark.check()
 
     async def provision(self, home: HomeKey, incarnation: str, fence: Fence) -> HomeCtx:
         def work(cancelled: threading.Event) -> HomeCtx:
-            place = self._place(home)
+            place = self._checked(home)
             there = self._clear_the_way(place, fence)
             if there is not None:
                 return there
@@ -131,7 +141,7 @@ class LocalDirHomes:
             key = key_of(home.workspace_id, op_id)
             if (receipt := find_receipt(self._store, key)) is not None:
                 return receipt
-            place = self._place(home)
+            place = self._checked(home)
             self._expect(place, ctx, home)
             total = tree_bytes(place.files)
             check_room_for_archive(self._store, total)
@@ -146,19 +156,12 @@ class LocalDirHomes:
 
         return await self._workers.run(work)
 
-    async def archive_empty(self, home: HomeKey, op_id: str, fence: Fence) -> ArchiveReceipt:
-        return await self._workers.run(
-            lambda cancelled: upload_empty(
-                self._store, key_of(home.workspace_id, op_id), Job(ignore_progress, fence, cancelled, self._at)
-            )
-        )
-
     async def restore(
         self, home: HomeKey, archive_key: str, incarnation: str, report: Report, fence: Fence
     ) -> HomeCtx:
         def work(cancelled: threading.Event) -> HomeCtx:
             parse_key(archive_key)
-            place = self._place(home)
+            place = self._checked(home)
             there = self._clear_the_way(place, fence)
             if there is not None:
                 if there.restore_marker == archive_key:
@@ -186,13 +189,15 @@ class LocalDirHomes:
 
     async def deprovision(self, home: HomeKey, ctx: HomeCtx, fence: Fence) -> None:
         def work(cancelled: threading.Event) -> None:
-            place = self._place(home)
+            place = self._checked(home)
             status = look(place.home)
             if status.state is not HomeState.ABSENT:
                 if status.ctx is None or status.ctx.incarnation != ctx.incarnation:
                     raise FenceLost(f"the home of {home.workspace_id} is not the one that was to be removed")
                 fence()
-                os.rename(place.home, place.box / f"{TRASH}{ctx.incarnation}")
+                self._at("deprovision:fenced")
+                if not take_away(place, ctx.incarnation):
+                    raise FenceLost(f"the home of {home.workspace_id} is not the one that was to be removed")
                 self._at("deprovision:renamed")
             for trash in place.leftovers(TRASH):
                 fence()
@@ -211,7 +216,7 @@ class LocalDirHomes:
 
     async def purge(self, home: HomeKey, fence: Fence) -> None:
         def work(cancelled: threading.Event) -> None:
-            place = self._place(home)
+            place = self._checked(home)
             for part in [place.home, *place.leftovers(STAGING, TRASH, DAMAGED)]:
                 fence()
                 remove_tree(part)
@@ -221,7 +226,8 @@ class LocalDirHomes:
 
     async def sweep(self, home: HomeKey, fence: Fence) -> None:
         def work(cancelled: threading.Event) -> None:
-            place = self._place(home)
+            place = self._checked(home)
+            put_back(place)
             for part in place.leftovers(STAGING, TRASH):
                 fence()
                 remove_tree(part)
@@ -230,6 +236,12 @@ class LocalDirHomes:
 
     def _place(self, home: HomeKey) -> Place:
         return place_of(self._root, home)
+
+    def _checked(self, home: HomeKey) -> Place:
+        """For whatever changes something: never on a mount point that lacks its disk."""
+        if self._mark is not None:
+            self._mark.check()
+        return self._place(home)
 
     def _expect(self, place: Place, ctx: HomeCtx, home: HomeKey) -> None:
         status = look(place.home)
@@ -240,6 +252,7 @@ class LocalDirHomes:
 
     def _clear_the_way(self, place: Place, fence: Fence) -> HomeCtx | None:
         """The ctx of a whole volume that is there; else whatever stood in a new one's way is gone."""
+        put_back(place)
         status = look(place.home)
         if status.state is HomeState.WHOLE:
             return status.ctx

@@ -1,4 +1,4 @@
-"""A whole day of a workspace through the command, and what scripts get."""
+"""What scripts get of the command: exit codes, waiting, links. A whole day is in stack/test_a_day.py."""
 
 from __future__ import annotations
 
@@ -7,62 +7,9 @@ import json
 
 import httpx
 
-from testing.dashboard import ARCHIVED, ASLEEP, RUNNING, DashboardServer, Stage
+from testing.dashboard import RUNNING, DashboardServer, Stage
 
 from .conftest import Command
-
-
-async def test_a_day_of_a_workspace(signed_in: Command, stage: Stage, dashboard: DashboardServer) -> None:
-    """Create and follow, look, sleep, archive, restore, edit, delete: each command ends when the workspace is there."""
-    create = asyncio.create_task(signed_in("ws", "create", "api", "--description", "the service", "--wait"))
-    workspace_id = await stage.named("api")
-    await stage.change(workspace_id, operation="STARTING")
-    await stage.change(workspace_id, **RUNNING)
-    created = await create
-    assert (created.code, created.out.strip()) == (0, "api: RUNNING")
-
-    assert "the service" in await signed_in.ok("ws", "show", "api")
-    listed = json.loads(await signed_in.ok("ws", "ls", "--json"))
-    assert [item["name"] for item in listed["items"]] == ["api"]
-    assert "api" in await signed_in.ok("ws", "ls", "--running")
-
-    dashboard.instances.say(workspace_id, "IDE listens\n")
-    assert await signed_in.ok("ws", "logs", "api") == "IDE listens\n"
-    dashboard.instances.usage_of[workspace_id] = {
-        "cpu_percent": 3.0,
-        "memory_bytes": 150e6,
-        "memory_limit_bytes": 4e9,
-    }
-    assert "150 MB of 4.0 GB" in await signed_in.ok("ws", "usage", "api")
-
-    stop = asyncio.create_task(signed_in("ws", "stop", "api"))
-    await stage.until(workspace_id, desired_state="STANDBY")
-    await stage.change(workspace_id, **ASLEEP)
-    assert (await stop).out.strip() == "api: STOPPED (asleep)"
-
-    archive = asyncio.create_task(signed_in("ws", "archive", "api", "--json"))
-    await stage.until(workspace_id, desired_state="ARCHIVED")
-    await stage.change(workspace_id, **ARCHIVED)
-    assert json.loads((await archive).out)["phase"] == "ARCHIVED"
-
-    start = asyncio.create_task(signed_in("ws", "start", workspace_id[:13]))
-    await stage.until(workspace_id, desired_state="RUNNING")
-    await stage.change(workspace_id, phase="ERROR", error_reason="ArchiveCorrupted", error_count=1)
-    failed = await start
-    assert (failed.code, "codehub admin recover" in failed.err) == (1, True)
-    recovered = await signed_in.ok("admin", "recover", "api", "--empty-home")
-    assert "recovered" in recovered
-    await stage.until(workspace_id, error_reason=None)
-
-    await signed_in.ok("ws", "edit", "api", "--name", "service", "--memo", "tomorrow: tests")
-    assert (await signed_in("ws", "rm", "service")).code == 2, "deleting asks, and there is nobody to ask"
-    remove = asyncio.create_task(signed_in("ws", "rm", "service", "--yes", "--force"))
-    await stage.until(workspace_id, desired_state="DELETED")
-    await stage.change(workspace_id, phase="DELETED", deleted_at=dashboard.clock())
-    assert (await remove).code == 0
-    assert workspace_id in await signed_in.ok("admin", "undelete")
-    assert "is back" in await signed_in.ok("admin", "undelete", workspace_id)
-    assert "recover" in await signed_in.ok("ws", "events", "service")
 
 
 async def test_opening_a_workspace_makes_a_link_that_signs_a_browser_in(signed_in: Command, stage: Stage) -> None:
