@@ -34,7 +34,12 @@ async def here(database: Database, redis_url: str) -> AsyncIterator[Installation
         # Late destructive calls: the volume's removal, the instance's end, the removal of what it left.
         ("deprovision:fenced", DesiredState.ARCHIVED, None),
         ("signal", DesiredState.STANDBY, ""),
-        ("remove", DesiredState.ARCHIVED, "FenceLost: the instance of {id} is another start than the one"),
+        pytest.param(
+            "remove",
+            DesiredState.ARCHIVED,
+            "FenceLost: the instance of {id} is another start than the one",
+            marks=pytest.mark.soak,
+        ),
     ],
 )
 async def test_what_a_frozen_leader_does_late_changes_nothing(
