@@ -36,6 +36,14 @@ screens: dev-env parts  ## take the pictures in docs/screens anew
 	.venv/bin/python -m e2e.screens
 	.venv/bin/python -m e2e.sari_screens
 
+transcripts: dev-env parts  ## write docs/a-day.md, docs/sari/transcript.md and show.md anew, from real runs (root, some minutes)
+	.venv/bin/python -m testing.cli_day
+	.venv/bin/python -m testing.sari_transcript
+	.venv/bin/python -m testing.sari_bootstrap_transcript
+
+first-run: dev-env parts  ## time the way from `git clone` to the first open workspace (ARGS=--wheel: from a wheel)
+	.venv/bin/python -m e2e.first_run $(ARGS)
+
 run-env:
 	@scripts/bootstrap.sh run
 
@@ -52,4 +60,4 @@ clean:  ## remove what was made here (not CodeHub's data)
 	rm -rf .venv .venvs .parts .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help up test lint format bench simulate soak screens run-env dev-env parts lock clean
+.PHONY: help up test lint format bench simulate soak screens transcripts first-run run-env dev-env parts lock clean

@@ -2,20 +2,85 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from playwright.async_api import Locator, Page, expect
 
 from testing.browser import PATIENCE_MS
-from testing.dashboard import ADMIN, PASSWORD, DashboardServer
+from testing.dashboard import ADMIN, PASSWORD
 
 # Playwright's own five seconds are for quiet machines.
 expect.set_options(timeout=PATIENCE_MS)
 
 
-async def sign_in(page: Page, server: DashboardServer, username: str = ADMIN, password: str = PASSWORD) -> None:
+class Served(Protocol):
+    """Whatever serves the dashboard."""
+
+    @property
+    def url(self) -> str: ...
+
+
+async def sign_in(page: Page, server: Served, username: str = ADMIN, password: str = PASSWORD) -> None:
     await page.goto(f"{server.url}/")
     await submit_credentials(page, username, password)
     await expect(page.get_by_role("heading", name="Workspaces", exact=True)).to_be_visible()
     await live(page)
+
+
+async def create(page: Page, name: str, **chosen: str) -> None:
+    """By the dialog; `chosen` are more of its fields by their label."""
+    await press(page, "New workspace")
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_label("Name").fill(name)
+    for label, value in chosen.items():
+        input_ = dialog.get_by_label(label)
+        await (input_.select_option(value) if label == "Profile" else input_.fill(value))
+    await dialog.get_by_role("button", name="Create").click()
+    await expect(card(page, name)).to_be_visible()
+
+
+async def open_workspace(page: Page, name: str) -> Page:
+    """Press Open and be in the workspace: another tab, on the workspaces' own address, by way of the hand-over."""
+    opener = page.get_by_role("link", name=f"Open {name} in a new tab")
+    await expect(opener).to_be_visible()
+    address = await opener.get_attribute("href")
+    async with page.context.expect_page() as opened:
+        await opener.click()
+    inside = await opened.value
+    await inside.wait_for_url(address or "no address")
+    return inside
+
+
+async def run_inside(inside: Page, command: str) -> str:
+    """What the tiny IDE's terminal answers to a command, asked from the workspace's own page."""
+    return await _post(inside, "run", command)
+
+
+async def say_inside(inside: Page, text: str) -> None:
+    """Let the tiny IDE print something, as an IDE does."""
+    await _post(inside, "say", text)
+
+
+async def _post(inside: Page, path: str, body: str) -> str:
+    asked = "async ([path, body]) => (await fetch(path, {method: 'POST', body})).text()"
+    return str(await inside.evaluate(asked, [path, body]))
+
+
+async def note_words(page: Page) -> None:
+    """From now on every status line that the page shows is kept."""
+    await page.evaluate(
+        """() => {
+            window.words = [];
+            const look = () => document.querySelectorAll(".status").forEach((line) => {
+                if (window.words.at(-1) !== line.textContent) window.words.push(line.textContent);
+            });
+            new MutationObserver(look).observe(document.body, {subtree: true, childList: true, characterData: true});
+        }"""
+    )
+
+
+async def words(page: Page) -> list[str]:
+    return [str(word) for word in await page.evaluate("window.words")]
 
 
 async def submit_credentials(page: Page, username: str = ADMIN, password: str = PASSWORD) -> None:
@@ -31,6 +96,11 @@ async def live(page: Page) -> None:
 
 def card(page: Page, name: str) -> Locator:
     return page.get_by_role("listitem").filter(has=page.get_by_role("link", name=name, exact=True))
+
+
+async def until_is(where: Page | Locator, state: str) -> None:
+    """A card, or the page of the only workspace on it, says this state."""
+    await expect(where.locator(".status").get_by_text(state, exact=True)).to_be_visible()
 
 
 async def press(page: Page, name: str) -> None:

@@ -1,115 +1,158 @@
-"""`make screens`: pictures of every screen into docs/screens, taken from the real dashboard."""
+"""`make screens`: pictures of every screen into docs/screens, of a whole CodeHub with the real code-server in it."""
 
 from __future__ import annotations
 
 import asyncio
-import shutil
-from datetime import timedelta
+import os
 from pathlib import Path
 from typing import Final
 
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Locator, Page, expect
 
-from codehub.adapters.embedded.postgres import EmbeddedPostgres
-from codehub.adapters.postgres.migrate import migrate
-from codehub.adapters.postgres.pool import Database
-from e2e.pages import card, press, sign_in
+from e2e.pages import card, create, live, open_workspace, press, sign_in
 from testing.browser import chromium, patient
-from testing.dashboard import ARCHIVED, ASLEEP, RUNNING, DashboardServer, Stage
-from testing.services import service_dir
+from testing.dashboard import PASSWORD
+from testing.whole import Stack, fresh_stack
 
 SCREENS: Final = Path(__file__).parent.parent / "docs/screens"
+# So much that bringing it back can be watched.
+_THESIS_BYTES: Final = 1_500_000_000
+_LONG: Final = (
+    "spike: a long name, as one gets it from an issue's title, with aWordThatNeverEndsAndNeverEndsAndNeverEnds"
+)
 
 
 async def main() -> None:
     SCREENS.mkdir(parents=True, exist_ok=True)
-    place = service_dir()
-    postgres = EmbeddedPostgres(place)
-    postgres.start()
-    try:
-        url = postgres.url("postgres")
-        await migrate(url)
-        async with Database(url) as database, chromium() as browser:
-            server = DashboardServer(database)
-            await server.start()
-            try:
-                await _take_all(browser, server, Stage(database))
-            finally:
-                await server.stop()
-    finally:
-        postgres.stop()
-        shutil.rmtree(place, ignore_errors=True)
+    with fresh_stack() as stack:
+        stack.environment |= {"CODEHUB_ADMIN_PASSWORD": PASSWORD, "LIMITS_MAX_RUNNING_PER_USER": "9"}
+        await asyncio.to_thread(stack.up)
+        async with chromium() as browser:
+            await _take_all(browser, stack)
 
 
-async def _take_all(browser: Browser, server: DashboardServer, stage: Stage) -> None:
-    ids = await _furnish(server, stage)
+async def _take_all(browser: Browser, stack: Stack) -> None:
     page = await _window(browser, "light", 1100, 720)
-    await page.goto(f"{server.url}/")
+    await page.goto(f"{stack.url}/")
     await expect(page.get_by_label("User name")).to_be_visible()
     await _take(page, "sign-in")
-    await sign_in(page, server)
-    await expect(card(page, "thesis")).to_be_visible()
-    await _take(page, "workspaces")
+    await sign_in(page, stack)
+    await _take(page, "empty")
     await press(page, "New workspace")
-    await page.get_by_role("dialog").get_by_label("Name").fill("compiler")
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_label("Name").fill("web-shop")
+    await dialog.get_by_label("Description").fill("checkout and payments")
     await _take(page, "create")
-    await page.keyboard.press("Escape")
-    for name, workspace in (("workspace", "web-shop"), ("progress", "thesis"), ("error", "old-blog")):
-        await page.goto(f"{server.url}/#/workspaces/{ids[workspace]}")
-        await expect(page.get_by_role("heading", name=workspace)).to_be_visible()
-        await expect(page.locator(".timeline li").first).to_be_visible()
+    await dialog.get_by_role("button", name="Create").click()
+    await expect(card(page, "web-shop")).to_contain_text("installing code-server")
+    await _take(page, "installing")
+    ide = await open_workspace(page, "web-shop")
+    await expect(ide.locator(".monaco-workbench .part.editor")).to_be_visible()
+    await expect(ide.locator(".explorer-folders-view")).to_be_visible()
+    await _take(ide, "ide")
+    await ide.close()
+    await _furnish(page, stack)
+    phone = await _window(browser, "dark", 390, 780)
+    await sign_in(phone, stack)
+    await press(page, "Restore thesis")
+    await expect(card(page, "thesis")).to_contain_text(" MB of 1.5 GB")
+    await _take(page, "workspaces")
+    await _take(phone, "phone-dark")
+    await page.get_by_role("link", name="thesis", exact=True).click()
+    await _take(page, "progress")
+    await _pages(page, stack)
+    await phone.get_by_role("link", name="web-shop", exact=True).click()
+    await _loaded(phone)
+    await _take(phone, "phone-workspace")
+    dark = await _window(browser, "dark", 1100, 720)
+    await sign_in(dark, stack)
+    await expect(card(dark, "web-shop")).to_be_visible()
+    await _take(dark, "dark")
+    await page.goto(f"{stack.url}/#/")
+    await live(page)
+    await asyncio.to_thread(stack.end)
+    await expect(page.get_by_text("CodeHub does not answer.")).to_be_visible()
+    await _take(page, "offline")
+
+
+async def _furnish(page: Page, stack: Stack) -> None:
+    """The other workspaces, each brought to its state as a person would."""
+    for name, description in (
+        (_LONG, ""),
+        ("data-pipeline", "nightly import"),
+        ("thesis", "chapters and figures"),
+        ("old-blog", "moved away in spring"),
+    ):
+        await create(page, name, Description=description)
+        await expect(_state(page, name, "Running")).to_be_visible()
+    home = await asyncio.to_thread(stack.home_of, "thesis")
+    await asyncio.to_thread(_fill, home / "figures.bin")
+    await press(page, "Archive thesis")
+    await press(page, "Stop data-pipeline")
+    await press(page, "Stop old-blog")
+    for name, state in (("data-pipeline", "Asleep"), ("old-blog", "Asleep"), ("thesis", "Archived")):
+        await expect(_state(page, name, state)).to_be_visible()
+    await asyncio.to_thread(stack.lose_home, "old-blog")
+    await press(page, "Start old-blog")
+    await expect(_state(page, "old-blog", "Error")).to_be_visible()
+    await page.get_by_role("link", name="web-shop", exact=True).click()
+    await press(page, "Edit web-shop")
+    await page.get_by_role("dialog").get_by_label("Memo").fill("left off at the refund tests")
+    await page.get_by_role("dialog").get_by_role("button", name="Save").click()
+    await page.get_by_role("link", name="Workspaces", exact=True).click()
+
+
+def _fill(path: Path) -> None:
+    with path.open("wb") as out:
+        for _ in range(_THESIS_BYTES // 10_000_000):
+            out.write(os.urandom(10_000_000))
+    owner = path.parent.stat()
+    os.chown(path, owner.st_uid, owner.st_gid)
+
+
+async def _pages(page: Page, stack: Stack) -> None:
+    for name, workspace in (("error", "old-blog"), ("workspace", "web-shop")):
+        await page.goto(f"{stack.url}/#/")
+        await page.get_by_role("link", name=workspace, exact=True).click()
+        await _loaded(page)
+        if name == "workspace":
+            await expect(page.get_by_text("Uses ")).to_be_visible()
+        await page.set_viewport_size({"width": 1100, "height": 980})
         await _take(page, name)
-    await press(page, "Delete old-blog")
+        await page.set_viewport_size({"width": 1100, "height": 720})
+    await press(page, "Delete web-shop")
     await _take(page, "delete")
     await page.keyboard.press("Escape")
     for name, where, seen in (
         ("account", "account", "this one"),
-        ("admin-system", "admin", "Nobody leads"),
+        ("admin-system", "admin", " leads."),
         ("admin-workspaces", "admin/workspaces", "web-shop"),
-        ("admin-users", "admin/users", "you"),
+        ("admin-users", "admin/users", "ada"),
     ):
-        await page.goto(f"{server.url}/#/{where}")
+        await page.goto(f"{stack.url}/#/{where}")
+        if name == "account":
+            await press(page, "New token")
+            await page.get_by_role("dialog").get_by_label("Name").fill("laptop")
+            await page.get_by_role("dialog").get_by_role("button", name="Create token").click()
+            await press(page, "I have copied it")
+            await expect(page.get_by_text("laptop", exact=True)).to_be_visible()
+        if name == "admin-users":
+            await press(page, "New user")
+            await page.get_by_role("dialog").get_by_label("User name").fill("ada")
+            await page.get_by_role("dialog").get_by_label("Password").fill("long enough")
+            await page.get_by_role("dialog").get_by_role("button", name="Create user").click()
         await expect(page.get_by_text(seen).first).to_be_visible()
+        await expect(page.get_by_text("Loading…")).to_have_count(0)
         await _take(page, name)
-    phone = await _window(browser, "dark", 390, 780)
-    await sign_in(phone, server)
-    await expect(card(phone, "thesis")).to_be_visible()
-    await _take(phone, "phone-dark")
 
 
-async def _furnish(server: DashboardServer, stage: Stage) -> dict[str, str]:
-    now = server.clock()
-    progress = {"step": "unpacking", "done": 410_000_000, "total": 660_000_000, "unit": "bytes"}
-    rooms: dict[str, dict[str, object]] = {
-        "notes": {**ARCHIVED, "description": "reading list and drafts", "last_access_at": now - timedelta(days=12)},
-        "old-blog": {
-            "phase": "ERROR",
-            "desired_state": "RUNNING",
-            "error_reason": "ImagePullFailed",
-            "error_count": 1,
-        },
-        "data-pipeline": {**ASLEEP, "description": "nightly import", "phase_changed_at": now - timedelta(minutes=4)},
-        "thesis": {**ARCHIVED, "desired_state": "RUNNING", "operation": "RESTORING", "progress": progress},
-        "web-shop": {
-            **RUNNING,
-            "description": "checkout and payments",
-            "memo": "left off at the refund tests",
-            "last_access_at": now,
-            "phase_changed_at": now,
-        },
-    }
-    ids = {}
-    for name, columns in rooms.items():
-        ids[name] = await stage.add(name, **columns)
-        await stage.tell(ids[name], "created", "created and started from code-server", "admin")
-    await stage.tell(ids["web-shop"], "phase", "running: the IDE answers")
-    await stage.tell(ids["thesis"], "operation", "restoring from its archive, because it was opened", "admin")
-    await stage.tell(ids["old-blog"], "error", "the image could not be pulled: no such tag")
-    server.instances.say(
-        ids["web-shop"], "[10:02:11] info  code-server listens on a socket\n[10:02:14] info  1 client\n"
-    )
-    server.instances.usage_of[ids["web-shop"]] = {"cpu_percent": 7, "memory_bytes": 412e6, "memory_limit_bytes": 4e9}
-    return ids
+def _state(page: Page, name: str, word: str) -> Locator:
+    return card(page, name).get_by_text(word, exact=True)
+
+
+async def _loaded(page: Page) -> None:
+    await expect(page.locator(".timeline li").first).to_be_visible()
+    await expect(page.get_by_role("log")).not_to_be_empty()
 
 
 async def _window(browser: Browser, scheme: str, width: int, height: int) -> Page:

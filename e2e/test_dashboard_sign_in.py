@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import httpx
 from playwright.async_api import Page, expect
 
-from e2e.pages import live, sign_in, submit_credentials
-from testing.dashboard import ADMIN, PASSWORD, DashboardServer, Stage
+from e2e.pages import submit_credentials
+from testing.dashboard import ADMIN, PASSWORD, DashboardServer
 
 
 async def test_a_wrong_password_is_said_and_the_right_one_lets_in_and_out_again(
@@ -29,23 +27,6 @@ async def test_a_page_that_asked_for_a_sign_in_is_returned_to(dashboard: Dashboa
     await page.goto(f"{dashboard.url}/?next=/health")
     await submit_credentials(page)
     await page.wait_for_url(f"{dashboard.url}/health")
-
-
-async def test_an_expired_session_asks_to_sign_in_and_goes_on_where_it_was(
-    dashboard: DashboardServer, page: Page, stage: Stage, page_faults: list[str]
-) -> None:
-    workspace_id = await stage.add("thesis")
-    await sign_in(page, dashboard)
-    await page.get_by_role("link", name="thesis").click()
-    await expect(page.get_by_role("heading", name="thesis")).to_be_visible()
-    dashboard.offset += timedelta(hours=25)
-    await expect(page.get_by_text("Your session has ended")).to_be_visible()
-    # Whether a request of the page was refused before the stream told it, a browser logs as an error.
-    page_faults.clear()
-    await submit_credentials(page)
-    await expect(page.get_by_role("heading", name="thesis")).to_be_visible()
-    assert page.url.endswith(f"#/workspaces/{workspace_id}")
-    await live(page)
 
 
 async def test_a_sign_in_link_signs_the_browser_in_that_it_is_opened_in(

@@ -1,4 +1,7 @@
-"""Every action on a workspace through the page, as a person would."""
+"""Moments of a workspace that a whole CodeHub passes too quickly to be looked at, or that need a registry to fail.
+
+What a person does from beginning to end, with everything real behind the page, is in test_real_life and test_real_live.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +30,14 @@ async def test_a_workspace_is_created_with_a_profile_and_shown_as_it_comes_up(
     await stage.change(
         workspace_id,
         operation="STARTING",
-        progress={"step": "installing code-server", "done": 410_000_000, "total": 660_000_000, "unit": "bytes"},
+        progress={"step": "install code-server: editor", "done": 2, "total": 5, "unit": "steps"},
     )
-    await expect(mine).to_contain_text("starting, installing code-server, 62 %, 410 MB of 660 MB")
+    await expect(mine).to_contain_text("Starting installing code-server (editor), step 3 of 5")
+    await expect(mine.get_by_role("progressbar")).to_have_js_property("value", 40)
+    # A single step has no middle: the bar says that something goes on, not how far.
+    await stage.change(workspace_id, progress={"step": "start", "done": 0, "total": 1, "unit": "steps"})
+    await expect(mine).to_contain_text("Starting waiting for the IDE to answer")
+    await expect(mine.get_by_role("progressbar")).not_to_have_attribute("value", "0")
     await stage.change(workspace_id, **RUNNING, last_access_at=dashboard.clock(), phase_changed_at=dashboard.clock())
     await expect(mine).to_contain_text("sleeps in 10 min unless used")
     opener = mine.get_by_role("link", name="Open api in a new tab")
@@ -60,9 +68,11 @@ async def test_stop_archive_restore_and_changing_ones_mind(
     await expect(mine).to_contain_text("Asleep")
     await press(page, "Archive api")
     await stage.until(workspace_id, desired_state="ARCHIVED")
-    progress = {"step": "uploading", "done": 5, "total": 10, "unit": "files"}
+    progress = {"step": "archive", "done": 410_000_000, "total": 660_000_000, "unit": "bytes"}
     await stage.change(workspace_id, operation="ARCHIVING", progress=progress)
-    await expect(mine).to_contain_text("archiving, uploading, 50 %, 5 files of 10 files")
+    await expect(mine).to_contain_text("Archiving 62 %, 410 MB of 660 MB")
+    await stage.change(workspace_id, progress={**progress, "step": "verify"})
+    await expect(mine).to_contain_text("Archiving reading back what was written, 62 %")
     await stage.change(workspace_id, **ARCHIVED)
     await press(page, "Restore api")
     await stage.until(workspace_id, desired_state="RUNNING")
@@ -113,64 +123,6 @@ async def test_an_action_that_is_refused_says_why_and_stays_said(
     assert (await stage.row(second))["desired_state"] == "STANDBY"
     await press(page, "Dismiss this message")
     await expect(refusal).to_be_hidden()
-
-
-async def test_rename_memo_and_a_deletion_that_wants_the_name(
-    dashboard: DashboardServer, page: Page, stage: Stage, page_faults: list[str]
-) -> None:
-    workspace_id = await stage.add("old name", **RUNNING)
-    await sign_in(page, dashboard)
-    await page.get_by_role("link", name="old name", exact=True).click()
-    await press(page, "Edit old name")
-    dialog = page.get_by_role("dialog")
-    await dialog.get_by_label("Name").fill("<b>new</b> name")
-    await dialog.get_by_label("Memo").fill("line one\nline two")
-    await dialog.get_by_role("button", name="Save").click()
-    await expect(page.get_by_role("heading", name="<b>new</b> name")).to_be_visible()
-    await expect(page.get_by_text("line one")).to_be_visible()
-    assert (await stage.row(workspace_id))["memo"] == "line one\nline two"
-
-    await press(page, "Delete <b>new</b> name")
-    await expect(dialog).to_contain_text("for 24 h an admin can bring it back")
-    await expect(dialog).to_contain_text("It is stopped first.")
-    confirmation = dialog.get_by_role("textbox")
-    await confirmation.fill("something else")
-    await dialog.get_by_role("button", name="Delete").click()
-    await expect(dialog.get_by_role("alert")).to_contain_text("Nothing was deleted")
-    assert (await stage.row(workspace_id))["desired_state"] == "RUNNING"
-    await confirmation.fill("<b>new</b> name")
-    await dialog.get_by_role("button", name="Delete").click()
-    await stage.until(workspace_id, desired_state="DELETED")
-    await stage.change(workspace_id, deleted_at=dashboard.clock(), phase="DELETED")
-    await expect(page.get_by_text("This workspace is deleted.")).to_be_visible()
-    # The page may have been asking for the timeline of what was just deleted.
-    page_faults[:] = [fault for fault in page_faults if "404" not in fault]
-
-
-async def test_a_workspaces_page_shows_conditions_timeline_output_and_use(
-    dashboard: DashboardServer, page: Page, stage: Stage
-) -> None:
-    workspace_id = await stage.add("api", **RUNNING, description="the service")
-    await stage.tell(workspace_id, "started", "started from code-server", "admin")
-    dashboard.instances.say(workspace_id, "IDE listens\n")
-    dashboard.instances.usage_of[workspace_id] = {
-        "cpu_percent": 12.4,
-        "memory_bytes": 150e6,
-        "memory_limit_bytes": 4e9,
-    }
-    await sign_in(page, dashboard)
-    await page.goto(f"{dashboard.url}/#/workspaces/{workspace_id}")
-    await expect(page.get_by_text("Home: yes")).to_be_visible()
-    await expect(page.get_by_text("Archive: no")).to_be_visible()
-    await expect(page.get_by_text("started from code-server")).to_be_visible()
-    await expect(page.get_by_text("Uses 12 % of a core, 150 MB of 4 GB memory")).to_be_visible()
-    output = page.get_by_role("log")
-    await expect(output).to_contain_text("IDE listens")
-    dashboard.instances.say(workspace_id, "and says more\n")
-    await expect(output).to_contain_text("and says more")
-    await stage.tell(workspace_id, "stopped", "put to sleep: nobody worked in it for 10 minutes")
-    await stage.change(workspace_id, **ASLEEP, desired_state="STANDBY")
-    await expect(page.get_by_text("put to sleep: nobody worked in it")).to_be_visible()
 
 
 async def test_a_link_from_a_workspaces_page_asks_before_it_acts_and_only_once(

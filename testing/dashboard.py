@@ -13,18 +13,18 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pytest_asyncio
 import uuid_utils
 import uvicorn
 from psycopg import sql
 
+from codehub.adapters.memory.world import MemoryInstances
 from codehub.adapters.postgres.pool import Database
 from codehub.api.app import ApiDeps, api_config, create_app
 from codehub.domain.profiles import AppProfile
 from codehub.ports.bus import Bus
-from codehub.ports.instances import ABSENT, Instances, InstanceStatus
 from codehub.services.live import Pace
 from codehub.settings import load_settings
 from testing.api import AwayBus, cheap_passwords, process_backends
@@ -44,37 +44,6 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-class ShownInstances:
-    """Says of every instance what a test wants shown: the part of `Instances` that the API reads from."""
-
-    def __init__(self) -> None:
-        self.usage_of: dict[str, Mapping[str, float]] = {}
-        self._said: dict[str, list[bytes]] = {}
-        self._more = asyncio.Event()
-
-    def say(self, workspace_id: str, text: str) -> None:
-        self._said.setdefault(workspace_id, []).append(text.encode())
-        self._more.set()
-
-    async def status(self, workspace_id: str) -> InstanceStatus:
-        return ABSENT
-
-    async def usage(self, workspace_id: str) -> Mapping[str, float] | None:
-        return self.usage_of.get(workspace_id)
-
-    async def logs(self, workspace_id: str, *, follow: bool, tail: int | None = None) -> AsyncIterator[bytes]:
-        sent = 0
-        while True:
-            self._more.clear()
-            said = self._said.get(workspace_id, [])
-            for piece in said[sent:]:
-                yield piece
-            sent = len(said)
-            if not follow:
-                return
-            await self._more.wait()
-
-
 @dataclass(slots=True)
 class DashboardServer:
     """One API process's worth of CodeHub that can be stopped and started again on its port."""
@@ -85,7 +54,7 @@ class DashboardServer:
     max_running: int = 1_000
     environment: Mapping[str, str] = field(default_factory=dict)
     bus: Bus = field(default_factory=AwayBus)
-    instances: ShownInstances = field(default_factory=ShownInstances)
+    instances: MemoryInstances = field(default_factory=MemoryInstances)
     _server: uvicorn.Server | None = None
     _task: asyncio.Task[None] | None = None
     _end_streams: Callable[[], None] | None = None
@@ -112,7 +81,7 @@ class DashboardServer:
             database=self.database,
             bus=self.bus,
             config=api_config(settings),
-            instances={"process": cast(Instances, self.instances)},
+            instances={"process": self.instances},
             choose_backends=process_backends,
             profiles=_PROFILES,
             clock=self.clock,

@@ -68,6 +68,9 @@ def test_an_installation_lives_through_upgrades_under_load_and_leaves_as_it_came
     assert first.returncode == 0, first.stderr + first.stdout
     assert f'command = "{sari}"' in codex.read_text()
     assert world.sari("--version", sari=sari).stdout == "sari 3.90.0\n"
+    # Whichever way it is called, clients get the path that outlives this version.
+    inner = str(next((world.data / "app").glob("*/bin/sari")))
+    assert "nothing to change" in world.sari("install", "--host", "codex", sari=inner).stdout
 
     callers = [Caller(world.shim(world.workspace(f"p{number}"), sari=sari), _search) for number in range(CLIENTS)]
     for caller in callers:
@@ -91,16 +94,24 @@ def test_an_installation_lives_through_upgrades_under_load_and_leaves_as_it_came
     wait_until(lambda: total(callers) > seen + 50, "calls go on")
     assert total(callers) > before
 
-    # An upgrade that cannot start leaves everything as it is.
+    # An upgrade whose daemon cannot start, whose client side does not answer, or that is no wheel, changes nothing.
     kept = environments(world)
-    failed = upgrade(world, sari, sari_wheel("3.92.0", broken="daemon/boot.py: raise SystemError('broken')"))
-    assert failed.returncode != 0
-    assert "could not be replaced" in failed.stderr
-    assert world.sari("--version", sari=sari).stdout == "sari 3.91.0\n"
-    assert world.wait_for_one_daemon() == newer
-    assert environments(world) == kept
+    no_wheel = world.base / "sari-3.94.0-py3-none-any.whl"
+    no_wheel.write_bytes(b"a download that was cut off")
+    for wheel, says in (
+        (sari_wheel("3.92.0", broken="daemon/boot.py: raise SystemError('broken')"), "could not be replaced"),
+        (sari_wheel("3.92.1", broken="shim/entry.py: raise SystemError('broken')"), "does not answer a client"),
+        (no_wheel, "could not be installed into its environment"),
+    ):
+        failed = upgrade(world, sari, wheel)
+        assert failed.returncode != 0
+        assert says in failed.stderr
+        assert "Traceback" not in failed.stderr
+        assert world.sari("--version", sari=sari).stdout == "sari 3.91.0\n"
+        assert world.wait_for_one_daemon() == newer
+        assert environments(world) == kept
     calls = stop_all(callers)
-    print(f"{calls} calls by {CLIENTS} clients over an upgrade and a failed one, 0 failed")
+    print(f"{calls} calls by {CLIENTS} clients over an upgrade and three failed ones, 0 failed")
 
     indexes = index_files(world)
     world.end_shims()
@@ -161,6 +172,46 @@ def test_a_machine_without_a_fitting_python_is_told_so(world: World) -> None:
     )
     assert done.returncode == 1
     assert "Python 3.11 or later is needed" in done.stderr
+
+
+def bare_debian(world: World, *tools: str) -> dict[str, str]:
+    """A Python that can make no environments, as Debian's is, and of the system's tools only these."""
+    python, path = world.base / "bin" / "python3", world.base / "tools"
+    python.parent.mkdir()
+    path.mkdir()
+    able = world.base / "able"
+    python.write_text(
+        f'#!/bin/sh\ncase "$*" in *ensurepip*) [ -e {able} ] || exit 1;; esac\nexec {sys.executable} "$@"\n'
+    )
+    python.chmod(0o755)
+    for tool in tools:
+        (path / tool).symlink_to(f"/usr/bin/{tool}")
+    return {"HOME": str(world.home), "PATH": f"{python.parent}:{path}"}
+
+
+def run_in(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    command = ["/bin/sh", str(REPOSITORY / "bootstrap.sh"), *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_python_that_can_make_no_environments_is_told_of_with_what_to_install(world: World) -> None:
+    done = run_in(bare_debian(world, "dirname", "sh", "id"))
+    assert done.returncode == 1
+    assert "sudo apt-get install python3-venv python3-pip" in done.stderr
+
+
+@pytest.mark.needs("root")
+def test_root_on_debian_gets_what_its_python_lacks(world: World) -> None:
+    environment = bare_debian(world, "dirname", "sh", "id", "touch")
+    apt = world.base / "tools" / "apt-get"
+    apt.write_text(f'#!/bin/sh\necho "apt-get $*" >&2\ncase "$*" in *python3-venv*) touch {world.base}/able;; esac\n')
+    apt.chmod(0o755)
+    done = run_in(environment, "--wheel", "none.whl")
+    assert [line for line in done.stderr.splitlines() if line.startswith("apt-get")] == [
+        "apt-get update -qq",
+        "apt-get install -y -qq python3-venv python3-pip",
+    ]
+    assert "there is no wheel at none.whl" in done.stderr, "and went on"
 
 
 def test_a_sari_of_pip_says_how_it_is_upgraded(world: World) -> None:

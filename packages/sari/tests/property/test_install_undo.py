@@ -82,13 +82,61 @@ def test_uninstall_gives_back_the_exact_bytes(
         }
         assert not install(client, path, LAUNCH, receipts, NOW).needed
         install(client, path, Launch("/new/sari"), receipts, NOW)
+        own = b""
         if later:
-            path.write_bytes(path.read_bytes() + (b"# later\n" if client.dialect is None else b"\n \n"))
+            own = b"\n# later\n" if client.dialect is None else b"\n \n"
+            path.write_bytes(path.read_bytes() + own)
         assert plan_uninstall(client, path, receipts).needed
         uninstall(client, path, receipts, NOW)
-        if not later:
-            assert path.read_bytes() == before
+        assert path.read_bytes() == before + own, "what the client or a person wrote since stays, to the byte"
         assert not uninstall(client, path, receipts, NOW).needed
+
+
+@st.composite
+def scribbled(draw: st.DrawFn, value: object, comments: bool, trailing_commas: bool) -> str:
+    """JSON as people leave it: any white space, and where the client reads them, comments and a last comma."""
+    gaps = st.sampled_from(["", "", " ", "\n", "\n  ", "\t", "\r\n"])
+    gap = gaps | st.sampled_from([" // a, }\n", "/* { */", "/*\n*/ "]) if comments else gaps
+
+    def written(value: object) -> str:
+        if not isinstance(value, dict | list):
+            return json.dumps(value, ensure_ascii=draw(st.booleans()))
+        if isinstance(value, dict):
+            ends = "{}"
+            items = [f"{json.dumps(k)}{draw(gap)}:{draw(gap)}{written(v)}" for k, v in value.items()]
+        else:
+            ends, items = "[]", [written(item) for item in value]
+        body = ",".join(f"{draw(gap)}{item}{draw(gap)}" for item in items)
+        last = "," if items and trailing_commas and draw(st.booleans()) else ""
+        return f"{ends[0]}{body}{last}{draw(gap)}{ends[1]}"
+
+    return draw(gap) + written(value) + draw(gap)
+
+
+@pytest.mark.parametrize(
+    "client", [one for one in CLIENTS.values() if one.dialect is not None], ids=lambda one: one.name
+)
+@settings(max_examples=40)
+@given(document=documents, data=st.data())
+def test_however_a_file_is_scribbled_only_the_entry_comes_and_goes(
+    client: Client, document: tuple[dict[str, object], object], data: st.DataObject
+) -> None:
+    """By its structure alone, as when the receipt is lost: everything else says what it said, comments included."""
+    rest, section = document
+    whole = {**rest, **({client.section: section} if section is not None else {})}
+    assert client.dialect is not None
+    text = data.draw(scribbled(whole, client.dialect.comments, client.dialect.trailing_commas))
+    assert client.read(text) == whole
+    there = client.put(text, LAUNCH)
+    servers = {**(section or {}), "sari": {**(section or {}).get("sari", {}), **client.entry(LAUNCH)}}  # type: ignore[attr-defined]
+    assert client.read(there) == {**whole, client.section: servers}
+    assert client.put(there, LAUNCH) == there
+    assert there.count("/*") == text.count("/*")
+    assert there.count("//") == text.count("//")
+    gone = client.drop(there)
+    others = {name: entry for name, entry in (section or {}).items() if name != "sari"}  # type: ignore[attr-defined]
+    assert client.read(gone) == {**whole, client.section: others}
+    assert gone.count("//") == text.count("//"), "no comment is lost"
 
 
 @pytest.mark.parametrize("scope", Scope)

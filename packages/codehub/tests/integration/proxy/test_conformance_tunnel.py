@@ -66,7 +66,7 @@ def test_an_upgrade_passes_its_subprotocol_and_extension_both_ways(
         assert got["sec-websocket-extensions"] == "permessage-deflate"
     sent = {name.lower(): value for name, value in asked}
     assert sent["upgrade"] == "websocket"
-    assert sent["connection"] == "Upgrade"
+    assert sent["connection"].lower() == "upgrade"
     assert sent["sec-websocket-protocol"] == "v1.x, v2.y"
     assert sent["sec-websocket-extensions"] == "permessage-deflate"
 

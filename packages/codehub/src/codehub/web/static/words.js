@@ -27,19 +27,68 @@ export function ago(timestamp, now) {
   return seconds < 5 ? "just now" : `${duration(seconds)} ago`;
 }
 
-export const clock = (timestamp) => (timestamp ? new Date(timestamp).toLocaleString() : "–");
+const CLOCK = new Intl.DateTimeFormat(undefined, {year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit"});
+export const clock = (timestamp) => (timestamp ? CLOCK.format(new Date(timestamp)) : "–");
 
+const TIME = new Intl.DateTimeFormat(undefined, {hour: "2-digit", minute: "2-digit", second: "2-digit"});
+const DAY = new Intl.DateTimeFormat(undefined, {month: "short", day: "numeric", hour: "2-digit", minute: "2-digit"});
+
+/** For a list of what happened: today by the second, earlier by the day. */
+export function moment(timestamp, now) {
+  const at = new Date(timestamp);
+  return (at.toDateString() === new Date(now).toDateString() ? TIME : DAY).format(at);
+}
+
+/** "Firefox on Linux" out of what a browser says of itself; the beginning of it when it is none of these. */
+export function browserWords(userAgent) {
+  if (!userAgent) return "–";
+  const find = (table) => table.find(([pattern]) => pattern.test(userAgent))?.[1];
+  const browser = find([[/Edg\//, "Edge"], [/Firefox\//, "Firefox"], [/Chrome\/|Chromium\//, "Chrome"], [/Safari\//, "Safari"], [/codehub/i, "codehub command"]]);
+  const system = find([[/iPhone|iPad/, "iOS"], [/Android/, "Android"], [/Windows/, "Windows"], [/Mac OS X/, "macOS"], [/Linux|X11/, "Linux"]]);
+  return browser ? [browser, system].filter(Boolean).join(" on ") : userAgent.slice(0, 40);
+}
+
+// A word for the badge, and what is being done as long as nothing is known of how far it is.
 const OPERATIONS = {
   PROVISIONING: ["Preparing", "making its home"],
-  CREATE_EMPTY_ARCHIVE: ["Preparing", "preparing"],
-  RESTORING: ["Restoring", "restoring"],
-  STARTING: ["Starting", "starting"],
-  STOPPING: ["Stopping", "stopping"],
-  ARCHIVING: ["Archiving", "archiving"],
-  DELETING: ["Deleting", "deleting"],
+  CREATE_EMPTY_ARCHIVE: ["Preparing", "making an empty archive"],
+  RESTORING: ["Restoring", "reading its archive"],
+  STARTING: ["Starting", "waiting for the IDE to answer"],
+  STOPPING: ["Stopping", "ending what runs in it"],
+  ARCHIVING: ["Archiving", "looking at its files"],
+  DELETING: ["Deleting", "taking away what is left"],
 };
 
+// The backends' names of steps. The badge says "Archiving" and "Restoring" already.
+const STEPS = {archive: "", restore: "", start: "", pull: "pulling its image", verify: "reading back what was written"};
+
+function stepWords(step) {
+  if (!step) return "";
+  const [, what, part] = /^install ([\w-]+)(?:: (.+))?$/.exec(step) ?? [];
+  if (what) return part && part !== what ? `installing ${what} (${part})` : `installing ${what}`;
+  return STEPS[step] ?? step;
+}
+
 const PHASES = {PENDING: "New", ARCHIVED: "Archived", STANDBY: "Asleep", RUNNING: "Running", ERROR: "Error"};
+
+/** What was observed, in words; a reason that is not here is shown as it is. */
+const REASONS = {
+  Ready: "on the disk, whole",
+  Incomplete: "being made, or left half made",
+  NotFound: "not there",
+  ArchiveUploaded: "stored and verified",
+  NoArchive: "none yet",
+  Running: "runs and answers",
+  NotHealthy: "runs but does not answer",
+  Stopped: "stopped",
+  AllConditionsMet: "nothing contradicts",
+  ContainerWithoutVolume: "it runs without its home",
+  DataLost: "its home is not where it was left",
+  NotObserved: "not looked at yet",
+};
+
+export const conditionWords = (observed) =>
+  [observed?.reason ? (REASONS[observed.reason] ?? observed.reason) : "not looked at yet", observed?.message].filter(Boolean).join(": ");
 
 /** What went wrong, and what to do about it. */
 const ERRORS = {
@@ -63,17 +112,20 @@ export function errorWords(workspace) {
 
 export const needsRecovery = (workspace) => ["DataLost", "ArchiveCorrupted"].includes(workspace.error_reason);
 
-/** "62 %, 410 MB of 660 MB"; empty when nothing is known. */
+/** "62 %, 410 MB of 660 MB", "step 2 of 5"; empty when nothing is known. */
 export function progressWords(progress) {
   if (!progress) return "";
   const {done, total, unit} = progress;
+  if (unit === "steps") return total > 1 ? `step ${Math.min(done + 1, total)} of ${total}` : "";
   const amount = (count) => (unit === "bytes" || !unit ? bytes(count) : `${count} ${unit}`);
   if (total) return `${Math.min(100, Math.floor((100 * done) / total))} %, ${amount(done)} of ${amount(total)}`;
   return done ? amount(done) : "";
 }
 
 export function percent(progress) {
-  return progress?.total ? Math.min(100, (100 * progress.done) / progress.total) : null;
+  // One step of one is either not begun or over: nothing a bar could show.
+  if (!progress?.total || (progress.unit === "steps" && progress.total < 2)) return null;
+  return Math.min(100, (100 * progress.done) / progress.total);
 }
 
 /** Seconds until it is put to sleep or archived, and which of them; null when neither is coming. */
@@ -102,11 +154,10 @@ export function describe(workspace, about, now) {
     return {label: "Error", tone: "bad", line: errorWords(workspace).what};
   }
   if (operation) {
-    const tail = [workspace.progress?.step, progressWords(workspace.progress)].filter(Boolean).join(", ");
-    const verb = operation[1];
-    return {label: operation[0], tone: "busy", line: tail && tail !== verb ? `${verb}, ${tail}` : verb};
+    const far = [stepWords(workspace.progress?.step), progressWords(workspace.progress)].filter(Boolean).join(", ");
+    return {label: operation[0], tone: "busy", line: far || operation[1]};
   }
-  if (workspace.status === "DELETING") return {label: "Deleting", tone: "busy", line: "deleting"};
+  if (workspace.status === "DELETING") return {label: "Deleting", tone: "busy", line: "its files are archived first"};
   if (workspace.status === "PROVISIONING") return {label: "Waiting", tone: "busy", line: "about to start"};
   if (workspace.status === "STOPPING") return {label: "Stopping", tone: "busy", line: "about to stop"};
   const tone = workspace.phase === "RUNNING" ? "good" : "calm";

@@ -4,7 +4,7 @@ import {get, post, remove} from "../api.js";
 import {ask, formDialog} from "../dialogs.js";
 import {el, field} from "../dom.js";
 import {failed, said} from "../toasts.js";
-import {ago, clock} from "../words.js";
+import {ago, browserWords, clock} from "../words.js";
 import {table} from "./table.js";
 
 export function accountView() {
@@ -26,7 +26,7 @@ export function accountView() {
     load: async () => (await get("sessions")).items,
     columns: [
       ["From", (session) => session.address || "–"],
-      ["Browser", (session) => el("span", {class: "clip"}, session.user_agent || "–")],
+      ["Browser", (session) => el("span", {class: "clip", title: session.user_agent ?? ""}, browserWords(session.user_agent))],
       ["Last seen", (session) => ago(session.last_seen_at, Date.now())],
       ["Ends", (session) => clock(session.expires_at)],
       ["Actions", (session) => (session.current ? el("span", {class: "quiet"}, "this one") : dropButton("End", "End this session?", "That browser has to sign in again.", `sessions/${session.id}`, () => sessions.refresh()))],
@@ -35,7 +35,7 @@ export function accountView() {
   const node = el(
     "section",
     {},
-    el("h1", {}, "Account"),
+    el("div", {class: "row head"}, el("h1", {}, "Account")),
     el("section", {class: "card"}, el("div", {class: "row head"}, el("h2", {}, "API tokens"), el("button", {type: "button", onclick: () => newToken(tokens.refresh)}, "New token")), tokens.node),
     el("section", {class: "card"}, el("h2", {}, "Sessions"), sessions.node),
     el("section", {class: "card"}, el("h2", {}, "Password"), passwordForm()),

@@ -5,7 +5,7 @@ import {get} from "../api.js";
 import {el, setAttribute, setHidden, setText} from "../dom.js";
 import * as store from "../store.js";
 import {state} from "../store.js";
-import {bytes, clock} from "../words.js";
+import {bytes, clock, conditionWords} from "../words.js";
 import {actionButtons, statusBlock} from "./card.js";
 import {recoverDialog} from "./recover.js";
 import {logsPanel, timelinePanel} from "./workspace_panels.js";
@@ -17,6 +17,7 @@ const CONDITIONS = {
   "policy.healthy": "In order",
 };
 const CONDITION_TONES = {True: "good", False: "calm", Unknown: "busy"};
+const WANTED = {RUNNING: "running", STANDBY: "asleep", ARCHIVED: "archived", DELETED: "deleted"};
 const CONDITION_WORDS = {True: "yes", False: "no", Unknown: "unknown"};
 const USAGE_MS = 10_000;
 
@@ -39,7 +40,7 @@ export function workspaceView(query, id) {
   const details = el(
     "div",
     {hidden: true},
-    el("div", {class: "card"}, status.nodes, memo, el("div", {class: "row actions"}, open, recover, buttons.nodes), usage),
+    el("div", {class: "card"}, status.nodes, usage, memo, el("div", {class: "row actions"}, open, recover, buttons.nodes)),
     el(
       "div",
       {class: "columns"},
@@ -51,9 +52,8 @@ export function workspaceView(query, id) {
   const node = el(
     "section",
     {},
-    el("p", {}, el("a", {href: "#/"}, "← Workspaces")),
-    el("div", {class: "row head"}, title),
-    description,
+    el("p", {class: "back"}, el("a", {href: "#/"}, "← Workspaces")),
+    el("div", {class: "title"}, title, description),
     problem,
     details,
   );
@@ -64,9 +64,11 @@ export function workspaceView(query, id) {
     setText(title, workspace.name);
     document.title = `${workspace.name} · CodeHub`;
     setText(description, workspace.description);
+    setHidden(description, !workspace.description);
     setText(memo, workspace.memo);
     setHidden(memo, !workspace.memo);
     setAttribute(open, "href", workspace.url);
+    setAttribute(open, "aria-label", `Open ${workspace.name} in a new tab`);
     setHidden(open, workspace.status !== "RUNNING", title);
     setHidden(recover, !(state.user?.is_admin && workspace.status === "ERROR"), title);
     status.update(workspace);
@@ -149,19 +151,18 @@ function condition(label, observed) {
     "li",
     {},
     el("span", {class: "badge", "data-tone": CONDITION_TONES[value] ?? "busy"}, `${label}: ${CONDITION_WORDS[value] ?? value}`),
-    el("span", {class: "quiet"}, [observed?.reason, observed?.message].filter(Boolean).join(": ")),
+    el("span", {class: "quiet"}, conditionWords(observed)),
   );
 }
 
 function factsOf(ws) {
   const rows = [
-    ["Status", ws.status],
-    ["Wanted", ws.desired_state],
-    ["Owner", ws.owner],
+    ["Asked to be", WANTED[ws.desired_state] ?? ws.desired_state],
     ["Profile", ws.image_ref],
+    ["Owner", ws.owner],
     ["Created", clock(ws.created_at)],
     ["Last used", clock(ws.last_access_at)],
-    ["Id", ws.id],
+    ["Id", el("code", {}, ws.id)],
   ];
   if (ws.error_reason) rows.push(["Error", `${ws.error_reason} (${ws.error_count})`]);
   return rows.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]);

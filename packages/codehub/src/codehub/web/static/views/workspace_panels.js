@@ -2,7 +2,7 @@
 
 import {get, stream} from "../api.js";
 import {el, setText} from "../dom.js";
-import {clock} from "../words.js";
+import {clock, moment} from "../words.js";
 
 // More of a log than a person scrolls through; a page that is left open must not grow for ever.
 const KEPT_CHARACTERS = 200_000;
@@ -38,9 +38,8 @@ const entry = (event) =>
   el(
     "li",
     {},
-    el("time", {datetime: event.at, class: "quiet"}, clock(event.at)),
-    el("span", {}, event.message),
-    event.actor && event.actor !== "codehub" ? el("span", {class: "quiet"}, `by ${event.actor}`) : null,
+    el("time", {datetime: event.at, title: clock(event.at), class: "quiet"}, moment(event.at, Date.now())),
+    el("span", {}, event.message, event.actor && event.actor !== "codehub" ? el("span", {class: "quiet"}, ` by ${event.actor}`) : null),
   );
 
 export function logsPanel(id) {
