@@ -17,6 +17,8 @@ from codehub.adapters.docker.engine import Engine
 from codehub.adapters.homes.docker_volume import DockerVolumeHomes
 from codehub.adapters.objectstore.archives import ObjectArchives
 from codehub.adapters.objectstore.store import Store
+from codehub.cli.checks import Health, check_docker
+from codehub.cli.inforce import in_force
 from codehub.domain.errors import BackendDown, OutOfSpace
 from codehub.domain.profiles import CODE_SERVER, Catalog
 from codehub.ports.fence import ignore_progress, no_fence
@@ -138,3 +140,12 @@ async def test_auto_takes_docker_only_when_an_engine_answers_and_has_the_image(
     assert await chosen(nobody, TINY_IMAGE, "docker") == ("local-docker", "docker-volume"), (
         "what was asked for is not guessed"
     )
+
+
+async def test_doctor_says_when_containers_cannot_be_kept_from_this_machine(
+    docker_engine: DockerEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"CODEHUB_DATA_DIR": str(tmp_path), "CODEHUB_RUNTIME": "docker", "DOCKER_HOST": docker_engine.host}
+    assert [finding.health for finding in await check_docker(in_force(settings))] == [Health.GOOD]
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)  # as somebody who may not set the packet filter
+    assert [finding.health for finding in await check_docker(in_force(settings))] == [Health.GOOD, Health.WARNING]
