@@ -10,6 +10,8 @@ from codehub.adapters.backends import BackendOptions, Backends, load_catalog, op
 from codehub.adapters.homes.local_dir import LocalDirHomes
 from codehub.adapters.homes.mark import MARK, WITNESS, HomesMark
 from codehub.adapters.objectstore.store import Store
+from codehub.cli.checks import Health, check_homes
+from codehub.cli.inforce import in_force
 from codehub.domain.errors import BackendDown
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.homes import HomeState
@@ -45,9 +47,12 @@ async def test_an_empty_mount_point_is_a_backend_that_is_down_and_nothing_is_mad
     with pytest.raises(BackendDown):
         await second.homes["local-dir"].status(key())
     assert list((tmp_path / "homes").iterdir()) == []
+    doctor = in_force({"CODEHUB_DATA_DIR": str(tmp_path / "data"), "CODEHUB_HOMES_DIR": str(tmp_path / "homes")})
+    assert [finding.health for finding in await check_homes(doctor)] == [Health.BAD]
     (tmp_path / "homes").rmdir()
     (tmp_path / "disk").rename(tmp_path / "homes")
     assert (await second.homes["local-dir"].status(key())).state is HomeState.WHOLE
+    assert await check_homes(doctor) == []
     await second.close()
 
 
