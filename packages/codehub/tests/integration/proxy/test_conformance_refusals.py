@@ -46,6 +46,7 @@ HEADS: dict[str, tuple[str, int]] = {
     "another host in the target": (f"GET http://other{PREFIX}/ HTTP/1.1\r\n{HOST}\r\n", 400),
     "an authority as target": (f"CONNECT localhost:22 HTTP/1.1\r\n{HOST}\r\n", 400),
     "four words": (f"GET {PREFIX}/ x HTTP/1.1\r\n{HOST}\r\n", 400),
+    "a tab in the target": (f"GET {PREFIX}/a\tb HTTP/1.1\r\n{HOST}\r\n", 400),
     "two spaces": (f"GET  {PREFIX}/ HTTP/1.1\r\n{HOST}\r\n", 400),
     "HTTP/0.9": (f"GET {PREFIX}/\r\n\r\n", 400),
     "HTTP/2": ("PRI * HTTP/2.0\r\n\r\n", 505),

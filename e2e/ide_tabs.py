@@ -1,0 +1,145 @@
+"""What a person does in an IDE's tab, and how a test waits for what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import httpx
+from playwright.async_api import BrowserContext, Error, Page
+
+from e2e.pages import card, submit_credentials
+from testing.whole import Stack
+
+PATIENCE_S = 150.0
+WORKBENCH = ".monaco-workbench .part.statusbar .statusbar-item"
+CODE_SERVER_TERMINAL = ".terminal-wrapper .xterm-screen"
+JUPYTER_TERMINAL = ".jp-Terminal .xterm-screen"
+
+
+async def until(true: Callable[[], Awaitable[bool]], what: str, within_s: float = PATIENCE_S) -> None:
+    deadline = time.monotonic() + within_s
+    while not await true():
+        assert time.monotonic() < deadline, f"not so after {within_s:g} s: {what}"
+        await asyncio.sleep(0.25)
+
+
+async def holds(path: Path, text: str) -> bool:
+    return path.exists() and text in path.read_text()
+
+
+async def opened_from_the_dashboard(stack: Stack, context: BrowserContext, name: str) -> Page:
+    """Sign in, and follow the workspace's own link."""
+    page = await context.new_page()
+    await page.goto(f"{stack.url}/")
+    await submit_credentials(page, "admin", stack.password())
+    async with context.expect_page() as opening:
+        await card(page, name).get_by_role("link", name="Open").click()
+    await page.close()  # a dashboard is nobody's work; one page less to run
+    return await opening.value
+
+
+async def run_in_notebook(page: Page, code: str, output: str) -> None:
+    """A new notebook from JupyterLab's launcher, and its first cell run until the kernel answers."""
+    await page.locator('.jp-LauncherCard[data-category="Notebook"]').first.click()
+    cell = page.locator(".jp-Notebook .jp-Cell .cm-content").first
+    await cell.click()
+    await page.keyboard.type(code)
+
+    async def computed() -> bool:
+        """A kernel that is still coming up takes what is run then; run it again until it answers."""
+        await cell.click()
+        await page.keyboard.press("Control+Enter")
+        await asyncio.sleep(1)
+        found = page.locator(".jp-OutputArea-output")
+        return bool(await found.count()) and output in await found.first.inner_text()
+
+    await until(computed, "the kernel answers")
+
+
+async def open_jupyter_terminal(page: Page) -> None:
+    """In a fresh layout."""
+    await page.goto(page.url.partition("/lab")[0] + "/lab/workspaces/fresh?reset")
+    await page.locator('.jp-LauncherCard:has-text("Terminal")').first.click()
+    await page.wait_for_selector(JUPYTER_TERMINAL)
+
+
+async def run_in_terminal(page: Page, screen: str, command: str, made: Path) -> None:
+    """Type a command that leaves text in `made`, again until a shell took it: a terminal is shown before it listens."""
+
+    async def taken() -> bool:
+        if await holds(made, "typed"):
+            return True
+        await page.locator(screen).first.click()
+        await page.keyboard.type(f"{command} > {made}\n")
+        await asyncio.sleep(1)
+        return await holds(made, "typed")
+
+    await until(taken, f"the terminal runs {command}")
+
+
+class Workspace:
+    """One workspace of a running CodeHub, as its owner sees it with an API token."""
+
+    def __init__(self, stack: Stack, name: str, profile: str) -> None:
+        self.stack = stack
+        with stack.client() as client:
+            made = client.post("/api/v1/workspaces", json={"name": name, "image_ref": profile})
+            assert made.status_code == 201, made.text
+            self.id = str(made.json()["id"])
+            token = client.post("/api/v1/tokens", json={"name": name})
+            assert token.status_code == 201, token.text
+        self._headers = {"Authorization": f"Bearer {token.json()['token']}"}
+
+    def now(self) -> dict[str, object]:
+        address = f"{self.stack.url}/api/v1/workspaces/{self.id}"
+        return dict(httpx.get(address, headers=self._headers, timeout=60, trust_env=False).json())
+
+    def stop(self) -> None:
+        address = f"{self.stack.url}/api/v1/workspaces/{self.id}:stop"
+        answer = httpx.post(address, headers=self._headers, timeout=60, trust_env=False)
+        assert answer.status_code == 202, answer.text
+
+    @property
+    def home(self) -> Path:
+        (found,) = (self.stack.data_dir / "homes").glob(f"users/*/workspaces/{self.id}/home/files")
+        return found
+
+    async def comes_to(self, **wanted: str) -> None:
+        async def there() -> bool:
+            seen = await asyncio.to_thread(self.now)
+            return all(seen[name] == value for name, value in wanted.items())
+
+        await until(there, f"the workspace has {wanted}")
+
+    async def stays_up_while(self, act: Callable[[], Awaitable[None]], ttl_s: float) -> None:
+        """Acting for longer than the TTL keeps it RUNNING. A machine that stalled for half of it proves nothing: again."""
+        for _ in range(5):
+            began = last = time.monotonic()
+            longest = 0.0
+            while time.monotonic() < began + 1.25 * ttl_s:
+                await act()
+                longest = max(longest, time.monotonic() - last)
+                last = time.monotonic()
+                await asyncio.sleep(0.5)
+            seen = await asyncio.to_thread(self.now)
+            longest = max(longest, time.monotonic() - last)
+            if longest < ttl_s / 2:
+                assert (seen["phase"], seen["desired_state"]) == ("RUNNING", "RUNNING"), seen
+                return
+            await self.comes_to(phase="RUNNING", desired_state="RUNNING")
+        raise AssertionError("the machine is too slow to tell")
+
+
+async def arrives(page: Page, selector: str) -> None:
+    """The page comes by itself, through a navigation or two."""
+
+    async def shown() -> bool:
+        try:
+            return await page.locator(selector).first.is_visible()
+        except Error:
+            return False  # it was just going on
+
+    await until(shown, f"{selector} is there")
