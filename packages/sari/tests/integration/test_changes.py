@@ -104,7 +104,7 @@ def test_a_damaged_index_is_rebuilt(tmp_path: Path, open_index: Open) -> None:
     folder = folder_of(root, tmp_path / "data")
     rng = random.Random(3)
     wanted = by_ripgrep(root, Query("needle"), sari_trees.LATE_NULS)
-    for damage in ("flip", "cut", "empty", "manifest", "gone"):
+    for damage in ("flip", "cut", "empty", "manifest", "gone", "older manifest", "older segment"):
         victim = rng.choice(sorted(folder.glob("*.seg")))
         content = bytearray(victim.read_bytes())
         match damage:
@@ -119,6 +119,11 @@ def test_a_damaged_index_is_rebuilt(tmp_path: Path, open_index: Open) -> None:
                 (folder / "manifest.json").write_bytes(b'{"version": 1, "segm')
             case "gone":
                 victim.unlink()
+            case "older manifest":
+                manifest = (folder / "manifest.json").read_text()
+                (folder / "manifest.json").write_text(manifest.replace('"version": 1', '"version": 0'))
+            case "older segment":
+                victim.write_bytes(content.replace(b'"version": 1', b'"version": 0', 1))
         index = Index(root, tmp_path / "data")
         try:
             assert index.wait_listed(120)
