@@ -51,6 +51,7 @@ def test_through_thousands_of_edits_and_branch_switches(tmp_path: Path, open_ind
     editor = Editor(rng, root)
     index = open_index(root)
     assert index.wait_settled(120)
+    assert differences(index, root, queries(rng, root, 40)) == []
     edits = 0
     for turn in range(14):
         for _ in range(150):
@@ -60,11 +61,11 @@ def test_through_thousands_of_edits_and_branch_switches(tmp_path: Path, open_ind
             editor.ignore_rules()
         if turn % 3 == 2:
             sari_trees.git(root, "checkout", "-q", "-f", rng.choice(branches))
-        asked = [Query("needle"), Query(rf"needle_\d*{turn}\b", "regex"), *queries(rng, root, 2)]
+        asked = [Query("needle"), Query(rf"needle_\d*{turn}\b", "regex"), *queries(rng, root, 6)]
         assert differences(index, root, asked) == []
     assert edits >= 2_000
     assert index.compare() == 0
-    assert differences(index, root, queries(rng, root, 20)) == []
+    assert differences(index, root, queries(rng, root, 40)) == []
 
 
 @pytest.mark.needs("git")
