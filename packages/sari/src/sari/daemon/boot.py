@@ -242,7 +242,7 @@ async def _serve_http(service: Service, store: Store, token: str) -> None:
                 server.start()
             elif service.draining and server is not None:
                 # Not cancelled with us: it is answering.
-                leaving = asyncio.create_task(asyncio.to_thread(server.close))
+                leaving = asyncio.create_task(asyncio.to_thread(server.close, leaving=True))
                 server = None
             await service.drain_changed.wait()
     finally:

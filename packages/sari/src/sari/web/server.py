@@ -24,10 +24,8 @@ _log = logging.getLogger(__name__)
 
 _MOST_CONNECTIONS: Final = 128
 _IDLE_S: Final = 30.0
-# How long `close` waits for what is being answered, and for the first word of a connection that was just taken:
-# whoever connected before we left was promised an answer, but browsers also connect without ever asking.
+# How long `close` waits for what is being answered.
 _FINISH_S: Final = 5.0
-_FIRST_WORD_S: Final = 1.0
 
 
 class _Standing(Enum):
@@ -55,19 +53,20 @@ class HttpServer:
     def start(self) -> None:
         self._acceptor.start()
 
-    def close(self) -> None:
-        """Accept no more, let what is being answered finish, and leave no thread."""
+    def close(self, *, leaving: bool = False) -> None:
+        """Accept no more, let what is being answered finish, and leave no thread.
+
+        Who leaves the socket to a successor also waits for the first word of connections it has taken: they were
+        promised an answer. (Not for ever: browsers connect ahead and never ask.)
+        """
         if self._closing.is_set():
             return
         self._closing.set()
         self._wake_write.send(b"x")
         if self._acceptor.ident is not None:
             self._acceptor.join()
-        now = time.monotonic()
-        self._hang_up(_Standing.IDLE)
-        self._wait(now + _FIRST_WORD_S)
-        self._hang_up(_Standing.IDLE, _Standing.FRESH)
-        self._wait(now + _FINISH_S)
+        self._hang_up(_Standing.IDLE, *([] if leaving else [_Standing.FRESH]))
+        self._wait(time.monotonic() + _FINISH_S)
         self._hang_up(*_Standing)
         self._wait(time.monotonic() + 1.0)
         self._wake_read.close()
