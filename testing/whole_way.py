@@ -1,5 +1,5 @@
 """A workspace's whole way on a real stack with containers and S3: created by the API, used through the proxy, stopped,
-archived (its volume gone), restored, started; and its file still there. With the tests' tiny image, or with the shipped ones.
+archived (its volume gone), restored, started; and its file still there. With the tests' tiny image or the shipped ones.
 
 `python -m testing.whole_way` builds the shipped images on an engine of its own, walks with each and prints what it saw:
 `make show-docker`, whose output is docs/show-docker.md.
@@ -22,7 +22,7 @@ import httpx
 from codehub.adapters.objectstore.store import Store
 from testing.docker import TINY_IMAGE, DockerEngine
 from testing.objectstore import S3Server, running_s3_server
-from testing.stack import Stack, fresh_stack
+from testing.whole import Stack, fresh_stack
 
 ROOT = Path(__file__).resolve().parent.parent
 _TINY = f"""
