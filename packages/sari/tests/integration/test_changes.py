@@ -51,6 +51,7 @@ def test_through_thousands_of_edits_and_branch_switches(tmp_path: Path, open_ind
     editor = Editor(rng, root)
     index = open_index(root)
     assert index.wait_settled(120)
+    assert differences(index, root, queries(rng, root, 40)) == []
     edits = 0
     for turn in range(14):
         for _ in range(150):
@@ -60,11 +61,11 @@ def test_through_thousands_of_edits_and_branch_switches(tmp_path: Path, open_ind
             editor.ignore_rules()
         if turn % 3 == 2:
             sari_trees.git(root, "checkout", "-q", "-f", rng.choice(branches))
-        asked = [Query("needle"), Query(rf"needle_\d*{turn}\b", "regex"), *queries(rng, root, 2)]
+        asked = [Query("needle"), Query(rf"needle_\d*{turn}\b", "regex"), *queries(rng, root, 6)]
         assert differences(index, root, asked) == []
     assert edits >= 2_000
     assert index.compare() == 0
-    assert differences(index, root, queries(rng, root, 20)) == []
+    assert differences(index, root, queries(rng, root, 40)) == []
 
 
 @pytest.mark.needs("git")
@@ -152,7 +153,7 @@ def test_of_two_at_once_one_writes_and_the_other_takes_over(tmp_path: Path) -> N
 def test_without_watches_it_compares_before_each_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_index: Open
 ) -> None:
-    def refuse(self: watch.Watcher, folder: bytes) -> bool:
+    def refuse(self: watch.Watcher, folder: bytes, place: bytes = b"") -> bool:
         raise watch.NoWatching("no watches left")
 
     monkeypatch.setattr(watch.Watcher, "_add", refuse)
@@ -188,6 +189,33 @@ def test_after_lost_events_everything_is_compared(
         for _ in range(10):
             editor.edit()
         assert differences(index, root, [Query("needle"), Query("appended")]) == []
+
+
+def test_a_folder_listed_before_it_was_watched_is_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_index: Open
+) -> None:
+    """Once the rule that hid a folder was gone, its files were listed and read, changed, and only then watched."""
+    root = tmp_path / "tree"
+    hidden = [root / f"hidden/f{number}.txt" for number in range(80)]
+    hidden[0].parent.mkdir(parents=True)
+    (root / ".ignore").write_text("hidden/\n")
+    for path in hidden:
+        path.write_text("before\n")
+    index = open_index(root)
+    assert index.wait_settled(120)
+    original, held = watch.Watcher.drain, [True]
+
+    def late(self: watch.Watcher) -> watch.Touched:
+        return watch.Touched(trees={b"elsewhere"}) if held else original(self)
+
+    monkeypatch.setattr(watch.Watcher, "drain", late)
+    (root / ".ignore").write_text("")
+    assert len(by_index(index, Query("before"))) == 80
+    _until(lambda: index.status()["pending"] == 0, "the files to be indexed")
+    for path in hidden:
+        path.write_text("after\n")
+    held.clear()
+    assert differences(index, root, [Query("before"), Query("after")]) == []
 
 
 def test_the_workspace_stays_as_it_was(tmp_path: Path, open_index: Open) -> None:

@@ -60,8 +60,10 @@ def trust(home: SariHome) -> None:
 def test_gemini_connects_to_sari_of_its_user_in_a_folder_it_trusts(home: SariHome) -> None:
     install(home, "gemini", "user")
     assert f"sari: {SARI} mcp (stdio) - Disabled" in gemini(home)
+    assert "Gemini CLI does not trust" in home.sari("doctor", "--no-index").stdout, "doctor knows why"
     trust(home)
     assert f"sari: {SARI} mcp (stdio) - Connected" in gemini(home)
+    assert "does not trust" not in home.sari("doctor", "--no-index").stdout
 
 
 def test_gemini_connects_to_sari_of_a_project_it_trusts(home: SariHome) -> None:

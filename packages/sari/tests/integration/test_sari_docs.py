@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from sari.cli.parser import build_parser
 from sari.install.clients import CLIENTS, Launch
 from testing.sari_home import SARI, SariHome, sari_home
 from testing.sari_wheels import sari_wheel, wheels
@@ -81,6 +84,22 @@ def test_two_minutes_from_a_bare_python_to_a_search_and_back(reader: SariHome, t
     assert "sari 3.93.0 is installed" in said
     assert not codex.exists(), "what installing made is gone again"
     assert not (reader.home / ".local" / "bin" / "sari").exists()
+
+
+def test_a_command_named_in_a_sentence_is_one_that_sari_has() -> None:
+    pages = [*DOCS.rglob("*.md"), REPOSITORY / "README.md", REPOSITORY / "packages" / "sari" / "README.md"]
+    named = {span for page in pages for span in re.findall(r"`(sari [^`…]*)`", page.read_text())}
+    assert len(named) >= 9
+    for span in sorted(named):
+        for text in _alternatives(span):
+            words = shlex.split(text.replace("NAME", "codex"))[1:]
+            build_parser().parse_args(words)
+
+
+def _alternatives(text: str) -> list[str]:
+    """`a b|c` is `a b` and `a c`."""
+    choices = [word.split("|") for word in text.split(" ")]
+    return [" ".join(words) for words in itertools.product(*choices)]
 
 
 @pytest.mark.parametrize("client", CLIENTS.values(), ids=lambda client: client.name)

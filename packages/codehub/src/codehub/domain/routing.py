@@ -83,10 +83,12 @@ class SignIn:
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """To the instance. `ask_running`: it was told to sleep and is wanted after all. `rising`: it may not answer yet."""
+    """To the instance. `rising`: it may not answer yet. `leaving`: it was told to sleep and still runs; `ask_running`: it
+    is wanted after all, whatever the request turns out to be."""
 
     ask_running: bool = False
     rising: bool = False
+    leaving: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,7 @@ def route(
         if desired is DesiredState.RUNNING:
             return Forward()
         if operation is Operation.NONE:
-            return Forward(ask_running=navigation)
+            return Forward(ask_running=wakes, leaving=True)
         return Wake() if wakes else Forward(rising=True)
     if desired is DesiredState.RUNNING:
         return Answer(503, Page.WAKING, RETRY_AFTER_S) if navigation else Forward(rising=True)

@@ -42,7 +42,8 @@ def seen_again(
     if sight.until is None or not unbroken or now - sight.until > longest_gap:
         blind = Span(sight.until if sight.until is not None else now, now + lag)
         if spans and spans[-1].end >= blind.begin:
-            blind = Span(spans.pop().begin, max(blind.end, sight.blind[-1].end))
+            last = spans.pop()
+            blind = Span(min(last.begin, blind.begin), max(last.end, blind.end))
         spans.append(blind)
     while len(spans) > _MOST_SPANS:
         spans[:2] = [Span(spans[0].begin, spans[1].end)]

@@ -24,7 +24,7 @@ from codehub.proxy.headers import (
 from codehub.proxy.messages import BadMessage, RequestHead, ResponseHead
 from codehub.proxy.tunnel import open_tunnel
 from codehub.proxy.upstream import UpstreamConnection
-from codehub.proxy.warm import REQUEST_LINE, Warm
+from codehub.proxy.warm import MAX_REPEATED, REQUEST_LINE, Warm
 from codehub.proxy.wire import MAX_HEAD, parse_request
 
 MAX_WAITING: Final = 256 * 1024  # what a client may send ahead while its request is being decided
@@ -39,7 +39,8 @@ class ClientConnection(Exchange):
     def data_received(self, data: bytes) -> None:
         if self.request is None and not self._buffer and not self._lingering:
             cut = data.find(b"\r\n")
-            warm = self._hub.warm.known.get(data[cut:])
+            # One with a body behind it is not looked up: that would be to hash the body.
+            warm = self._hub.warm.known.get(data[cut:]) if len(data) < MAX_REPEATED else None
             if warm is None or not self._repeat(data[:cut], warm):
                 self._read_head(data)
         elif self._body is not None and self.upstream is not None:

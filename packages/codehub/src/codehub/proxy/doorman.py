@@ -20,8 +20,9 @@ from codehub.domain.model import Operation
 from codehub.domain.routing import Page
 from codehub.proxy import pages
 from codehub.proxy.admission import Admission, Credential, Reply, refusal
+from codehub.proxy.asked import Asked, is_work, must_be_own, read, ticket_of
 from codehub.proxy.clock import Clock
-from codehub.proxy.headers import NONCE_COOKIE, OWN_PATH, TICKET_PARAMETER, bearer_token, cookie_value, wants_upgrade
+from codehub.proxy.headers import NONCE_COOKIE, OWN_PATH, TICKET_PARAMETER, bearer_token, cookie_value
 from codehub.proxy.looks import Looks
 from codehub.proxy.memory import Memory
 from codehub.proxy.messages import RequestHead
@@ -30,7 +31,6 @@ from codehub.services.gate import Gate, Seen
 
 # After the database failed to answer it is not asked again for this long by those who can go on without it.
 PAUSE_S: Final = 2.0
-_SAFE: Final = frozenset({b"GET", b"HEAD", b"OPTIONS"})
 _ID_END: Final = 39  # of `/w/` and an id
 _MESSAGES: Final[dict[Page, str]] = {
     Page.NOT_FOUND: "there is no such workspace",
@@ -56,18 +56,6 @@ class Addresses:
     @property
     def secure(self) -> bool:
         return self.workspaces.startswith("https:")
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """One request, as the gate sees it."""
-
-    workspace_id: str
-    rest: str  # path and query, from `/w/` on
-    navigation: bool
-    token: bytes
-    cookies: list[bytes]
-    request: RequestHead
 
 
 class Doorman:
@@ -97,7 +85,7 @@ class Doorman:
                 return None
             if admission.host and request.fields.host != admission.host:
                 return None
-            if request.fields.origin and request.fields.origin != admission.origin and _must_be_own(request):
+            if request.fields.origin and request.fields.origin != admission.origin and must_be_own(request):
                 return None
             if self._clock.now > admission.renew_at:
                 self.renew(admission)
@@ -133,7 +121,7 @@ class Doorman:
     async def decide(
         self, request: RequestHead, cookies: list[bytes], *, failed: Admission | None
     ) -> Admission | Reply:
-        asked = _asked(request, cookies)
+        asked = read(request, cookies)
         if isinstance(asked, Reply):
             return asked
         if not routing.is_workspace_id(asked.workspace_id):
@@ -152,7 +140,7 @@ class Doorman:
             kept = self._kept(asked)
             if kept is not None:
                 return kept
-        ticket = _ticket(asked.rest)
+        ticket = ticket_of(asked.rest)
         if ticket is not None:
             return await self._redeem(asked, *ticket)
         seen = await self._looks.look(asked.workspace_id, asked.cookies, asked.token)
@@ -168,12 +156,15 @@ class Doorman:
                 return self._answer(asked, status, page, seen=seen, retry_after_s=retry_after_s)
             case routing.Wake():
                 return await self._wake(asked, seen)
-            case routing.Forward(ask_running, rising):
-                if ask_running:
+            case routing.Forward(ask_running, rising, leaving):
+                admission = await self._admit(asked, seen, failed, rising=rising, remember=not rising and not leaving)
+                if ask_running or (leaving and isinstance(admission, Admission) and is_work(asked, admission)):
                     await self._ask_running(seen)
-                return await self._admit(asked, seen, failed, rising=rising)
+                return admission
 
-    async def _admit(self, asked: Asked, seen: Seen, failed: Admission | None, *, rising: bool) -> Admission | Reply:
+    async def _admit(
+        self, asked: Asked, seen: Seen, failed: Admission | None, *, rising: bool, remember: bool
+    ) -> Admission | Reply:
         assert seen.workspace is not None
         target = await self._targets.find(seen.workspace, anew=failed is not None)
         # The same instance was tried a moment ago and did not take the connection.
@@ -189,7 +180,7 @@ class Doorman:
             0.0,
             rising,
         )
-        if not rising:
+        if remember:
             self._memory.remember(admission)
         return admission
 
@@ -287,7 +278,7 @@ class Doorman:
             if asked.navigation:
                 return Reply(307, headers=((b"Location", (origin + asked.rest).encode()),))
             return refusal(421, f"workspaces are at {origin}")
-        if request.fields.origin and request.fields.origin.decode("latin-1") != origin and _must_be_own(request):
+        if request.fields.origin and request.fields.origin.decode("latin-1") != origin and must_be_own(request):
             return refusal(403, "a foreign origin may not do this to a workspace")
         return None
 
@@ -321,7 +312,7 @@ class Doorman:
         return self._answer(asked, 502, Page.AWAY, seen=seen, retry_after_s=routing.RETRY_AFTER_S)
 
     def away(self, request: RequestHead, admission: Admission) -> Reply:
-        asked = _asked(request, [])
+        asked = read(request, [])
         return asked if isinstance(asked, Reply) else self._away(asked, None, rising=admission.rising)
 
     # ── what is remembered ───────────────────────────────────────────────────────────────────────────────────────
@@ -354,39 +345,3 @@ def _route(seen: Seen, *, navigation: bool, with_token: bool) -> routing.Route:
         navigation=navigation,
         with_token=with_token,
     )
-
-
-def _must_be_own(request: RequestHead) -> bool:
-    return request.method not in _SAFE or wants_upgrade(request)
-
-
-def _asked(request: RequestHead, cookies: list[bytes]) -> Asked | Reply:
-    try:
-        rest = request.target.decode("ascii")
-    except UnicodeDecodeError:
-        return refusal(400, "the address is not ASCII")
-    path, question, query = rest.partition("?")
-    workspace_id, slash, _ = path.removeprefix("/w/").partition("/")
-    if not slash and routing.is_workspace_id(workspace_id):
-        return Reply(308, headers=((b"Location", f"{path}/{question}{query}".encode()),))
-    navigation = routing.is_navigation(
-        request.method.decode("latin-1"),
-        fetch_mode=request.fields.fetch_mode.decode("latin-1"),
-        fetch_dest=request.fields.fetch_dest.decode("latin-1"),
-        purpose=request.fields.purpose.decode("latin-1"),
-        accept=request.fields.accept.decode("latin-1"),
-    )
-    token = bearer_token(request.fields.authorization) if request.fields.authorization else b""
-    return Asked(workspace_id, rest, navigation, token, cookies, request)
-
-
-def _ticket(rest: str) -> tuple[str, str] | None:
-    """(ticket, the address without it), keeping everything else of the query as it was."""
-    path, _, query = rest.partition("?")
-    name = TICKET_PARAMETER.decode() + "="
-    parts = query.split("&")
-    found = [part for part in parts if part.startswith(name)]
-    if not found:
-        return None
-    others = "&".join(part for part in parts if not part.startswith(name))
-    return found[0].removeprefix(name), f"{path}?{others}" if others else path

@@ -17,6 +17,7 @@ from codehub.proxy.headers import wants_upgrade
 from codehub.proxy.messages import RequestFields, RequestHead
 
 MAX_BLOCK: Final = 4096  # a browser's is about 1 KB
+MAX_REPEATED: Final = 2 * MAX_BLOCK  # with the first line
 MAX_BLOCKS: Final = 1024
 # Methods that may be sent again on another connection, and targets that no parser reads in two ways.
 REQUEST_LINE: Final = re.compile(rb"(GET|HEAD|OPTIONS|PUT|DELETE) (/[!-~\x80-\xff]*) HTTP/1\.1").fullmatch

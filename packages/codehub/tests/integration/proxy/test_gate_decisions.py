@@ -102,16 +102,26 @@ async def test_over_the_limit_the_page_lists_what_runs(here: World) -> None:
     assert (await here.row(workspace_id))["desired_state"] == "STANDBY"
 
 
-async def test_a_workspace_told_to_sleep_but_still_running_is_asked_to_stay_by_a_navigation_alone(
-    here: World,
+@pytest.mark.parametrize("work", ["a navigation", "a request of a page at work", "a token"])
+async def test_a_workspace_told_to_sleep_but_still_running_is_asked_to_stay_by_work_and_not_by_noise(
+    here: World, work: str
 ) -> None:
     workspace_id = await here.workspace(desired_state="STANDBY")
+    token = await here.token()
     browser = await here.signed_in(workspace_id)
-    assert (await browser.get(f"/w/{workspace_id}/api", headers=POLL)).status_code == 200
+    for _ in range(2):
+        assert (await browser.get(f"/w/{workspace_id}/poll", headers=POLL)).status_code == 200
     assert (await here.row(workspace_id))["desired_state"] == "STANDBY"
-    # A remembered decision is used for two seconds; another browser's is its own.
-    other = await here.signed_in(workspace_id)
-    assert (await other.get(f"/w/{workspace_id}/", headers=NAVIGATION)).status_code == 200
+    # At once, by the same browser: what was decided about a poll a moment ago is not remembered for it.
+    match work:
+        case "a navigation":
+            answer = await browser.get(f"/w/{workspace_id}/", headers=NAVIGATION)
+        case "a token":
+            bearer = {"Authorization": f"Bearer {token}"}
+            answer = await here.browser(workspace_id).get(f"/w/{workspace_id}/poll", headers=bearer)
+        case _:
+            answer = await browser.get(f"/w/{workspace_id}/save", headers=POLL)
+    assert answer.status_code == 200
     assert (await here.row(workspace_id))["desired_state"] == "RUNNING"
 
 

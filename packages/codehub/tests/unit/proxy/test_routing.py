@@ -28,7 +28,7 @@ WAKING = Answer(503, Page.WAKING, 2)
     ("phase", "desired", "operation", "navigation", "other", "token"),
     [
         (Phase.RUNNING, R, Operation.NONE, Forward(), Forward(), Forward()),
-        (Phase.RUNNING, S, Operation.NONE, Forward(ask_running=True), Forward(), Forward()),
+        (Phase.RUNNING, S, Operation.NONE, *[Forward(t, leaving=True) for t in (True, False, True)]),
         (Phase.RUNNING, S, Operation.STOPPING, Wake(), Forward(rising=True), Wake()),
         (Phase.STANDBY, S, Operation.NONE, Wake(), WAKING, Wake()),
         (Phase.STANDBY, A, Operation.ARCHIVING, Wake(), WAKING, Wake()),

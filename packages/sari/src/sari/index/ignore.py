@@ -172,12 +172,16 @@ class Ignored:
     def folder(self, path: str) -> bool:
         """`path` relative to the root; its parents are taken not to be ignored."""
         parts = path.split("/")
-        for depth in range(len(parts) - 1, -1, -1):
-            base = "/".join(parts[:depth])
-            decided = last_match(self._rules_of(base), "/".join(parts[depth:]), is_folder=True)
-            if decided is not None:
-                return not decided.negated
-        return False
+        ignored = False
+        for depth in range(len(parts)):
+            rest = "/".join(parts[depth:])
+            for rule in self._rules_of("/".join(parts[:depth])):
+                if rule.regex.fullmatch(rest):
+                    # Which of two rules wins depends on their files' kinds and places: one that keeps it is enough.
+                    if rule.negated:
+                        return False
+                    ignored = True
+        return ignored
 
     def _rules_of(self, base: str) -> tuple[Pattern, ...]:
         known = self._rules.get(base)

@@ -200,12 +200,13 @@ class Index:
             self._compare()
 
     def _apply(self, touched: Touched) -> None:
-        if touched.rules or touched.lost:
-            self._watch_again()
+        fresh = self._watch_again() if touched.rules or touched.lost else []
         if touched.lost:
             self._compare()
             return
         known = {path for folder in touched.trees for path in self._table.below(folder)}
+        # A folder no longer ignored may have been listed and read before it was watched.
+        known.update(path for folder in fresh for path in self._table.in_folder(folder))
         known.update(path for path in touched.files if path in self._table)
         for path in known:
             self._check(path)
@@ -269,11 +270,11 @@ class Index:
                 table.mark(path)
         return differed
 
-    def _watch_again(self) -> None:
+    def _watch_again(self) -> list[bytes]:
         ignored = Ignored(self.root)
         assert self._watcher is not None
         self._watcher.skip = ignored.folder
-        self._watcher.watch_tree()
+        return self._watcher.watch_tree()
 
     def _stop_watching(self, reason: str) -> None:
         self._why_polling = reason

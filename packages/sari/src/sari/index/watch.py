@@ -72,13 +72,20 @@ class Watcher:
     def folders(self) -> int:
         return len(self._by_watch)
 
-    def watch_tree(self, folder: bytes = b"") -> None:
-        """Watch a folder and all below it that is not ignored. Each is watched before it is listed: nothing slips by."""
+    def watch_tree(self, folder: bytes = b"") -> list[bytes]:
+        """Watch a folder and all below it that is not ignored. Each is watched before it is listed: nothing slips by.
+
+        Those that were not watched before come back: what is known of their files may be of an older state.
+        """
+        fresh: list[bytes] = []
         waiting = [folder]
         while waiting:
             current = waiting.pop()
+            before = self._by_folder.get(current)
             if not self._add(current):
                 continue
+            if self._by_folder[current] != before:
+                fresh.append(current)
             try:
                 entries = list(os.scandir(os.path.join(self._root, current)))
             except OSError:
@@ -86,15 +93,19 @@ class Watcher:
             for entry in entries:
                 if entry.name == b".git":
                     # A change of a repository's own exclude file changes what is searched.
-                    self._add(os.path.join(current, b".git", b"info"))
+                    info = os.path.join(current, b".git", b"info")
+                    self._add(info, os.path.join(_shared_git_folder(entry.path), b"info"))
                     continue
                 below = os.path.join(current, entry.name)
                 with contextlib.suppress(OSError):
                     if entry.is_dir(follow_symlinks=False) and not self.skip(os.fsdecode(below)):
                         waiting.append(below)
+        return fresh
 
-    def _add(self, folder: bytes) -> bool:
-        watch: int = self._libc.inotify_add_watch(self.fd, os.path.join(self._root, folder), ctypes.c_uint32(_MASK))
+    def _add(self, folder: bytes, place: bytes = b"") -> bool:
+        """Watch a folder; `place` is where it really is, if that is not below the root."""
+        where = place or os.path.join(self._root, folder)
+        watch: int = self._libc.inotify_add_watch(self.fd, where, ctypes.c_uint32(_MASK))
         if watch < 0:
             code = ctypes.get_errno()
             if code in (errno.ENOSPC, errno.ENOMEM):
@@ -164,3 +175,17 @@ class Watcher:
 
     def close(self) -> None:
         os.close(self.fd)
+
+
+def _shared_git_folder(git: bytes) -> bytes:
+    """Where a checkout's repository keeps `info`: a worktree's or submodule's `.git` is a file that names the place."""
+    try:
+        with open(git, "rb") as file:
+            place = os.path.join(os.path.dirname(git), file.read(4096).removeprefix(b"gitdir:").strip())
+    except OSError:
+        return git
+    try:
+        with open(os.path.join(place, b"commondir"), "rb") as file:
+            return os.path.join(place, file.read(4096).strip())
+    except OSError:
+        return place

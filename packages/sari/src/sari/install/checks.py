@@ -17,6 +17,7 @@ from sari.daemon.checks import Finding
 from sari.install import places
 from sari.install.clients import CLIENTS, Client, Scope
 from sari.install.errors import InstallError
+from sari.install.trust import trust_findings
 from sari.protocol.errors import SariError
 from sari.registry.places import find_places
 
@@ -33,6 +34,7 @@ def machine_findings(environment: Mapping[str, str], project: Path | None) -> li
     looks: list[Callable[[], Sequence[Finding]]] = [
         lambda: [command_finding(environment)],
         lambda: client_findings(environment, project),
+        lambda: trust_findings(places.machine(environment), project),
         lambda: damaged_findings(environment),
         lambda: [watch_finding(project)],
     ]

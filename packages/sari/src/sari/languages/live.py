@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from sari.index import needed
@@ -73,6 +73,19 @@ class LiveSymbols:
         if parsed is not None:
             self._store.put([(path, parsed)])
         return None if parsed is None else parsed.symbols
+
+    def top_level(self, paths: Sequence[bytes], kinds: Collection[str], patience_s: float) -> dict[bytes, list[str]]:
+        """What each of these files defines at its top. Those not parsed yet are parsed now, as long as patience lasts."""
+        known = self._store.top_level(kinds)
+        found: dict[bytes, list[str]] = {}
+        deadline = time.monotonic() + patience_s
+        for path in paths:
+            if self._current(path):
+                found[path] = list(dict.fromkeys(known.get(path, ())))
+            elif time.monotonic() < deadline:
+                symbols = self.of_file(path) or ()
+                found[path] = list(dict.fromkeys(s.name for s in symbols if s.kind in kinds and not s.container))
+        return found
 
     def _prepare(self, name: str) -> bool:
         """Parse the files that hold this name and are not parsed as they are now."""

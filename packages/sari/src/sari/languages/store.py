@@ -9,7 +9,7 @@ import contextlib
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,12 @@ CREATE INDEX symbol_supers ON symbol (supers) WHERE supers <> '';
 _SELECT = (
     "SELECT f.path, s.name, s.kind, s.line, s.end_line, s.container, s.supers "
     "FROM symbol s JOIN file f ON f.id = s.file"
+)
+
+
+_TOP_LEVEL = (
+    "SELECT f.path, s.name, s.kind FROM symbol s JOIN file f ON f.id = s.file WHERE s.container IS NULL "
+    "ORDER BY s.file, s.line"
 )
 
 
@@ -135,6 +141,15 @@ class SymbolStore:
             "WHERE s.supers <> '' AND ' ' || s.supers || ' ' LIKE ? ORDER BY f.path, s.line LIMIT ?",
             (f"% {name} %", most),
         )
+
+    def top_level(self, kinds: Collection[str]) -> dict[bytes, list[str]]:
+        """For every file with symbols, the names it defines that stand in no other definition."""
+        names: dict[bytes, list[str]] = {}
+        with self._lock:
+            for path, name, kind in self._db.execute(_TOP_LEVEL):
+                if kind in kinds:
+                    names.setdefault(path, []).append(name)
+        return names
 
     def of_file(self, path: bytes) -> list[Placed]:
         return self._select("WHERE f.path = ? ORDER BY s.line, s.end_line DESC", (path,))

@@ -4,38 +4,59 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from sari.index import ripgrep, segment
 from sari.languages import catalog
-from sari.protocol.tooling import Call, ToolResult
+from sari.protocol.tooling import ToolResult
 from sari.tools.arguments import Arguments
 from sari.tools.scope import Scope, shown, standing
 
 _MOST_PARSED = 1_500
 _PATIENCE_S = 3.0
+# Enough of a file to see what it uses.
+_READ_BYTES = 1 << 17
 _TOP_LEVEL = frozenset(
     {"class", "interface", "struct", "enum", "trait", "function", "type", "module", "namespace", "macro"}
 )
 
 
-def answer_repo_map(scope: Scope, asked: Arguments, call: Call) -> ToolResult:
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """What a map is made of: the files in order, what those looked into define, and the weight of each name."""
+
+    paths: list[bytes]
+    parseable: int
+    defined: dict[bytes, list[str]]
+    weight: Counter[str]
+
+
+class RepoMap:
+    """The last map of a workspace, kept until anything changes: the next page or budget costs nothing."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[int, _Drawn] | None = None
+
+    def draw(self, scope: Scope) -> _Drawn:
+        change = scope.index.change() if scope.symbols.complete else -1
+        kept = self._kept
+        if kept is not None and kept[0] == change >= 0:
+            return kept[1]
+        paths = sorted(scope.index.paths(), key=lambda path: (standing(shown(path)), path.count(b"/"), path))
+        parseable = [path for path in paths if catalog.of_path(shown(path)) is not None]
+        defined = scope.symbols.top_level(parseable[:_MOST_PARSED], _TOP_LEVEL, _PATIENCE_S)
+        drawn = _Drawn(paths, len(parseable), defined, _mentions(scope, defined))
+        self._kept = change, drawn
+        return drawn
+
+
+def answer_repo_map(scope: Scope, kept: RepoMap, asked: Arguments) -> ToolResult:
     """Files by how often what they define is named elsewhere, each with its foremost symbols, until the budget is used."""
     budget = asked.number("max_tokens", 4000) * 4
-    paths = sorted(scope.index.paths(), key=lambda path: (standing(shown(path)), path.count(b"/"), path))
-    parseable = [path for path in paths if catalog.of_path(shown(path)) is not None]
-    defined: dict[bytes, list[str]] = {}
-    deadline = time.monotonic() + _PATIENCE_S
-    for done, path in enumerate(parseable[:_MOST_PARSED]):
-        if call.cancelled or time.monotonic() > deadline:
-            break
-        if done % 100 == 99:
-            call.progress(done, min(len(parseable), _MOST_PARSED), "files parsed")
-        symbols = scope.symbols.of_file(path) or []
-        defined[path] = list(dict.fromkeys(s.name for s in symbols if s.kind in _TOP_LEVEL and not s.container))
-    weight = _mentions(scope, defined)
+    drawn = kept.draw(scope)
+    paths, defined, weight = drawn.paths, drawn.defined, drawn.weight
     ranked = sorted(defined, key=lambda path: (standing(shown(path)), -_worth(defined[path], weight), path))
     tree = _folders(paths)
     budget -= sum(len(row) + 8 for row in tree)
@@ -49,7 +70,7 @@ def answer_repo_map(scope: Scope, asked: Arguments, call: Call) -> ToolResult:
             break
         files.append({"path": shown(path), "symbols": names})
         rows.append(row)
-    complete = len(files) == len(parseable)
+    complete = len(files) == drawn.parseable
     structured: dict[str, object] = {"files": files, "total_files": len(paths), "complete": complete}
     if not complete:
         structured["note"] = (
@@ -83,7 +104,7 @@ def _mentions(scope: Scope, defined: dict[bytes, list[str]]) -> Counter[str]:
     for path in defined:
         try:
             with open(os.path.join(base, path), "rb") as file:
-                words = set(file.read(1 << 20).translate(_SPLIT).split())
+                words = set(file.read(_READ_BYTES).translate(_SPLIT).split())
         except OSError:
             continue
         weight.update(word.decode("utf-8", "replace") for word in words & wanted)

@@ -26,6 +26,7 @@ class Workspace:
         self._symbols = LiveSymbols(self._index)
         self._scope = Scope(self._root, self._index, self._symbols)
         self._searches = Searches()
+        self._map = overview.RepoMap()
 
     @property
     def root(self) -> Path:
@@ -71,7 +72,7 @@ class Workspace:
             case "recent":
                 return files.answer_recent(scope, asked)
             case "repo_map":
-                return overview.answer_repo_map(scope, asked, call)
+                return overview.answer_repo_map(scope, self._map, asked)
             case "status":
                 return overview.answer_status(scope)
             case "rescan":

@@ -24,11 +24,13 @@ from codehub.adapters.homes.place import (
     listed,
     look,
     place_of,
+    put_back,
     remove_box,
     set_aside,
     stage,
     sync_below,
     sync_dir,
+    take_away,
 )
 from codehub.adapters.homes.space import check_room_for_archive, check_room_for_restore, tree_bytes
 from codehub.adapters.homes.stored import StoredHomes
@@ -193,7 +195,9 @@ class LocalDirHomes(StoredHomes):
                 if status.ctx is None or status.ctx.incarnation != ctx.incarnation:
                     raise FenceLost(f"the home of {home.workspace_id} is not the one that was to be removed")
                 fence()
-                os.rename(place.home, place.box / f"{TRASH}{ctx.incarnation}")
+                self._at("deprovision:fenced")
+                if not take_away(place, ctx.incarnation):
+                    raise FenceLost(f"the home of {home.workspace_id} is not the one that was to be removed")
                 self._at("deprovision:renamed")
             for trash in place.leftovers(TRASH):
                 fence()
@@ -223,6 +227,7 @@ class LocalDirHomes(StoredHomes):
     async def sweep(self, home: HomeKey, fence: Fence) -> None:
         def work(cancelled: threading.Event) -> None:
             place = self._checked(home)
+            put_back(place)
             for part in place.leftovers(STAGING, TRASH):
                 fence()
                 remove_tree(part)
@@ -247,6 +252,7 @@ class LocalDirHomes(StoredHomes):
 
     def _clear_the_way(self, place: Place, fence: Fence) -> HomeCtx | None:
         """The ctx of a whole volume that is there; else whatever stood in a new one's way is gone."""
+        put_back(place)
         status = look(place.home)
         if status.state is HomeState.WHOLE:
             return status.ctx

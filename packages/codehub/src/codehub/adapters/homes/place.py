@@ -109,6 +109,31 @@ def _make_way(root: Path, box: Path) -> None:
             step.chmod(PASS_THROUGH)  # whatever the umask
 
 
+def take_away(place: Place, incarnation: str) -> bool:
+    """`home` becomes trash by one rename that is looked at afterwards; False: it was another incarnation, and is back.
+
+    A leader that was frozen since its fence finds the next one's volume here (contract 11).
+    """
+    trash = place.box / f"{TRASH}{incarnation}"
+    place.home.rename(trash)
+    if not _is_anothers(trash):
+        return True
+    trash.rename(place.home)
+    return False
+
+
+def put_back(place: Place) -> None:
+    """What `take_away` took by mistake, when it came to its end in between."""
+    for trash in place.leftovers(TRASH):
+        if _is_anothers(trash) and not place.home.exists():
+            trash.rename(place.home)
+
+
+def _is_anothers(trash: Path) -> bool:
+    ctx = look(trash).ctx
+    return ctx is not None and trash.name != f"{TRASH}{ctx.incarnation}"
+
+
 def set_aside(place: Place) -> None:
     """A home that cannot be told whole: out of the way, but kept."""
     number = len(place.leftovers(DAMAGED))

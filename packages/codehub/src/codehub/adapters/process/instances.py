@@ -92,6 +92,7 @@ class ProcessInstances:
         fence()
         if record is not None:
             await end_tree(record, self._options.grace_s)
+            await asyncio.to_thread(self._places.remove_sockets, record.identity)
         report(Progress("start", 0, 1, "steps"))
         prepared = await asyncio.to_thread(self._prepare, spec, programs, digest)
         fence()
@@ -115,8 +116,8 @@ class ProcessInstances:
         home, uid = Path(spec.mount.source), uid_for(spec.workspace_id)
         if not home.is_dir():
             raise Transient(f"the home {home} is not there")
-        run = self._places.make(spec.workspace_id)
-        sockets = self._places.make_socket_dir(spec.workspace_id, uid)
+        run, identity = self._places.make(spec.workspace_id), secrets.token_hex(8)
+        sockets = self._places.make_socket_dir(identity, uid)
         wrapper = bubblewrap() if self._options.use_bubblewrap else None
         path = ":".join([*map(str, programs), _SYSTEM_PATH])
         program = shutil.which(spec.profile.command[0], path=path)
@@ -141,7 +142,6 @@ class ProcessInstances:
             "id": spec.workspace_id,
             "secret": secret,
         }
-        identity = secrets.token_hex(8)
         command = [program, *(filled(word, values) for word in spec.profile.command[1:])]
         env = self._environment(spec, values, path, identity)
         if wrapper is not None:
@@ -217,9 +217,10 @@ class ProcessInstances:
             self._exits.tell(workspace_id)
 
     async def delete(self, workspace_id: str, fence: Fence) -> None:
+        record = self._record(workspace_id)
         await self.stop(workspace_id, fence)
         fence()
-        await asyncio.to_thread(self._places.remove, workspace_id)
+        await asyncio.to_thread(self._places.remove, workspace_id, "" if record is None else record.identity)
 
     async def status(self, workspace_id: str) -> InstanceStatus:
         record = self._record(workspace_id)

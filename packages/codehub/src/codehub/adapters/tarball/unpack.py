@@ -10,7 +10,6 @@ import errno
 import os
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from codehub.adapters.tarball import format as tar
@@ -74,14 +73,6 @@ def _translate(error: OSError, entry: Entry) -> Exception:
     return Transient(f"could not unpack {name!r}: {error.strerror}")
 
 
-@dataclass(slots=True)
-class _Later:
-    """A directory's attributes: set when nothing is written below it any more."""
-
-    parts: list[str]
-    entry: Entry
-
-
 class _Unpacker:
     def __init__(self, root: Path, stream: TarStream) -> None:
         self._stream = stream
@@ -90,7 +81,9 @@ class _Unpacker:
         self._root = os.geteuid() == 0
         self._ids = (os.geteuid(), os.getegid())
         self._umask = _umask()
-        self._later: list[_Later] = []
+        # Directories' attributes, set when nothing is written below them any more. By name: a directory that an archive
+        # holds a million times is not remembered a million times.
+        self._later: dict[bytes, Entry] = {}
 
     def close(self) -> None:
         self._at.__exit__(None, None, None)
@@ -101,11 +94,11 @@ class _Unpacker:
         if not parts:
             if entry.kind != tar.DIR:
                 raise ArchiveCorrupted("the archive's root is not a directory")
-            self._later.append(_Later(parts, entry))
+            self._later[entry.name] = entry
             return
         if entry.kind == tar.DIR:
             self._at.goto(parts, make=True)
-            self._later.append(_Later(parts, entry))
+            self._later[entry.name] = entry
             return
         name = parts.pop()
         fd = self._at.goto(parts, make=True)
@@ -194,11 +187,11 @@ class _Unpacker:
 
     def finish(self) -> None:
         """Directories' own attributes, deepest first."""
-        for later in reversed(self._later):
+        for name, entry in reversed(self._later.items()):
             try:
-                self._attributes(self._at.goto(later.parts), later.entry)
+                self._attributes(self._at.goto(split(name)), entry)
             except OSError as error:
-                raise _translate(error, later.entry) from error
+                raise _translate(error, entry) from error
 
 
 def _umask() -> int:

@@ -1,0 +1,77 @@
+"""A real leader process, frozen (SIGSTOP) right before an effect for longer than its lock lasts, and then woken: what it
+then does late changes nothing, neither in the database nor in the world.
+
+Each is frozen at the worst moment there is: after its last look at the fence, before the effect itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from codehub.adapters.health import answers
+from codehub.adapters.postgres.pool import Database
+from codehub.domain.model import DesiredState, Phase
+from testing import tiny_ide
+from testing.installation import Installation, installation, until
+
+pytestmark = pytest.mark.xdist_group("ide")
+
+
+@pytest_asyncio.fixture
+async def here(database: Database, redis_url: str) -> AsyncIterator[Installation]:
+    async with installation(database, redis_url) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("point", "asked", "answer"),
+    [
+        # A late write: of what an archive left behind.
+        ("commit:ARCHIVING→NONE", DesiredState.ARCHIVED, "Deposed: epoch {epoch} is over: the database is at {next}"),
+        # Late destructive calls: the volume's removal, the instance's end, the removal of what it left.
+        ("deprovision:fenced", DesiredState.ARCHIVED, None),
+        ("signal", DesiredState.STANDBY, ""),
+        ("remove", DesiredState.ARCHIVED, "FenceLost: the instance of {id} is another start than the one"),
+    ],
+)
+async def test_what_a_frozen_leader_does_late_changes_nothing(
+    here: Installation, point: str, asked: DesiredState, answer: str | None
+) -> None:
+    frozen = here.coordinator(point, "freeze")
+    epoch = await here.leads(frozen)
+    await here.create(DesiredState.RUNNING)
+    await here.reaches(Phase.RUNNING)
+    (here.files / "notes").write_text("kept")
+    await here.ask(asked)
+    await frozen.froze()
+
+    successor = here.coordinator()
+    assert await here.leads(successor) == epoch + 1
+    await here.reaches(Phase(asked.value))
+    await here.ask(DesiredState.RUNNING)
+    await here.reaches(Phase.RUNNING)
+    assert (here.files / "notes").read_text() == "kept"
+    (here.files / "notes").write_text("changed since")
+    row, version, instance, archives = await here.now(), await here.version(), here.instance, here.archives()
+    assert instance is not None
+
+    frozen.thaw()
+    await here.stands()
+
+    async def answered() -> bool:
+        return bool(frozen.answers())
+
+    if answer is not None:
+        await until(answered, "the late call is answered")
+        assert frozen.answers()[0].startswith(answer.format(epoch=epoch, next=epoch + 1, id=here.row.id))
+    assert (await here.leadership()).epoch == epoch + 1
+    assert (await here.now(), await here.version()) == (row, version), "the late write changed nothing"
+    assert here.instance == instance
+    assert await answers(instance.upstream, here.row.id, tiny_ide.by_socket()), "the instance answers as before"
+    assert (here.files / "notes").read_text() == "changed since", "the late removal took nothing"
+    assert here.archives() == archives
+    await here.ask(DesiredState.STANDBY)
+    await here.reaches(Phase.STANDBY)
