@@ -1,0 +1,65 @@
+"""Images that are not there yet: pulled from a registry with a port, by tag and by digest, with progress; or refused at once."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from codehub.adapters.docker.engine import Engine
+from codehub.adapters.docker.images import ensure_image, has_image
+from codehub.domain.errors import ImagePullFailed
+from codehub.domain.model import Progress
+from testing.docker import DockerEngine
+from testing.registry import Registry, registry
+
+pytestmark = [pytest.mark.needs("docker", "root"), pytest.mark.xdist_group("interfaces")]
+
+
+@pytest.fixture
+def hub() -> Iterator[Registry]:
+    # Another layer for every test: an engine does not fetch what it has. Large enough to be fetched in several pieces.
+    with registry(random.Random(uuid.uuid4().int).randbytes(8 << 20)) as served:
+        yield served
+
+
+@pytest.fixture
+async def engine(docker_engine: DockerEngine) -> AsyncIterator[Engine]:
+    ours = Engine(docker_engine.host, f"test-{uuid.uuid4()}")
+    try:
+        yield ours
+    finally:
+        await ours.close()
+
+
+async def test_an_image_is_pulled_by_its_tag_and_says_how_far_it_is(engine: Engine, hub: Registry) -> None:
+    image = f"{hub.address}/team/ide:1"
+    said: list[Progress] = []
+    await ensure_image(engine, image, said.append)
+    assert await has_image(engine, image)
+    counted = [step for step in said if step.total]
+    assert counted, "an image of 8 MB arrived without a word"
+    assert {step.total for step in counted} == {hub.layer_bytes}
+    assert [step.done for step in counted] == sorted(step.done for step in counted)
+    assert 0 < counted[-1].done <= hub.layer_bytes
+
+    said.clear()
+    await ensure_image(engine, image, said.append)
+    assert said == [], "what is there is not pulled again"
+
+
+async def test_an_image_is_pulled_by_its_digest(engine: Engine, hub: Registry) -> None:
+    image = f"{hub.address}/team/ide@{hub.digest}"
+    await ensure_image(engine, image, lambda step: None)
+    assert await has_image(engine, image)
+
+
+@pytest.mark.parametrize("name", ["private/ide:1", "team/ide:2", f"team/ide@sha256:{'0' * 64}"])
+async def test_an_image_that_is_refused_or_missing_fails_at_once_by_name(
+    engine: Engine, hub: Registry, name: str
+) -> None:
+    with pytest.raises(ImagePullFailed, match=name.partition("@")[0].replace("/", ".")):
+        await ensure_image(engine, f"{hub.address}/{name}", lambda step: None)
+    assert not await has_image(engine, f"{hub.address}/{name}")
