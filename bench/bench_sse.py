@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import multiprocessing
 import shutil
 import statistics
@@ -15,6 +16,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+import structlog
 
 from codehub.adapters.embedded.postgres import EmbeddedPostgres
 from codehub.adapters.embedded.valkey import EmbeddedValkey
@@ -34,6 +37,8 @@ SECONDS = 10
 
 
 def measure() -> list[dict[str, object]]:
+    # A thousand streams log a thousand lines, to a terminal that is no part of this.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     with _servers() as (database_url, redis_url):
         delays_ms, delivered = asyncio.run(_measure(database_url, redis_url))
     delays_ms.sort()

@@ -34,7 +34,7 @@ _PARTS = sari_trees.REPOSITORY / ".parts"
 # name → (arguments of `search`, flags and pattern for ripgrep and ripgrepx, selective)
 _QUERIES: dict[str, tuple[dict[str, object], list[str], bool]] = {
     "rare literal": ({"query": "unique_000777_fn"}, ["-F", "unique_000777_fn"], True),
-    "literal": ({"query": "return handler_770", "case": "sensitive"}, ["-F", "return handler_770"], True),
+    "literal": ({"query": "return handler_770"}, ["-F", "return handler_770"], True),
     "word": ({"query": "handler_78", "mode": "words"}, ["-w", "handler_78"], True),
     "regex": ({"query": r"def\s+unique_0007\d\d_fn", "mode": "regex"}, [r"def\s+unique_0007\d\d_fn"], True),
     "absent": ({"query": "zqxjkvzqnot"}, ["-F", "zqxjkvzqnot"], True),
@@ -145,7 +145,11 @@ def _run(command: list[str], root: Path, env: dict[str, str] | None) -> tuple[fl
 
 
 def _sari(root: Path, data: Path) -> dict:  # type: ignore[type-arg]
-    asked = {name: (arguments, 100 if selective else 5) for name, (arguments, _, selective) in _QUERIES.items()}
+    # The peers tell case apart unless told otherwise.
+    asked = {
+        name: ({**arguments, "case": "sensitive"}, 100 if selective else 5)
+        for name, (arguments, _, selective) in _QUERIES.items()
+    }
     done = subprocess.run(
         [sys.executable, "-m", "bench.sari_index_probe", root, data],
         cwd=sari_trees.REPOSITORY,

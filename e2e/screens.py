@@ -23,6 +23,8 @@ _LONG: Final = (
 
 
 async def main() -> None:
+    # The IDE is installed on the way.
+    expect.set_options(timeout=600_000)
     SCREENS.mkdir(parents=True, exist_ok=True)
     with fresh_stack() as stack:
         stack.environment |= {"CODEHUB_ADMIN_PASSWORD": PASSWORD, "LIMITS_MAX_RUNNING_PER_USER": "9"}

@@ -187,9 +187,12 @@ async def test_a_used_or_forged_key_is_told_so(page: Page, home: SariHome, page_
     page_faults.clear()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_the_page_is_accessible(page: Page, home: SariHome, page_faults: list[str], scheme: str) -> None:
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 390)])
+async def test_the_page_is_accessible(
+    page: Page, home: SariHome, page_faults: list[str], scheme: str, width: int
+) -> None:
     await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    await page.set_viewport_size({"width": width, "height": 800})
     await open_page(page, home, page_faults)
     await page.get_by_role("searchbox").fill("apples")
     await page.locator("#results .hit").first.click()
@@ -198,5 +201,9 @@ async def test_the_page_is_accessible(page: Page, home: SariHome, page_faults: l
         await page.get_by_role("button", name=view, exact=True).click()
         if view == "Status":
             await expect(page.locator("#doctor-table .verdict")).to_be_visible()
+            await page.locator("#doctor-table summary").click()
+        assert await page.evaluate("document.documentElement.scrollWidth") <= width, (
+            f"{view} is wider than its window"
+        )
         found = await Axe().run(page)
         assert found.violations_count == 0, found.generate_report()

@@ -11,6 +11,7 @@ import os
 import random
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -54,9 +55,14 @@ def by_index(index: Index, query: Query) -> Lines:
     return {(path, hit.line) for path, hits in found.hits.items() for hit in hits}
 
 
+compared: Counter[str] = Counter()
+"""How many queries were asked of both, so far, in this process."""
+
+
 def differences(index: Index, root: Path, queries: Sequence[Query], alone: Sequence[str] = ()) -> list[str]:
     """One line for each query on which the two differ."""
     wrong = []
+    compared.update(queries=len(queries))
     for query in queries:
         mine, theirs = by_index(index, query), by_ripgrep(root, query, alone)
         if mine != theirs:

@@ -31,7 +31,12 @@ class Stack:
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
         self.log = data_dir / "up.output"
+        # By which certificates and gates this machine reaches the registries, for what installs a real IDE.
+        ways = {
+            name: value for name, value in os.environ.items() if "CERT" in name or name.lower().endswith("_proxy")
+        }
         self.environment = {
+            **ways,
             "PATH": os.environ["PATH"],
             "HOME": str(data_dir),
             "CODEHUB_DATA_DIR": str(data_dir),

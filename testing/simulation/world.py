@@ -127,6 +127,7 @@ class SimHomes(MemoryHomes):
     def __init__(self, world: World) -> None:
         super().__init__(world.archives)
         self._world = world
+        self._late: set[asyncio.Future[HomeCtx]] = set()
 
     async def archive(self, home: HomeKey, ctx: HomeCtx, op_id: str, report: Report, fence: Fence) -> ArchiveReceipt:
         world = self._world
@@ -148,20 +149,29 @@ class SimHomes(MemoryHomes):
 
         if home.workspace_id in self.volumes or world.dice.random() >= world.gap:
             return await super().restore(home, archive_key, incarnation, report, fence_and_then)
-        # Frozen between the last look at the fence and the effect: it comes late, at a worse moment if there is one.
+        # Frozen between the last look at the fence and the effect, which is on its way and cannot be called back.
         files: Files | None = self.archives.find(archive_key)
         fence()
         world.count("frozen before the effect")
         longest_s = world.dice.uniform(10, 60)
         process.freeze(longest_s)
+        late = asyncio.ensure_future(self._restored_late(home, HomeCtx(incarnation, archive_key), files, longest_s))
+        self._late.add(late)
+        late.add_done_callback(self._over)
+        return await asyncio.shield(late)
+
+    def _over(self, late: asyncio.Future[HomeCtx]) -> None:
+        self._late.discard(late)
+        if not late.cancelled():
+            late.exception()  # whoever asked may be gone
+
+    async def _restored_late(self, home: HomeKey, ctx: HomeCtx, files: Files | None, longest_s: float) -> HomeCtx:
         await self._until_free_again(home.workspace_id, longest_s)
-        process.thaw()
-        await process.reach()
         if home.workspace_id in self.volumes or files is None:
             raise Conflict("another whole volume is there")
-        self.volumes[home.workspace_id] = Volume(HomeCtx(incarnation, archive_key), dict(files))
-        world.check(home.workspace_id)
-        return self.volumes[home.workspace_id].ctx
+        self.volumes[home.workspace_id] = Volume(ctx, dict(files))
+        self._world.check(home.workspace_id)
+        return ctx
 
     async def _until_free_again(self, workspace_id: str, longest_s: float) -> None:
         """Until the volume's place was taken by the next leader's, and is free again; or so long."""

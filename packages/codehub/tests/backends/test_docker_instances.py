@@ -6,7 +6,8 @@ import asyncio
 import os
 import socket
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -118,6 +119,26 @@ async def test_a_workspace_reaches_neither_this_machine_nor_another_workspace(bo
             said = await box.ask(wid(1), f'python3 -c "{script}"')
             assert "closed" in said, (host, said)
     assert "docker.sock" not in await box.ask(wid(1), "ls /run /var/run / 2>&1")
+
+
+async def test_a_stream_that_is_broken_off_leaves_no_connection_behind(box: DockerWorld) -> None:
+    await started(box)
+
+    async def greeted() -> bool:
+        return bool([part async for part in box.instances.logs(wid(), follow=False)])
+
+    await until(greeted, "there is something to read")
+    async with aclosing(_generator(box.instances.logs(wid(), follow=True))) as lines:
+        await anext(lines)
+        connector = box.engine.docker.session.connector
+        assert connector is not None
+        assert connector._acquired, "the stream is open"
+    assert not connector._acquired
+
+
+def _generator(stream: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    assert isinstance(stream, AsyncGenerator)
+    return stream
 
 
 async def test_out_of_memory_is_told_as_the_reason(box: DockerWorld) -> None:

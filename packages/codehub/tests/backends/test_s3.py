@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,11 +15,12 @@ import pytest
 from codehub.adapters.objectstore.archives import ObjectArchives
 from codehub.adapters.objectstore.store import Store
 from codehub.domain.errors import ArchiveCorrupted, BackendDown, CodeHubError, Transient
-from codehub.domain.model import HomeCtx
+from codehub.domain.model import HomeCtx, Progress
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.homes import HomeState
 from testing.contracts.archives import ArchivesContract, place
 from testing.contracts.homes import HomesContract, key, provisioned
+from testing.contracts.instances import until
 from testing.homes import LocalDirWorld, StoreWorld, local_world
 from testing.objectstore import S3Server
 from testing.trees import differences, fingerprint, make_rich_tree
@@ -98,11 +99,16 @@ class LameProxy:
                 writer.write(head.encode() + body)
                 await writer.drain()
                 return
+            if self.mode == "silent":
+                await asyncio.Event().wait()
             back, forth = await asyncio.open_connection("127.0.0.1", self.target)
             try:
+                slow = self.mode == "slow"
                 limit = int(self.mode.partition(":")[2] or 0)
-                up = asyncio.create_task(_pump(reader, forth, limit if self.mode.startswith("reset-up") else 0))
-                down = asyncio.create_task(_pump(back, writer, limit if self.mode.startswith("reset-down") else 0))
+                up = asyncio.create_task(_pump(reader, forth, limit if self.mode.startswith("reset-up") else 0, slow))
+                down = asyncio.create_task(
+                    _pump(back, writer, limit if self.mode.startswith("reset-down") else 0, slow)
+                )
                 await asyncio.wait([up, down], return_when=asyncio.FIRST_COMPLETED)
                 for pump in (up, down):
                     pump.cancel()
@@ -116,9 +122,11 @@ class LameProxy:
             self.open.discard(task)
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: int) -> None:
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: int, slow: bool) -> None:
     passed = 0
-    while data := await reader.read(65_536):
+    while data := await reader.read(8_192 if slow else 65_536):
+        if slow:
+            await asyncio.sleep(0.005)  # the slowness itself: about a megabyte a second
         passed += len(data)
         if limit and passed > limit:
             return
@@ -140,7 +148,9 @@ async def lame(s3_server: S3Server) -> AsyncIterator[LameProxy]:
         await asyncio.gather(*proxy.open, return_exceptions=True)
 
 
-@pytest.mark.parametrize("mode", ["500", "403", "reset-up:100000", "reset-down:150"])
+@pytest.mark.parametrize(
+    "mode", ["500", "403", "silent", "reset-up:1", "reset-up:100000", "reset-up:1900000", "reset-down:150"]
+)
 async def test_a_store_that_fails_loses_nothing_and_is_tried_again(
     tmp_path: Path, store: Store, lame: LameProxy, s3_server: S3Server, mode: str
 ) -> None:
@@ -153,7 +163,10 @@ async def test_a_store_that_fails_loses_nothing_and_is_tried_again(
     @contextlib.contextmanager
     def through(how: str) -> Iterator[LocalDirWorld]:
         lame.mode = how
-        reached = Store(store.url, s3_server.options(f"http://127.0.0.1:{lame.port}", timeout_s=5, retries=1))
+        reached = Store(
+            store.url,
+            s3_server.options(f"http://127.0.0.1:{lame.port}", timeout_s=2 if how == "silent" else 5, retries=1),
+        )
         try:
             yield local_world(tmp_path, reached)
         finally:
@@ -173,6 +186,42 @@ async def test_a_store_that_fails_loses_nothing_and_is_tried_again(
     with through("") as well:
         await well.homes.restore(key(), archive, "inc-3", ignore_progress, no_fence)
     assert differences(before, fingerprint(local.files(key()))) == []
+
+
+async def test_a_slow_store_takes_its_time_and_loses_nothing(
+    tmp_path: Path, store: Store, lame: LameProxy, s3_server: S3Server
+) -> None:
+    lame.mode = "slow"
+    reached = Store(store.url, s3_server.options(f"http://127.0.0.1:{lame.port}"))
+    try:
+        local = local_world(tmp_path, reached)
+        ctx = await provisioned(local, key())
+        await local.write(key(), {"content": os.urandom(600_000)})
+        before = fingerprint(local.files(key()))
+        seen: list[Progress] = []
+        receipt = await local.homes.archive(key(), ctx, "op-1", seen.append, no_fence)
+        assert {progress.step for progress in seen} == {"archive", "verify"}
+        await local.homes.deprovision(key(), ctx, no_fence)
+        # Whoever has no patience cancels, and nothing of it is left.
+        waiting = asyncio.create_task(
+            local.homes.restore(key(), receipt.archive_key, "inc-2", ignore_progress, no_fence)
+        )
+        await until_true(lambda: bool(list(local.root.rglob(".staging-*"))))
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert not list(local.root.rglob(".staging-*"))
+        await local.homes.restore(key(), receipt.archive_key, "inc-3", ignore_progress, no_fence)
+        assert differences(before, fingerprint(local.files(key()))) == []
+    finally:
+        reached.close()
+
+
+async def until_true(holds: Callable[[], bool]) -> None:
+    async def asked() -> bool:
+        return holds()
+
+    await until(asked, "it begins")
 
 
 async def test_a_truncated_object_is_corrupted_and_a_missing_one_too(tmp_path: Path, store: Store) -> None:

@@ -19,7 +19,7 @@ from codehub.domain.model import DesiredState, Operation, Phase
 from testing import tiny_ide
 from testing.installation import Installation, installation, until
 
-pytestmark = pytest.mark.xdist_group("ide")
+pytestmark = [pytest.mark.xdist_group("ide"), pytest.mark.timeout(900)]
 
 
 @pytest_asyncio.fixture

@@ -17,7 +17,7 @@ from codehub.domain.model import DesiredState, Phase
 from testing import tiny_ide
 from testing.installation import Installation, installation, until
 
-pytestmark = pytest.mark.xdist_group("ide")
+pytestmark = [pytest.mark.xdist_group("ide"), pytest.mark.timeout(900)]
 
 
 @pytest_asyncio.fixture
@@ -34,7 +34,12 @@ async def here(database: Database, redis_url: str) -> AsyncIterator[Installation
         # Late destructive calls: the volume's removal, the instance's end, the removal of what it left.
         ("deprovision:fenced", DesiredState.ARCHIVED, None),
         ("signal", DesiredState.STANDBY, ""),
-        ("remove", DesiredState.ARCHIVED, "FenceLost: the instance of {id} is another start than the one"),
+        pytest.param(
+            "remove",
+            DesiredState.ARCHIVED,
+            "FenceLost: the instance of {id} is another start than the one",
+            marks=pytest.mark.soak,
+        ),
     ],
 )
 async def test_what_a_frozen_leader_does_late_changes_nothing(

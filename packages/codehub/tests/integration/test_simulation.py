@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import structlog
@@ -22,7 +22,9 @@ def _quiet() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_every_contract_holds_whatever_fails_and_everything_converges_afterwards(chunk: int) -> None:
+def test_every_contract_holds_whatever_fails_and_everything_converges_afterwards(
+    chunk: int, record_property: Callable[[str, object], None]
+) -> None:
     steps = faults = 0
     for seed in range(chunk, SEEDS, CHUNKS):
         outcome = run_seed(seed)
@@ -31,8 +33,14 @@ def test_every_contract_holds_whatever_fails_and_everything_converges_afterwards
         )
         steps += outcome.steps
         faults += sum(outcome.faults.values())
+    record_property("simulated", [SEEDS // CHUNKS, steps, faults])
     assert steps > SEEDS // CHUNKS * 300
     assert faults > SEEDS // CHUNKS * 5
+
+
+def test_a_late_volume_in_the_place_of_one_just_archived_is_set_aside() -> None:
+    """Seed 327 ended in DataLost: ARCHIVING could neither remove the stranger nor complete."""
+    assert run_seed(327).failure is None
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
@@ -40,20 +48,23 @@ def test_the_same_seed_gives_the_same_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bug", "first", "says"),
+    ("bug", "says"),
     [
-        ("volume-before-key", 0, "8:"),
-        ("gc-without-grace", 0, "9:"),
-        ("ttl-ignores-desired", 0, "the TTL overrides"),
-        ("epoch-unchecked", 0, "11:"),
-        # A leader must freeze in one instant and thaw in another: found once in some hundred seeds.
-        ("marker-ignored", 300, "stale:|lost:"),
+        ("volume-before-key", "8:"),
+        ("gc-without-grace", "9:"),
+        ("ttl-ignores-desired", "the TTL overrides"),
+        ("epoch-unchecked", "11:"),
+        # A leader must freeze in the last instant before a restore, and come late when the place is free again.
+        ("marker-ignored", "stale:|lost:"),
     ],
 )
-def test_a_planted_bug_is_found(bug: str, first: int, says: str) -> None:
-    for seed in range(first, first + 400):
+def test_a_planted_bug_is_found_by_the_seeds_that_every_run_has(
+    bug: str, says: str, record_property: Callable[[str, object], None]
+) -> None:
+    for seed in range(SEEDS):
         if failure := run_seed(seed, bugs=[bug]).failure:
             break
     else:
-        raise AssertionError(f"400 seeds did not find {bug}")
+        raise AssertionError(f"{SEEDS} seeds did not find {bug}")
+    record_property("planted", f"{bug} by seed {seed}: {failure}")
     assert any(failure.startswith(start) for start in says.split("|")), failure

@@ -18,12 +18,21 @@ from codehub.control.coordinator import run_coordinator
 from codehub.control.metrics import Metrics
 from codehub.control.term import CoordinatorDeps, CoordinatorSettings, TtlSettings
 from codehub.control.ttl_runner import TtlRunner
-from codehub.domain.model import Operation, Phase
+from codehub.domain.model import DesiredState, Operation, Phase, Workspace
 from codehub.domain.profiles import AppProfile
+from codehub.ports.fence import Fence
 from testing.simulation.loop import VirtualClock, VirtualLoop, run_virtual
 from testing.workspaces import workspace
 
 PROFILE = AppProfile("code-server")
+
+
+class SlowToStop(MemoryInstances):
+    """Takes ten seconds to end, once."""
+
+    async def stop(self, workspace_id: str, fence: Fence) -> None:
+        await asyncio.sleep(10)
+        await super().stop(workspace_id, fence)
 
 
 class Term:
@@ -43,7 +52,7 @@ class Term:
             bus=self.bus,
             activity=self.activity,
             asks_activity=cast(Any, None),
-            instances={"process": MemoryInstances()},
+            instances={"process": SlowToStop()},
             homes={"local-dir": MemoryHomes(archives)},
             archives=archives,
             profile_of=lambda row: (row.image_ref, PROFILE),
@@ -131,5 +140,33 @@ def test_the_event_listener_says_when_it_cannot_listen_or_publish_and_when_it_ca
         term.database.put(replace(term.database.rows[workspace().id], name="again"))
         await asyncio.sleep(6)
         assert term.error_of("event_listener") is None
+
+    during_a_term(scenario)
+
+
+def test_traffic_that_asks_for_running_again_while_it_stops_is_taken_and_acted_on_when_it_has_stopped() -> None:
+    async def scenario(term: Term) -> None:
+        now = term.clock.now()
+        term.database.put(replace(workspace(created_at=now), last_access_at=now))
+        await asyncio.sleep(5)
+
+        def row() -> Workspace:
+            return term.database.rows[workspace().id]
+
+        assert row().phase is Phase.RUNNING
+        term.database.put(replace(row(), desired_state=DesiredState.STANDBY))
+        await asyncio.sleep(5)
+        assert row().operation is Operation.STOPPING
+        term.database.put(replace(row(), desired_state=DesiredState.RUNNING, last_access_at=term.clock.now()))
+        await asyncio.sleep(2)
+        assert row().operation is Operation.STOPPING, "what is under way is not preempted (contract 4)"
+        await asyncio.sleep(10)
+        assert (row().phase, row().operation, row().desired_state) == (
+            Phase.RUNNING,
+            Operation.NONE,
+            DesiredState.RUNNING,
+        )
+        kinds = [event.kind for _, event in term.database.events[workspace().id]]
+        assert kinds[-4:] == ["operation_started", "operation_done"] * 2, "stopped, then started"
 
     during_a_term(scenario)

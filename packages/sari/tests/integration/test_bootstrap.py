@@ -68,6 +68,9 @@ def test_an_installation_lives_through_upgrades_under_load_and_leaves_as_it_came
     assert first.returncode == 0, first.stderr + first.stdout
     assert f'command = "{sari}"' in codex.read_text()
     assert world.sari("--version", sari=sari).stdout == "sari 3.90.0\n"
+    # Whichever way it is called, clients get the path that outlives this version.
+    inner = str(next((world.data / "app").glob("*/bin/sari")))
+    assert "nothing to change" in world.sari("install", "--host", "codex", sari=inner).stdout
 
     callers = [Caller(world.shim(world.workspace(f"p{number}"), sari=sari), _search) for number in range(CLIENTS)]
     for caller in callers:

@@ -30,7 +30,7 @@ def open_index(tmp_path: Path) -> Iterator[Open]:
 @pytest.mark.timeout(900)
 def test_on_a_hostile_tree_every_line_is_ripgreps(tmp_path: Path, open_index: Open) -> None:
     root = sari_trees.hostile(tmp_path / "tree")
-    asked = queries(random.Random(1), root, 35)
+    asked = queries(random.Random(1), root, 120)
     asked += [Query(text, *how) for text in _NASTY for how in (("literal", "smart"), ("regex", "insensitive"))]
     index = open_index(root)
     assert index.wait_listed(120)
@@ -61,7 +61,7 @@ _NASTY = [
 def test_on_the_python_library(tmp_path: Path, open_index: Open) -> None:
     root = sari_trees.python_library(tmp_path / "tree")
     index = open_index(root)
-    asked = queries(random.Random(2), root, 35)
+    asked = queries(random.Random(2), root, 80)
     assert differences(index, root, asked[:3]) == []
     assert index.wait_settled(120)
     assert differences(index, root, asked) == []
@@ -72,6 +72,6 @@ def test_on_the_python_library(tmp_path: Path, open_index: Open) -> None:
 def test_on_a_large_node_modules(tmp_path: Path, open_index: Open) -> None:
     root = sari_trees.node_modules(tmp_path / "tree")
     index = open_index(root)
-    asked = queries(random.Random(3), root, 35)
+    asked = queries(random.Random(3), root, 80)
     assert index.wait_settled(120)
     assert differences(index, root, asked) == []

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -125,10 +126,24 @@ def test_pages_go_on_while_other_files_change(workspace: Workspace, ask: Ask) ->
         extra.unlink()
 
 
-def test_definitions_come_first_and_vendored_files_last(ask: Ask) -> None:
-    paths = [match["path"] for match in ask("search", query="helper", case="sensitive", max_tokens=20_000)["matches"]]
-    assert paths[0].startswith("lib/")
-    assert paths[-1] == "node_modules/vendored.py"
+def test_definitions_come_first_and_vendored_files_last(workspace: Workspace, ask: Ask) -> None:
+    in_order = {
+        "ranked/z_defines.py": "import x\n\n\ndef zebra():\n    pass\n",
+        "ranked/a_calls.py": "zebra()\n",
+        "ranked/b_long_line.py": f"{'x' * 500} = zebra()\n",
+        "ranked/tests/c_defines.py": "class zebra:\n    pass\n",
+        "ranked/tests/a_calls.py": "zebra()\n",
+        "ranked/node_modules/a_defines.js": "function zebra() {}\n",
+        "ranked/zebra_pb2.py": "zebra = 1\n",
+    }
+    for path, text in in_order.items():
+        (workspace.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (workspace.root / path).write_text(text)
+    try:
+        found = ask("search", query="zebra", globs="ranked/**")["matches"]
+        assert [match["path"] for match in found] == list(in_order)
+    finally:
+        shutil.rmtree(workspace.root / "ranked")
 
 
 def test_context_globs_and_languages_narrow_a_search(ask: Ask) -> None:

@@ -88,6 +88,7 @@ def _by_ast(text: bytes) -> set[tuple[str, bool, int, int]] | None:
 
 
 # The whole library, in parts so that several processes share it.
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.filterwarnings("ignore::SyntaxWarning", "ignore::DeprecationWarning")
 def test_python_symbols_are_those_of_ast_on_the_whole_standard_library(part: int) -> None:

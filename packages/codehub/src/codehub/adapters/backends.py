@@ -16,7 +16,7 @@ from codehub.adapters.docker.images import ensure_image
 from codehub.adapters.docker.instances import DockerInstances, DockerLimits, HomesSeen
 from codehub.adapters.homes.docker_volume import DockerVolumeHomes
 from codehub.adapters.homes.local_dir import LocalDirHomes
-from codehub.adapters.homes.mark import HomesMark
+from codehub.adapters.homes.mark import WITNESS, HomesMark
 from codehub.adapters.homes.work import Workers
 from codehub.adapters.ide.code_server import CodeServerInstall
 from codehub.adapters.objectstore.archives import ObjectArchives
@@ -89,7 +89,7 @@ async def open_backends(options: BackendOptions, catalog: Catalog) -> Backends:
     )
     seen = HomesSeen(options.homes_dir, options.homes_host_dir) if options.homes_host_dir else HomesSeen()
     docker = DockerInstances(engine, options.limits, seen)
-    mark = HomesMark(options.homes_dir, options.data_dir / "homes-mark")
+    mark = HomesMark(options.homes_dir, options.data_dir / WITNESS)
     local = LocalDirHomes(options.homes_dir, store, host_root=options.homes_host_dir, workers=workers, mark=mark)
     with contextlib.suppress(BackendDown):  # homes are Unknown until their disk is there; all else goes on
         await local.ping()  # makes and marks the directory, once: from then on its absence is trouble

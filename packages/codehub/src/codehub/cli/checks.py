@@ -19,7 +19,9 @@ import psutil
 import psycopg
 
 from codehub.adapters.docker.engine import Engine
+from codehub.adapters.docker.network import Network
 from codehub.adapters.embedded.account import barrier, server_account
+from codehub.adapters.homes.mark import WITNESS, HomesMark
 from codehub.adapters.objectstore.archives import ObjectArchives
 from codehub.adapters.objectstore.store import Store
 from codehub.adapters.postgres.migrate import latest
@@ -176,7 +178,26 @@ async def check_docker(state: InForce) -> list[Finding]:
         return [Finding("docker", Health.GOOD, "no engine answers; workspaces run as processes")]
     finally:
         await engine.close()
-    return [Finding("docker", Health.GOOD, "the engine answers")]
+    found = [Finding("docker", Health.GOOD, "the engine answers")]
+    if not Network(engine).can_guard:
+        said = (
+            "containers can reach what listens on this machine: CodeHub cannot set the packet filter that forbids it"
+        )
+        mend = (
+            "run CodeHub as root beside the engine, with iptables; or bind CodeHub and its database to addresses that "
+            "containers do not reach"
+        )
+        found.append(Finding("docker", Health.WARNING, said, mend))
+    return found
+
+
+async def check_homes(state: InForce) -> list[Finding]:
+    """A disk that is not mounted; until the first start there is nothing to look at."""
+    try:
+        HomesMark(state.settings.homes, state.settings.data_dir / WITNESS).check()
+    except CodeHubError as error:
+        return [Finding("homes", Health.BAD, str(error), "mount the disk that holds the homes")]
+    return []
 
 
 async def check_isolation(state: InForce) -> list[Finding]:
@@ -241,6 +262,7 @@ CHECKS: tuple[Check, ...] = (
     check_redis,
     check_archives,
     check_docker,
+    check_homes,
     check_isolation,
     check_ports,
     check_disk,

@@ -23,6 +23,7 @@ from codehub.cli.output import console, doing, print_json, print_table, status_t
 from codehub.domain.errors import CodeHubError, LimitExceeded
 
 MARK: Final = "(demo)"
+_PUT_AWAY: Final = {"STANDBY": "stop", "ARCHIVED": "archive"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +89,16 @@ def _make(client: Client, shown: Shown, *, wait: bool, quiet: bool) -> None:
         "name": shown.name,
         "description": f"{shown.description} {MARK}",
         "memo": shown.memo,
-        "start": shown.goal in ("RUNNING", "STANDBY"),
+        "start": shown.goal != "NEW",
     }
     try:
         made = client.post("workspaces", body)
         if shown.goal == "NEW" or not wait:
             return
-        if shown.goal == "STANDBY":
-            # Asleep is what a workspace is after it ran: it has been somewhere.
+        if shown.goal in _PUT_AWAY:
+            # What rests has been somewhere: it ran before.
             follow(client, made, "RUNNING", quiet=quiet)
-            made = client.post(f"workspaces/{made['id']}:stop")
+            made = client.post(f"workspaces/{made['id']}:{_PUT_AWAY[shown.goal]}")
         follow(client, made, shown.goal, quiet=quiet)
     except LimitExceeded as error:
         console(err=True).print(f"{shown.name}: left out. {error}", soft_wrap=True)

@@ -87,17 +87,19 @@ def _told(name: str, quiet: bool) -> Iterator[Callable[[Workspace], None]]:
 
 
 def _lines(name: str, say: Callable[[str], None]) -> Callable[[Workspace], None]:
-    """A line for each new thing that is done, and for every quarter of it."""
-    said: object = None
+    """A line for each new thing that is done, and for every quarter of it; none while nothing has begun."""
+    said: tuple[object, str] = (None, "")
 
     def tell(now: Workspace) -> None:
         nonlocal said
+        if now["operation"] == "NONE":
+            return
         done = now.get("progress") or {}
         quarter = 4 * int(done.get("done") or 0) // int(done["total"]) if done.get("total") else 0
-        what = doing(now)
-        if what and said != (key := (now["operation"], done.get("step"), quarter)):
-            said = key
+        key, what = (now["operation"], done.get("step"), quarter), doing(now)
+        if key != said[0] and what != said[1]:
             say(f"{name}: {what}")
+        said = (key, what)
 
     return tell
 

@@ -100,7 +100,7 @@ def exit_code_of(error: errors.CodeHubError) -> Exit:
 
 def main() -> int:
     try:
-        cli.main(standalone_mode=False)
+        cli.main(prog_name="codehub", standalone_mode=False)
     except click.exceptions.Exit as wanted:
         return wanted.exit_code
     except click.Abort:

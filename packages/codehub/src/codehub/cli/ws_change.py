@@ -12,6 +12,7 @@ from codehub.cli.client import Client
 from codehub.cli.follow import follow
 from codehub.cli.options import connect, find_workspace, json_option, server_option, waits, workspace_argument
 from codehub.cli.output import console, doing, print_json
+from codehub.domain.errors import Conflict
 
 
 @click.command()
@@ -145,7 +146,10 @@ def rm(
             if not sys.stdin.isatty():
                 raise click.UsageError("deleting asks first; without a terminal say --yes")
             click.confirm(f"Delete {found['name']}?", abort=True, err=True)
-        client.delete(f"workspaces/{found['id']}", force=force)
+        try:
+            client.delete(f"workspaces/{found['id']}", force=force)
+        except Conflict as error:
+            raise Conflict(f"{error}\n`codehub ws rm {found['name']} --force` stops it first.") from error
         if wait:
             follow(client, found, "DELETED", timeout_s=timeout_s, quiet=as_json)
     if as_json:

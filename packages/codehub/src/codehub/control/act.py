@@ -15,7 +15,7 @@ from codehub.control.backends import Backends
 from codehub.control.health import HealthBook
 from codehub.control.observe import home_key
 from codehub.control.term import ProfileOf
-from codehub.domain.errors import BackendDown, Conflict, DataLost, NotFound, Terminal, Transient
+from codehub.domain.errors import BackendDown, Conflict, DataLost, FenceLost, NotFound, Terminal, Transient
 from codehub.domain.model import HomeCtx, Operation, Progress, Workspace
 from codehub.domain.profiles import AppProfile
 from codehub.ports.clock import Clock
@@ -233,11 +233,18 @@ class Actor:
             )
         )
         await task.record(receipt, current)
-        await self._insist(
-            lambda: self._backends.with_homes(
-                workspace.storage_backend, lambda homes: homes.deprovision(home, ctx, task.fence)
+        try:
+            await self._insist(
+                lambda: self._backends.with_homes(
+                    workspace.storage_backend, lambda homes: homes.deprovision(home, ctx, task.fence)
+                )
             )
-        )
+        except FenceLost:
+            task.fence()  # raises when it was the term that ended
+            if not current:
+                raise
+            # Ours is gone already, and a deposed leader's late one is in its place.
+            await self._set_aside(task)
 
     async def _whole_ctx(self, workspace: Workspace) -> HomeCtx | None:
         status = await self._backends.with_homes(

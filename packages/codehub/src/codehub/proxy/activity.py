@@ -89,8 +89,9 @@ class ActivityBuffer:
                 if not failing:
                     _log.warning("activity is kept until its store is back", error=str(error))
                 failing = True
-                # The urgent ones go with the next interval: a store that is away is not asked in a loop.
+                # Once a second, not at the next interval: what waits here may be about to be put to sleep.
                 await asyncio.sleep(min(1.0, self._flush_interval_s))
+                self._urgent.set()
             else:
                 failing = False
 

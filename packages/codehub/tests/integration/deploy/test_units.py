@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import re
+import json
+import os
+import shutil
 import subprocess
+import sys
 from configparser import ConfigParser
 from pathlib import Path
 
@@ -74,10 +77,30 @@ def test_the_example_environment_names_only_settings_there_are() -> None:
             assert name in known or name.startswith("AWS_"), name
 
 
-def test_the_compose_file_runs_each_part_where_it_can_reach_the_hosts_loopback() -> None:
-    text = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
+def test_docker_compose_reads_the_file_as_it_is_meant(tmp_path: Path) -> None:
+    """Run as it is by test_compose; here is what it comes to, with the example's environment."""
+    shutil.copy(DEPLOY / "compose.yaml", tmp_path)
+    shutil.copy(DEPLOY / "codehub.env.example", tmp_path / "codehub.env")
+    program = Path(sys.executable).with_name("docker-compose")
+    read = subprocess.run(
+        [program, "-f", tmp_path / "compose.yaml", "config", "--format", "json"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "CODEHUB_HOMES_HOST_DIR": "/srv/homes"},
+    )
+    assert read.returncode == 0, read.stderr
+    services = json.loads(read.stdout)["services"]
+    assert services.keys() == {"migrate", *PARTS}
+    known = {field.alias for field in Settings.model_fields.values()}
     for part in PARTS:
-        assert re.search(rf"^  {part}:\n    <<: \*codehub\n    command: \[serve, {part}\]$", text, re.M), part
-    assert "network_mode: host" in text
-    for name in set(re.findall(r"^      (CODEHUB_\w+):", text, re.M)):
-        assert name in {field.alias for field in Settings.model_fields.values()}
+        service = services[part]
+        assert service["command"] == ["serve", part]
+        assert service["network_mode"] == "host", "the proxy must reach ports on the host's loopback"
+        assert service["depends_on"]["migrate"]["condition"] == "service_completed_successfully"
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["environment"]["CODEHUB_HOMES_HOST_DIR"] == "/srv/homes"
+        assert {name for name in service["environment"] if not name.startswith("AWS_")} <= known
+    mounts = {mount["target"]: mount["source"] for mount in services["coordinator"]["volumes"]}
+    assert mounts == {"/var/run/docker.sock": "/var/run/docker.sock", "/var/lib/codehub/homes": "/srv/homes"}

@@ -1,29 +1,48 @@
-"""`sari search`: what the tools find, for people and scripts. Exit code 0: found, 1: nothing found."""
+"""`sari search`: every matching line as ripgrep prints it, for people and scripts. Exit code 0: found, 1: nothing found.
+
+Lines go to standard output, whatever there is to say about them to standard error: a pipe gets nothing but matches.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from sari.cli.types import Subparsers
+
+# A person gets everything, page by page; this much at a time.
+_PAGE_TOKENS = 100_000
 
 
 def register(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser("search", help="search a workspace's text")
-    parser.add_argument("query")
-    parser.add_argument("--mode", choices=["literal", "regex", "words"], default="literal")
-    parser.add_argument("--case", choices=["smart", "sensitive", "insensitive"], default="smart")
-    parser.add_argument("--glob", action="append", dest="globs", metavar="GLOB", help="only these paths (repeatable)")
-    parser.add_argument(
-        "--language", action="append", dest="languages", metavar="NAME", help="only this (repeatable)"
+    parser.add_argument("query", help="the text to look for, literally unless --mode says otherwise")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--mode", choices=["literal", "regex", "words"], default="literal")
+    mode.add_argument(
+        "-E", "--regex", dest="mode", action="store_const", const="regex", help="ripgrep's regex syntax"
     )
-    parser.add_argument("--context", type=int, metavar="LINES", help="lines shown around each match")
-    parser.add_argument("--max-tokens", type=int, metavar="N", help="budget of the answer")
-    parser.add_argument("--cursor", help="from an earlier answer, for the next page")
+    mode.add_argument("-w", "--word", dest="mode", action="store_const", const="words", help="whole words only")
+    case = parser.add_mutually_exclusive_group()
+    case.add_argument("--case", choices=["smart", "sensitive", "insensitive"], default="smart")
+    case.add_argument("-i", "--ignore-case", dest="case", action="store_const", const="insensitive")
+    case.add_argument("-s", "--case-sensitive", dest="case", action="store_const", const="sensitive")
+    parser.add_argument(
+        "-g", "--glob", action="append", dest="globs", metavar="GLOB", help="only these paths (repeatable)"
+    )
+    parser.add_argument(
+        "-t", "--language", action="append", dest="languages", metavar="NAME", help="only this (repeatable)"
+    )
+    parser.add_argument("-C", "--context", type=int, metavar="LINES", help="lines shown around each match")
+    parser.add_argument("--max-tokens", type=int, metavar="N", help="one page of this size (default: everything)")
+    parser.add_argument("--cursor", help="from an earlier page, for the next")
     parser.add_argument("--workspace", metavar="DIR", help="the workspace root (else found from here)")
-    parser.add_argument("--json", action="store_true", help="the answer as JSON")
+    parser.add_argument("--json", action="store_true", help="one page as JSON")
     parser.set_defaults(run=_run)
 
 
@@ -32,6 +51,34 @@ def _run(arguments: argparse.Namespace) -> int:
 
     names = ("query", "mode", "case", "globs", "languages", "context", "max_tokens", "cursor")
     given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
-    answer = ask("search", given, arguments.workspace)
-    print(json.dumps(answer.structured, ensure_ascii=False) if arguments.json else answer.text)
-    return 0 if answer.structured.get("total") else 1
+    whole = not (arguments.json or arguments.max_tokens or arguments.cursor)
+    if whole:
+        given["max_tokens"] = _PAGE_TOKENS
+    while True:
+        answer = ask("search", given, arguments.workspace).structured
+        if arguments.json:
+            print(json.dumps(answer, ensure_ascii=False))
+        else:
+            sys.stdout.writelines(f"{row}\n" for row in _rows(answer, follows="cursor" in given))
+        cursor = answer.get("cursor")
+        if not whole or not cursor:
+            break
+        given["cursor"] = cursor
+    if not arguments.json and answer.get("note"):
+        print(answer["note"], *([f"cursor: {cursor}"] if cursor else []), sep="\n", file=sys.stderr)
+    return 0 if answer.get("total") else 1
+
+
+def _rows(answer: Mapping[str, object], follows: bool) -> Iterator[str]:
+    """Each line to print. With context, groups are parted as ripgrep parts them."""
+    matches = answer.get("matches")
+    assert isinstance(matches, list)
+    for match in matches:
+        path, line = match["path"], match["line"]
+        before, after = match.get("before", []), match.get("after", [])
+        if follows and (before or after):
+            yield "--"
+        follows = True
+        yield from (f"{path}-{line - len(before) + at}-{row}" for at, row in enumerate(before))
+        yield f"{path}:{line}:{match['text']}"
+        yield from (f"{path}-{line + 1 + at}-{row}" for at, row in enumerate(after))

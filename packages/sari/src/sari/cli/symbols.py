@@ -1,9 +1,10 @@
-"""`sari symbols`: where things are defined. Exit code 0: found, 1: nothing found."""
+"""`sari symbols`: where things are defined, one a line as `path:line:kind name`. Exit code 0: found, 1: nothing found."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,5 +30,14 @@ def _run(arguments: argparse.Namespace) -> int:
     names = ("query", "kind", "languages", "limit")
     given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
     answer = ask("symbols", given, arguments.workspace)
-    print(json.dumps(answer.structured, ensure_ascii=False) if arguments.json else answer.text)
+    if arguments.json:
+        print(json.dumps(answer.structured, ensure_ascii=False))
+        return 0 if answer.structured.get("symbols") else 1
+    symbols = answer.structured.get("symbols")
+    assert isinstance(symbols, list)
+    for one in symbols:
+        dotted = f"{one['container']}.{one['name']}" if one["container"] else one["name"]
+        print(f"{one['path']}:{one['line']}:{one['kind']} {dotted}")
+    if answer.structured.get("note"):
+        print(answer.structured["note"], file=sys.stderr)
     return 0 if answer.structured.get("symbols") else 1

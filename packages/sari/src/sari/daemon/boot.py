@@ -46,6 +46,8 @@ _EAGER = ("sari.protocol", "sari.registry", "sari.index", "sari.languages", "sar
 
 # "At once" is what `sari daemon stop` promises.
 _HTTP_CLOSING_S = 2.0
+# A little more than the HTTP side's own patience with what it is answering.
+_HTTP_ANSWERING_S = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +197,11 @@ async def _serve(
     logger.info("ending %s", fields(why=why))
     beats.cancel()
     await heartbeat.unregister()
-    await service.close()
     web.cancel()
+    if service.draining:
+        # Whoever asked over HTTP before the successor took the socket is answered; that needs the workspaces still.
+        await asyncio.wait([web], timeout=_HTTP_ANSWERING_S)
+    await service.close()
     await asyncio.wait([web], timeout=_HTTP_CLOSING_S)
 
 
@@ -227,6 +232,7 @@ def _obey_signals(service: Service) -> None:
 async def _serve_http(service: Service, store: Store, token: str) -> None:
     """Run the HTTP side while we serve; a draining daemon leaves the socket to its successor."""
     server: HttpServerLike | None = None
+    leaving: asyncio.Task[None] | None = None
     facade = DaemonFacade(service, store, asyncio.get_running_loop())
     try:
         while True:
@@ -235,9 +241,12 @@ async def _serve_http(service: Service, store: Store, token: str) -> None:
                 server = HttpServer(facade, service.listeners.http.dup(), token)
                 server.start()
             elif service.draining and server is not None:
-                closing, server = server, None
-                await asyncio.to_thread(closing.close)
+                # Not cancelled with us: it is answering.
+                leaving = asyncio.create_task(asyncio.to_thread(server.close, leaving=True))
+                server = None
             await service.drain_changed.wait()
     finally:
+        if leaving is not None:
+            await leaving
         if server is not None:
             await asyncio.to_thread(server.close)

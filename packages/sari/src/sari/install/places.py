@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from sari.install.application import own_application
 from sari.install.clients import Launch, Machine
 from sari.install.errors import InstallError
 from sari.install.receipts import Receipts
@@ -33,7 +34,14 @@ def receipts(environment: Mapping[str, str]) -> Receipts:
 
 
 def program() -> str:
-    """The absolute path by which this sari is started, links kept: an upgrade moves the link, not the path."""
+    """The absolute path by which this sari is started, links kept: an upgrade moves the link, not the path.
+
+    An installation of ours is started by its command whichever way this process was: the path of one version's own
+    program (which is what Windows tells us) goes with that version.
+    """
+    own = own_application()
+    if own is not None and own.current() is not None:
+        return str(own.command)
     called = Path(sys.argv[0])
     if called.name in ("sari", "sari.exe", "sari.cmd"):
         found = called if called.parent != Path() else Path(shutil.which(str(called)) or called)

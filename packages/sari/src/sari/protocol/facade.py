@@ -117,8 +117,11 @@ class HttpServerLike(Protocol):
         """Begin to serve, in threads of its own. Returns at once."""
         ...
 
-    def close(self) -> None:
-        """Accept no more, finish what runs (bounded by a few seconds), return when no thread is left."""
+    def close(self, *, leaving: bool = False) -> None:
+        """Accept no more, finish what runs (bounded by a few seconds), return when no thread is left.
+
+        `leaving` the socket to a successor, connections that were taken are answered, too.
+        """
         ...
 
 

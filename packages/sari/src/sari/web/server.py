@@ -12,6 +12,7 @@ import selectors
 import socket
 import threading
 import time
+from enum import Enum, auto
 from typing import Final
 
 from sari.protocol.facade import Facade, HungUp
@@ -27,6 +28,14 @@ _IDLE_S: Final = 30.0
 _FINISH_S: Final = 5.0
 
 
+class _Standing(Enum):
+    """What a connection is at: its first request has not come, one is being answered, or it waits for the next."""
+
+    FRESH = auto()
+    BUSY = auto()
+    IDLE = auto()
+
+
 class HttpServer:
     """One per daemon."""
 
@@ -37,40 +46,42 @@ class HttpServer:
         self._wake_read, self._wake_write = socket.socketpair()
         self._closing = threading.Event()
         self._lock = threading.Lock()
-        # Each open connection, and whether it is being answered right now.
-        self._busy: dict[socket.socket, bool] = {}
+        self._open: dict[socket.socket, _Standing] = {}
         self._threads: set[threading.Thread] = set()
         self._acceptor = threading.Thread(target=self._accept, name="sari-http", daemon=True)
 
     def start(self) -> None:
         self._acceptor.start()
 
-    def close(self) -> None:
-        """Accept no more, let what is being answered finish, and leave no thread."""
+    def close(self, *, leaving: bool = False) -> None:
+        """Accept no more, let what is being answered finish, and leave no thread.
+
+        Who leaves the socket to a successor also waits for the first word of connections it has taken: they were
+        promised an answer. (Not for ever: browsers connect ahead and never ask.)
+        """
         if self._closing.is_set():
             return
         self._closing.set()
         self._wake_write.send(b"x")
         if self._acceptor.ident is not None:
             self._acceptor.join()
-        deadline = time.monotonic() + _FINISH_S
-        self._hang_up(idle_only=True)
-        for thread in self._running():
-            thread.join(max(0.0, deadline - time.monotonic()))
-        self._hang_up(idle_only=False)
-        for thread in self._running():
-            thread.join(1.0)
+        self._hang_up(_Standing.IDLE, *([] if leaving else [_Standing.FRESH]))
+        self._wait(time.monotonic() + _FINISH_S)
+        self._hang_up(*_Standing)
+        self._wait(time.monotonic() + 1.0)
         self._wake_read.close()
         self._wake_write.close()
 
-    def _running(self) -> list[threading.Thread]:
+    def _wait(self, deadline: float) -> None:
         with self._lock:
-            return list(self._threads)
+            running = list(self._threads)
+        for thread in running:
+            thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _hang_up(self, *, idle_only: bool) -> None:
+    def _hang_up(self, *at: _Standing) -> None:
         with self._lock:
-            for connection, busy in self._busy.items():
-                if not (busy and idle_only):
+            for connection, standing in self._open.items():
+                if standing in at:
                     with contextlib.suppress(OSError):
                         connection.shutdown(socket.SHUT_RDWR)
 
@@ -96,9 +107,9 @@ class HttpServer:
         accepted.setblocking(True)
         thread = threading.Thread(target=self._serve, args=(accepted,), name="sari-http-connection", daemon=True)
         with self._lock:
-            full = len(self._busy) >= _MOST_CONNECTIONS
+            full = len(self._open) >= _MOST_CONNECTIONS
             if not full:
-                self._busy[accepted] = False
+                self._open[accepted] = _Standing.FRESH
                 self._threads.add(thread)
         if full:
             _refuse(accepted)
@@ -108,14 +119,15 @@ class HttpServer:
     def _serve(self, sock: socket.socket) -> None:
         connection = Connection(sock, _IDLE_S)
         try:
-            while not self._closing.is_set() and self._one(connection, sock):
+            # The first request is answered in any case: it may be on its way since before we began to close.
+            while self._one(connection, sock) and not self._closing.is_set():
                 pass
         except (OSError, HungUp):
             # The client hung up: there is nobody left to tell.
             _log.debug("an HTTP client hung up")
         finally:
             with self._lock:
-                del self._busy[sock]
+                del self._open[sock]
                 self._threads.discard(threading.current_thread())
             sock.close()
 
@@ -128,11 +140,11 @@ class HttpServer:
             return False
         if request is None:
             return False
-        self._mark(sock, busy=True)
+        self._mark(sock, _Standing.BUSY)
         response = self._answer(request)
         keep = request.keep_alive and not self._closing.is_set() and response.stream is None
         connection.write(response, keep_alive=keep, head_only=request.method == "HEAD")
-        self._mark(sock, busy=False)
+        self._mark(sock, _Standing.IDLE)
         return keep
 
     def _answer(self, request: Request) -> Response:
@@ -146,9 +158,9 @@ class HttpServer:
             _log.exception("an HTTP request failed")
             return problem(500, "sari failed on this request; its log says why")
 
-    def _mark(self, sock: socket.socket, *, busy: bool) -> None:
+    def _mark(self, sock: socket.socket, standing: _Standing) -> None:
         with self._lock:
-            self._busy[sock] = busy
+            self._open[sock] = standing
 
 
 def _refuse(sock: socket.socket) -> None:

@@ -80,14 +80,8 @@ class Engine:
         with translated(f"{method} {path}"):
             try:
                 async with asyncio.timeout(timeout_s):
-                    async with self.docker._query(
-                        path,
-                        method,
-                        params=dict(params or {}),
-                        data=json.dumps(body) if body is not None else None,
-                        headers={"content-type": "application/json"} if body is not None else None,
-                        timeout=FOREVER,
-                    ) as response:
+                    data = json.dumps(body) if body is not None else None
+                    async with self._asked(path, method, dict(params or {}), data, "application/json") as response:
                         raw = await response.read()
                         return json.loads(raw) if raw.strip() else None
             except aiodocker.DockerError as error:
@@ -100,7 +94,7 @@ class Engine:
         with translated(f"remove {path}"):
             try:
                 async with asyncio.timeout(60):
-                    async with self.docker._query(path, "DELETE", params=params, timeout=FOREVER):
+                    async with self._asked(path, "DELETE", params):
                         pass
             except aiodocker.DockerError as error:
                 in_progress = error.status == 409 and "already in progress" in str(error)
@@ -113,11 +107,22 @@ class Engine:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """For bodies of any length; no time limit but the connection's."""
         with translated(f"{method} {path}"):
-            headers = {"content-type": "application/x-tar"} if data is not None else None
-            async with self.docker._query(
-                path, method, params=params, data=data, headers=headers, timeout=FOREVER
-            ) as response:
+            async with self._asked(path, method, params, data, "application/x-tar") as response:
                 yield response
+
+    @contextlib.asynccontextmanager
+    async def _asked(
+        self, path: str, method: str, params: Mapping[str, str], data: object | None = None, kind: str = ""
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        headers = {"content-type": kind} if data is not None else None
+        async with self.docker._query(
+            path, method, params=dict(params), data=data, headers=headers, timeout=FOREVER
+        ) as response:
+            try:
+                yield response
+            finally:
+                # The library leaves this to its caller: a stream that is broken off would keep its connection for ever.
+                response.close()
 
 
 @contextlib.contextmanager

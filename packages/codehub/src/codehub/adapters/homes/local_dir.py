@@ -190,6 +190,7 @@ class LocalDirHomes(StoredHomes):
     async def deprovision(self, home: HomeKey, ctx: HomeCtx, fence: Fence) -> None:
         def work(cancelled: threading.Event) -> None:
             place = self._checked(home)
+            put_back(place)
             status = look(place.home)
             if status.state is not HomeState.ABSENT:
                 if status.ctx is None or status.ctx.incarnation != ctx.incarnation:

@@ -15,6 +15,7 @@ from pathlib import Path
 from codehub.domain.errors import BackendDown
 
 MARK = ".codehub-homes"
+WITNESS = "homes-mark"  # in the data directory
 
 
 @dataclass(frozen=True, slots=True)

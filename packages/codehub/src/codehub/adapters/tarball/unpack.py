@@ -10,13 +10,13 @@ import errno
 import os
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from codehub.adapters.tarball import format as tar
 from codehub.adapters.tarball.cursor import DirCursor
 from codehub.adapters.tarball.format import Entry
 from codehub.adapters.tarball.read import TarStream
+from codehub.adapters.tarball.small_files import SMALL, SmallFiles
 from codehub.domain.errors import ArchiveCorrupted, OutOfSpace, Transient
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -74,14 +74,6 @@ def _translate(error: OSError, entry: Entry) -> Exception:
     return Transient(f"could not unpack {name!r}: {error.strerror}")
 
 
-@dataclass(slots=True)
-class _Later:
-    """A directory's attributes: set when nothing is written below it any more."""
-
-    parts: list[str]
-    entry: Entry
-
-
 class _Unpacker:
     def __init__(self, root: Path, stream: TarStream) -> None:
         self._stream = stream
@@ -90,9 +82,13 @@ class _Unpacker:
         self._root = os.geteuid() == 0
         self._ids = (os.geteuid(), os.getegid())
         self._umask = _umask()
-        self._later: list[_Later] = []
+        # Directories' attributes, set when nothing is written below them any more. By name: a directory that an archive
+        # holds a million times is not remembered a million times.
+        self._later: dict[bytes, Entry] = {}
+        self._small = SmallFiles(self._small_file)
 
     def close(self) -> None:
+        self._small.close()
         self._at.__exit__(None, None, None)
         self._sources.__exit__(None, None, None)
 
@@ -101,15 +97,17 @@ class _Unpacker:
         if not parts:
             if entry.kind != tar.DIR:
                 raise ArchiveCorrupted("the archive's root is not a directory")
-            self._later.append(_Later(parts, entry))
+            self._later[entry.name] = entry
             return
         if entry.kind == tar.DIR:
             self._at.goto(parts, make=True)
-            self._later.append(_Later(parts, entry))
+            self._later[entry.name] = entry
             return
         name = parts.pop()
         fd = self._at.goto(parts, make=True)
-        if entry.kind == tar.FILE:
+        if entry.kind == tar.FILE and entry.size <= SMALL and entry.sparse_size is None:
+            self._small.add(parts, fd, name, entry, bytes(self._stream.small(entry.size)))
+        elif entry.kind == tar.FILE:
             self._file(fd, name, entry)
         elif entry.kind == tar.SYMLINK:
             os.symlink(entry.link, os.fsencode(name), dir_fd=fd)
@@ -119,6 +117,7 @@ class _Unpacker:
             source = split(entry.link)
             if not source:
                 raise ArchiveCorrupted("the archive holds a hard link to its root")
+            self._small.wait()  # it may be one of them
             source_fd = self._sources.goto(source[:-1])
             os.link(source[-1], name, src_dir_fd=source_fd, dst_dir_fd=fd, follow_symlinks=False)
         elif entry.kind == tar.FIFO:
@@ -133,23 +132,37 @@ class _Unpacker:
         if self._root and (entry.uid, entry.gid) != self._ids:
             os.chown(name, entry.uid, entry.gid, dir_fd=dir_fd, follow_symlinks=False)
 
+    def _small_file(self, dir_fd: int, name: str, entry: Entry, content: bytes) -> None:
+        """On another thread than the rest."""
+        try:
+            fd, moded = self._new_file(dir_fd, name, entry)
+            try:
+                if content:
+                    _write(fd, content)
+                self._attributes(fd, entry, moded=moded)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise _translate(error, entry) from error
+
     def _file(self, dir_fd: int, name: str, entry: Entry) -> None:
-        # Made with its own modes when nothing stands against it: a change costs as much as the making. Nobody else can look
-        # in yet, since the root's own modes come last.
-        at_once = not entry.mode & (0o7000 | self._umask)
-        fd = os.open(name, _NEW_FILE, entry.mode if at_once else 0o600, dir_fd=dir_fd)
+        fd, moded = self._new_file(dir_fd, name, entry)
         try:
             if entry.sparse_size is not None:
                 self._sparse(fd, entry)
-            elif entry.size <= _SMALL:
-                if entry.size:
-                    _write(fd, self._stream.small(entry.size))
             else:
                 for piece in self._stream.content(entry):
                     _write(fd, piece)
-            self._attributes(fd, entry, moded=at_once and not entry.xattrs)
+            self._attributes(fd, entry, moded=moded)
         finally:
             os.close(fd)
+
+    def _new_file(self, dir_fd: int, name: str, entry: Entry) -> tuple[int, bool]:
+        """And whether it has its modes already: when nothing stands against them it is made with them. Nobody else can look
+        in yet, since the root's own modes come last."""
+        at_once = not entry.mode & (0o7000 | self._umask)
+        fd = os.open(name, _NEW_FILE, entry.mode if at_once else 0o600, dir_fd=dir_fd)
+        return fd, at_once and not entry.xattrs
 
     def _attributes(self, fd: int, entry: Entry, *, moded: bool = False) -> None:
         mode = entry.mode
@@ -193,12 +206,13 @@ class _Unpacker:
                 length -= len(piece)
 
     def finish(self) -> None:
-        """Directories' own attributes, deepest first."""
-        for later in reversed(self._later):
+        """The last files; then directories' own attributes, deepest first."""
+        self._small.wait()
+        for name, entry in reversed(self._later.items()):
             try:
-                self._attributes(self._at.goto(later.parts), later.entry)
+                self._attributes(self._at.goto(split(name)), entry)
             except OSError as error:
-                raise _translate(error, later.entry) from error
+                raise _translate(error, entry) from error
 
 
 def _umask() -> int:

@@ -36,6 +36,7 @@ export function workspacesView() {
     el("p", {}, "A workspace is a development environment of its own, opened in the browser. It sleeps when you don't use it."),
     el("button", {type: "button", class: "primary", onclick: createWorkspace}, "Create the first one"),
   );
+  const filters = el("div", {class: "row filters"}, search, group, count);
   const list = cardList("My workspaces");
   const node = el(
     "section",
@@ -46,7 +47,7 @@ export function workspacesView() {
       el("h1", {}, "Workspaces"),
       el("button", {type: "button", class: "primary", onclick: createWorkspace}, "New workspace"),
     ),
-    el("div", {class: "row filters"}, search, group, count),
+    filters,
     empty,
     list.node,
   );
@@ -59,7 +60,9 @@ export function workspacesView() {
       (ws) => GROUPS[group.value](ws) && (!text || `${ws.name} ${ws.description} ${ws.memo}`.toLowerCase().includes(text)),
     );
     list.update(shown);
-    setHidden(empty, !state.loaded || mine.length > 0);
+    const none = state.loaded && mine.length === 0;
+    setHidden(empty, !none);
+    setHidden(filters, none);
     setText(count, countWords(shown.length, mine.length));
   }
 

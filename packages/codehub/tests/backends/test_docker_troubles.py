@@ -1,0 +1,151 @@
+"""A Docker engine in trouble: killed in the middle of a copy, out of room, away; and what `auto` makes of that."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from codehub.adapters.backends import BackendOptions, open_backends
+from codehub.adapters.docker.engine import Engine
+from codehub.adapters.homes.docker_volume import DockerVolumeHomes
+from codehub.adapters.objectstore.archives import ObjectArchives
+from codehub.adapters.objectstore.store import Store
+from codehub.cli.checks import Health, check_docker
+from codehub.cli.inforce import in_force
+from codehub.domain.errors import BackendDown, OutOfSpace
+from codehub.domain.profiles import CODE_SERVER, Catalog
+from codehub.ports.fence import ignore_progress, no_fence
+from codehub.ports.homes import HomeState
+from testing.contracts.homes import key
+from testing.docker import TINY_IMAGE, DockerEngine
+from testing.homes import local_world
+from testing.trees import differences, fingerprint, make_rich_tree
+
+pytestmark = [
+    pytest.mark.needs("docker", "root"),
+    pytest.mark.xdist_group("interfaces"),
+    pytest.mark.timeout(600),
+]
+
+
+@pytest.fixture
+async def engine(docker_engine: DockerEngine) -> AsyncIterator[Engine]:
+    engine = Engine(docker_engine.host, f"test-{uuid.uuid4()}")
+    try:
+        yield engine
+    finally:
+        await engine.close()
+
+
+async def test_an_engine_killed_while_a_volume_is_copied_loses_nothing(
+    docker_engine: DockerEngine, engine: Engine, tmp_path: Path
+) -> None:
+    store = Store((tmp_path / "archives").as_uri())
+    fatal = ""
+
+    def at(point: str) -> None:
+        nonlocal fatal
+        if point == fatal:
+            fatal = ""
+            docker_engine.kill()
+
+    homes = DockerVolumeHomes(engine, store, at=at)
+    ctx = await homes.provision(key(), "inc-1", no_fence)
+    files = docker_engine.base / "data/volumes" / homes.mount(key()).source / "_data"
+    make_rich_tree(files, owner=(1000, 1000), big=20_000_000)
+    before = fingerprint(files, exact=False)
+    fatal = "archive:bytes"
+    with pytest.raises(BackendDown):
+        await homes.archive(key(), ctx, "op-1", ignore_progress, no_fence)
+    docker_engine.start()
+    assert (await homes.status(key())).ctx == ctx
+    receipt = await homes.archive(key(), ctx, "op-1", ignore_progress, no_fence)
+    await homes.deprovision(key(), ctx, no_fence)
+    fatal = "restore:bytes"
+    with pytest.raises(BackendDown):
+        await homes.restore(key(), receipt.archive_key, "inc-2", ignore_progress, no_fence)
+    docker_engine.start()
+    assert (await homes.status(key())).state is not HomeState.WHOLE
+    ctx = await homes.restore(key(), receipt.archive_key, "inc-3", ignore_progress, no_fence)
+    assert differences(before, fingerprint(files, exact=False)) == []
+    assert [place.op_id async for place in ObjectArchives(store).list_places()] == ["op-1"]
+    assert await engine.get("containers/json", all="true") == [], "no copy is left"
+    await homes.purge(key(), no_fence)
+
+
+@pytest.fixture
+def small_engine() -> Iterator[DockerEngine]:
+    """One whose disk holds 64 MB."""
+    engine = DockerEngine(Path(tempfile.mkdtemp(prefix="chdocker-", dir="/var/tmp")))
+    (engine.base / "data").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", engine.base / "data"], check=True)
+    try:
+        engine.start()
+        yield engine
+    finally:
+        engine.stop()
+
+
+async def test_an_engine_without_room_says_so_and_keeps_no_half_of_a_home(
+    small_engine: DockerEngine, tmp_path: Path
+) -> None:
+    store = Store((tmp_path / "archives").as_uri())
+    local = local_world(tmp_path, store)
+    ctx = await local.homes.provision(key(), "inc-1", no_fence)
+    await local.write(key(), {"large": os.urandom(80 << 20)})
+    large = await local.homes.archive(key(), ctx, "op-1", ignore_progress, no_fence)
+    await local.write(key(), {"large": b"small now"})
+    small = await local.homes.archive(key(), ctx, "op-2", ignore_progress, no_fence)
+    engine = Engine(small_engine.host, "test")
+    homes = DockerVolumeHomes(engine, store)
+    try:
+        with pytest.raises(OutOfSpace):
+            await homes.restore(key(), large.archive_key, "inc-2", ignore_progress, no_fence)
+        assert (await homes.status(key())).state is HomeState.ABSENT
+        await homes.restore(key(), small.archive_key, "inc-3", ignore_progress, no_fence)
+        assert (await homes.status(key())).state is HomeState.WHOLE
+        await homes.purge(key(), no_fence)
+    finally:
+        await engine.close()
+
+
+async def test_auto_takes_docker_only_when_an_engine_answers_and_has_the_image(
+    docker_engine: DockerEngine, tmp_path: Path
+) -> None:
+    async def chosen(host: str, image: str, runtime: str = "auto") -> tuple[str, str]:
+        profile = replace(CODE_SERVER, image=image)
+        catalog = Catalog({"code-server": profile}, "code-server")
+        options = BackendOptions(
+            tmp_path, tmp_path / "homes", (tmp_path / "archives").as_uri(), "test", runtime, "docker-volume",
+            docker_host=host,
+        )  # fmt: skip
+        backends = await open_backends(options, catalog)
+        try:
+            return backends.instance_backend, backends.storage_backend
+        finally:
+            await backends.close()
+
+    nobody = f"unix://{tmp_path}/nobody.sock"
+    assert await chosen(docker_engine.host, TINY_IMAGE) == ("local-docker", "docker-volume")
+    assert await chosen(docker_engine.host, "127.0.0.1:9/none/such:1") == ("process", "local-dir")
+    assert await chosen(docker_engine.host, "") == ("process", "local-dir")
+    assert await chosen(nobody, TINY_IMAGE) == ("process", "local-dir")
+    assert await chosen(nobody, TINY_IMAGE, "docker") == ("local-docker", "docker-volume"), (
+        "what was asked for is not guessed"
+    )
+
+
+async def test_doctor_says_when_containers_cannot_be_kept_from_this_machine(
+    docker_engine: DockerEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"CODEHUB_DATA_DIR": str(tmp_path), "CODEHUB_RUNTIME": "docker", "DOCKER_HOST": docker_engine.host}
+    assert [finding.health for finding in await check_docker(in_force(settings))] == [Health.GOOD]
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)  # as somebody who may not set the packet filter
+    assert [finding.health for finding in await check_docker(in_force(settings))] == [Health.GOOD, Health.WARNING]

@@ -1,0 +1,83 @@
+"""compose.yaml and Dockerfile as an operator uses them: servers outside, workspaces as containers on the same engine.
+
+A minute and more, so they are taken by `make soak`; that `docker compose` reads the file as it is meant is in test_units.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from testing.compose import Composed, build_image, composed, import_image, signed_in
+from testing.docker import TINY_IMAGE, DockerEngine
+from testing.objectstore import S3Server
+
+pytestmark = [
+    pytest.mark.needs("docker", "root"),
+    pytest.mark.xdist_group("interfaces"),
+    pytest.mark.soak,
+    pytest.mark.timeout(900),
+]
+PATIENCE_S = 120.0
+
+
+@pytest.mark.parametrize("make_image", [import_image, build_image], ids=["as installed here", "by the Dockerfile"])
+def test_what_is_composed_runs_workspaces_and_they_outlive_it(
+    make_image: Callable[[DockerEngine], None], docker_engine: DockerEngine, s3_server: S3Server
+) -> None:
+    make_image(docker_engine)
+    with composed(docker_engine, s3_server) as hub:
+        hub.run("up", "--detach")
+        _until(lambda: _ready(hub), hub)
+        with signed_in(hub) as client:
+            token = client.post("tokens", json={"name": "test"}).json()["token"]
+            made = client.post("workspaces", json={"name": "api", "image_ref": TINY_IMAGE})
+            assert made.status_code == 201, made.text
+            path = f"workspaces/{made.json()['id']}"
+            _until(lambda: client.get(path).json()["status"] == "RUNNING", hub)
+            # The proxy's container reaches a port that is published on the host's loopback alone.
+            assert _inside(hub, made.json()["id"], token, "echo written > note; cat note") == "written\n"
+            assert "hello from" in client.get(f"{path}/logs").text
+            assert client.post(f"{path}:archive").status_code == 202
+            _until(lambda: client.get(path).json()["phase"] == "ARCHIVED", hub)
+            assert client.post(f"{path}:start").status_code == 202
+            _until(lambda: client.get(path).json()["status"] == "RUNNING", hub)
+        assert _inside(hub, made.json()["id"], token, "cat note; echo $HOSTNAME > who") == "written\n"
+        who = _inside(hub, made.json()["id"], token, "cat /proc/sys/kernel/random/boot_id /etc/hostname")
+        hub.run("down", "--timeout", "20")
+        hub.run("up", "--detach")
+        _until(lambda: _ready(hub), hub)
+        again = _inside(hub, made.json()["id"], token, "cat /proc/sys/kernel/random/boot_id /etc/hostname")
+        assert again == who, "the same container as before"
+
+
+def _inside(hub: Composed, workspace_id: str, token: str, command: str) -> str:
+    answer = httpx.post(
+        f"http://127.0.0.1:{hub.proxy_port}/w/{workspace_id}/run",
+        content=command,
+        headers={"Authorization": f"Bearer {token}", "Host": f"localhost:{hub.proxy_port}"},
+        timeout=90,
+        trust_env=False,
+    )
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def _ready(hub: Composed) -> bool:
+    try:
+        ready = httpx.get(f"{hub.url}/health/ready", timeout=10, trust_env=False).status_code == 200
+        led = httpx.get(f"{hub.url}/health/coordinator", timeout=10, trust_env=False).json().get("leader") or {}
+        httpx.get(f"http://127.0.0.1:{hub.proxy_port}/health", timeout=10, trust_env=False)
+    except httpx.TransportError:
+        return False
+    return ready and bool(led.get("holder_id"))
+
+
+def _until(true: Callable[[], bool], hub: Composed) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline, hub.run("logs", "--no-color", "--tail", "40")
+        time.sleep(0.2)
