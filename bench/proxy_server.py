@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import shutil
+import signal
 import socket
 import sys
+from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
-from typing import cast
+from typing import Any, cast
 
 import uuid_utils
 import uvloop
@@ -130,6 +133,15 @@ async def _seed(database: Database) -> str:
     return workspace
 
 
+async def until_told(work: Coroutine[Any, Any, None]) -> None:
+    """SIGTERM is an orderly end: a database that was started here must not outlive it."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    await work
+
+
 if __name__ == "__main__":
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(echo() if sys.argv[1] == "echo" else proxy(int(sys.argv[2])))
+        with contextlib.suppress(asyncio.CancelledError):
+            runner.run(until_told(echo() if sys.argv[1] == "echo" else proxy(int(sys.argv[2]))))
