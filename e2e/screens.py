@@ -50,7 +50,6 @@ async def _take_all(browser: Browser, stack: Stack) -> None:
     await _take(page, "installing")
     ide = await open_workspace(page, "web-shop")
     await expect(ide.locator(".monaco-workbench .part.editor")).to_be_visible()
-    await expect(ide.locator(".explorer-folders-view")).to_be_visible()
     await _take(ide, "ide")
     await ide.close()
     await _furnish(page, stack)
