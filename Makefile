@@ -37,6 +37,7 @@ show-docker: dev-env parts  ## build the shipped images, walk a file through con
 
 screens: dev-env parts  ## take the pictures in docs/screens anew
 	.venv/bin/python -m e2e.screens
+	.venv/bin/python -m e2e.ide_screens
 	.venv/bin/python -m e2e.sari_screens
 
 transcripts: dev-env parts  ## write docs/a-day.md, docs/sari/transcript.md and show.md anew, from real runs (root, some minutes)

@@ -51,7 +51,14 @@ class Day:
         """A command that goes on until Ctrl-C, which comes once `until` was printed."""
         command = self.stack.command(*_split(words))
         said = ""
-        with subprocess.Popen(command, env=self.stack.environment, stdout=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(
+            command,
+            env=self.stack.environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            # Where the tests run in a shell's background, Ctrl-C is ignored from there on down.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        ) as process:
             assert process.stdout is not None
             while until not in said:
                 line = process.stdout.readline()

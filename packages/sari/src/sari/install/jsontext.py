@@ -14,7 +14,7 @@ from sari.install.jsonscan import Dialect, Member, Value, line_of, scan
 
 _DEFAULT_UNIT = "  "
 # What may stand on a member's line after it and belongs to it: its comma is placed before, the next member after.
-_REST_OF_LINE = re.compile(r"[ \t]*(?://[^\n\r]*|/\*[^\n\r]*?\*/)(?=[ \t]*(?:\r?\n|$))")
+_REST_OF_LINE = re.compile(r"[ \t]*(?://[^\n\r]*|/\*(?:[^*\n\r]|\*(?!/))*\*/)(?=[ \t]*(?:\r?\n|$))")
 
 
 def read(text: str, dialect: Dialect) -> dict[str, object]:
@@ -129,6 +129,10 @@ def _remove(text: str, members: tuple[Member, ...], index: int) -> str:
     start = member.start
     line_start = len(text[:start].rstrip(" \t"))
     alone = _starts_line(text, start)
+    between = text[member.value.end : end - 1] if member.comma is not None else ""
+    if between.strip():
+        # A comment before the comma is not ours: it stays where it is, and so do the line breaks around it.
+        return text[:start] + between + text[end:]
     if alone and (rest := re.compile(r"[ \t]*(?=\r?\n|\}|$)").match(text, end)):
         # The whole line goes, with the line break before it.
         start, end = len(text[:line_start].removesuffix("\n").removesuffix("\r")), rest.end()
