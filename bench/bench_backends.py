@@ -11,14 +11,15 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 
 from codehub.adapters.homes.local_dir import LocalDirHomes
@@ -142,8 +143,25 @@ def _measured(base: Path, cases: list[_Case]) -> list[dict[str, object]]:
             _both(number, restore, *_restorers(homes, base, case, number))
         rows += [_row(f"archive of {size // _MB} MB to a {case.name}, read back", size, archive)]
         rows += [_row(f"restore of {size // _MB} MB from a {case.name}, digest checked", size, restore)]
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return [*rows, {"what": "high-water mark of the archiving process (≤ 200)", "value": round(memory), "unit": "MB"}]
+    # In a process that does nothing else: this one's mark is that of making the home and of the store's own client too.
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
+        memory = alone.submit(_peak_mb, root, cases[0].store.url, key, ctx).result()
+    return [
+        *rows,
+        {
+            "what": "high-water mark of a process that archives",
+            "value": round(memory),
+            "unit": "MB",
+            "floor": "≤ 200",
+        },
+    ]
+
+
+def _peak_mb(root: Path, url: str, key: HomeKey, ctx: HomeCtx) -> float:
+    asyncio.run(LocalDirHomes(root, Store(url)).archive(key, ctx, "op-peak", ignore_progress, no_fence))
+    # Not ru_maxrss: a new program's begins with the mark of the process that started it.
+    status = Path("/proc/self/status").read_text()
+    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))) / 1024
 
 
 def _archivers(homes: LocalDirHomes, key: HomeKey, ctx: HomeCtx, case: _Case, number: int) -> _Pair:
