@@ -1,7 +1,7 @@
 """A small image registry on loopback, as a Docker engine pulls from it: one image, by tag and by digest.
 
-Nothing can be pulled from outside on a machine of ours, so this is what a pull with progress is seen with. Whatever is named
-`private/…` is refused, as a registry refuses those who have not signed in.
+Nothing can be pulled from outside on a machine of ours, so this is what a pull with progress is seen with. Whatever is
+named `private/…` is refused, as a registry refuses those who have not signed in.
 """
 
 from __future__ import annotations
