@@ -1,4 +1,4 @@
-"""Images that are not there yet: pulled from a registry with a port, by tag or digest, with progress; or refused at once."""
+"""Images that are not there yet: pulled from a registry, by tag or digest, with progress; or refused at once."""
 
 from __future__ import annotations
 
