@@ -66,6 +66,13 @@ def test_the_place_of_the_next_start_stays(tmp_path: Path) -> None:
         places.remove("w", "first")
     assert json.loads((places.run_dir("w") / "record.json").read_text()) == record
     assert sockets.is_dir()
+
+    taken = places.root / ".gone-first"
+    places.run_dir("w").rename(taken)  # in the moment before it is put back, another workspace starts
+    places.make("x").rmdir()
+    taken.rename(places.run_dir("w"))
+    assert json.loads((places.run_dir("w") / "record.json").read_text()) == record
+
     places.remove("w", "second")
     assert not places.run_dir("w").exists()
     assert not sockets.exists()

@@ -35,7 +35,10 @@ class RunPlaces:
         place = self.run_dir(workspace_id)
         place.mkdir(mode=0o700, exist_ok=True)
         for left in self.root.glob(f"{_GONE}*"):
-            remove_tree(left)
+            record = read_record(left)
+            # One that was taken by mistake is its taker's to put back (see `remove`), whichever workspace starts here.
+            if record is None or left.name == f"{_GONE}{record.identity}":
+                remove_tree(left)
         return place
 
     def workspaces(self) -> list[str]:
