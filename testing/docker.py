@@ -16,13 +16,15 @@ import subprocess
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import pytest
 
+from codehub.adapters.docker.engine import Engine
 from testing.tiny_ide import SOURCE
 
 TINY_IMAGE = "codehub-test/tiny:1"
@@ -264,3 +266,13 @@ def docker_engine() -> Iterator[DockerEngine]:
         yield engine
     finally:
         engine.stop()
+
+
+@pytest.fixture
+async def engine(docker_engine: DockerEngine) -> AsyncIterator[Engine]:
+    """The adapter's own client of it, as an installation that no other test has."""
+    client = Engine(docker_engine.host, f"test-{uuid.uuid4()}")
+    try:
+        yield client
+    finally:
+        await client.close()

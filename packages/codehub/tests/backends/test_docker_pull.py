@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,7 +12,6 @@ from codehub.adapters.docker.engine import Engine
 from codehub.adapters.docker.images import ensure_image, has_image
 from codehub.domain.errors import ImagePullFailed
 from codehub.domain.model import Progress
-from testing.docker import DockerEngine
 from testing.registry import Registry, registry
 
 pytestmark = [pytest.mark.needs("docker", "root"), pytest.mark.xdist_group("interfaces")]
@@ -23,15 +22,6 @@ def hub() -> Iterator[Registry]:
     # Another layer for every test: an engine does not fetch what it has. Large enough to be fetched in several pieces.
     with registry(random.Random(uuid.uuid4().int).randbytes(8 << 20)) as served:
         yield served
-
-
-@pytest.fixture
-async def engine(docker_engine: DockerEngine) -> AsyncIterator[Engine]:
-    ours = Engine(docker_engine.host, f"test-{uuid.uuid4()}")
-    try:
-        yield ours
-    finally:
-        await ours.close()
 
 
 async def test_an_image_is_pulled_by_its_tag_and_says_how_far_it_is(engine: Engine, hub: Registry) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,15 +32,6 @@ pytestmark = [
     pytest.mark.xdist_group("interfaces"),
     pytest.mark.timeout(600),
 ]
-
-
-@pytest.fixture
-async def engine(docker_engine: DockerEngine) -> AsyncIterator[Engine]:
-    engine = Engine(docker_engine.host, f"test-{uuid.uuid4()}")
-    try:
-        yield engine
-    finally:
-        await engine.close()
 
 
 async def test_an_engine_killed_while_a_volume_is_copied_loses_nothing(

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,22 +17,8 @@ from sari.index.search import Query
 from sari.index.store import folder_of
 from testing import sari_trees
 from testing.sari_edits import Editor
+from testing.sari_indexes import Open
 from testing.sari_oracle import by_index, by_ripgrep, differences, queries
-
-Open = Callable[[Path], Index]
-
-
-@pytest.fixture
-def open_index(tmp_path: Path) -> Iterator[Open]:
-    opened: list[Index] = []
-
-    def make(root: Path) -> Index:
-        opened.append(Index(root, tmp_path / "data"))
-        return opened[-1]
-
-    yield make
-    for index in opened:
-        index.close()
 
 
 def _until(condition: Callable[[], bool], what: str) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import random
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,24 +9,10 @@ import pytest
 from sari.index.live import Index, Numbers
 from sari.index.search import Query
 from testing import sari_trees
+from testing.sari_indexes import Open
 from testing.sari_oracle import by_index, differences, queries
 
 pytestmark = [pytest.mark.needs("git"), pytest.mark.timeout(600)]
-Open = Callable[[Path], Index]
-
-
-@pytest.fixture
-def open_index(tmp_path: Path) -> Iterator[Open]:
-    opened: list[Index] = []
-
-    def make(root: Path) -> Index:
-        opened.append(Index(root, tmp_path / "data"))
-        assert opened[-1].wait_settled(120)
-        return opened[-1]
-
-    yield make
-    for index in opened:
-        index.close()
 
 
 def _same(index: Index, root: Path, seed: int) -> None:
@@ -44,6 +29,7 @@ def test_a_worktree_keeps_its_repositorys_exclude_file(tmp_path: Path, open_inde
     sari_trees.git(main, "worktree", "add", "-q", str(root), "topic-1")
     (root / "private.txt").write_text("a needle of my own\n")
     index = open_index(root)
+    assert index.wait_settled(120)
     _same(index, root, 32)
     assert (b"private.txt", 1) in by_index(index, Query("needle of my own"))
     (main / ".git/info").mkdir(exist_ok=True)
@@ -62,6 +48,7 @@ def test_a_submodule_moves_to_another_commit(tmp_path: Path, open_index: Open) -
     sari_trees.git(root, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library), "lib/inner")
     assert (root / "lib/inner/.git").is_file()
     index = open_index(root)
+    assert index.wait_settled(120)
     _same(index, root, 43)
     assert any(path.startswith(b"lib/inner/") for path, _ in by_index(index, Query("def unique_")))
     sari_trees.git(root / "lib/inner", "checkout", "-q", "origin/topic-1")
@@ -76,6 +63,7 @@ def test_a_sparse_checkout_widens_and_narrows(tmp_path: Path, open_index: Open) 
     sari_trees.history(root, seed=51, files=300, branches=1)
     sari_trees.git(root, "sparse-checkout", "set", "src/p1", "src/p2")
     index = open_index(root)
+    assert index.wait_settled(120)
     few = len(index.paths())
     _same(index, root, 52)
     sari_trees.git(root, "sparse-checkout", "disable")
@@ -97,6 +85,7 @@ def test_a_checkout_of_ten_thousand_files_is_searchable_at_once(tmp_path: Path, 
         sari_trees.git(root, "add", "-A")
         sari_trees.git(root, "commit", "-qm", word)
     index = open_index(root)
+    assert index.wait_settled(120)
     sari_trees.git(root, "checkout", "-q", "HEAD~1")
     # Both the first answer, made from files that are not indexed again yet, and the one from the index.
     assert len(by_index(index, Query("before the checkout"))) == 10_000
@@ -124,6 +113,7 @@ def test_where_case_does_not_matter_a_file_renamed_only_in_case_is_found_once(
     (root / "src/main.py").write_text("needle one\n")
     (root / "src/other.py").write_text("needle two\n")
     index = open_index(root)
+    assert index.wait_settled(120)
     (root / "src/main.py").rename(root / "src/MAIN.py")
     assert by_index(index, Query("needle")) == {(b"src/MAIN.py", 1), (b"src/other.py", 1)}
     (root / "src/MAIN.py").write_text("needle three\n")

@@ -1,30 +1,14 @@
 """sari finds exactly what ripgrep finds, on real trees and on a hostile one, fresh and as they change."""
 
 import random
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from sari.index.live import Index
 from sari.index.search import Query
 from testing import sari_trees
+from testing.sari_indexes import Open
 from testing.sari_oracle import differences, queries
-
-Open = Callable[[Path], Index]
-
-
-@pytest.fixture
-def open_index(tmp_path: Path) -> Iterator[Open]:
-    opened: list[Index] = []
-
-    def make(root: Path) -> Index:
-        opened.append(Index(root, tmp_path / "data"))
-        return opened[-1]
-
-    yield make
-    for index in opened:
-        index.close()
 
 
 @pytest.mark.timeout(900)
