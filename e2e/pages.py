@@ -67,23 +67,6 @@ async def _post(inside: Page, path: str, body: str) -> str:
     return str(await inside.evaluate(asked, [path, body]))
 
 
-async def note_words(page: Page) -> None:
-    """From now on every status line that the page shows is kept."""
-    await page.evaluate(
-        """() => {
-            window.words = [];
-            const look = () => document.querySelectorAll(".status").forEach((line) => {
-                if (window.words.at(-1) !== line.textContent) window.words.push(line.textContent);
-            });
-            new MutationObserver(look).observe(document.body, {subtree: true, childList: true, characterData: true});
-        }"""
-    )
-
-
-async def words(page: Page) -> list[str]:
-    return [str(word) for word in await page.evaluate("window.words")]
-
-
 async def submit_credentials(page: Page, username: str = ADMIN, password: str = PASSWORD) -> None:
     await page.get_by_label("User name").fill(username)
     await page.get_by_label("Password").fill(password)

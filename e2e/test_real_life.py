@@ -10,18 +10,14 @@ from playwright.async_api import Page, expect
 from e2e.pages import (
     card,
     create,
-    note_words,
     open_workspace,
     press,
     run_inside,
     say_inside,
     sign_in,
     until_is,
-    words,
 )
 from testing.whole import Stack
-
-HOW_FAR = re.compile(r"\d+ %, [\d.]+ [kM]B of [\d.]+ MB")
 
 
 async def test_a_workspace_is_made_opened_put_away_and_brought_back_with_everything_in_it(
@@ -33,9 +29,8 @@ async def test_a_workspace_is_made_opened_put_away_and_brought_back_with_everyth
     inside = await open_workspace(page, "life")
     assert "ticket" not in inside.url
     await expect(mine).to_contain_text("sleeps in 10 min unless used")
-    # Enough that putting it away takes a while, and nothing that packs well.
     wrote = await run_inside(
-        inside, "head -c 200000000 /dev/urandom > data; echo chapter one > note; chmod 640 note; ls"
+        inside, "head -c 20000000 /dev/urandom > data; echo chapter one > note; chmod 640 note; ls"
     )
     assert wrote.split() == ["data", "note"]
 
@@ -51,16 +46,11 @@ async def test_a_workspace_is_made_opened_put_away_and_brought_back_with_everyth
     await press(page, "Stop life")
     await until_is(page, "Asleep")
     await expect(page.get_by_text("is archived in 30 min unless used")).to_be_visible()
-    await note_words(page)
     await press(page, "Archive life")
     await until_is(page, "Archived")
-    said = await words(page)
-    assert any("Archiving" in line and HOW_FAR.search(line) for line in said), said
     await press(page, "Restore life")
     back = await open_workspace(page, "life")
-    said = await words(page)
-    assert any("Restoring" in line and HOW_FAR.search(line) for line in said), said
-    assert await run_inside(back, "cat note; stat -c %a note; stat -c %s data") == "chapter one\n640\n200000000\n"
+    assert await run_inside(back, "cat note; stat -c %a note; stat -c %s data") == "chapter one\n640\n20000000\n"
     await inside.close()
     await back.close()
 

@@ -29,8 +29,9 @@ class Command:
     home: Path
     server: DashboardServer
 
-    async def __call__(self, *words: str, stdin: str = "", **environment: str) -> Result:
-        process = await asyncio.create_subprocess_exec(
+    async def begin(self, *words: str, **environment: str) -> asyncio.subprocess.Process:
+        """The command, under way; whoever begins it waits for its end."""
+        return await asyncio.create_subprocess_exec(
             str(Path(sys.executable).with_name("codehub")),
             *words,
             stdin=asyncio.subprocess.PIPE,
@@ -45,6 +46,9 @@ class Command:
                 **environment,
             },
         )
+
+    async def end(self, process: asyncio.subprocess.Process, stdin: str = "") -> Result:
+        """What it says from here on, and its exit code."""
         try:
             async with asyncio.timeout(120):
                 out, err = await process.communicate(stdin.encode())
@@ -53,6 +57,9 @@ class Command:
                 process.kill()
                 await process.wait()
         return Result(process.returncode or 0, out.decode(), err.decode())
+
+    async def __call__(self, *words: str, stdin: str = "", **environment: str) -> Result:
+        return await self.end(await self.begin(*words, **environment), stdin)
 
     async def ok(self, *words: str, **more: str) -> str:
         done = await self(*words, **more)

@@ -7,7 +7,7 @@ import json
 
 import httpx
 
-from testing.dashboard import RUNNING, DashboardServer, Stage
+from testing.dashboard import ARCHIVED, PATIENCE_S, RUNNING, DashboardServer, Stage
 
 from .conftest import Command
 
@@ -57,6 +57,26 @@ async def test_waiting_outlives_a_restart_of_the_server_and_gives_up_when_told(
     await stage.change(workspace_id, phase="STANDBY", desired_state="STANDBY")
     gave_up = await signed_in("ws", "start", "api", "--timeout", "0.1")
     assert (gave_up.code, "it goes on" in gave_up.err) == (7, True)
+
+
+async def test_following_says_in_lines_how_far_it_is_where_nothing_can_be_drawn_over(
+    signed_in: Command, stage: Stage
+) -> None:
+    workspace_id = await stage.add("api")
+    process = await signed_in.begin("ws", "archive", "api")
+    assert process.stderr is not None
+    await stage.until(workspace_id, desired_state="ARCHIVED")
+    progress = {"step": "archive", "done": 410_000_000, "total": 660_000_000, "unit": "bytes"}
+    for changes, said in (
+        ({"operation": "ARCHIVING", "progress": progress}, "api: archiving, 62 %, 410 MB of 660 MB\n"),
+        ({"progress": {**progress, "step": "verify"}}, "api: archiving, reading back, 62 %, 410 MB of 660 MB\n"),
+    ):
+        await stage.change(workspace_id, **changes)
+        async with asyncio.timeout(PATIENCE_S):
+            assert (await process.stderr.readline()).decode() == said
+    await stage.change(workspace_id, **ARCHIVED)
+    done = await signed_in.end(process)
+    assert (done.code, done.out) == (0, "api: STOPPED (archived)\n"), done
 
 
 async def test_users_are_managed_with_the_admins_password(signed_in: Command) -> None:
