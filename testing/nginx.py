@@ -94,6 +94,7 @@ DIFFERS: dict[str, str] = {
     "test_a_worker_may_not_widen_its_scope": _OURS,
     "test_http_2_is_never_a_tunnel": _OURS,
     "test_a_shutdown_tells_a_websocket_1001_between_two_frames": _OURS,
+    "test_a_shutdown_tells_a_websocket_what_its_profile_says_instead": _OURS,
     "test_a_chunked_body_stays_chunked_with_its_extensions_and_trailers": _CHUNKS,
     "test_a_chunked_body_may_arrive_in_any_pieces": _CHUNKS,
     "test_chunks_extensions_and_trailers_arrive_as_they_were": _CHUNKS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from codehub.domain.profiles import JUPYTERLAB
 from testing.proxy import PREFIX, RunningHub, wired
 from testing.rawhttp import Peer, ScriptedUpstream, answer
 
@@ -175,3 +176,15 @@ def test_a_shutdown_tells_a_websocket_1001_between_two_frames(hub: RunningHub, u
         assert client.read_exactly(len(raw)) == raw
         hub.stop()
         assert client.read_to_end() == b"\x88\x02\x03\xe9"
+
+
+def test_a_shutdown_tells_a_websocket_what_its_profile_says_instead(
+    hub: RunningHub, upstream: ScriptedUpstream
+) -> None:
+    """JupyterLab takes 1001 for good: its terminals and kernels connected never again after a restart of the proxy."""
+    upstream.script = mirror
+    with opened(hub) as client:
+        assert hub.gate.admission is not None
+        hub.gate.admission.target.close_code = JUPYTERLAB.close_code
+        hub.stop()
+        assert client.read_to_end() == b"\x88\x02\x03\xf4"
