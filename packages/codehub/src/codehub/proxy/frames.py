@@ -72,17 +72,19 @@ class FrameScanner:
             head = 2
             if length == 126:
                 head = 4
-                length = int.from_bytes(data[at + 2 : at + 4], "big")
             elif length == 127:
                 head = 10
-                length = int.from_bytes(data[at + 2 : at + 10], "big")
             if second & _MASKED:
                 head += 4
-            end = at + head + length
             if size < at + head:
                 self._partial = data[at:]
                 at = size
                 break
+            if length == 126:
+                length = data[at + 2] << 8 | data[at + 3]
+            elif length == 127:
+                length = int.from_bytes(data[at + 2 : at + 10], "big")
+            end = at + head + length
             if not first & 8 and self._clock.now >= self._activity.quiet_at:
                 if self._noise is None or length > MAX_NOISE:
                     self._activity.touch()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+
 import pytest
 
 from codehub.domain.profiles import JUPYTERLAB
@@ -128,6 +131,40 @@ def test_silence_does_not_end_a_tunnel(hub: RunningHub, upstream: ScriptedUpstre
         hub.skip(100_000)
         client.send("still here")
         assert client.read_exactly(10) == b"still here"
+
+
+def test_a_line_that_died_without_a_word_is_asked_for_by_the_kernel(
+    hub: RunningHub, upstream: ScriptedUpstream
+) -> None:
+    """An idle WebSocket of a laptop that lost its network stayed for ever."""
+    upstream.script = mirror
+    with opened(hub):
+        (tunnel,) = hub.hub.tunnels
+        for side in (tunnel.client, tunnel.server):
+            sock = side.transport.get_extra_info("socket")
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
+
+
+def test_a_tunnel_of_which_one_half_has_ended_does_not_stay_for_ever(
+    hub: RunningHub, upstream: ScriptedUpstream
+) -> None:
+    half_closed, over = threading.Event(), threading.Event()
+
+    def script(peer: Peer) -> None:
+        peer.read_head()
+        peer.send(SWITCH)
+        peer.read_to_end()
+        half_closed.set()
+        over.wait(60)  # and says nothing more itself
+
+    upstream.script = script
+    with opened(hub) as client:
+        client.end_sending()
+        assert half_closed.wait(60)
+        hub.skip(100)
+        assert client.ended()
+        over.set()
 
 
 def test_a_refused_upgrade_is_an_ordinary_answer(hub: RunningHub, upstream: ScriptedUpstream) -> None:
