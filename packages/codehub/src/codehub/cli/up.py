@@ -42,6 +42,11 @@ def up() -> None:
     PostgreSQL and Valkey are embedded unless CODEHUB_DATABASE_URL and CODEHUB_REDIS_URL name servers.
     Ctrl-C stops CodeHub and leaves workspaces running; the next `up` takes them over.
     `codehub down` stops those too.
+
+    \b
+    Examples:
+      codehub up
+      CODEHUB_DATA_DIR=/srv/codehub CODEHUB_API_BIND=127.0.0.1:9000 codehub up
     """
     settings = load_settings(os.environ)
     logs.configure(settings.log_level, settings.log_format)
