@@ -47,7 +47,7 @@ class OpenGate:
 
     def _target(self) -> Target:
         pool = UpstreamPool(self._upstream, asyncio.get_running_loop())
-        return Target(WORKSPACE.encode(), pool, self._mapping, self._noise, self._activity)
+        return Target(WORKSPACE.encode(), pool, self._mapping, self._noise, self._activity, 1001)
 
     def recall(self, request: RequestHead, cookies: list[bytes]) -> Admission | None:
         if self.admission is None:

@@ -106,16 +106,18 @@ def test_the_profiles_file_adds_to_the_shipped_ones(tmp_path: Path) -> None:
         strip_prefix = false
         env = { NAME = "value" }
         noise = ["GET /poll"]
+        close_code = 4000
         """
     )
     profiles = load_profiles(file)
     assert set(profiles) == {"code-server", "jupyterlab", "my-ide"}
     mine = profiles["my-ide"]
-    assert (mine.port, mine.health_timeout_s, mine.strip_prefix, dict(mine.env)) == (
+    assert (mine.port, mine.health_timeout_s, mine.strip_prefix, dict(mine.env), mine.close_code) == (
         8081,
         5.5,
         False,
         {"NAME": "value"},
+        4000,
     )
     assert load_profiles(None)["code-server"].health_path == "/healthz"
 
@@ -132,6 +134,7 @@ def test_the_profiles_file_adds_to_the_shipped_ones(tmp_path: Path) -> None:
         ("[profiles.x]\nimage='No Image'", "not an image reference"),
         ("[profiles.x]\ncommand=['a']\nport=0", "port is"),
         ("[profiles.x]\ncommand=['a']\nhealth_path='x'", "health_path"),
+        ("[profiles.x]\ncommand=['a']\nclose_code=1006", "close_code is"),
         ("[other]\n", "only [profiles.NAME]"),
         ("profiles = [", "not TOML"),
     ],

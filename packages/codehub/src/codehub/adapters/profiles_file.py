@@ -25,6 +25,7 @@ _FIELDS: Mapping[str, type | tuple[type, ...]] = {
     "noise": list,
     "activity_path": str,
     "secret_header": str,
+    "close_code": int,
 }
 _PLACEHOLDER = re.compile(r"\{([a-z_]*)\}")
 _KNOWN = {"port", "socket", "base_path", "home", "id", "secret"}
@@ -78,6 +79,7 @@ def _profile(path: Path, name: str, table: Any) -> AppProfile:
         noise=tuple(table.get("noise", ())),
         activity_path=table.get("activity_path"),
         secret_header=table.get("secret_header", ""),
+        close_code=table.get("close_code", 1001),
     )
     _check(where, profile)
     return profile
@@ -96,3 +98,6 @@ def _check(where: str, profile: AppProfile) -> None:
         raise Invalid(f"{where}: health_timeout is a number of seconds above 0")
     if profile.secret_header and ":" not in profile.secret_header:
         raise Invalid(f"{where}: secret_header is 'Name: value'")
+    # What a server may say by RFC 6455 7.4 and the registry it began; 1004 to 1006 and 1015 are never sent.
+    if profile.close_code not in {1000, 1001, 1011, 1012, 1013, 1014} and not 3000 <= profile.close_code <= 4999:
+        raise Invalid(f"{where}: close_code is 1000, 1001, 1011 to 1014, or 3000 to 4999")

@@ -23,7 +23,8 @@ class AppProfile:
     gets in.
     `noise` names messages that are nobody's work: `METHOD /path` with `*` globs (without the workspace's prefix), or a
     named frame rule such as `ws:vscode-keepalive`. `health_timeout_s` is how long a start may take until `health_path`
-    answers: whoever waits for health gives it that long.
+    answers: whoever waits for health gives it that long. `close_code` is what its WebSockets are told when a proxy goes
+    away: 1001 by the book, 1012 (a restart) for an IDE that takes 1001 for good and never connects again.
     """
 
     name: str
@@ -37,6 +38,7 @@ class AppProfile:
     noise: tuple[str, ...] = ()
     activity_path: str | None = None
     secret_header: str = ""
+    close_code: int = 1001
 
 
 CODE_SERVER = AppProfile(
@@ -108,6 +110,8 @@ JUPYTERLAB = AppProfile(
         "PUT /lab/api/workspaces*",
         "GET /lsp/status",
     ),
+    # Its terminals and kernels stay disconnected after 1000 and 1001.
+    close_code=1012,
 )
 
 SHIPPED: Mapping[str, AppProfile] = MappingProxyType({p.name: p for p in (CODE_SERVER, JUPYTERLAB)})

@@ -26,6 +26,7 @@ class Target:
     mapping: Mapping
     noise: Noise
     activity: Activity
+    close_code: int  # what its WebSockets are told when the proxy goes away
 
 
 @dataclass(slots=True)

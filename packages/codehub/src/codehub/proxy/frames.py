@@ -21,9 +21,10 @@ _DEFLATE_TAIL: Final = b"\x00\x00\xff\xff"
 # How much of an inflated message is looked at in one go; the rest is inflated and dropped (context must be kept).
 _INFLATE_STEP: Final = 64 * 1024
 
-CLOSE_GOING_AWAY: Final = b"\x88\x02\x03\xe9"
-# To the server frames are masked; with a key of zeros the payload stays readable.
-CLOSE_GOING_AWAY_MASKED: Final = b"\x88\x82\x00\x00\x00\x00\x03\xe9"
+
+def close_frame(code: int, *, masked: bool) -> bytes:
+    """To the server frames are masked; with a key of zeros the payload stays readable."""
+    return (b"\x88\x82\x00\x00\x00\x00" if masked else b"\x88\x02") + code.to_bytes(2, "big")
 
 
 class Scanner(Protocol):
@@ -71,17 +72,19 @@ class FrameScanner:
             head = 2
             if length == 126:
                 head = 4
-                length = int.from_bytes(data[at + 2 : at + 4], "big")
             elif length == 127:
                 head = 10
-                length = int.from_bytes(data[at + 2 : at + 10], "big")
             if second & _MASKED:
                 head += 4
-            end = at + head + length
             if size < at + head:
                 self._partial = data[at:]
                 at = size
                 break
+            if length == 126:
+                length = data[at + 2] << 8 | data[at + 3]
+            elif length == 127:
+                length = int.from_bytes(data[at + 2 : at + 10], "big")
+            end = at + head + length
             if not first & 8 and self._clock.now >= self._activity.quiet_at:
                 if self._noise is None or length > MAX_NOISE:
                     self._activity.touch()

@@ -17,6 +17,7 @@ from codehub.proxy.admission import Admission, Gatekeeper, Reply
 from codehub.proxy.client import ClientConnection
 from codehub.proxy.clock import Clock
 from codehub.proxy.exchange import Exchange
+from codehub.proxy.lines import watch_line
 from codehub.proxy.messages import RequestHead
 from codehub.proxy.metrics import Metrics
 from codehub.proxy.tunnel import Tunnel
@@ -92,6 +93,8 @@ class Hub:
     async def run(self, sockets: list[socket.socket], ready: Callable[[], None] = lambda: None) -> None:
         self.loop = asyncio.get_running_loop()
         self.clock.tick()
+        for sock in sockets:
+            watch_line(sock)
         servers = [
             await self.loop.create_server(lambda: ClientConnection(self), sock=sock, backlog=BACKLOG)
             for sock in sockets

@@ -76,7 +76,8 @@ class Targets:
             self._scheme,
         )
         pool = UpstreamPool(upstream, asyncio.get_running_loop())
-        return Target(workspace.id.encode(), pool, mapping, noise, self._activity.of(workspace.id))
+        activity = self._activity.of(workspace.id)
+        return Target(workspace.id.encode(), pool, mapping, noise, activity, profile.close_code)
 
     def _drop(self, workspace_id: str) -> None:
         known = self._known.pop(workspace_id, None)

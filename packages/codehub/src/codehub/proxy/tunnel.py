@@ -9,13 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from codehub.proxy.admission import Admission
-from codehub.proxy.frames import (
-    CLOSE_GOING_AWAY,
-    CLOSE_GOING_AWAY_MASKED,
-    FrameScanner,
-    InflatingScanner,
-    Scanner,
-)
+from codehub.proxy.frames import FrameScanner, InflatingScanner, Scanner, close_frame
 from codehub.proxy.messages import ResponseHead
 from codehub.proxy.upstream import UpstreamConnection
 
@@ -110,16 +104,16 @@ class Tunnel:
         self.server.transport.abort()
 
     def go_away(self) -> bool:
-        """Say 1001 to both sides between two frames and close. False while a frame is still on its way to the browser."""
+        """Say so to both sides between two frames and close. False while a frame is still on its way to the browser."""
         if self._closing:
             return True
         if self.is_websocket:
             if not self.server.between_frames:
                 return False
             if not self.server.ended:
-                self.client.transport.write(CLOSE_GOING_AWAY)
+                self.client.transport.write(close_frame(self.admission.target.close_code, masked=False))
             if not self.client.ended and self.client.between_frames:
-                self.server.transport.write(CLOSE_GOING_AWAY_MASKED)
+                self.server.transport.write(close_frame(1001, masked=True))
         self._closing = True
         self.client.transport.close()
         self.server.transport.close()

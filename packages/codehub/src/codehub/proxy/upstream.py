@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from codehub.ports.instances import Upstream
 from codehub.proxy.framing import BodyScanner, ChunkedBody, EndlessBody, LengthBody
+from codehub.proxy.lines import watch_line
 from codehub.proxy.messages import BadMessage, RequestHead, ResponseHead
 from codehub.proxy.wire import MAX_HEAD, parse_response
 
@@ -255,6 +256,7 @@ class UpstreamPool:
                 _, protocol = await self._loop.create_connection(
                     lambda: UpstreamConnection(self), upstream.host, upstream.port
                 )
+                watch_line(protocol.transport.get_extra_info("socket"))
         return protocol
 
     def put(self, connection: UpstreamConnection) -> None:

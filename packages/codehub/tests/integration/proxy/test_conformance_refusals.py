@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import socket
+import threading
 
 import pytest
 
 from testing.proxy import PREFIX, RunningHub
-from testing.rawhttp import ScriptedUpstream
+from testing.rawhttp import Peer, ScriptedUpstream
 
 HOST = "Host: localhost\r\n"
 POST = f"POST {PREFIX}/ HTTP/1.1\r\n{HOST}"
@@ -177,3 +178,28 @@ def test_a_connection_that_says_nothing_is_closed(hub: RunningHub) -> None:
         hub.skip(60)
         client.sock.settimeout(60)
         assert client.sock.recv(1, socket.MSG_PEEK) == b""
+
+
+def test_a_client_that_takes_nothing_is_cut_off(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+    """Its answer waits for it for two minutes, and not for ever."""
+    stopped = threading.Event()
+
+    def endless(peer: Peer) -> None:
+        peer.read_head()
+        peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        try:
+            while True:
+                peer.send(b"10000\r\n" + bytes(65_536) + b"\r\n")
+        except OSError:
+            stopped.set()
+
+    upstream.script = endless
+    with hub.connect() as client:
+        client.send(f"{GET}\r\n")
+        client.read_until(b"\r\n\r\n")
+        # However long it takes until all buffers on the way are full.
+        for _ in range(1200):
+            if stopped.wait(0.05):
+                return
+            hub.skip(60)
+        raise AssertionError("it is still being waited for")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+
 import pytest
 
+from codehub.domain.profiles import JUPYTERLAB
 from testing.proxy import PREFIX, RunningHub, wired
 from testing.rawhttp import Peer, ScriptedUpstream, answer
 
@@ -129,6 +133,40 @@ def test_silence_does_not_end_a_tunnel(hub: RunningHub, upstream: ScriptedUpstre
         assert client.read_exactly(10) == b"still here"
 
 
+def test_a_line_that_died_without_a_word_is_asked_for_by_the_kernel(
+    hub: RunningHub, upstream: ScriptedUpstream
+) -> None:
+    """An idle WebSocket of a laptop that lost its network stayed for ever."""
+    upstream.script = mirror
+    with opened(hub):
+        (tunnel,) = hub.hub.tunnels
+        for side in (tunnel.client, tunnel.server):
+            sock = side.transport.get_extra_info("socket")
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
+
+
+def test_a_tunnel_of_which_one_half_has_ended_does_not_stay_for_ever(
+    hub: RunningHub, upstream: ScriptedUpstream
+) -> None:
+    half_closed, over = threading.Event(), threading.Event()
+
+    def script(peer: Peer) -> None:
+        peer.read_head()
+        peer.send(SWITCH)
+        peer.read_to_end()
+        half_closed.set()
+        over.wait(60)  # and says nothing more itself
+
+    upstream.script = script
+    with opened(hub) as client:
+        client.end_sending()
+        assert half_closed.wait(60)
+        hub.skip(100)
+        assert client.ended()
+        over.set()
+
+
 def test_a_refused_upgrade_is_an_ordinary_answer(hub: RunningHub, upstream: ScriptedUpstream) -> None:
     upstream.script = answer("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
     with hub.connect() as client:
@@ -175,3 +213,15 @@ def test_a_shutdown_tells_a_websocket_1001_between_two_frames(hub: RunningHub, u
         assert client.read_exactly(len(raw)) == raw
         hub.stop()
         assert client.read_to_end() == b"\x88\x02\x03\xe9"
+
+
+def test_a_shutdown_tells_a_websocket_what_its_profile_says_instead(
+    hub: RunningHub, upstream: ScriptedUpstream
+) -> None:
+    """JupyterLab takes 1001 for good: its terminals and kernels connected never again after a restart of the proxy."""
+    upstream.script = mirror
+    with opened(hub) as client:
+        assert hub.gate.admission is not None
+        hub.gate.admission.target.close_code = JUPYTERLAB.close_code
+        hub.stop()
+        assert client.read_to_end() == b"\x88\x02\x03\xf4"

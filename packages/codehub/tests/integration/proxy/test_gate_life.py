@@ -29,9 +29,13 @@ async def here(database: Database) -> AsyncIterator[World]:
 
 
 def websocket_echo(peer: Peer) -> None:
-    """Completes one WebSocket handshake and says nothing; other requests get 200."""
+    """Completes one WebSocket handshake, or begins an event stream, and says nothing; other requests get 200."""
     while True:
         request = peer.read_message()
+        if "/stream" in request.start:
+            peer.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n")
+            peer.ended()
+            return
         key = request.get("Sec-WebSocket-Key")
         if key is None:
             peer.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
@@ -56,15 +60,19 @@ async def open_socket(here: World, workspace_id: str, browser: httpx.AsyncClient
     )
 
 
-async def test_signing_out_ends_requests_and_open_websockets(here: World) -> None:
+async def test_signing_out_ends_requests_streams_and_open_websockets(here: World) -> None:
     here.upstream.script = websocket_echo
     workspace_id = await here.workspace()
     browser = await here.signed_in(workspace_id)
     socket = await open_socket(here, workspace_id, browser)
     assert (await browser.get(f"/w/{workspace_id}/x")).status_code == 200
-    assert (await here.owner.post("/api/v1/logout")).status_code == 204
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(60), browser.stream("GET", f"/w/{workspace_id}/stream") as stream:
+        events = stream.aiter_bytes()
+        assert await anext(events) == b"data: 1\n\n"
+        assert (await here.owner.post("/api/v1/logout")).status_code == 204
         await socket.wait_closed()
+        with suppress(httpx.HTTPError):
+            assert [event async for event in events] == []
         while (await browser.get(f"/w/{workspace_id}/x")).status_code != 401:
             await asyncio.sleep(0.1)
 
