@@ -53,11 +53,13 @@ class LameProxy:
                 down = asyncio.create_task(
                     _pump(back, writer, limit if self.mode.startswith("reset-down") else 0, slow)
                 )
-                await asyncio.wait([up, down], return_when=asyncio.FIRST_COMPLETED)
-                self.struck += any(pump.done() and not pump.cancelled() and pump.result() for pump in (up, down))
-                for pump in (up, down):
-                    pump.cancel()
-                await asyncio.gather(up, down, return_exceptions=True)
+                try:
+                    await asyncio.wait([up, down], return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    for pump in (up, down):
+                        pump.cancel()
+                ends = await asyncio.gather(up, down, return_exceptions=True)
+                self.struck += True in ends
             finally:
                 forth.close()
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
