@@ -1,22 +1,27 @@
 """Archive and restore of a realistic 1 GB home beside `tar | zstd -3 -T0` to the same store: a directory, and SeaweedFS.
 
-Both sides end with the bytes on the disk (`sync`), and neither is measured right after somebody removed many files: ext4
-does not reuse fresh inodes for a while and searches past them, which makes whoever comes next up to five times slower. So
-nothing is removed before the end. Ours also hashes, reads the whole archive back and compares before it says done, keeps
-nanoseconds, xattrs and holes; the peer does none of that.
+Each is told twice. "Copied": until the last byte is handed to the store or to the file system, on both sides. "Done": until
+each may say so: the peer after a `sync`, ours after that and after the whole archive was read back and compared, or the
+restored home put in its place. Ours also hashes, and keeps nanoseconds, xattrs and holes; the peer does not.
+
+Fair: in turns, changing who goes first; the median of several rounds; what is read is in memory, what was written before is
+on the disk. As root every restore goes to a file system made for it: on one in use ext4 does not reuse an inode for some
+minutes after its removal and searches past it, which makes whoever comes next up to five times slower.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -30,22 +35,24 @@ from codehub.ports.homes import HomeKey
 from testing.objectstore import S3Server, running_s3_server
 
 _MB = 1 << 20
-_Pair = tuple[Callable[[], object], Callable[[], object]]  # ours, the peer's
-_ROUNDS = 2  # a round is some ten gigabytes of work; more would not fit eight minutes
-# The peer's end of the pipe to S3: the same client library, part size and concurrency as ours.
-_PUT = """
+_Work = Callable[[int], tuple[float, float]]  # a round's number → seconds until copied, and until done
+_ROUNDS = 5
+_DISK_BYTES = 4 << 30  # for one restored home
+# The peer's end of the pipe to and from S3: the same client library, part size and concurrency as ours. It is there before
+# the clock starts, as ours is.
+_ENDS = """
 import json, sys
 from codehub.adapters.objectstore.store import Store, StoreOptions
-store = Store(sys.argv[1], StoreOptions(**json.loads(sys.argv[2])))
-chunks = iter(lambda: sys.stdin.buffer.read(1 << 20), b"")
-store.put_stream(sys.argv[3], chunks)
-"""
-_GET = """
-import json, sys
-from codehub.adapters.objectstore.store import Store, StoreOptions
-store = Store(sys.argv[1], StoreOptions(**json.loads(sys.argv[2])))
-for chunk in store.stream(sys.argv[3]):
-    sys.stdout.buffer.write(chunk)
+do, url, options, key, pipe = sys.argv[1:]
+store = Store(url, StoreOptions(**json.loads(options)))
+print("ready", flush=True)
+if do == "put":
+    with open(pipe, "rb", buffering=0) as file:
+        store.put_stream(key, iter(lambda: file.read(1 << 20), b""))
+else:
+    with open(pipe, "wb", buffering=0) as file:
+        for chunk in store.stream(key):
+            file.write(chunk)
 """
 
 
@@ -75,56 +82,96 @@ def make_home(root: Path, size: int = 1000 * _MB) -> None:
         number += 1
 
 
-@dataclass
-class _Times:
-    ours: list[float] = field(default_factory=list)
-    peer: list[float] = field(default_factory=list)
+@dataclass(slots=True)
+class _Taken:
+    """Seconds, round by round."""
+
+    whose: str
+    copied: list[float] = field(default_factory=list)
+    done: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class _Case:
-    """One store, and how the peer writes to and reads from it."""
+    """One store, and how the peer writes to and reads from it: shell commands, and what must run beside them."""
 
     name: str
     store: Store
     put: Callable[[int], str]
+    put_sync: Callable[[int], str]
     get: Callable[[int], str]
+    end: Callable[[str, int], subprocess.Popen[str] | None] = lambda do, number: None
 
 
 def measure() -> list[dict[str, object]]:
     base = Path(tempfile.mkdtemp(prefix="chbench-", dir="/var/tmp"))
     try:
-        with running_s3_server(Path(tempfile.mkdtemp(dir=base))) as server:
-            return _measured(base, [_files(base), _s3(server)])
+        with running_s3_server(Path(tempfile.mkdtemp(dir=base))) as server, _disk(base) as disk:
+            return _measured(base, [_files(base), _s3(base, server)], disk)
     finally:
         shutil.rmtree(base, ignore_errors=True)
 
 
 def _files(base: Path) -> _Case:
-    def put(number: int) -> str:
-        return f"zstd -q -3 -T0 -f -o {base}/peer-{number}.tar.zst && sync {base}/peer-{number}.tar.zst"
-
     return _Case(
-        "directory", Store((base / "archives").as_uri()), put, lambda n: f"zstd -q -dc {base}/peer-{n}.tar.zst"
+        "directory",
+        Store((base / "archives").as_uri()),
+        lambda number: f"zstd -q -3 -T0 -f -o {base}/peer-{number}.tar.zst",
+        lambda number: f"sync {base}/peer-{number}.tar.zst",
+        lambda number: f"zstd -q -dc {base}/peer-{number}.tar.zst",
     )
 
 
-def _s3(server: S3Server) -> _Case:
+def _s3(base: Path, server: S3Server) -> _Case:
     store = server.fresh()
-    options = server.options_json()
+    pipe = base / "pipe"
+    os.mkfifo(pipe)
 
-    def piped(script: str, number: int) -> str:
-        return f"{sys.executable} -c '{script}' {store.url} '{options}' peer/{number}"
+    def end(do: str, number: int) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", _ENDS, do, store.url, server.options_json(), f"peer/{number}", str(pipe)]
+        started = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert started.stdout is not None
+        assert started.stdout.readline() == "ready\n"
+        return started
 
     return _Case(
         "SeaweedFS",
         store,
-        lambda number: f"zstd -q -3 -T0 -c | {piped(_PUT, number)}",
-        lambda number: f"{piped(_GET, number)} | zstd -q -dc",
+        lambda number: f"zstd -q -3 -T0 -c > {pipe}",
+        lambda number: "true",  # it has answered, as it has to ours
+        lambda number: f"zstd -q -dc < {pipe}",
+        end,
     )
 
 
-def _measured(base: Path, cases: list[_Case]) -> list[dict[str, object]]:
+@contextlib.contextmanager
+def _disk(base: Path) -> Iterator[Callable[[], Path]]:
+    """An empty directory to restore into: a new file system's each time, where we may make one."""
+    image, place = base / "disk", base / "mnt"
+    place.mkdir()
+    if os.geteuid() != 0:
+        print("  not root: restores go to a file system in use, whose state they depend on", file=sys.stderr)
+        yield lambda: Path(tempfile.mkdtemp(dir=place))
+        return
+    with open(image, "wb") as file:
+        os.posix_fallocate(file.fileno(), 0, _DISK_BYTES)
+    device = subprocess.check_output(["losetup", "--show", "-f", "--direct-io=on", image], text=True).strip()
+
+    def fresh() -> Path:
+        subprocess.run(["umount", place], check=False, capture_output=True)
+        options = "lazy_itable_init=0,lazy_journal_init=0,nodiscard"
+        subprocess.run(["mkfs.ext4", "-q", "-F", "-E", options, device], check=True)
+        subprocess.run(["mount", device, place], check=True)
+        return place
+
+    try:
+        yield fresh
+    finally:
+        subprocess.run(["umount", place], check=False, capture_output=True)
+        subprocess.run(["losetup", "-d", device], check=False, capture_output=True)
+
+
+def _measured(base: Path, cases: list[_Case], disk: Callable[[], Path]) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     key = HomeKey("bench", "users/bench/workspaces/bench/home")
     root = base / "homes"
@@ -133,68 +180,116 @@ def _measured(base: Path, cases: list[_Case]) -> list[dict[str, object]]:
     files = Path(first.mount(key).source)
     make_home(files)
     size = sum(path.stat().st_size for path in files.rglob("*") if path.is_file())
-    os.sync()
     for case in cases:
-        homes = LocalDirHomes(root, case.store)
-        archive, restore = _Times(), _Times()
-        for number in range(_ROUNDS):
-            _both(number, archive, *_archivers(homes, key, ctx, case, number))
-        for number in range(_ROUNDS):
-            _both(number, restore, *_restorers(homes, base, case, number))
-        rows += [_row(f"archive of {size // _MB} MB to a {case.name}, read back", size, archive)]
-        rows += [_row(f"restore of {size // _MB} MB from a {case.name}, digest checked", size, restore)]
+        rows += _archives(case, root, key, ctx, size)
+        rows += _restores(case, disk, size)
     # In a process that does nothing else: this one's mark is that of making the home and of the store's own client too.
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
         memory = alone.submit(_peak_mb, root, cases[0].store.url, key, ctx).result()
+        back = alone.submit(_restored_peak_mb, disk(), cases[0].store.url, "bench/op-0/home.tar.zst").result()
     return [
         *rows,
         {
-            "what": "high-water mark of a process that archives",
+            "what": "memory of a process that archives, at most",
             "value": round(memory),
             "unit": "MB",
             "floor": "≤ 200",
         },
+        {"what": "and then restores", "value": round(back), "unit": "MB", "floor": "≤ 200"},
     ]
 
 
-def _peak_mb(root: Path, url: str, key: HomeKey, ctx: HomeCtx) -> float:
-    asyncio.run(LocalDirHomes(root, Store(url)).archive(key, ctx, "op-peak", ignore_progress, no_fence))
-    # Not ru_maxrss: a new program's begins with the mark of the process that started it.
-    status = Path("/proc/self/status").read_text()
-    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))) / 1024
-
-
-def _archivers(homes: LocalDirHomes, key: HomeKey, ctx: HomeCtx, case: _Case, number: int) -> _Pair:
-    files = homes.mount(key).source
-    return (
-        lambda: asyncio.run(homes.archive(key, ctx, f"op-{number}", ignore_progress, no_fence)),
-        lambda: _shell(f"tar -C {files} -c . | {case.put(number)}"),
+def _archives(case: _Case, root: Path, key: HomeKey, ctx: HomeCtx, size: int) -> list[dict[str, object]]:
+    files = LocalDirHomes(root, case.store).mount(key).source
+    ours, peer = _rounds(
+        lambda number: _archive(root, case.store, key, ctx, f"op-{number}"),
+        lambda number: _shell(
+            f"tar -C {files} -c . | {case.put(number)}", case.put_sync(number), case.end("put", number)
+        ),
     )
+    return _rows(f"archive of {size // _MB} MB to a {case.name}", "on the disk and read back", size, ours, peer)
 
 
-def _restorers(homes: LocalDirHomes, base: Path, case: _Case, number: int) -> _Pair:
-    out = base / f"out-{case.name}-{number}"
-    out.mkdir()
-    copy = HomeKey(f"copy{number}", f"users/{case.name}/workspaces/copy{number}/home")
-    source = f"bench/op-{number}/home.tar.zst"
-    return (
-        lambda: asyncio.run(homes.restore(copy, source, "inc-1", ignore_progress, no_fence)),
-        lambda: _shell(f"{case.get(number)} | tar -C {out} -x && sync -f {out}"),
+def _restores(case: _Case, disk: Callable[[], Path], size: int) -> list[dict[str, object]]:
+    ours, peer = _rounds(
+        lambda number: _restore(disk(), case.store, f"bench/op-{number}/home.tar.zst"),
+        lambda number: _unpack(disk(), case.get(number), case.end("get", number)),
     )
+    return _rows(f"restore of {size // _MB} MB from a {case.name}", "on the disk", size, ours, peer)
 
 
-def _both(number: int, times: _Times, ours: Callable[[], object], peer: Callable[[], object]) -> None:
+def _archive(root: Path, store: Store, key: HomeKey, ctx: HomeCtx, op: str) -> tuple[float, float]:
+    clock = _Clock("archive:after-data")
+    homes = LocalDirHomes(root, store, at=clock.at)
+    asyncio.run(homes.archive(key, ctx, op, ignore_progress, no_fence))
+    return clock.ended()
+
+
+def _restore(root: Path, store: Store, source: str) -> tuple[float, float]:
+    copy = HomeKey("copy", "users/bench/workspaces/copy/home")
+    os.sync()
+    clock = _Clock("restore:unpacked")
+    homes = LocalDirHomes(root, store, at=clock.at)
+    asyncio.run(homes.restore(copy, source, "inc-1", ignore_progress, no_fence))
+    return clock.ended()
+
+
+def _unpack(place: Path, stream: str, end: subprocess.Popen[str] | None) -> tuple[float, float]:
+    (place / "home").mkdir()
+    os.sync()
+    return _shell(f"{stream} | tar -C {place}/home -x", f"sync -f {place}/home", end)
+
+
+class _Clock:
+    """Until a named point, and until the end."""
+
+    def __init__(self, point: str) -> None:
+        self._point = point
+        self._copied = 0.0
+        self._began = time.perf_counter()
+
+    def at(self, point: str) -> None:
+        if point == self._point:
+            self._copied = time.perf_counter() - self._began
+
+    def ended(self) -> tuple[float, float]:
+        return self._copied, time.perf_counter() - self._began
+
+
+def _shell(copy: str, sync: str, end: subprocess.Popen[str] | None) -> tuple[float, float]:
+    clock = _Clock("copied")
+    subprocess.run(["bash", "-c", f"set -o pipefail; {copy}"], check=True)
+    if end is not None:
+        assert end.wait() == 0
+    clock.at("copied")
+    subprocess.run(["bash", "-c", sync], check=True)
+    return clock.ended()
+
+
+def _rounds(ours: _Work, peer: _Work) -> tuple[_Taken, _Taken]:
     """Who goes first changes with every round: the disk and its caches favour one place or the other."""
-    pair = [(ours, times.ours), (peer, times.peer)]
-    for work, kept in pair if number % 2 else reversed(pair):
-        began = time.perf_counter()
-        work()
-        kept.append(time.perf_counter() - began)
-        print(f"  {'ours' if kept is times.ours else 'peer'}: {kept[-1]:.1f} s", file=sys.stderr, flush=True)
+    taken = (_Taken("ours"), _Taken("peer"))
+    pair = [(ours, taken[0]), (peer, taken[1])]
+    for number in range(-1, _ROUNDS):  # the first one is for the caches
+        for work, kept in pair if number % 2 else reversed(pair):
+            os.sync()
+            copied, done = work(number)
+            print(f"  {kept.whose}: {copied:.2f} s, {done:.2f} s", file=sys.stderr, flush=True)
+            if number >= 0:
+                kept.copied.append(copied)
+                kept.done.append(done)
+    return taken
 
 
-def _row(what: str, size: int, times: _Times) -> dict[str, object]:
-    mine, theirs = size / min(times.ours) / _MB, size / min(times.peer) / _MB
+def _rows(what: str, done: str, size: int, ours: _Taken, peer: _Taken) -> list[dict[str, object]]:
+    return [
+        _row(f"{what}, copied", size, ours.copied, peer.copied),
+        _row(f"{what}, {done}", size, ours.done, peer.done),
+    ]
+
+
+def _row(what: str, size: int, ours: list[float], peer: list[float]) -> dict[str, object]:
+    mine, theirs = (size / statistics.median(taken) / _MB for taken in (ours, peer))
     return {
         "what": what,
         "value": round(mine, 1),
@@ -205,5 +300,17 @@ def _row(what: str, size: int, times: _Times) -> dict[str, object]:
     }
 
 
-def _shell(command: str) -> None:
-    subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], check=True)
+def _peak_mb(root: Path, url: str, key: HomeKey, ctx: HomeCtx) -> float:
+    asyncio.run(LocalDirHomes(root, Store(url)).archive(key, ctx, "op-peak", ignore_progress, no_fence))
+    return _high_water_mb()
+
+
+def _restored_peak_mb(root: Path, url: str, source: str) -> float:
+    _restore(root, Store(url), source)
+    return _high_water_mb()
+
+
+def _high_water_mb() -> float:
+    # Not ru_maxrss: a new program's begins with the mark of the process that started it.
+    status = Path("/proc/self/status").read_text()
+    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))) / 1024

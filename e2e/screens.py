@@ -60,6 +60,7 @@ async def _take_all(browser: Browser, stack: Stack) -> None:
     await _take(page, "workspaces")
     await _take(phone, "phone-dark")
     await page.get_by_role("link", name="thesis", exact=True).click()
+    await expect(page.locator(".timeline li").first).to_be_visible()
     await _take(page, "progress")
     await _pages(page, stack)
     await phone.get_by_role("link", name="web-shop", exact=True).click()

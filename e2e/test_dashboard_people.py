@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 
+import httpx
 import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 
 from e2e.pages import card, press, sign_in
 from testing.browser import patient, watch_faults
-from testing.dashboard import ARCHIVED, PASSWORD, RUNNING, DashboardServer, Stage
+from testing.dashboard import ADMIN, ARCHIVED, PASSWORD, RUNNING, DashboardServer, Stage
 
 # Where an admin can go, and what is there once it has loaded.
 PAGES = {"account": "this one", "admin": "Nobody leads", "admin/workspaces": "busy", "admin/users": "you"}
@@ -115,6 +116,30 @@ async def test_an_admin_manages_users_undeletes_and_sees_the_coordinator(
     await press(page, "Let in: ada")
     await press(page, "Make admin: ada")
     await expect(page.get_by_role("button", name="Make user: ada")).to_be_visible()
+    await press(page, "New password for ada")
+    await dialog.get_by_label("Password").fill("longer than before")
+    await dialog.get_by_role("button", name="Set password").click()
+    await expect(dialog).to_be_hidden()
     await press(page, "Delete ada")
     await dialog.get_by_role("button", name="Delete").click()
     await expect(page.get_by_text("ada", exact=True)).to_be_hidden()
+
+
+async def test_who_is_no_admin_sees_their_own_things_and_whom_to_ask(
+    dashboard: DashboardServer, page: Page, stage: Stage, page_faults: list[str]
+) -> None:
+    async with httpx.AsyncClient(base_url=f"{dashboard.url}/api/v1/") as client:
+        await client.post("login", json={"username": ADMIN, "password": PASSWORD})
+        await client.post("users", json={"username": "ada", "password": "long enough"})
+    theirs = await stage.add("of the admin")
+    await stage.add(
+        "lost", owner="ada", phase="ERROR", desired_state="RUNNING", error_reason="DataLost", error_count=1
+    )
+    await sign_in(page, dashboard, "ada", "long enough")
+    await expect(card(page, "lost")).to_contain_text("Ask an admin to recover it from a kept archive, or delete it.")
+    await expect(page.get_by_role("button", name="Recover lost")).to_be_hidden()
+    await expect(page.get_by_text("1 in all")).to_be_visible()
+    await expect(page.get_by_role("link", name="Admin")).to_be_hidden()
+    await page.goto(f"{dashboard.url}/#/workspaces/{theirs}")
+    await expect(page.get_by_role("alert")).to_contain_text("this workspace belongs to someone else")
+    page_faults[:] = [fault for fault in page_faults if "403" not in fault]

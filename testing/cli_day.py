@@ -10,7 +10,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -18,8 +18,9 @@ from typing import Final
 from testing.whole import PATIENCE_S, Stack, fresh_stack
 
 DOC: Final = Path(__file__).resolve().parent.parent / "docs/a-day.md"
-# So much that putting it away and bringing it back can be watched, and nothing that packs well.
-_DATA_BYTES: Final = 300_000_000
+# Nothing that packs well; for the docs so much that putting it away and bringing it back can be watched.
+_PIECE: Final = 10_000_000
+_DOC_PIECES: Final = 600
 
 
 @dataclass(slots=True)
@@ -80,7 +81,7 @@ def _split(words: str) -> list[str]:
     return [quoted or bare for quoted, bare in re.findall(r'"([^"]*)"|(\S+)', words)]
 
 
-def live(day: Day, says: Callable[[str], str]) -> None:
+def live(day: Day, says: Callable[[str], str], pieces: int = 1) -> None:
     """From signing in to the evening. `says` is what is in the output of the workspace with an id."""
     stack = day.stack
     day.tell("morning: sign in, make a workspace, wait until it runs")
@@ -102,8 +103,8 @@ def live(day: Day, says: Callable[[str], str]) -> None:
     day.interrupt("ws logs -f api", until=says(workspace_id))
     assert re.search(r"\d+ %\s+[\d.]+ MB", day.run("ws usage api"))
     home = stack.home_of("api")
-    _write(home / "data", os.urandom(1_000_000) * (_DATA_BYTES // 1_000_000))
-    _write(home / "chapter", b"one\n")
+    _write(home / "data", (os.urandom(_PIECE) for _ in range(pieces)))
+    _write(home / "chapter", [b"one\n"])
 
     day.tell("lunch: it sleeps; its files stay")
     assert day.run("ws stop api").strip() == "api: STOPPED (asleep)"
@@ -114,7 +115,7 @@ def live(day: Day, says: Callable[[str], str]) -> None:
     assert "ARCHIVE KEY" in day.run("admin archives api")
     assert day.run("ws start api").strip() == "api: RUNNING"
     assert (stack.home_of("api") / "chapter").read_bytes() == b"one\n"
-    assert (stack.home_of("api") / "data").stat().st_size == _DATA_BYTES
+    assert (stack.home_of("api") / "data").stat().st_size == pieces * _PIECE
     day.run('ws edit api --memo "left off at the refund tests"')
     assert "left off at the refund tests" in day.run("ws show api")
 
@@ -151,9 +152,10 @@ def _quietly(day: Day, words: str) -> str:
     return answer
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write(path: Path, content: Iterable[bytes]) -> None:
     """As the workspace's own user."""
-    path.write_bytes(content)
+    with path.open("wb") as file:
+        file.writelines(content)
     owner = path.parent.stat()
     os.chown(path, owner.st_uid, owner.st_gid)
 
@@ -166,7 +168,7 @@ def main() -> None:
         day.seen += ["# in another terminal, `codehub up` said:", *banner[1].splitlines()]
         day.tell("the IDE, ahead of the first workspace (else its first start installs it)")
         day.run("ide install")
-        live(day, lambda _: "HTTP server listening")
+        live(day, lambda _: "HTTP server listening", _DOC_PIECES)
         demonstrate(day)
         day.tell("is everything well? and good night")
         day.run("doctor")

@@ -19,8 +19,6 @@ _DEFAULTS_IN_WORDS: Final[Mapping[str, str]] = {
     "CODEHUB_DATA_DIR": "`~/.local/share/codehub`; as root `/var/lib/codehub`",
     "COORDINATOR_NODE_ID": "host name and process id",
 }
-# The commands that talk to a server. Those that run one say what they do at length in getting-started and operating.
-TOLD: Final = ("login", "logout", "ws", "admin", "demo", "ide", "completion")
 _EXIT_WORDS: Final[Mapping[Exit, str]] = {
     Exit.DONE: "done",
     Exit.FAILED: "it failed; the message says why and what to do",
@@ -82,11 +80,8 @@ def command_line() -> str:
         "|---|---|",
         *[f"| {code.value} | {_EXIT_WORDS[code]} |" for code in Exit],
         "",
-        "`up`, `down`, `env`, `serve`, `migrate` and `doctor` run CodeHub itself: see their `--help`,",
-        "[getting started](getting-started.md) and [operating](operating.md).",
-        "",
     ]
-    for path, command in sorted((each for name in TOLD for each in _commands(name)), key=lambda found: found[0]):
+    for path, command in commands():
         context = click.Context(
             command, info_name=" ".join(("codehub", *path)), terminal_width=100, max_content_width=100
         )
@@ -94,10 +89,15 @@ def command_line() -> str:
     return "\n".join(lines)
 
 
-def _commands(name: str) -> list[tuple[tuple[str, ...], click.Command]]:
-    command = cli.get_command(click.Context(cli), name)
-    assert command is not None, name
-    return _leaves(command, (name,))
+def commands() -> list[tuple[tuple[str, ...], click.Command]]:
+    """Every command there is, by what is typed for it."""
+    context = click.Context(cli)
+    found = []
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None, name
+        found += _leaves(command, (name,))
+    return sorted(found, key=lambda each: each[0])
 
 
 def _leaves(command: click.Command, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], click.Command]]:

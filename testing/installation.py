@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -64,7 +64,9 @@ class Coordinator:
 
 
 class Installation:
-    def __init__(self, place: Path, database: Database, redis_url: str) -> None:
+    """`environment`: what its coordinators are told beyond what every one here is."""
+
+    def __init__(self, place: Path, database: Database, redis_url: str, environment: Mapping[str, str]) -> None:
         self.database = database
         self.row = replace(workspace(new_id(), created_at=datetime.now(UTC)), image_ref="tiny")
         self.data_dir = place / "data"
@@ -81,6 +83,7 @@ class Installation:
             "COORDINATOR_IDLE_INTERVAL": "1",
             "COORDINATOR_ACTIVE_INTERVAL": "0.2",
             "COORDINATOR_RETRY_INTERVAL": "1",
+            **environment,
         }
         command = json.dumps(["python3", "-u", "-c", tiny_ide.SOURCE, "{socket}", "{id}"])
         (place / "profiles.toml").write_text(f'[profiles.tiny]\ncommand = {command}\nhealth_path = "/healthz"\n')
@@ -93,6 +96,10 @@ class Installation:
     @property
     def instance(self) -> Record | None:
         return read_record(self.data_dir / "run/instances" / self.row.id)
+
+    def told(self, **environment: str) -> None:
+        """What coordinators are told from now on."""
+        self._environment |= environment
 
     def coordinator(self, point: str = "", do: str = "kill", **more: object) -> Coordinator:
         """One more `codehub serve coordinator`; with a point, one that is struck there."""
@@ -182,9 +189,11 @@ class Installation:
 
 
 @asynccontextmanager
-async def installation(database: Database, redis_url: str) -> AsyncIterator[Installation]:
+async def installation(
+    database: Database, redis_url: str, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[Installation]:
     place = service_dir()
-    made = Installation(place, database, redis_url)
+    made = Installation(place, database, redis_url, environment or {})
     try:
         yield made
     finally:

@@ -19,6 +19,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 _MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 _CONFIG = "application/vnd.docker.container.image.v1+json"
 _LAYER = "application/vnd.docker.image.rootfs.diff.tar"
+_SMALL = 1 << 20  # what is not the layer
+_PATIENCE_S = 120
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class Registry:
     address: str  # 127.0.0.1:port, as it stands before an image's name
     digest: str  # of the manifest
     layer_bytes: int
+    rest: threading.Event  # while it is not set, only the first half of the layer is handed out
 
 
 @contextmanager
@@ -49,17 +52,20 @@ def registry(payload: bytes) -> Iterator[Registry]:
         }
     ).encode()
     blobs = {_digest(layer): layer, _digest(config): config}
-    with ThreadingHTTPServer(("127.0.0.1", 0), _handler(manifest, blobs)) as server:
+    rest = threading.Event()
+    rest.set()
+    with ThreadingHTTPServer(("127.0.0.1", 0), _handler(manifest, blobs, rest)) as server:
         thread = threading.Thread(target=server.serve_forever, name="registry", daemon=True)
         thread.start()
         try:
-            yield Registry(f"127.0.0.1:{server.server_port}", _digest(manifest), len(layer))
+            yield Registry(f"127.0.0.1:{server.server_port}", _digest(manifest), len(layer), rest)
         finally:
+            rest.set()
             server.shutdown()
             thread.join()
 
 
-def _handler(manifest: bytes, blobs: dict[str, bytes]) -> type[BaseHTTPRequestHandler]:
+def _handler(manifest: bytes, blobs: dict[str, bytes], rest: threading.Event) -> type[BaseHTTPRequestHandler]:
     class Answers(BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:
             self._answer(with_body=False)
@@ -89,7 +95,11 @@ def _handler(manifest: bytes, blobs: dict[str, bytes]) -> type[BaseHTTPRequestHa
                 self.send_header("WWW-Authenticate", 'Basic realm="here"')
             self.end_headers()
             if with_body:
-                self.wfile.write(body)
+                half = len(body) // 2
+                self.wfile.write(body[:half])
+                if half > _SMALL:
+                    rest.wait(_PATIENCE_S)
+                self.wfile.write(body[half:])
 
         def log_message(self, format: str, *args: object) -> None:
             """Not on the tests' output."""

@@ -4,7 +4,7 @@ Run as `python -m testing.struck JSON codehub-arguments…`, where JSON is {"do"
 "told": file}. The rest is the real command with the real backends. What was begun late, after a freeze, and what it was
 answered, is written to the file `told`: one line per answer.
 
-Points are those of the homes (`testing.killpoints`), and:
+Points are those that the homes name (`testing.kill_chain` lists them), and:
 
     commit:STOPPING→NONE     a write of the control store, by the operation before and after it, right before it is sent
     signal                   an instance is told to end: after the last fence, before the signal
@@ -23,6 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from codehub.adapters.homes.docker_volume import DockerVolumeHomes
 from codehub.adapters.homes.local_dir import LocalDirHomes
 from codehub.adapters.postgres.control_store import PostgresControlStore
 from codehub.adapters.process.instances import ProcessInstances
@@ -77,9 +78,10 @@ def _plant(strike: Strike) -> None:
     def at_home(point: str) -> None:
         strike.at(point)
 
-    defaults = LocalDirHomes.__init__.__kwdefaults__
-    assert defaults is not None
-    defaults["at"] = at_home
+    for homes in (LocalDirHomes, DockerVolumeHomes):
+        defaults = homes.__init__.__kwdefaults__
+        assert defaults is not None
+        defaults["at"] = at_home
     _around(
         PostgresControlStore,
         "commit",

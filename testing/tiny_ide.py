@@ -35,6 +35,8 @@ if where.isdigit():
 else:
     server = Unix(where, Handler)
 print("hello from " + name, flush=True)
+if os.environ.get("QUIT"):
+    sys.exit(int(os.environ["QUIT"]))
 if os.environ.get("EAT"):
     hoard = [bytearray(os.urandom(1 << 20)) for _ in range(100_000)]
 server.serve_forever()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -110,6 +111,19 @@ class Stack:
                 process.kill()
         self.process.wait()
         psutil.wait_procs(family, timeout=60)
+
+    def processes(self, part: str) -> list[psutil.Process]:
+        """Those of "api", "proxy", "coordinator", "postgres" or "valkey" that run now."""
+        assert self.process is not None
+        pattern = {"postgres": r"/postgres -D", "valkey": r"valkey\.conf|valkey-server"}.get(part, rf"serve {part}\b")
+        found = []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for child in psutil.Process(self.process.pid).children():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    if re.search(pattern, " ".join(child.cmdline())):
+                        found.append(child)
+        self.everything.update(found)
+        return found
 
     def value(self, name: str) -> str:
         return dict(line.split("=", 1) for line in self.run("env").stdout.splitlines())[name]

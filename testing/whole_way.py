@@ -1,14 +1,15 @@
 """A workspace's whole way on a real stack with containers and S3: created by the API, used through the proxy, stopped,
 archived (its volume gone), restored, started; and its file still there. With the tests' tiny image or the shipped ones.
 
-`python -m testing.whole_way` builds the shipped images on an engine of its own, walks with each and prints what it saw:
-`make show-docker`, whose output is docs/show-docker.md.
+`python -m testing.whole_way` builds the shipped images on an engine of its own, walks with each, prints what it saw and
+writes docs/show-docker.md anew: `make show-docker`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,10 @@ health_path = "/healthz"
 image = "{TINY_IMAGE}"
 health_path = "/healthz"
 env = {{ EAT = "all of it" }}
+[profiles.quitter]
+image = "{TINY_IMAGE}"
+health_path = "/healthz"
+env = {{ QUIT = "3" }}
 [profiles.missing]
 image = "codehub-test/none:1"
 """
@@ -182,17 +187,40 @@ def walk_with_shipped_images(engine: DockerEngine, say: Callable[[str], None]) -
 
 
 def main() -> int:
+    """With DOCKER_SOCKET_DIR=DIR on an engine that has the images already and listens on DIR/docker.sock."""
     given = os.environ.get("DOCKER_SOCKET_DIR")
     engine = DockerEngine(Path(given or tempfile.mkdtemp(prefix="chdocker-", dir="/var/tmp")))
+    said: list[str] = []
+
+    def say(text: str) -> None:
+        print(text, flush=True)
+        said.append(text.strip())
+
+    began = time.monotonic()
     try:
         if given is None:
             engine.start()
             build_images(engine)
-        walk_with_shipped_images(engine, lambda text: print(text, flush=True))
+        built = time.monotonic()
+        walk_with_shipped_images(engine, say)
+        _write_down(said, (built - began) / 60, (time.monotonic() - built) / 60)
     finally:
         if given is None:
             engine.stop()
     return 0
+
+
+def _write_down(said: list[str], building_min: float, walking_min: float) -> None:
+    """Keeps what stands before the first walk, but for its figures."""
+    page = ROOT / "docs/show-docker.md"
+    head = page.read_text().partition("\n## ")[0]
+    head = re.sub(r"\d{4}-\d\d-\d\d", time.strftime("%Y-%m-%d"), head)
+    head = re.sub(r"[\d.]+ min for the walks", f"{walking_min:.1f} min for the walks", head)
+    if building_min > 0.1:
+        head = re.sub(r"[\d.]+ min for building", f"{building_min:.1f} min for building", head)
+    walks = "\n".join(said).split("## ")[1:]
+    parts = [f"## {name}\n\n```text\n{text.strip()}\n```\n" for name, _, text in (w.partition("\n") for w in walks)]
+    page.write_text("\n".join([head, *parts]))
 
 
 if __name__ == "__main__":

@@ -66,7 +66,8 @@ async def test_an_engine_killed_while_a_volume_is_copied_loses_nothing(
     ctx = await homes.restore(key(), receipt.archive_key, "inc-3", ignore_progress, no_fence)
     assert differences(before, fingerprint(files, exact=False)) == []
     assert [place.op_id async for place in ObjectArchives(store).list_places()] == ["op-1"]
-    assert await engine.get("containers/json", all="true") == [], "no copy is left"
+    left = [item["Names"][0] for item in await engine.get("containers/json", all="true")]
+    assert [name for name in left if "-copy-" in name] == [], "no copy is left"
     await homes.purge(key(), no_fence)
 
 
@@ -91,15 +92,32 @@ async def test_an_engine_without_room_says_so_and_keeps_no_half_of_a_home(
     ctx = await local.homes.provision(key(), "inc-1", no_fence)
     await local.write(key(), {"large": os.urandom(80 << 20)})
     large = await local.homes.archive(key(), ctx, "op-1", ignore_progress, no_fence)
-    await local.write(key(), {"large": b"small now"})
+    await local.write(key(), {"large": os.urandom(20 << 20)})
     small = await local.homes.archive(key(), ctx, "op-2", ignore_progress, no_fence)
     engine = Engine(small_engine.host, "test")
-    homes = DockerVolumeHomes(engine, store)
+    filler = small_engine.base / "data/filler"
+    points: list[str] = []
+
+    def at(point: str) -> None:
+        points.append(point)
+        if point == "restore:staged":
+            disk = os.statvfs(filler.parent)
+            filler.write_bytes(bytes(disk.f_bavail * disk.f_frsize - (8 << 20)))
+
     try:
-        with pytest.raises(OutOfSpace):
-            await homes.restore(key(), large.archive_key, "inc-2", ignore_progress, no_fence)
+        with pytest.raises(OutOfSpace, match="make room"):
+            await DockerVolumeHomes(engine, store, at=at).restore(
+                key(), large.archive_key, "inc-2", ignore_progress, no_fence
+            )
+        assert "restore:staged" not in points, "it is known beforehand"
+        with pytest.raises(OutOfSpace, match="no room left"):
+            await DockerVolumeHomes(engine, store, at=at).restore(
+                key(), small.archive_key, "inc-3", ignore_progress, no_fence
+            )
+        homes = DockerVolumeHomes(engine, store)
         assert (await homes.status(key())).state is HomeState.ABSENT
-        await homes.restore(key(), small.archive_key, "inc-3", ignore_progress, no_fence)
+        filler.unlink()
+        await homes.restore(key(), small.archive_key, "inc-4", ignore_progress, no_fence)
         assert (await homes.status(key())).state is HomeState.WHOLE
         await homes.purge(key(), no_fence)
     finally:

@@ -14,21 +14,17 @@ import pytest
 
 from codehub.adapters.docker.engine import Engine
 from codehub.adapters.homes.docker_volume import DockerVolumeHomes, volume_name
-from codehub.adapters.homes.volume_copy import CopyContainer
+from codehub.adapters.homes.volume_copy import copy_container
 from codehub.adapters.objectstore.archives import ObjectArchives
 from codehub.adapters.objectstore.store import Store
 from codehub.domain.errors import ArchiveCorrupted
 from codehub.domain.model import HomeCtx
 from codehub.ports.fence import ignore_progress, no_fence
-from codehub.ports.homes import HomeKey, HomeState
+from codehub.ports.homes import HomeKey
 from testing.contracts.homes import HomesContract, key
 from testing.docker import DockerEngine
-from testing.killpoints import ARCHIVE_POINTS, REMOVE_POINTS, RESTORE_POINTS, killed
-from testing.trees import differences, fingerprint, make_rich_tree
 
 pytestmark = [pytest.mark.needs("docker", "root"), pytest.mark.xdist_group("interfaces")]
-ARCHIVE_KEY = f"{key().workspace_id}/op-1/home.tar.zst"
-OWNER = (1000, 1000)
 
 
 @dataclass(frozen=True)
@@ -50,14 +46,17 @@ class VolumeWorld:
             path.write_bytes(content)
 
     async def read(self, home: HomeKey) -> Mapping[str, bytes]:
-        async with CopyContainer(self.engine, home.workspace_id, volume_name(home.workspace_id)) as copy:
-            async with copy.get() as response:
+        async with copy_container(self.engine, home.workspace_id, volume_name(home.workspace_id)) as door:
+            async with door.get() as response:
                 raw = await response.read()
         with tarfile.open(fileobj=io.BytesIO(raw)) as opened:
             found = {m.name.removeprefix("volume/"): opened.extractfile(m) for m in opened if m.isfile()}
             return {name: file.read() for name, file in found.items() if file is not None}
 
     async def lose(self, home: HomeKey) -> None:
+        """As somebody who means it: the engine refuses while its hold is there."""
+        for item in await self.engine.get("containers/json", all="true"):
+            await self.engine.remove(f"containers/{item['Id']}", force="true")
         await self.engine.remove(f"volumes/{volume_name(home.workspace_id)}")
 
 
@@ -77,44 +76,6 @@ class TestDockerVolumes(HomesContract):
     @pytest.fixture
     def world(self, volumes: VolumeWorld) -> VolumeWorld:
         return volumes
-
-
-def job(world: VolumeWorld, do: str, point: str, incarnation: str) -> dict[str, str]:
-    return {
-        "do": do, "point": point, "store": world.store.url, "docker": world.docker.host, "op": "op-1",
-        "installation": world.engine.installation_id, "workspace": key().workspace_id, "store_key": key().store_key,
-        "incarnation": incarnation, "key": ARCHIVE_KEY,
-    }  # fmt: skip
-
-
-async def test_killed_at_every_point_the_volume_comes_back_as_it_was(volumes: VolumeWorld) -> None:
-    ctx = await volumes.homes.provision(key(), "inc-0", no_fence)
-    make_rich_tree(volumes.files(key()), owner=OWNER, big=2_000_000)
-    before = fingerprint(volumes.files(key()), exact=False)
-    receipt = await volumes.homes.archive(key(), ctx, "op-0", ignore_progress, no_fence)
-    await volumes.homes.deprovision(key(), ctx, no_fence)
-    for number, point in enumerate([*ARCHIVE_POINTS, *REMOVE_POINTS]):
-        ctx = await volumes.homes.restore(key(), receipt.archive_key, f"inc-{number}", ignore_progress, no_fence)
-        assert differences(before, fingerprint(volumes.files(key()), exact=False)) == [], point
-        assert await killed(job(volumes, "archive", point, ctx.incarnation)), point
-        if (await volumes.homes.status(key())).state is HomeState.WHOLE:
-            await volumes.homes.archive(key(), ctx, "op-1", ignore_progress, no_fence)
-        assert await volumes.archives.committed([ARCHIVE_KEY]) == {ARCHIVE_KEY: True}, point
-        await volumes.homes.deprovision(key(), ctx, no_fence)
-        assert await volumes.homes.list_all() == {}
-        await volumes.archives.remove(
-            next(iter([p async for p in volumes.archives.list_places() if p.op_id == "op-1"])), no_fence
-        )
-    for number, point in enumerate(RESTORE_POINTS):
-        again = job(volumes, "restore", point, f"inc-r{number}") | {"key": receipt.archive_key}
-        assert await killed(again), point
-        state = (await volumes.homes.status(key())).state
-        assert state is (HomeState.WHOLE if point == "restore:swapped" else HomeState.INCOMPLETE), point
-        ctx = await volumes.homes.restore(key(), receipt.archive_key, "inc-last", ignore_progress, no_fence)
-        assert differences(before, fingerprint(volumes.files(key()), exact=False)) == [], point
-        await volumes.homes.deprovision(key(), ctx, no_fence)
-    listed = await volumes.engine.get("containers/json", all="true")
-    assert listed == [], "no copy container is left"
 
 
 async def test_a_damaged_archive_leaves_no_volume(volumes: VolumeWorld) -> None:

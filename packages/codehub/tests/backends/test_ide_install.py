@@ -66,7 +66,10 @@ def test_an_install_that_was_killed_goes_on_where_it_was(tmp_path: Path, registr
     )
     assert said.stdout == "the tiny code-server\n"
     settings = tmp_path / ".local/share/code-server/User/settings.json"
-    assert json.loads(settings.read_text()) == {"chat.disableAIFeatures": True}
+    assert json.loads(settings.read_text()) == {
+        "chat.disableAIFeatures": True,
+        "workbench.secondarySideBar.defaultVisibility": "hidden",
+    }
 
 
 def test_a_code_server_that_is_not_the_locked_one_is_not_kept(tmp_path: Path, registry: NpmRegistry) -> None:

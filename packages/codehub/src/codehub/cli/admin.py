@@ -19,12 +19,24 @@ from codehub.domain.errors import NotFound
 
 @click.group()
 def admin() -> None:
-    """For admins: users, recovery of workspaces, undelete."""
+    """For admins: users, recovery of workspaces, undelete.
+
+    \b
+    Examples:
+      codehub admin users add ada
+      codehub admin recover api
+      codehub admin undelete          lists what can be brought back
+    """
 
 
 @admin.group()
 def users() -> None:
-    """Who may sign in. Asks for your password (or takes CODEHUB_PASSWORD): tokens cannot manage users."""
+    """Who may sign in. Asks for your password (or takes CODEHUB_PASSWORD): tokens cannot manage users.
+
+    \b
+    Example:
+      codehub admin users ls
+    """
 
 
 @users.command("ls")
@@ -136,7 +148,7 @@ def remove_user(username: str, server: str | None, as_json: bool) -> None:
 @server_option
 @json_option
 def archives(workspace: str, server: str | None, as_json: bool) -> None:
-    """The kept archives of a workspace, newest first: what `recover --archive-key` takes.
+    """The kept archives of a workspace, newest first. `recover --archive-key` takes one of them.
 
     \b
     Example:

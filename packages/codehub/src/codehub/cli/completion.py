@@ -13,7 +13,7 @@ def completion(ctx: click.Context, shell: str) -> None:
     """Print the completion script of SHELL.
 
     \b
-    Put one of these where your shell begins:
+    Examples, each for where your shell begins:
       eval "$(codehub completion bash)"      ~/.bashrc
       eval "$(codehub completion zsh)"       ~/.zshrc
       codehub completion fish | source       ~/.config/fish/config.fish

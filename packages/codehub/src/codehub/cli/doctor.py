@@ -21,6 +21,11 @@ def doctor(as_json: bool) -> None:
     """Check every part in force and say how to mend what is wrong.
 
     Exits with 1 when there is a problem.
+
+    \b
+    Examples:
+      codehub doctor
+      codehub doctor --json | jq -r '.[] | select(.health == "problem") | .mend'
     """
     state = in_force(os.environ)
     findings = asyncio.run(_look(state))

@@ -26,8 +26,12 @@ _POLL_S = 0.05
 def down(keep_workspaces: bool) -> None:
     """Stop the CodeHub that runs on this data directory, and its workspaces.
 
-    \b
     Nothing is lost and nothing is forgotten: the next `codehub up` starts what ran.
+
+    \b
+    Examples:
+      codehub down
+      codehub down --keep-workspaces    for a backup or an upgrade
     """
     state = in_force(os.environ)
     who = holder(state.settings.data_dir)

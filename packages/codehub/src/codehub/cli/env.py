@@ -14,8 +14,10 @@ from codehub.settings import NAMES, Settings
 def env() -> None:
     """Print what is in force as NAME=value lines.
 
-    \b
     Secrets are among them: the output is for programs, not for a screen others see.
+
+    \b
+    Examples:
       psql "$(codehub env | sed -n 's/^CODEHUB_DATABASE_URL=//p')"
       env $(codehub env) codehub serve coordinator
     """

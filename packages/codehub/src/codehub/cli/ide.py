@@ -16,14 +16,19 @@ from codehub.domain.model import Progress as Step
 
 @click.group()
 def ide() -> None:
-    """The IDEs that workspaces of the process runtime run."""
+    """The IDEs that workspaces of the process runtime run.
+
+    \b
+    Example:
+      codehub ide install
+    """
 
 
 @ide.command()
 @click.argument("name", type=click.Choice(["code-server"]), default="code-server")
 @json_option
 def install(name: str, as_json: bool) -> None:
-    """Install code-server (and the Node it runs on) into the data directory, unless it is there.
+    """Install code-server into the data directory. The Node it runs on comes along; what is there stays.
 
     JupyterLab comes with CodeHub's extra: pip install 'codehub[jupyterlab]'.
 

@@ -1,7 +1,6 @@
 """The `codehub` command: which module has which subcommand, loaded only when it is asked for.
 
-Exit codes: 0 done, 1 it failed, 2 called wrongly, 3 not signed in, 4 not allowed, 5 not found, 6 not from this state or
-over a limit, 7 the server or a service cannot be reached, 130 interrupted.
+What it exits with says what kind of failure it was: `Exit`, and the help of `codehub` itself.
 """
 
 from __future__ import annotations
@@ -90,6 +89,11 @@ def cli() -> None:
       codehub login              sign in from this shell
       codehub ws create hello    make a workspace
       codehub ws open hello      open it in the browser
+      codehub COMMAND --help     examples of each
+
+    \b
+    Exit codes: 0 done, 1 it failed, 2 called wrongly, 3 not signed in, 4 not allowed,
+      5 not found, 6 not from this state or over a limit, 7 no answer in time, 130 interrupted.
     """
 
 

@@ -16,8 +16,10 @@ from codehub.cli.inforce import in_force
 def migrate(check: bool) -> None:
     """Bring the database's schema up to date.
 
-    \b
     Safe to run from many places at once, and while the previous version's processes still run.
+
+    \b
+    Example:
       CODEHUB_DATABASE_URL=postgresql://… codehub migrate
     """
     url = in_force(os.environ).require_database()

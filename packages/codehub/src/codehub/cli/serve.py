@@ -31,7 +31,6 @@ _FD_HELP = "Serve on this inherited listening socket."
 def serve() -> None:
     """Run one part: api, proxy or coordinator.
 
-    \b
     Any number of each may run against the same CODEHUB_DATABASE_URL and CODEHUB_REDIS_URL.
     """
 
@@ -42,6 +41,10 @@ def api(fd: int | None) -> None:
     """The API and the dashboard, on CODEHUB_API_BIND.
 
     When there is no user yet, CODEHUB_ADMIN_USERNAME and CODEHUB_ADMIN_PASSWORD make the first one.
+
+    \b
+    Example:
+      CODEHUB_API_BIND=0.0.0.0:8000 codehub serve api
     """
     settings = _settings()
     listening = _inherited(fd) or listen(settings.api_bind, asked=True, name="CODEHUB_API_BIND")
@@ -60,7 +63,12 @@ async def _api(settings: Settings, listening: socket.socket) -> None:
 @serve.command()
 @click.option("--fd", type=int, help=_FD_HELP, hidden=True)
 def proxy(fd: int | None) -> None:
-    """The workspace proxy, on CODEHUB_PROXY_BIND."""
+    """The workspace proxy, on CODEHUB_PROXY_BIND.
+
+    \b
+    Example:
+      CODEHUB_PROXY_BIND=0.0.0.0:8001 codehub serve proxy
+    """
     inherited = _inherited(fd)
     _run(_proxy(_settings(), [inherited] if inherited else None), uvloop.new_event_loop)
 
@@ -73,7 +81,12 @@ async def _proxy(settings: Settings, sockets: list[socket.socket] | None) -> Non
 
 @serve.command()
 def coordinator() -> None:
-    """A coordinator: one leads, the others wait to."""
+    """A coordinator: one leads, the others wait to.
+
+    \b
+    Example:
+      env $(codehub env) codehub serve coordinator    a second one beside `codehub up`
+    """
     _run(_coordinator(_settings()))
 
 

@@ -9,15 +9,13 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import httpx
 
 from codehub.adapters.embedded.place import kept_secret
-from codehub.adapters.embedded.postgres import EmbeddedPostgres
-from codehub.adapters.embedded.valkey import EmbeddedValkey
 from codehub.adapters.postgres.migrate import migrate
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.system_clock import SystemClock
@@ -26,6 +24,7 @@ from codehub.cli.env import values_of
 from codehub.cli.stack import datadir
 from codehub.cli.stack.children import Part, keep_running
 from codehub.cli.stack.ports import listen
+from codehub.cli.stack.servers import embedded_servers
 from codehub.domain.errors import BackendDown
 from codehub.services.passwords import Passwords
 from codehub.services.users import Users
@@ -43,6 +42,11 @@ def up() -> None:
     PostgreSQL and Valkey are embedded unless CODEHUB_DATABASE_URL and CODEHUB_REDIS_URL name servers.
     Ctrl-C stops CodeHub and leaves workspaces running; the next `up` takes them over.
     `codehub down` stops those too.
+
+    \b
+    Examples:
+      codehub up
+      CODEHUB_DATA_DIR=/srv/codehub CODEHUB_API_BIND=127.0.0.1:9000 codehub up
     """
     settings = load_settings(os.environ)
     logs.configure(settings.log_level, settings.log_format)
@@ -73,7 +77,7 @@ async def _run(settings: Settings, sockets: dict[str, socket.socket]) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
-    async with _servers(settings) as settings:
+    async with embedded_servers(settings, _say) as settings:
         await migrate(settings.database_url)
         async with Database(settings.database_url, max_connections=2) as database:
             await keep_installation_id(settings, database)
@@ -95,27 +99,6 @@ async def _run(settings: Settings, sockets: dict[str, socket.socket]) -> None:
             for child in children:
                 child.cancel()
             await asyncio.gather(*children, return_exceptions=True)
-
-
-@contextlib.asynccontextmanager
-async def _servers(settings: Settings) -> AsyncIterator[Settings]:
-    """The embedded servers that are needed, started, and the settings that lead to them."""
-    found: dict[str, str] = {}
-    async with contextlib.AsyncExitStack() as stack:
-        if not settings.database_url:
-            postgres = EmbeddedPostgres(settings.data_dir)
-            first = not (settings.data_dir / "postgres" / "data").exists()
-            _say("making the database (first run)" if first else "starting PostgreSQL")
-            stack.push_async_callback(asyncio.to_thread, postgres.stop)
-            await asyncio.to_thread(postgres.start)
-            found["database_url"] = postgres.url()
-        if not settings.redis_url:
-            valkey = EmbeddedValkey(settings.data_dir)
-            _say("starting Valkey")
-            stack.push_async_callback(asyncio.to_thread, valkey.stop)
-            await asyncio.to_thread(valkey.start)
-            found["redis_url"] = valkey.url
-        yield settings.model_copy(update=found)
 
 
 def _parts(sockets: dict[str, socket.socket]) -> list[Part]:

@@ -77,7 +77,7 @@ def list_(all_owners: bool, running: bool, server: str | None, as_json: bool) ->
 @server_option
 @json_option
 def show(workspace: str, server: str | None, as_json: bool) -> None:
-    """Everything about one workspace: its state, what was observed, and what to do when it went wrong.
+    """Everything about a workspace. Its state, what was observed, and what to do when it went wrong.
 
     \b
     Examples:
@@ -164,7 +164,7 @@ def logs(workspace: str, follow: bool, server: str | None) -> None:
 @server_option
 @json_option
 def events(workspace: str, server: str | None, as_json: bool) -> None:
-    """What happened to a workspace: what changed, why, who asked.
+    """What happened to a workspace. What changed, why, who asked.
 
     \b
     Example:

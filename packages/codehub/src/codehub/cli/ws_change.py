@@ -57,7 +57,7 @@ def create(
 @server_option
 @json_option
 def start(workspace: str, wait: bool, timeout_s: float | None, server: str | None, as_json: bool) -> None:
-    """Start a workspace; an archived one is restored first, one in error is tried again.
+    """Start a workspace. An archived one is restored first, one in error is tried again.
 
     \b
     Examples:
@@ -89,7 +89,7 @@ def stop(workspace: str, wait: bool, timeout_s: float | None, server: str | None
 @server_option
 @json_option
 def archive(workspace: str, wait: bool, timeout_s: float | None, server: str | None, as_json: bool) -> None:
-    """Move a workspace's files to the archive; starting it brings them back.
+    """Move a workspace's files to the archive. Starting it brings them back.
 
     \b
     Example:

@@ -64,5 +64,5 @@ def error(reason: ErrorReason, message: str, operation: Operation = Operation.NO
 def archived(receipt: ArchiveReceipt) -> TimelineEvent:
     detail = {"archive_key": receipt.archive_key, "bytes": receipt.bytes, "sha256": receipt.sha256}
     return TimelineEvent(
-        "archive_committed", f"An archive of {receipt.bytes} bytes is committed and verified", detail
+        "archive_committed", f"Its archive is committed and verified: {receipt.bytes / 1e6:,.1f} MB", detail
     )

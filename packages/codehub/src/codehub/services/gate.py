@@ -76,7 +76,7 @@ class Gate:
             now = self.clock()
             await workspaces.ask_for(tx, row.id, DesiredState.RUNNING, now)
             await timeline.record(
-                tx, row.id, at=now, kind="wake", message="opened: asked for RUNNING", actor=seen.username
+                tx, row.id, at=now, kind="wake", message="opened it: asked it to run", actor=seen.username
             )
 
     async def running(self, user_id: str) -> list[tuple[str, str]]:

@@ -23,6 +23,13 @@ from codehub.services.principal import Clock, Ids, Principal
 
 # Starting, stopping and archiving cannot mend these: an administrator chooses what to go on from.
 NEEDS_ADMIN = frozenset({ErrorReason.DATA_LOST, ErrorReason.ARCHIVE_CORRUPTED})
+# As the timeline says it.
+_ASKED = {
+    DesiredState.RUNNING: "asked it to run",
+    DesiredState.STANDBY: "asked it to sleep",
+    DesiredState.ARCHIVED: "asked to archive it",
+    DesiredState.DELETED: "asked to delete it",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +136,7 @@ class Workspaces:
             await self._write_words(tx, who, workspace, edit)
             if edit.desired_state is not None and edit.desired_state is not workspace.desired_state:
                 await workspaces.ask_for(tx, workspace_id, edit.desired_state, self.clock())
-                await self._tell(tx, workspace_id, who, "desired_state", f"asked for {edit.desired_state}")
+                await self._tell(tx, workspace_id, who, "desired_state", _ASKED[edit.desired_state])
             return await self._again(tx, workspace_id)
 
     async def start(self, who: Principal, workspace_id: str) -> Owned:
@@ -270,7 +277,7 @@ class Workspaces:
     ) -> Owned:
         await workspaces.ask_for(tx, workspace.id, desired, self.clock(), recover=recover)
         after = f" after {workspace.error_reason}" if workspace.error_reason is not None else ""
-        await self._tell(tx, workspace.id, who, kind, f"asked for {desired}{after}")
+        await self._tell(tx, workspace.id, who, kind, f"{_ASKED[desired]}{after}")
         return await self._again(tx, workspace.id)
 
     async def _tell(self, tx: Transaction, workspace_id: str, who: Principal, kind: str, message: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,12 +58,15 @@ def _logs_are_followed(walk: Walk, client: httpx.Client, workspace_id: str) -> N
 
 
 def _failures_are_told(walk: Walk, client: httpx.Client) -> None:
-    greedy = walk.create(client, "greedy")
-    missing = walk.create(client, "missing")
-    deadline = time.monotonic() + 120
-    while "OOMKilled" not in kinds(client, greedy):
-        assert time.monotonic() < deadline, kinds(client, greedy)
-        time.sleep(0.1)
+    """Why an instance ended, as its condition's reason and in its events."""
+    greedy, quitter, missing = (walk.create(client, name) for name in ("greedy", "quitter", "missing"))
+    for workspace_id, reason in ((greedy, "OOMKilled"), (quitter, "ExitCode:3")):
+
+        def told(workspace_id: str = workspace_id, reason: str = reason) -> bool:
+            conditions = client.get(f"/api/v1/workspaces/{workspace_id}").json()["conditions"]
+            return reason in str(conditions) and reason in kinds(client, workspace_id)
+
+        walk.stack.wait(told)
     failed = walk.reach(client, missing, "ERROR")
     assert failed["error_reason"] == "ImagePullFailed"
     assert "ImagePullFailed" in kinds(client, missing)

@@ -1,25 +1,29 @@
 """Homes as Docker volumes, for an engine that is not on this machine.
 
-Whole is a volume beside which a second, empty one stands as its marker, with the same incarnation on its label: made last,
-removed first. Contents go through the engine's archive stream of a created, never started container of an empty image, so
-user xattrs, holes and parts of seconds are not kept.
+Whole is a volume beside which a second, empty one stands as its marker, of the same incarnation: made last, removed first.
+The volume's name is fixed, so what keeps a late removal from the next incarnation is its hold (`volume_copy`). Contents go
+through the engine's archive stream, so user xattrs, holes and parts of seconds are not kept.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from codehub.adapters.docker.engine import WORKSPACE, Engine
 from codehub.adapters.homes.bridge import FromThread, from_loop
+from codehub.adapters.homes.space import check_room_for_restore
 from codehub.adapters.homes.stored import StoredHomes
-from codehub.adapters.homes.volume_copy import FOLDER, CopyContainer, remove_copies
+from codehub.adapters.homes.volume_copy import FOLDER, Door, copy_container, make_door, remove_copies
 from codehub.adapters.homes.work import Workers
+from codehub.adapters.objectstore.layout import Meta, parse_key
 from codehub.adapters.objectstore.layout import archive_key as key_of
-from codehub.adapters.objectstore.layout import parse_key
 from codehub.adapters.objectstore.store import Store
 from codehub.adapters.objectstore.transfer import (
     Checkpoint,
@@ -33,15 +37,29 @@ from codehub.adapters.objectstore.transfer import (
 from codehub.adapters.tarball import format as tar
 from codehub.adapters.tarball.pack import Packed
 from codehub.adapters.tarball.retar import into, out_of, renamed
-from codehub.domain.errors import Conflict, DataLost, FenceLost
+from codehub.domain.errors import CodeHubError, Conflict, DataLost, FenceLost, Transient
 from codehub.domain.model import HomeCtx
 from codehub.ports.fence import Fence, Report
 from codehub.ports.homes import ArchiveReceipt, HomeKey, HomeState, HomeStatus
 from codehub.ports.instances import Mount
 
-_ROLE_HOME, _ROLE_MARK = "home", "home-whole"
+_ROLE_HOME, _ROLE_MARK, _ROLE_HOLD = "home", "home-whole", "home-hold"
 _INCARNATION, _RESTORED = "codehub.incarnation", "codehub.restored-from"
 _READ_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """All there is of a workspace's home. Each thing but the volume has its incarnation in its name: to remove what was
+    found never removes what came later."""
+
+    home: Mapping[str, str] | None
+    marks: tuple[Mapping[str, str], ...]
+    holds: tuple[str, ...]
+
+    @property
+    def status(self) -> HomeStatus:
+        return _judge(self.home, self.marks)
 
 
 class DockerVolumeHomes(StoredHomes):
@@ -64,17 +82,27 @@ class DockerVolumeHomes(StoredHomes):
         return Mount("volume", volume_name(home.workspace_id))
 
     async def list_all(self) -> Mapping[str, HomeStatus]:
-        found: dict[str, dict[str, dict[str, str]]] = {}
-        for role in (_ROLE_HOME, _ROLE_MARK):
-            listed = await self._engine.get("volumes", filters=self._engine.filters(role))
-            for volume in listed.get("Volumes") or []:
-                found.setdefault(volume["Labels"][WORKSPACE], {})[role] = volume["Labels"]
-        statuses = {w: _judge(labels.get(_ROLE_HOME), labels.get(_ROLE_MARK)) for w, labels in found.items()}
-        return {w: status for w, status in statuses.items() if status.state is not HomeState.ABSENT}
+        homes = {labels[WORKSPACE]: labels for labels in await self._volumes(_ROLE_HOME)}
+        marks: dict[str, list[Mapping[str, str]]] = {}
+        for labels in await self._volumes(_ROLE_MARK):
+            marks.setdefault(labels[WORKSPACE], []).append(labels)
+        return {workspace: _judge(labels, marks.get(workspace, [])) for workspace, labels in homes.items()}
 
     async def status(self, home: HomeKey) -> HomeStatus:
-        name = volume_name(home.workspace_id)
-        return _judge(await self._labels(name), await self._labels(f"{name}-whole"))
+        labels = await self._labels(volume_name(home.workspace_id))
+        mark = None if labels is None else await self._labels(_mark_name(home, labels[_INCARNATION]))
+        return _judge(labels, [mark] if mark is not None else [])
+
+    async def _look(self, home: HomeKey) -> _Found:
+        labels = await self._labels(volume_name(home.workspace_id))
+        marks = await self._volumes(_ROLE_MARK, home.workspace_id)
+        filters = self._engine.filters(_ROLE_HOLD, home.workspace_id)
+        holds = await self._engine.get("containers/json", all="true", filters=filters)
+        return _Found(labels, tuple(marks), tuple(item["Id"] for item in holds))
+
+    async def _volumes(self, role: str, workspace_id: str | None = None) -> list[Mapping[str, str]]:
+        listed = await self._engine.get("volumes", filters=self._engine.filters(role, workspace_id))
+        return [volume["Labels"] for volume in listed.get("Volumes") or []]
 
     async def _labels(self, name: str) -> dict[str, str] | None:
         volume = await self._engine.get(f"volumes/{name}")
@@ -90,11 +118,9 @@ class DockerVolumeHomes(StoredHomes):
             return there
         ctx = HomeCtx(incarnation)
         fence()
-        await self._make(home, ctx)
+        door = await self._make(home, ctx)
         self._at("provision:staged")
-        root = tar.encode(tar.Entry(FOLDER, tar.DIR, 0o700, self._uid, self._uid)) + tar.END
-        async with CopyContainer(self._engine, home.workspace_id, volume_name(home.workspace_id)) as copy:
-            await copy.put(root)
+        await door.put(tar.encode(tar.Entry(FOLDER, tar.DIR, 0o700, self._uid, self._uid)) + tar.END)
         await self._mark(home, ctx, fence, "provision")
         return ctx
 
@@ -107,10 +133,10 @@ class DockerVolumeHomes(StoredHomes):
             raise DataLost(f"the volume {volume_name(home.workspace_id)} is gone from the Docker engine")
         if status.ctx is None or status.ctx.incarnation != ctx.incarnation:
             raise FenceLost(f"the home of {home.workspace_id} is another incarnation than the one asked for")
-        await remove_copies(self._engine, home.workspace_id)
+        await remove_copies(self._engine, home.workspace_id, fence)
         loop = asyncio.get_running_loop()
-        async with CopyContainer(self._engine, home.workspace_id, volume_name(home.workspace_id)) as copy:
-            async with copy.get() as response:
+        async with copy_container(self._engine, home.workspace_id, volume_name(home.workspace_id)) as door:
+            async with door.get() as response:
                 chunks = response.content.iter_chunked(_READ_BYTES)
 
                 def work(cancelled: threading.Event) -> ArchiveReceipt:
@@ -130,9 +156,10 @@ class DockerVolumeHomes(StoredHomes):
                 return there
             raise Conflict(f"{home.workspace_id} has a whole home that was not restored from {archive_key}")
         meta = await asyncio.to_thread(read_meta, self._store, archive_key)
+        await self._check_room(meta)
         ctx = HomeCtx(incarnation, archive_key)
         fence()
-        await self._make(home, ctx)
+        door = await self._make(home, ctx)
         self._at("restore:staged")
         cancelled = threading.Event()
         job = Job(report, fence, cancelled, self._at)
@@ -141,88 +168,135 @@ class DockerVolumeHomes(StoredHomes):
         stream = download(self._store, archive_key, meta, job)
         made = FromThread(_after(root, renamed(stream, into(FOLDER), Packed(), meta.tar_bytes)))
         try:
-            async with CopyContainer(self._engine, home.workspace_id, volume_name(home.workspace_id)) as copy:
-                await copy.put(made)
+            await door.put(made)
             self._at("restore:unpacked")
             await self._mark(home, ctx, fence, "restore")
         except BaseException:
             cancelled.set()
-            await asyncio.shield(self._forget(home))
+            with contextlib.suppress(
+                CodeHubError
+            ):  # what went wrong first is what is told; the next try clears the way
+                await asyncio.shield(self._drop(home, incarnation))
             if made.error is not None:
                 raise made.error from None
             raise
         return ctx
 
     async def deprovision(self, home: HomeKey, ctx: HomeCtx, fence: Fence) -> None:
-        name = volume_name(home.workspace_id)
-        labels = await self._labels(name)
+        labels = await self._labels(volume_name(home.workspace_id))
         if labels is not None and labels.get(_INCARNATION) != ctx.incarnation:
             raise FenceLost(f"the home of {home.workspace_id} is not the one that was to be removed")
         fence()
-        await self._engine.remove(f"volumes/{name}-whole")
+        self._at("deprovision:fenced")
+        await self._engine.remove(f"volumes/{_mark_name(home, ctx.incarnation)}")
         self._at("deprovision:renamed")
-        await remove_copies(self._engine, home.workspace_id)
+        await remove_copies(self._engine, home.workspace_id, fence)
         self._at("deprovision:half-removed")
-        if labels is not None:
-            fence()
-            await self._engine.remove(f"volumes/{name}")
+        fence()
+        await self._drop(home, ctx.incarnation)
         self._at("deprovision:removed")
 
     async def purge(self, home: HomeKey, fence: Fence) -> None:
-        fence()
-        await self.status(home)  # refuses what is another installation's
-        fence()
-        await self._forget(home)
+        await remove_copies(self._engine, home.workspace_id, fence)
+        await self._remove(home, await self._look(home), fence)
 
     async def sweep(self, home: HomeKey, fence: Fence) -> None:
-        fence()
-        await remove_copies(self._engine, home.workspace_id)
-        if (await self.status(home)).state is HomeState.INCOMPLETE:
-            fence()
-            await self._forget(home)
+        await remove_copies(self._engine, home.workspace_id, fence)
+        found = await self._look(home)
+        if found.status.state is not HomeState.WHOLE:
+            await self._remove(home, found, fence)
 
     async def _clear_the_way(self, home: HomeKey, fence: Fence) -> HomeCtx | None:
-        status = await self.status(home)
-        if status.state is HomeState.WHOLE:
-            return status.ctx
-        fence()
-        await self._forget(home)
+        found = await self._look(home)
+        if found.status.state is HomeState.WHOLE:
+            return found.status.ctx
+        await remove_copies(self._engine, home.workspace_id, fence)
+        await self._remove(home, found, fence)
         return None
 
-    async def _forget(self, home: HomeKey) -> None:
-        name = volume_name(home.workspace_id)
-        await remove_copies(self._engine, home.workspace_id)
-        await self._engine.remove(f"volumes/{name}-whole")
-        await self._engine.remove(f"volumes/{name}")
+    async def _remove(self, home: HomeKey, found: _Found, fence: Fence) -> None:
+        """What was found, and nothing that came since."""
+        fence()
+        self._at("remove:fenced")
+        for mark in found.marks:
+            await self._engine.remove(f"volumes/{_mark_name(home, mark[_INCARNATION])}")
+        for hold in found.holds:
+            await self._engine.remove(f"containers/{hold}", force="true")
+        if found.home is not None:
+            await self._remove_volume(home, found.home[_INCARNATION])
 
-    async def _make(self, home: HomeKey, ctx: HomeCtx) -> None:
-        await self._volume(volume_name(home.workspace_id), home, ctx, _ROLE_HOME)
+    async def _drop(self, home: HomeKey, incarnation: str) -> None:
+        """This incarnation, whatever there is of it."""
+        await self._engine.remove(f"volumes/{_mark_name(home, incarnation)}")
+        await self._engine.remove(f"containers/{_hold_name(home, incarnation)}", force="true")
+        await self._remove_volume(home, incarnation)
+
+    async def _remove_volume(self, home: HomeKey, incarnation: str) -> None:
+        name = volume_name(home.workspace_id)
+        try:
+            await self._engine.remove(f"volumes/{name}")
+        except Transient as error:
+            # The engine refuses while any container names it: the next incarnation's own does from its beginning.
+            labels = await self._labels(name)
+            if labels is not None and labels.get(_INCARNATION) != incarnation:
+                raise FenceLost(f"the home of {home.workspace_id} is not the one that was to be removed") from error
+            raise
+
+    async def _make(self, home: HomeKey, ctx: HomeCtx) -> Door:
+        """The volume and its hold, in one step of the engine."""
+        name = volume_name(home.workspace_id)
+        door = await make_door(
+            self._engine,
+            _hold_name(home, ctx.incarnation),
+            self._engine.labels(home.workspace_id, _ROLE_HOLD),
+            name,
+            self._labelled(home, ctx, _ROLE_HOME),
+        )
+        # It may have been there: then its labels stayed as they were.
+        labels = await self._labels(name)
+        if labels is None or labels.get(_INCARNATION) != ctx.incarnation:
+            await self._engine.remove(f"containers/{door.container}", force="true")
+            raise Conflict(f"a volume {name} of another incarnation appeared on the Docker engine")
+        return door
 
     async def _mark(self, home: HomeKey, ctx: HomeCtx, fence: Fence, doing: str) -> None:
         fence()
-        await self._volume(f"{volume_name(home.workspace_id)}-whole", home, ctx, _ROLE_MARK)
+        body = {"Name": _mark_name(home, ctx.incarnation), "Labels": self._labelled(home, ctx, _ROLE_MARK)}
+        await self._engine.send("POST", "volumes/create", body)
         self._at(f"{doing}:swapped")
 
-    async def _volume(self, name: str, home: HomeKey, ctx: HomeCtx, role: str) -> None:
+    def _labelled(self, home: HomeKey, ctx: HomeCtx, role: str) -> dict[str, str]:
         labels = self._engine.labels(home.workspace_id, role) | {_INCARNATION: ctx.incarnation}
-        if ctx.restore_marker is not None:
-            labels[_RESTORED] = ctx.restore_marker
-        made: dict[str, Any] = await self._engine.send("POST", "volumes/create", {"Name": name, "Labels": labels})
-        # Creating what is there changes nothing and says nothing.
-        if (made.get("Labels") or {}).get(_INCARNATION) != ctx.incarnation:
-            raise Conflict(f"a volume {name} of another incarnation appeared on the Docker engine")
+        return labels if ctx.restore_marker is None else labels | {_RESTORED: ctx.restore_marker}
+
+    async def _check_room(self, meta: Meta) -> None:
+        """Where the engine's disk can be looked at; one on another machine says itself when it is full."""
+        if not self._engine.is_local:
+            return
+        place = Path((await self._engine.get("info")).get("DockerRootDir") or "/") / "volumes"
+        if place.is_dir():
+            check_room_for_restore(place, meta)
 
 
 def volume_name(workspace_id: str) -> str:
     return f"codehub-ws-{workspace_id}-home"
 
 
-def _judge(home: Mapping[str, str] | None, mark: Mapping[str, str] | None) -> HomeStatus:
+def _mark_name(home: HomeKey, incarnation: str) -> str:
+    return f"{volume_name(home.workspace_id)}-whole-{incarnation}"
+
+
+def _hold_name(home: HomeKey, incarnation: str) -> str:
+    return f"{volume_name(home.workspace_id)}-hold-{incarnation}"
+
+
+def _judge(home: Mapping[str, str] | None, marks: Sequence[Mapping[str, str]]) -> HomeStatus:
     if home is None:
         return HomeStatus(HomeState.ABSENT)
-    if mark is None or mark.get(_INCARNATION) != home.get(_INCARNATION):
-        return HomeStatus(HomeState.INCOMPLETE)
-    return HomeStatus(HomeState.WHOLE, HomeCtx(mark[_INCARNATION], mark.get(_RESTORED)))
+    for mark in marks:
+        if mark[_INCARNATION] == home[_INCARNATION]:
+            return HomeStatus(HomeState.WHOLE, HomeCtx(mark[_INCARNATION], mark.get(_RESTORED)))
+    return HomeStatus(HomeState.INCOMPLETE)
 
 
 def _after(head: bytes, chunks: Any) -> Any:

@@ -1,74 +1,83 @@
-"""A container that never runs: the engine's door to a volume's contents, without any image to pull."""
+"""Containers that never run: the engine's door to a volume's contents, without any image to pull, and what holds a volume.
+
+A volume that any container names cannot be removed, not even by somebody who is late. So a home's volume comes into being
+together with a container of its own, its hold, whose name says which incarnation it is for.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterable
-from types import TracebackType
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from dataclasses import dataclass
 
 import aiohttp
 
 from codehub.adapters.docker.engine import Engine
 from codehub.adapters.tarball.format import END
 from codehub.domain.errors import Transient
+from codehub.ports.fence import Fence
 
 FOLDER = b"volume"
 _IMAGE = "codehub-empty:1"
-_ROLE = "copy"
+_ROLE_COPY = "copy"
 
 
-class CopyContainer:
-    """Created on entry, removed on exit; one that a crash left behind is removed by the home's next operation."""
+@dataclass(frozen=True, slots=True)
+class Door:
+    """One such container."""
 
-    def __init__(self, engine: Engine, workspace_id: str, volume: str) -> None:
-        self._engine = engine
-        self._workspace_id = workspace_id
-        self._volume = volume
-        self._id = ""
-
-    async def __aenter__(self) -> CopyContainer:
-        await _ensure_empty_image(self._engine)
-        config = {
-            "Image": _IMAGE,
-            "Cmd": ["never-run"],
-            "Labels": self._engine.labels(self._workspace_id, _ROLE),
-            "NetworkDisabled": True,
-            "HostConfig": {
-                "NetworkMode": "none",
-                "Mounts": [
-                    {
-                        "Type": "volume",
-                        "Source": self._volume,
-                        "Target": f"/{FOLDER.decode()}",
-                        "VolumeOptions": {"NoCopy": True},
-                    }
-                ],
-            },
-        }
-        name = f"codehub-ws-{self._workspace_id}-copy-{secrets.token_hex(4)}"
-        self._id = (await self._engine.send("POST", "containers/create", config, params={"name": name}))["Id"]
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        await asyncio.shield(self._engine.remove(f"containers/{self._id}", force="true"))
+    engine: Engine
+    container: str
 
     def get(self) -> contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """The volume's content as a tar stream, below `volume/`."""
-        return self._engine.stream(f"containers/{self._id}/archive", path=f"/{FOLDER.decode()}")
+        return self.engine.stream(f"containers/{self.container}/archive", path=f"/{FOLDER.decode()}")
 
     async def put(self, content: bytes | AsyncIterable[bytes]) -> None:
         """Unpacked at the root, where an absolute or outward link is as good as any."""
-        async with self._engine.stream(f"containers/{self._id}/archive", "PUT", content, path="/") as response:
+        async with self.engine.stream(f"containers/{self.container}/archive", "PUT", content, path="/") as response:
             await response.read()
 
 
-async def remove_copies(engine: Engine, workspace_id: str) -> None:
-    listed = await engine.get("containers/json", all="true", filters=engine.filters(_ROLE, workspace_id))
+async def make_door(
+    engine: Engine, name: str, labels: Mapping[str, str], volume: str, volume_labels: Mapping[str, str] | None = None
+) -> Door:
+    """The volume is made in the same step when it is not there, with these labels."""
+    await _ensure_empty_image(engine)
+    mount = {
+        "Type": "volume",
+        "Source": volume,
+        "Target": f"/{FOLDER.decode()}",
+        "VolumeOptions": {"NoCopy": True, "Labels": dict(volume_labels or {})},
+    }
+    config = {
+        "Image": _IMAGE,
+        "Cmd": ["never-run"],
+        "Labels": dict(labels),
+        "NetworkDisabled": True,
+        "HostConfig": {"NetworkMode": "none", "Mounts": [mount]},
+    }
+    made = await engine.send("POST", "containers/create", config, params={"name": name})
+    return Door(engine, made["Id"])
+
+
+@contextlib.asynccontextmanager
+async def copy_container(engine: Engine, workspace_id: str, volume: str) -> AsyncIterator[Door]:
+    """For one copy; one that a crash left behind is removed by the home's next operation."""
+    name = f"codehub-ws-{workspace_id}-copy-{secrets.token_hex(4)}"
+    door = await make_door(engine, name, engine.labels(workspace_id, _ROLE_COPY), volume)
+    try:
+        yield door
+    finally:
+        await asyncio.shield(engine.remove(f"containers/{door.container}", force="true"))
+
+
+async def remove_copies(engine: Engine, workspace_id: str, fence: Fence) -> None:
+    listed = await engine.get("containers/json", all="true", filters=engine.filters(_ROLE_COPY, workspace_id))
     for item in listed:
+        fence()
         await engine.remove(f"containers/{item['Id']}", force="true")
 
 

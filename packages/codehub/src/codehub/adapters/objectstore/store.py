@@ -19,6 +19,7 @@ import obstore
 from obstore import exceptions as failures
 from obstore.store import LocalStore, S3Store, from_url
 
+from codehub.adapters.objectstore import files
 from codehub.adapters.objectstore.uploads import S3Access, UploadsOfS3
 from codehub.adapters.tarball.cursor import remove_tree
 from codehub.domain.errors import BackendDown, CodeHubError, Invalid, NotFound, OutOfSpace, Transient
@@ -95,6 +96,9 @@ class Store:
         produced = _Produced(chunks)
         try:
             with _translated(f"write {key}"):
+                if self._root is not None:
+                    files.put(self._root / key, produced)
+                    return
                 obstore.put(
                     self._store,
                     key,
@@ -125,10 +129,13 @@ class Store:
 
     def stream(self, key: str) -> Iterator[bytes]:
         """Raises NotFound when it is not there."""
-        if self._root is not None:
-            yield from _file_stream(self._root / key, key)
-            return
         with _translated(f"read {key}"):
+            if self._root is not None:
+                try:
+                    yield from files.stream(self._root / key)
+                except FileNotFoundError as error:
+                    raise NotFound(f"{key} is not in the archive store") from error
+                return
             try:
                 result = obstore.get(self._store, key)
             except (failures.NotFoundError, FileNotFoundError) as error:
@@ -144,7 +151,7 @@ class Store:
         """Every object and every half-done upload below a prefix."""
         with _translated("list the archive store"):
             if self._root is not None:
-                yield from _local_paths(self._root, prefix)
+                yield from files.paths(self._root, prefix)
                 return
             for page in obstore.list(self._store, prefix=prefix or None):
                 for item in page:
@@ -169,8 +176,8 @@ class Store:
     def abort_uploads(self, prefix: str) -> None:
         """End the uploads that somebody left half-done below a prefix."""
         if self._root is not None:
-            for path in list(_local_paths(self._root, prefix)):
-                if "#" in path:  # obstore's staging for a local file
+            for path in list(files.paths(self._root, prefix)):
+                if files.HALF in path:
                     (self._root / path).unlink(missing_ok=True)
         elif self._uploads is not None:
             for upload in self._uploads.list(prefix):
@@ -191,13 +198,7 @@ class Store:
     def _sync(self, key: str) -> None:
         if self._root is None:
             return
-        path = self._root / key
-        for place in (path, path.parent, path.parent.parent):
-            fd = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+        files.sync(self._root / key)
 
 
 class _Produced:
@@ -218,24 +219,6 @@ class _Produced:
         except BaseException as error:
             self.error = error
             raise
-
-
-def _file_stream(path: Path, key: str) -> Iterator[bytes]:
-    """A local object by large reads: the library's own stream of a file takes as much CPU as compressing it did."""
-    with _translated(f"read {key}"):
-        try:
-            file = path.open("rb", buffering=0)
-        except FileNotFoundError as error:
-            raise NotFound(f"{key} is not in the archive store") from error
-        with file:
-            while chunk := file.read(_READ_BYTES):
-                yield chunk
-
-
-def _local_paths(root: Path, prefix: str) -> Iterator[str]:
-    for directory, _, names in os.walk(root / prefix):
-        for name in names:
-            yield str((Path(directory) / name).relative_to(root))
 
 
 def _open_s3(access: S3Access, options: StoreOptions) -> S3Store:

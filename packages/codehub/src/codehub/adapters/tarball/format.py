@@ -6,8 +6,10 @@ Knows bytes only: neither files nor streams. Names are bytes without a leading s
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from codehub.domain.errors import ArchiveCorrupted
 
@@ -78,7 +80,7 @@ def encode(entry: Entry) -> bytes:
     head = b""
     if records:
         body = b"".join(records)
-        head = _block(b"././@PaxHeader", PAX, size=len(body)) + body + bytes(padding(len(body)))
+        head = _pax_block(len(body)) + body + bytes(padding(len(body)))
     return head + _block(
         name[:100],
         entry.kind,
@@ -135,7 +137,19 @@ def _block(
         b"0000000",
         b"",
     )
-    return b"%s%06o\0 %s" % (block[:148], sum(block), block[156:])
+    return b"%s%06o\0 %s" % (block[:148], _sum(block), block[156:])
+
+
+@lru_cache(64)
+def _pax_block(size: int) -> bytes:
+    """Most files have one, for their parts of a second, and most of those are of one size."""
+    return _block(b"././@PaxHeader", PAX, size=size)
+
+
+def _sum(block: bytes) -> int:
+    """Of all bytes. Half an Adler checksum is one more than that, for as few bytes as cannot reach its modulus; five times
+    as fast as `sum`, which was a fifth of all the time it took to make a header."""
+    return (zlib.adler32(block[:256]) & 0xFFFF) + (zlib.adler32(block[256:]) & 0xFFFF) - 2
 
 
 def decode(block: bytes) -> Entry | None:
@@ -143,10 +157,10 @@ def decode(block: bytes) -> Entry | None:
     if block.count(0) == BLOCK:
         return None
     (name, mode, uid, gid, size, mtime, checksum, kind, link, magic, _, _, _, _, prefix) = _HEADER.unpack(block)
-    if sum(block) - sum(checksum) + 8 * 32 != _number(checksum):
+    if _sum(block) - sum(checksum) + 8 * 32 != _number(checksum):
         raise ArchiveCorrupted("the archive's tar stream has a damaged header")
-    name, link = name.rstrip(b"\0").split(b"\0")[0], link.split(b"\0")[0]
-    if magic[:5] == b"ustar" and magic[5:6] == b"\0" and (front := prefix.split(b"\0")[0]):
+    name, link = name.partition(b"\0")[0], link.partition(b"\0")[0]
+    if magic[:6] == b"ustar\0" and (front := prefix.partition(b"\0")[0]):
         name = front + b"/" + name
     return Entry(
         name=name,

@@ -8,6 +8,9 @@ from codehub.adapters.tarball import format as tar
 from codehub.adapters.tarball.format import BLOCK, Entry
 from codehub.domain.errors import ArchiveCorrupted
 
+# Most entries have a pax header, for their parts of a second, and most of those are one and the same: decoded once.
+_PAX_HEADERS_KNOWN = 64
+
 
 class TarStream:
     """Iterate for entries; `content(entry)` must be used up (or not begun) before the next one is asked for."""
@@ -19,6 +22,7 @@ class TarStream:
         self._at = 0
         self._left = 0  # of the present entry's content and padding
         self.consumed = 0
+        self._pax_sizes: dict[bytes, int] = {}
 
     def __iter__(self) -> Iterator[Entry]:
         while (entry := self._next()) is not None:
@@ -47,17 +51,22 @@ class TarStream:
         long_name: bytes | None = None
         long_link: bytes | None = None
         while True:
-            entry = tar.decode(bytes(self._take(BLOCK)))
+            head = bytes(self._take(BLOCK))
+            if (size := self._pax_sizes.get(head)) is not None:
+                pax.update(tar.records(self._body(size)))
+                continue
+            entry = tar.decode(head)
             if entry is None:
                 return None
             if entry.kind not in (tar.PAX, tar.PAX_GLOBAL, tar.GNU_LONGNAME, tar.GNU_LONGLINK):
                 break
             if entry.size > tar.MAX_PAX:
                 raise ArchiveCorrupted("the archive's tar stream has an oversized header")
-            body = bytes(self._take(entry.size))
-            self._take(tar.padding(entry.size))
+            body = self._body(entry.size)
             if entry.kind == tar.PAX:
                 pax.update(tar.records(body))
+                if len(self._pax_sizes) < _PAX_HEADERS_KNOWN:
+                    self._pax_sizes[head] = entry.size
             elif entry.kind == tar.GNU_LONGNAME:
                 long_name = body.rstrip(b"\0")
             elif entry.kind == tar.GNU_LONGLINK:
@@ -72,6 +81,12 @@ class TarStream:
             entry.size = entry.size if entry.kind not in (tar.LINK, tar.SYMLINK, tar.DIR, tar.FIFO) else 0
         self._left = entry.size + tar.padding(entry.size)
         return entry
+
+    def _body(self, size: int) -> bytes:
+        """Of a header that has one."""
+        body = bytes(self._take(size))
+        self._take(tar.padding(size))
+        return body
 
     def _skip(self) -> None:
         while self._left:

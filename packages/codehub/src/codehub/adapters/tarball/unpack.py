@@ -17,6 +17,7 @@ from codehub.adapters.tarball.cursor import DirCursor
 from codehub.adapters.tarball.format import Entry
 from codehub.adapters.tarball.read import TarStream
 from codehub.adapters.tarball.small_files import SMALL, SmallFiles
+from codehub.adapters.writeback import Writeback
 from codehub.domain.errors import ArchiveCorrupted, OutOfSpace, Transient
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -151,8 +152,10 @@ class _Unpacker:
             if entry.sparse_size is not None:
                 self._sparse(fd, entry)
             else:
+                writeback = Writeback(fd)
                 for piece in self._stream.content(entry):
                     _write(fd, piece)
+                    writeback.wrote(len(piece))
             self._attributes(fd, entry, moded=moded)
         finally:
             os.close(fd)

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 
 import structlog
 
+from codehub.cli.stack.backoff import Backoff
+
 log = structlog.get_logger()
 
-# A part that keeps dying is tried at most this often; one that ran this long begins anew.
-_LONGEST_BACKOFF_S = 30.0
-_STEADY_S = 60.0
 # Graceful shutdown of the proxy's WebSockets takes up to 10 s.
 _STOP_PATIENCE_S = 20.0
 _PR_SET_PDEATHSIG = 1
@@ -45,10 +44,8 @@ def _die_with_parent(parent: int) -> Callable[[], None]:
 
 async def keep_running(part: Part, environment: Mapping[str, str]) -> None:
     """Run a part for ever; ends by cancellation, and then the process has ended too."""
-    loop = asyncio.get_running_loop()
-    backoff_s = 0.5
+    backoff = Backoff(asyncio.get_running_loop().time)
     while True:
-        began = loop.time()
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -66,9 +63,9 @@ async def keep_running(part: Part, environment: Mapping[str, str]) -> None:
         except asyncio.CancelledError:
             await asyncio.shield(_stop(process))
             raise
-        backoff_s = 0.5 if loop.time() - began > _STEADY_S else min(backoff_s * 2, _LONGEST_BACKOFF_S)
-        log.error("a part ended and is started again", part=part.name, code=code, after_s=backoff_s)
-        await asyncio.sleep(backoff_s)
+        after_s = backoff.ended()
+        log.error("a part ended and is started again", part=part.name, code=code, after_s=after_s)
+        await asyncio.sleep(after_s)
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:

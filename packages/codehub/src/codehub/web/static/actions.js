@@ -5,6 +5,7 @@ import {ask, edit} from "./dialogs.js";
 import * as store from "./store.js";
 import {state} from "./store.js";
 import {failed, said} from "./toasts.js";
+import {recover} from "./views/recover.js";
 import {duration, needsRecovery} from "./words.js";
 
 const RESTABLE = ["CREATED", "STOPPED", "ERROR"];
@@ -38,6 +39,11 @@ export const ACTIONS = {
       ["RUNNING", "STOPPED", "ERROR"].includes(ws.status) && !needsRecovery(ws) && !archived(ws) && ws.desired_state !== "ARCHIVED",
     run: (ws) => post(`workspaces/${ws.id}:archive`),
   },
+  recover: {
+    label: () => "Recover",
+    when: (ws) => state.user?.is_admin && ws.status === "ERROR",
+    run: recover,
+  },
   edit: {
     label: () => "Edit",
     when: (ws) => ws.status !== "DELETING",
@@ -61,10 +67,10 @@ export const ACTIONS = {
 
 function confirmDelete(ws) {
   const window_ = duration(state.about?.deleted_retention_seconds ?? 86400);
-  const first = RESTABLE.includes(ws.status) ? "" : " It is stopped first.";
+  const first = RESTABLE.includes(ws.status) ? "Its files are archived" : "It is stopped, its files are archived";
   return ask({
     title: `Delete ${ws.name}?`,
-    text: `Its files are archived, and for ${window_} an admin can bring it back. After that they are gone for good.${first}`,
+    text: `${first}, and for ${window_} an admin can bring it back. After that it is gone for good.`,
     type: ws.name,
     yes: "Delete",
     danger: true,
@@ -89,11 +95,11 @@ export async function perform(name, workspace, button = null) {
   }
 }
 
-const ASKED = {start: "start", restore: "start", stop: "stop", archive: "archive", recover: "start", delete: "delete"};
+// What those pages ask for, by the action that does it.
+const ASKED = {start: "start", restore: "start", stop: "stop"};
 const QUESTIONS = {
   start: (ws) => (archived(ws) ? `Restore ${ws.name} from its archive and start it?` : `Start ${ws.name}?`),
   stop: (ws) => `Stop ${ws.name}? Its files stay; what runs in it ends.`,
-  archive: (ws) => `Archive ${ws.name}? It is stopped and its files move to the archive.`,
 };
 
 /** A link from a workspace's page (`?action=start`) never acts by itself: it asks first. */
@@ -104,9 +110,6 @@ export async function askedByLink(action, workspace) {
     said(`${workspace.name}: there is nothing to ${action} right now.`);
     return;
   }
-  if (QUESTIONS[name]) {
-    const yes = await ask({title: ACTIONS[name].label(workspace), text: QUESTIONS[name](workspace), yes: ACTIONS[name].label(workspace)});
-    if (!yes) return;
-  }
-  await perform(name, workspace);
+  const label = ACTIONS[name].label(workspace);
+  if (await ask({title: label, text: QUESTIONS[name](workspace), yes: label})) await perform(name, workspace);
 }

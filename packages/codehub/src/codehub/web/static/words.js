@@ -9,7 +9,7 @@ export function bytes(count) {
     value /= 1000;
     unit += 1;
   }
-  const shown = unit === 0 ? value : value >= 100 ? Math.round(value) : Math.round(value * 10) / 10;
+  const shown = unit === 0 ? value : value.toFixed(value >= 100 ? 0 : 1);
   return `${shown} ${UNITS[unit]}`;
 }
 
@@ -90,13 +90,14 @@ const REASONS = {
 export const conditionWords = (observed) =>
   [observed?.reason ? (REASONS[observed.reason] ?? observed.reason) : "not looked at yet", observed?.message].filter(Boolean).join(": ");
 
-/** What went wrong, and what to do about it. */
+/** What went wrong, what to do about it, and what an admin can do about it where that is something else. */
 const ERRORS = {
   Timeout: ["It took too long without any progress.", "Start it again; if it happens again, look at its logs."],
-  DataLost: ["Its home is not where it was left.", "An admin can recover it from a kept archive. You can still delete it."],
+  DataLost: ["Its home is not where it was left.", "Ask an admin to recover it from a kept archive, or delete it.", "Recover it from a kept archive, or delete it."],
   ArchiveCorrupted: [
     "Its archive does not match its checksum, so it was not unpacked.",
-    "An admin can recover it from an older archive. You can still delete it.",
+    "Ask an admin to recover it from an older archive, or delete it.",
+    "Recover it from an older archive, or delete it.",
   ],
   ImagePullFailed: ["Its image could not be pulled.", "Check the image's name and the registry, then start it again."],
   ContainerWithoutVolume: ["It was running without its home.", "Stop it: the container is taken away first."],
@@ -105,9 +106,9 @@ const ERRORS = {
   RetryExceeded: ["It failed several times in a row.", "The timeline and the logs say why. Start it again when that is mended."],
 };
 
-export function errorWords(workspace) {
-  const [what, todo] = ERRORS[workspace.error_reason] ?? ["Something went wrong.", "The timeline says what. Start it again."];
-  return {what, todo};
+export function errorWords(workspace, isAdmin = false) {
+  const [what, todo, adminTodo] = ERRORS[workspace.error_reason] ?? ["Something went wrong.", "The timeline says what. Start it again."];
+  return {what, todo: (isAdmin && adminTodo) || todo};
 }
 
 export const needsRecovery = (workspace) => ["DataLost", "ArchiveCorrupted"].includes(workspace.error_reason);

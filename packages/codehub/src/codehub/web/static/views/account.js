@@ -17,19 +17,19 @@ export function accountView() {
       ["Created", (token) => clock(token.created_at)],
       ["Expires", (token) => (token.expires_at ? clock(token.expires_at) : "never")],
       ["Last used", (token) => ago(token.last_used_at, Date.now())],
-      ["Actions", (token) => dropButton(`Revoke ${token.name}`, `Revoke the token ${token.name}?`, "What uses it stops working.", `tokens/${token.id}`, () => tokens.refresh())],
+      ["Actions", (token) => dropButton("Revoke", token.name, `Revoke the token ${token.name}?`, "What uses it stops working.", `tokens/${token.id}`, () => tokens.refresh())],
     ],
   });
   const sessions = table({
     caption: "Sessions",
     empty: "None.",
-    load: async () => (await get("sessions")).items,
+    load: async () => (await get("sessions")).items.sort((a, b) => b.current - a.current),
     columns: [
       ["From", (session) => session.address || "–"],
       ["Browser", (session) => el("span", {class: "clip", title: session.user_agent ?? ""}, browserWords(session.user_agent))],
       ["Last seen", (session) => ago(session.last_seen_at, Date.now())],
       ["Ends", (session) => clock(session.expires_at)],
-      ["Actions", (session) => (session.current ? el("span", {class: "quiet"}, "this one") : dropButton("End", "End this session?", "That browser has to sign in again.", `sessions/${session.id}`, () => sessions.refresh()))],
+      ["Actions", (session) => (session.current ? el("span", {class: "quiet"}, "this one") : dropButton("End", `the session in ${browserWords(session.user_agent)}`, "End this session?", "That browser has to sign in again.", `sessions/${session.id}`, () => sessions.refresh()))],
     ],
   });
   const node = el(
@@ -43,19 +43,21 @@ export function accountView() {
   return {title: "Account", node};
 }
 
-export function dropButton(label, title, text, path, after) {
+/** A button that removes what a row of a table shows, after a question. */
+export function dropButton(label, whose, title, text, path, after) {
   return el(
     "button",
     {
       type: "button",
       class: "danger",
+      "aria-label": `${label} ${whose}`,
       onclick: async () => {
-        if (!(await ask({title, text, yes: label.split(" ")[0], danger: true}))) return;
+        if (!(await ask({title, text, yes: label, danger: true}))) return;
         try {
           await remove(path);
           await after();
         } catch (error) {
-          failed(error, label);
+          failed(error, `${label} ${whose}`);
         }
       },
     },

@@ -58,7 +58,7 @@ function actions(user, after) {
     user.disabled ? toggle("Let in", {disabled: false}) : toggle("Lock out", {disabled: true}),
     user.is_admin ? toggle("Make user", {is_admin: false}) : toggle("Make admin", {is_admin: true}),
     el("button", {type: "button", "aria-label": `New password for ${user.username}`, onclick: () => newPassword(user)}, "Password"),
-    dropButton(`Delete ${user.username}`, `Delete ${user.username}?`, "Only a user without workspaces can be deleted.", `users/${user.id}`, after),
+    dropButton("Delete", user.username, `Delete ${user.username}?`, "Only a user without workspaces can be deleted.", `users/${user.id}`, after),
   );
 }
 

@@ -50,7 +50,7 @@ export function statusBlock() {
       else progress.value = done;
       const broken = workspace.status === "ERROR";
       setHidden(todo, !broken);
-      if (broken) setText(todo, errorWords(workspace).todo);
+      if (broken) setText(todo, errorWords(workspace, state.user?.is_admin).todo);
     },
   };
 }
@@ -61,7 +61,7 @@ function card(first) {
   const status = statusBlock();
   const description = el("p", {class: "quiet clamp"});
   const open = el("a", {class: "button primary", target: "_blank", rel: "noopener"}, "Open");
-  const buttons = actionButtons(["start", "keep", "cancel", "stop", "archive"], () => workspace, title);
+  const buttons = actionButtons(["start", "keep", "cancel", "stop", "archive", "recover"], () => workspace, title);
   const node = el(
     "li",
     {class: "card", "data-id": first.id},

@@ -3,18 +3,11 @@
 import {get, post} from "../api.js";
 import {formDialog} from "../dialogs.js";
 import {el, field} from "../dom.js";
-import * as store from "../store.js";
-import {failed} from "../toasts.js";
 import {bytes, clock, needsRecovery} from "../words.js";
 
-export async function recoverDialog(workspace) {
-  let archives = [];
-  try {
-    archives = (await get(`workspaces/${workspace.id}/archives`)).items;
-  } catch (error) {
-    failed(error, "Archives");
-    return;
-  }
+/** Answers the workspace as it is then, or null. */
+export async function recover(workspace) {
+  const archives = (await get(`workspaces/${workspace.id}/archives`)).items;
   const lost = needsRecovery(workspace);
   const choice = el(
     "select",
@@ -23,7 +16,7 @@ export async function recoverDialog(workspace) {
     archives.map((archive) => el("option", {value: archive.archive_key}, `Archive of ${clock(archive.committed_at)}, ${bytes(archive.bytes)}`)),
     lost ? el("option", {value: ""}, "An empty home (nothing comes back)") : null,
   );
-  const recovered = await formDialog({
+  return formDialog({
     title: `Recover ${workspace.name}`,
     body: el("div", {}, field("Go back to", choice, "What was written after that archive is not in it.")),
     yes: "Recover",
@@ -33,8 +26,4 @@ export async function recoverDialog(workspace) {
       return post(`workspaces/${workspace.id}:recover`, key === "keep" ? {} : {archive_key: key || null});
     },
   });
-  if (recovered) {
-    store.putIfKnown(recovered);
-    document.dispatchEvent(new CustomEvent("workspace-answer", {detail: recovered}));
-  }
 }

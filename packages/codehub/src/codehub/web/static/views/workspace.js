@@ -7,7 +7,6 @@ import * as store from "../store.js";
 import {state} from "../store.js";
 import {bytes, clock, conditionWords} from "../words.js";
 import {actionButtons, statusBlock} from "./card.js";
-import {recoverDialog} from "./recover.js";
 import {logsPanel, timelinePanel} from "./workspace_panels.js";
 
 const CONDITIONS = {
@@ -27,7 +26,6 @@ export function workspaceView(query, id) {
   const title = el("h1", {tabindex: "-1"}, workspace?.name ?? "…");
   const status = statusBlock();
   const open = el("a", {class: "button primary", target: "_blank", rel: "noopener"}, "Open");
-  const recover = el("button", {type: "button", hidden: true, onclick: () => recoverDialog(workspace)}, "Recover…");
   const buttons = actionButtons(Object.keys(ACTIONS), () => workspace, title);
   const memo = el("p", {class: "memo", hidden: true});
   const description = el("p", {class: "quiet"});
@@ -40,7 +38,7 @@ export function workspaceView(query, id) {
   const details = el(
     "div",
     {hidden: true},
-    el("div", {class: "card"}, status.nodes, usage, memo, el("div", {class: "row actions"}, open, recover, buttons.nodes)),
+    el("div", {class: "card"}, status.nodes, usage, memo, el("div", {class: "row actions"}, open, buttons.nodes)),
     el(
       "div",
       {class: "columns"},
@@ -70,7 +68,6 @@ export function workspaceView(query, id) {
     setAttribute(open, "href", workspace.url);
     setAttribute(open, "aria-label", `Open ${workspace.name} in a new tab`);
     setHidden(open, workspace.status !== "RUNNING", title);
-    setHidden(recover, !(state.user?.is_admin && workspace.status === "ERROR"), title);
     status.update(workspace);
     buttons.update(workspace);
     conditions.replaceChildren(...Object.entries(CONDITIONS).map(([key, label]) => condition(label, workspace.conditions?.[key])));

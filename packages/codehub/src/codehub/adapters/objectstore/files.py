@@ -1,0 +1,65 @@
+"""Objects that are files of this machine, by large reads and writes of our own.
+
+The object-store library hands a file over in small pieces and copies each: measured, reading 400 MB that way took as long
+as half of their compression.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from codehub.adapters.writeback import Writeback
+
+HALF = "#"  # in the name of what is not whole yet; also the library's own sign for that
+_READ_BYTES = 4 << 20
+
+
+def put(path: Path, chunks: Iterable[bytes]) -> None:
+    """Whole or not at all. `sync` makes it last."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    half = path.with_name(f"{path.name}{HALF}{secrets.token_hex(4)}")
+    fd = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            _fill(fd, chunks)
+        finally:
+            os.close(fd)
+        half.rename(path)
+    except BaseException:
+        half.unlink(missing_ok=True)
+        raise
+
+
+def _fill(fd: int, chunks: Iterable[bytes]) -> None:
+    writeback = Writeback(fd)
+    for chunk in chunks:
+        left = memoryview(chunk)
+        while left:
+            left = left[os.write(fd, left) :]
+        writeback.wrote(len(chunk))
+
+
+def sync(path: Path) -> None:
+    """On the disk, and found there after a power cut."""
+    for place in (path, path.parent, path.parent.parent):
+        fd = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def stream(path: Path) -> Iterator[bytes]:
+    with path.open("rb", buffering=0) as file:
+        while chunk := file.read(_READ_BYTES):
+            yield chunk
+
+
+def paths(root: Path, prefix: str) -> Iterator[str]:
+    """All below a prefix, from the root on."""
+    for directory, _, names in os.walk(root / prefix):
+        for name in names:
+            yield str((Path(directory) / name).relative_to(root))

@@ -1,0 +1,26 @@
+"""How long to wait before something that ended is started again: longer each time, short again after a steady while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+_FIRST_S: Final = 0.5
+_LONGEST_S: Final = 30.0
+_STEADY_S: Final = 60.0
+
+
+class Backoff:
+    """Of one thing that is kept running; it begins when this is made."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._begun = clock()
+        self._wait_s = _FIRST_S
+
+    def ended(self) -> float:
+        """How long to wait now. What runs next begins after that."""
+        ran_s = self._clock() - self._begun
+        self._wait_s = _FIRST_S if ran_s > _STEADY_S else min(self._wait_s * 2, _LONGEST_S)
+        self._begun = self._clock() + self._wait_s
+        return self._wait_s
