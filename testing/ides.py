@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from codehub.ports.instances import Upstream
 from testing.ide import installed_code_server
+from testing.ports import free_port
 
 PATIENCE_S = 120
 _SETTINGS = {
@@ -60,9 +60,7 @@ async def running_jupyterlab(workspace_id: str) -> AsyncIterator[Ide]:
     place = Path(tempfile.mkdtemp(prefix="ide-", dir="/tmp"))
     home = place / "home"
     home.mkdir()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.base_url=/w/{workspace_id}/", "--no-browser"]
     command += ["--IdentityProvider.token=", "--ServerApp.password=", "--ServerApp.ip=127.0.0.1", "--allow-root"]
     command += [f"--ServerApp.port={port}", "--ServerApp.port_retries=0", "--ServerApp.allow_origin=*"]
