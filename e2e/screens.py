@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from pathlib import Path
 from typing import Final
 
@@ -56,7 +57,7 @@ async def _take_all(browser: Browser, stack: Stack) -> None:
     phone = await _window(browser, "dark", 390, 780)
     await sign_in(phone, stack)
     await press(page, "Restore thesis")
-    await expect(card(page, "thesis")).to_contain_text(" of 3.0 GB")
+    await expect(card(page, "thesis")).to_contain_text(re.compile(r"[1-9]\d %, .+ of 3\.0 GB"))
     await _take(page, "workspaces")
     await _take(phone, "phone-dark")
     await page.get_by_role("link", name="thesis", exact=True).click()
