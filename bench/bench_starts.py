@@ -26,7 +26,7 @@ from codehub.adapters.process.instances import ProcessInstances, ProcessOptions
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.instances import InstanceSpec, Mount
 from testing.docker import TINY_IMAGE, DockerEngine
-from testing.objectstore import free_ports
+from testing.ports import free_ports
 from testing.tiny_ide import by_socket
 from testing.whole import Stack, fresh_stack
 from testing.whole_way import tiny_profiles
