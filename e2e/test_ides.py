@@ -33,7 +33,7 @@ from testing.ide import IDE_DIR, installed_code_server
 from testing.whole import Stack, fresh_stack
 
 pytestmark = [
-    pytest.mark.needs("bwrap", "npm"),
+    pytest.mark.needs("bwrap"),
     pytest.mark.xdist_group("interfaces"),
     pytest.mark.timeout(900),
 ]
