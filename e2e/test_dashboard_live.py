@@ -14,7 +14,7 @@ async def test_a_thousand_workspaces_are_shown_searched_and_updated_in_place(
     ids = await stage.add_many([f"workspace {number:04}" for number in range(1_000)])
     await sign_in(page, dashboard)
     # By style, not by role: of a thousand cards a role takes seconds to work out.
-    cards = page.locator(".cards > .card")
+    cards = page.locator(".cards > .card:not([hidden])")
     await expect(cards).to_have_count(1_000)
     await expect(page.get_by_text("1000 in all")).to_be_visible()
     # Those out of sight are neither laid out nor painted: the page's cost is that of a screenful.
@@ -38,3 +38,8 @@ async def test_a_thousand_workspaces_are_shown_searched_and_updated_in_place(
     await page.locator("input[type=search]").fill("")
     await page.get_by_label("Which workspaces").select_option("running")
     await expect(cards).to_have_count(1)
+    # What the filter takes away takes the focus nowhere one cannot see.
+    await page.locator(f"[data-id='{ids[499]}'] [data-action=stop]").focus()
+    await stage.change(ids[499], phase="STANDBY", desired_state="STANDBY")
+    await expect(cards).to_have_count(0)
+    await expect(page.get_by_label("Which workspaces")).to_be_focused()

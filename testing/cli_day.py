@@ -89,7 +89,6 @@ def live(day: Day, says: Callable[[str], str], pieces: int = 1) -> None:
         "login -u admin --password-stdin",
         stdin=f"{stack.password()}\n",
         shown="codehub login -u admin --password-stdin < password",
-        CODEHUB_SERVER=stack.url,
     )
     created = day.run('ws create api --description "the payments service" --wait')
     assert created.strip() == "api: RUNNING", created

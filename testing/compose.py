@@ -20,9 +20,10 @@ from codehub.adapters.embedded.account import server_account
 from codehub.adapters.embedded.binaries import valkey_server
 from codehub.adapters.embedded.postgres import EmbeddedPostgres
 from testing.base_image import ROOT, base_names, copy_distributions, make_root
-from testing.dashboard import PASSWORD, free_port
+from testing.dashboard import PASSWORD
 from testing.docker import TINY_IMAGE, DockerEngine
 from testing.objectstore import S3Server
+from testing.ports import free_ports
 from testing.services import service_dir
 
 IMAGE: Final = "codehub"
@@ -87,7 +88,7 @@ class Composed:
 @contextmanager
 def composed(engine: DockerEngine, s3: S3Server) -> Iterator[Composed]:
     place = service_dir()
-    api, proxy, valkey_port, postgres_port = free_port(), free_port(), free_port(), free_port()
+    api, proxy, valkey_port, postgres_port = free_ports(4)
     postgres = EmbeddedPostgres(place, settings=("listen_addresses=127.0.0.1", f"port={postgres_port}"))
     before = os.environ.get("PGPORT")
     os.environ["PGPORT"] = str(postgres_port)  # how libpq finds its socket, which is named after the port

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -28,6 +27,7 @@ from codehub.ports.bus import Bus
 from codehub.services.live import Pace
 from codehub.settings import load_settings
 from testing.api import AwayBus, cheap_passwords, process_backends
+from testing.ports import free_port
 
 ADMIN: Final = "admin"
 PASSWORD: Final = "correct horse battery"
@@ -36,12 +36,6 @@ _PROFILES: Final = {
     name: AppProfile(name=name, command=("true",), image=f"example/{name}:1")
     for name in ("code-server", "jupyterlab")
 }
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from testing.dashboard import free_port
+from testing.ports import free_port
 
 DEPLOY: Final = Path(__file__).parent.parent / "deploy"
 DASHBOARD_HOST: Final = "codehub.example.org"

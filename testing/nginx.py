@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from testing.ports import free_port
 from testing.rawhttp import PATIENCE_S, Peer
 
 _CONFIG = """
@@ -47,9 +48,7 @@ class RunningNginx:
 def running_nginx(upstream: int, prefix: str) -> Iterator[RunningNginx]:
     place = Path(tempfile.mkdtemp(prefix="ng-", dir="/tmp"))
     place.chmod(0o755)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     (place / "conf").write_text(_CONFIG.format(place=place, upstream=upstream, port=port, prefix=prefix))
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     program = shutil.which("nginx", path=path) or "nginx"

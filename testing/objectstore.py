@@ -10,7 +10,6 @@ import dataclasses
 import json
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from codehub.adapters.objectstore.store import Store, StoreOptions
+from testing.ports import free_ports
 
 _PATIENCE_S = 120
 
@@ -41,20 +41,19 @@ class S3Server:
         """For a process of its own."""
         return json.dumps(dataclasses.asdict(self.options()))
 
+    def environment(self, store: Store) -> dict[str, str]:
+        """For a CodeHub that archives to this store."""
+        return {
+            "CODEHUB_ARCHIVE_URL": store.url,
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
+        }
+
     def fresh(self, prefix: str = "archives") -> Store:
         """A store in a bucket that nobody else uses."""
         return Store(f"s3://b-{secrets.token_hex(6)}/{prefix}", self.options())
-
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in held]
-    finally:
-        for one in held:
-            one.close()
 
 
 def _weed() -> str:

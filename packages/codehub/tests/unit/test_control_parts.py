@@ -14,7 +14,7 @@ from codehub.control.metrics import Metrics
 from codehub.control.patience import OutOfPatience, Patience
 from codehub.control.queue import KeyedQueue
 from codehub.domain.errors import BackendDown
-from testing.objectstore import free_ports
+from testing.ports import free_ports
 from testing.simulation.loop import VirtualClock, VirtualLoop, run_virtual
 
 

@@ -160,6 +160,9 @@ def archives(workspace: str, server: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"items": items})
         return
+    if not items:
+        console(err=True).print(f"No archive of {found['name']} is kept.", soft_wrap=True)
+        return
     rows = [[when(item["committed_at"]), amount(int(item["bytes"])), item["archive_key"]] for item in items]
     print_table(["COMMITTED", "SIZE", "ARCHIVE KEY"], rows)
 
@@ -207,6 +210,8 @@ def undelete(workspace_id: str | None, server: str | None, as_json: bool) -> Non
         items = list(client.every("workspaces", all=True, deleted=True))
     if as_json:
         print_json({"items": items})
+    elif not items:
+        console(err=True).print("Nothing that was deleted can be brought back.")
     else:
         print_table(["NAME", "OWNER", "ID"], [[item["name"], item["owner"], item["id"]] for item in items])
 

@@ -1,7 +1,7 @@
 """Which server the commands talk to, and the token kept for it: one file that only its owner can read.
 
-In this order: `--server`, `CODEHUB_SERVER`, the server signed in to last, the default of a local `codehub up`. A token
-in `CODEHUB_TOKEN` goes before a kept one.
+In this order: `--server`, `CODEHUB_SERVER`, the server signed in to last, the `codehub up` that runs here. A token in
+`CODEHUB_TOKEN` goes before a kept one.
 """
 
 from __future__ import annotations
@@ -49,8 +49,16 @@ class Credentials:
         self.path = Path(base) / "codehub" / "credentials.json"
 
     def server(self, asked: str | None) -> str:
-        chosen = asked or self._environment.get("CODEHUB_SERVER") or self._read().get("default") or DEFAULT_SERVER
-        return normal_server(str(chosen))
+        chosen = asked or self._environment.get("CODEHUB_SERVER") or self._read().get("default")
+        return normal_server(str(chosen or self._running_here() or DEFAULT_SERVER))
+
+    def _running_here(self) -> str | None:
+        """Its port is another when the usual one was taken."""
+        # All settings are a quarter of a second to load, and asked for only until the first sign-in.
+        from codehub.cli.inforce import in_force
+
+        found = in_force(self._environment)
+        return found.settings.public_url if found.running else None
 
     def token(self, server: str) -> str | None:
         if given := self._environment.get("CODEHUB_TOKEN"):

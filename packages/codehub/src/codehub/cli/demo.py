@@ -73,12 +73,11 @@ def _connected(server: str | None) -> Client:
     """With the kept token; on the machine that runs `codehub up`, signed in with the admin's own password file."""
     credentials = Credentials(os.environ)
     address = credentials.server(server)
-    if credentials.token(address) is None and server is None:
-        settings = in_force(os.environ).settings
-        kept = settings.data_dir / "admin-password"
-        address = settings.public_url
-        if credentials.token(address) is None and os.access(kept, os.R_OK):
-            made = sign_in(address, settings.admin_username, kept.read_text(encoding="utf-8").strip())
+    if credentials.token(address) is None:
+        here = in_force(os.environ).settings
+        kept = here.data_dir / "admin-password"
+        if address == here.public_url and os.access(kept, os.R_OK):
+            made = sign_in(address, here.admin_username, kept.read_text(encoding="utf-8").strip())
             credentials.keep(address, made)
             console(err=True).print(f"Signed in to {address} as {made.username}.", soft_wrap=True)
     return Client(address, credentials.token(address))

@@ -22,7 +22,7 @@ from codehub.domain.errors import CodeHubError, Invalid, Unauthorized
 @click.option("--token-stdin", is_flag=True, help="Keep this token (from the account page) instead of making one.")
 @json_option
 def login(server: str | None, username: str | None, password_stdin: bool, token_stdin: bool, as_json: bool) -> None:
-    """Sign in to SERVER (default: the one signed in to last, else http://127.0.0.1:8000).
+    """Sign in to SERVER (default: the one signed in to last, else the one that runs here).
 
     \b
     Examples:

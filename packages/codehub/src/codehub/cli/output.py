@@ -74,7 +74,8 @@ def doing(workspace: Mapping[str, Any]) -> str:
         return str(workspace.get("error_reason") or "error")
     operation = _OPERATIONS.get(str(workspace["operation"]))
     if operation is None:
-        return {"STANDBY": "asleep", "ARCHIVED": "archived"}.get(str(workspace["phase"]), "")
+        rests = {"STANDBY": "asleep", "ARCHIVED": "archived"}.get(str(workspace["phase"]), "")
+        return "never started" if workspace["status"] == "CREATED" else rests
     progress = workspace.get("progress")
     return ", ".join([operation, *step_words(progress), *progress_words(progress)]) if progress else operation
 

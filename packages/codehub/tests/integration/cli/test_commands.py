@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
 import httpx
 
@@ -12,9 +13,15 @@ from testing.dashboard import ARCHIVED, PATIENCE_S, RUNNING, DashboardServer, St
 from .conftest import Command
 
 
-async def test_opening_a_workspace_makes_a_link_that_signs_a_browser_in(signed_in: Command, stage: Stage) -> None:
+async def test_opening_a_workspace_opens_the_browser_with_a_link_that_signs_it_in(
+    signed_in: Command, stage: Stage, tmp_path: Path
+) -> None:
     workspace_id = await stage.add("api", **RUNNING)
-    link = (await signed_in.ok("ws", "open", "api", "--print")).strip()
+    program = tmp_path / "browser"
+    program.write_text('#!/bin/sh\nprintf %s "$1" > "$0.opened"\n')
+    program.chmod(0o755)
+    assert await signed_in.ok("ws", "open", "api", BROWSER=str(program)) == ""
+    link = (tmp_path / "browser.opened").read_text()
     by_program = {"sec-fetch-site": "none", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
     async with httpx.AsyncClient() as browser:
         answer = await browser.get(link, headers=by_program)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from configparser import ConfigParser
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.utils import canonicalize_name
 
 from codehub.settings import Settings
 from testing.edge import DEPLOY
@@ -104,3 +107,19 @@ def test_docker_compose_reads_the_file_as_it_is_meant(tmp_path: Path) -> None:
         assert {name for name in service["environment"] if not name.startswith("AWS_")} <= known
     mounts = {mount["target"]: mount["source"] for mount in services["coordinator"]["volumes"]}
     assert mounts == {"/var/run/docker.sock": "/var/run/docker.sock", "/var/lib/codehub/homes": "/srv/homes"}
+
+
+def test_what_the_dockerfile_leaves_out_was_put_in_and_is_not_missed() -> None:
+    """The image itself is built and run by test_compose; here is what would break it: a name, or an import."""
+    recipe = (DEPLOY.parent / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+    (words,) = re.findall(r"pip uninstall --yes --quiet (.+)", recipe)
+    left_out = set(words.split()) - {"pip"}
+    locked = re.findall(r"^([\w.-]+)==", (DEPLOY.parent / "requirements/run.txt").read_text(encoding="utf-8"), re.M)
+    assert left_out <= {canonicalize_name(name) for name in locked}
+    missing = [name for name, of in packages_distributions().items() if left_out & {*map(canonicalize_name, of)}]
+    assert missing
+    program = f"import sys; sys.modules.update(dict.fromkeys({missing!r}))\n" + "".join(
+        f"import codehub.cli.{name}\n" for name in ("main", "serve", "migrate", "doctor", "ws", "admin", "login")
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -25,6 +25,13 @@ from codehub.ports.fence import Report
 _NPM_FLAGS = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error")
 # Extensions that are of no use here, and take a third of the room.
 _DROPPED_EXTENSIONS = ("copilot", "mermaid-markdown-features", "microsoft-authentication")
+# The same of the editor's packages: 180 MB for chat and for Windows, which nothing here loads, are not even fetched.
+_DROPPED_PACKAGES = (
+    "@github/copilot-sdk",
+    "@microsoft/mxc-sdk",
+    "@vscode/windows-process-tree",
+    "@vscode/windows-registry",
+)
 _START = """#!/bin/sh
 # Starts code-server on its own Node. A chat pane nobody asked for would steal the keyboard, and its empty place a quarter
 # of the window: off unless turned on.
@@ -127,6 +134,7 @@ class CodeServerInstall:
     def _editor(self) -> None:
         editor = self._package / "lib/vscode"
         remove_tree(editor / "node_modules")
+        _leave_out(_DROPPED_PACKAGES, editor)
         self._npm(editor, "install", "--omit=dev")
         for link, target in (("remote-cli/code-server", "code-linux.sh"), ("helpers/browser.sh", "browser-linux.sh")):
             path = editor / "bin" / link
@@ -142,15 +150,6 @@ class CodeServerInstall:
 
     def _trim(self) -> None:
         editor = self._package / "lib/vscode/node_modules"
-        for unused in (
-            "@github/copilot",
-            "@github/copilot-sdk",
-            "@vscode/windows-process-tree",
-            "@vscode/windows-registry",
-        ):
-            remove_tree(editor / unused)
-        for place in list(editor.glob("@github/copilot-*")):
-            remove_tree(place)
         for pattern in ("**/prebuilds/*", "@vscode/ripgrep-universal/bin/*", "**/bin/*-*"):
             for place in list(editor.glob(pattern)):
                 if _is_foreign(place.name):
@@ -173,6 +172,21 @@ class CodeServerInstall:
         if done.returncode != 0:
             said = (done.stderr or done.stdout).strip()[-800:]
             raise Transient(f"npm could not install code-server's parts (the next try goes on from here): {said}")
+
+
+def _leave_out(packages: Sequence[str], folder: Path) -> None:
+    """Out of package.json and its shrinkwrap, with what only they bring along; the hashes of all others stay."""
+    for path in (folder / "package.json", folder / "npm-shrinkwrap.json"):
+        if not path.exists():
+            continue
+        content = json.loads(path.read_text())
+        locked = content.get("packages", {})
+        for name in packages:
+            content.get("dependencies", {}).pop(name, None)
+            locked.get("", {}).get("dependencies", {}).pop(name, None)
+            for place in [place for place in locked if place.startswith(f"node_modules/{name}")]:
+                del locked[place]
+        path.write_text(json.dumps(content, indent=2))
 
 
 def _is_foreign(name: str) -> bool:

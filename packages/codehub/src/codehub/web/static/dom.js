@@ -36,8 +36,9 @@ export function setHidden(node, hidden, focusInstead = null) {
 /**
  * Make `parent`'s children be one component per item, in order, reusing those that are there.
  * `components` is a Map from key to {node, update(item)} that lives as long as the list.
+ * At most `atMost` new ones are made; answers whether some are still to be made.
  */
-export function reconcile(parent, components, items, keyOf, create) {
+export function reconcile(parent, components, items, keyOf, create, atMost) {
   const wanted = new Set(items.map(keyOf));
   for (const [key, component] of components) {
     if (!wanted.has(key)) {
@@ -46,10 +47,12 @@ export function reconcile(parent, components, items, keyOf, create) {
     }
   }
   let place = parent.firstChild;
+  let left = atMost;
   for (const item of items) {
     const key = keyOf(item);
     let component = components.get(key);
     if (!component) {
+      if (--left < 0) continue;
       component = create(item);
       components.set(key, component);
     }
@@ -57,13 +60,14 @@ export function reconcile(parent, components, items, keyOf, create) {
     if (component.node === place) place = place.nextSibling;
     else parent.insertBefore(component.node, place);
   }
+  return left < 0;
 }
 
 let lastId = 0;
 /** An id for a label or a description to point at. */
 export const freshId = (prefix) => `${prefix}-${++lastId}`;
 
-/** A labelled form field: {node, input}. */
+/** A labelled form field, with a hint below it. */
 export function field(label, input, hint = "") {
   input.id ||= freshId("field");
   const notes = hint ? el("span", {class: "hint", id: `${input.id}-hint`}, hint) : null;

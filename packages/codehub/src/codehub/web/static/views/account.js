@@ -10,7 +10,7 @@ import {table} from "./table.js";
 export function accountView() {
   const tokens = table({
     caption: "API tokens",
-    empty: "No tokens. `codehub login` makes one for the command line.",
+    empty: el("span", {}, "No tokens. ", el("code", {}, "codehub login"), " makes one for the command line."),
     load: async () => (await get("tokens")).items,
     columns: [
       ["Name", (token) => token.name],

@@ -86,13 +86,27 @@ function card(first) {
   };
 }
 
-/** A list of cards that follows its items. */
-export function cardList(label) {
+// So many new cards are made at once, some screenfuls: a thousand in one go would hold the page for a moment one feels.
+const SLICE = 100;
+
+/**
+ * A list of cards that follows its items; those that are not to be shown are there, hidden, and back at once.
+ * The focus in one that is hidden goes to `focusInstead`.
+ */
+export function cardList(label, focusInstead) {
   const components = new Map();
   const node = el("ul", {class: "cards", "aria-label": label});
-  return {
-    node,
-    update: (items) => reconcile(node, components, items, (item) => item.id, card),
-    refresh: (items) => items.forEach((item) => components.get(item.id)?.update(item)),
-  };
+  let rest = 0;
+
+  function update(items, isShown) {
+    clearTimeout(rest);
+    const more = reconcile(node, components, items, (item) => item.id, card, SLICE);
+    for (const item of items) {
+      const made = components.get(item.id);
+      if (made) setHidden(made.node, !isShown(item), focusInstead);
+    }
+    if (more) rest = setTimeout(() => update(items, isShown));
+  }
+
+  return {node, update, refresh: (items) => items.forEach((item) => components.get(item.id)?.update(item))};
 }

@@ -18,7 +18,7 @@ export async function recover(workspace) {
   );
   return formDialog({
     title: `Recover ${workspace.name}`,
-    body: el("div", {}, field("Go back to", choice, "What was written after that archive is not in it.")),
+    body: el("div", {}, field("Go back to", choice, archives.length ? "What was written after an archive is not in it." : "No archive of it is kept.")),
     yes: "Recover",
     danger: lost,
     submit: (data) => {

@@ -2,7 +2,7 @@
 
 import {el} from "../dom.js";
 
-/** `load` answers rows; `columns` are [heading, row => node or text]. Answers {node, refresh}. */
+/** `load` answers rows; `columns` are [heading, row => node or text]; `empty` is a node or text. Answers {node, refresh}. */
 export function table({caption, columns, load, empty}) {
   const body = el("tbody");
   const refresh = async () => {

@@ -37,7 +37,7 @@ export function workspacesView() {
     el("button", {type: "button", class: "primary", onclick: createWorkspace}, "Create the first one"),
   );
   const filters = el("div", {class: "row filters"}, search, group, count);
-  const list = cardList("My workspaces");
+  const list = cardList("My workspaces", group);
   const node = el(
     "section",
     {},
@@ -56,14 +56,13 @@ export function workspacesView() {
   function update() {
     const mine = [...state.workspaces.values()].sort((a, b) => (a.created_at < b.created_at ? 1 : -1));
     const text = search.value.trim().toLowerCase();
-    const shown = mine.filter(
-      (ws) => GROUPS[group.value](ws) && (!text || `${ws.name} ${ws.description} ${ws.memo}`.toLowerCase().includes(text)),
-    );
-    list.update(shown);
+    const found = (ws) => !text || `${ws.name} ${ws.description} ${ws.memo}`.toLowerCase().includes(text);
+    const shown = new Set(mine.filter((ws) => GROUPS[group.value](ws) && found(ws)));
+    list.update(mine, (ws) => shown.has(ws));
     const none = state.loaded && mine.length === 0;
     setHidden(empty, !none);
     setHidden(filters, none);
-    setText(count, countWords(shown.length, mine.length));
+    setText(count, countWords(shown.size, mine.length));
   }
 
   function countWords(shown, all) {
