@@ -28,8 +28,9 @@ from e2e.ide_tabs import (
     until,
 )
 from e2e.pages import sign_in
-from testing.dashboard import PASSWORD, free_port
+from testing.dashboard import PASSWORD
 from testing.ide import IDE_DIR, installed_code_server
+from testing.ports import free_ports
 from testing.whole import Stack, fresh_stack
 
 pytestmark = [
@@ -47,12 +48,13 @@ SLEEPY = {"TTL_STANDBY_SECONDS": f"{TTL_S:g}", "ACTIVITY_FLUSH_INTERVAL": "1", "
 def stack() -> Iterator[Stack]:
     """One CodeHub for all of them, at the same addresses after a restart."""
     installed_code_server()
+    api, proxy = free_ports(2)
     with fresh_stack() as made:
         (made.data_dir / "ide").symlink_to(IDE_DIR)
         made.environment |= {
             "CODEHUB_ADMIN_PASSWORD": PASSWORD,
-            "CODEHUB_API_BIND": f"127.0.0.1:{free_port()}",
-            "CODEHUB_PROXY_BIND": f"127.0.0.1:{free_port()}",
+            "CODEHUB_API_BIND": f"127.0.0.1:{api}",
+            "CODEHUB_PROXY_BIND": f"127.0.0.1:{proxy}",
         }
         made.up()
         yield made
