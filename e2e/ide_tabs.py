@@ -15,6 +15,7 @@ from testing.whole import Stack
 
 PATIENCE_S = 150.0
 WORKBENCH = ".monaco-workbench .part.statusbar .statusbar-item"
+EDITOR = ".editor-instance .view-lines"
 CODE_SERVER_TERMINAL = ".terminal-wrapper .xterm-screen"
 # Below a workspace's address: JupyterLab with nothing open in it.
 FRESH_LAB = "lab/workspaces/fresh?reset"

@@ -13,6 +13,7 @@ from playwright.async_api import BrowserContext, Page, expect
 
 from e2e.ide_tabs import (
     CODE_SERVER_TERMINAL,
+    EDITOR,
     FRESH_LAB,
     JUPYTER_TERMINAL,
     LAB,
@@ -27,13 +28,13 @@ from e2e.ide_tabs import (
     until,
 )
 from e2e.pages import sign_in
-from testing.dashboard import PASSWORD, free_port
+from testing.dashboard import PASSWORD
 from testing.ide import IDE_DIR, installed_code_server
+from testing.ports import free_ports
 from testing.whole import Stack, fresh_stack
 
 pytestmark = [
-    pytest.mark.soak,
-    pytest.mark.needs("bwrap", "npm"),
+    pytest.mark.needs("bwrap"),
     pytest.mark.xdist_group("interfaces"),
     pytest.mark.timeout(900),
 ]
@@ -47,12 +48,13 @@ SLEEPY = {"TTL_STANDBY_SECONDS": f"{TTL_S:g}", "ACTIVITY_FLUSH_INTERVAL": "1", "
 def stack() -> Iterator[Stack]:
     """One CodeHub for all of them, at the same addresses after a restart."""
     installed_code_server()
+    api, proxy = free_ports(2)
     with fresh_stack() as made:
         (made.data_dir / "ide").symlink_to(IDE_DIR)
         made.environment |= {
             "CODEHUB_ADMIN_PASSWORD": PASSWORD,
-            "CODEHUB_API_BIND": f"127.0.0.1:{free_port()}",
-            "CODEHUB_PROXY_BIND": f"127.0.0.1:{free_port()}",
+            "CODEHUB_API_BIND": f"127.0.0.1:{api}",
+            "CODEHUB_PROXY_BIND": f"127.0.0.1:{proxy}",
         }
         made.up()
         yield made
@@ -85,7 +87,7 @@ async def test_code_server_works_and_connects_again_after_a_restart_of_the_proxy
 
     # The file tree, an edit, and a save.
     await page.get_by_role("treeitem", name="notes.txt").dblclick()
-    await page.locator(".editor-instance .view-lines").click()
+    await page.locator(EDITOR).click()
     await page.keyboard.press("Control+Home")
     await page.keyboard.type("written in the browser ")
     await page.keyboard.press("Control+S")
@@ -104,7 +106,7 @@ async def test_code_server_works_and_connects_again_after_a_restart_of_the_proxy
     await run_in_terminal(page, CODE_SERVER_TERMINAL, "echo typed", room.home / "two.txt")
     await page.reload()
     await page.wait_for_selector(WORKBENCH)
-    await expect(page.locator(".editor-instance .view-lines")).to_contain_text("written")  # it is open again
+    await expect(page.locator(EDITOR)).to_contain_text("written")  # it is open again
 
 
 async def test_jupyterlab_has_kernel_and_terminal_that_connect_again_after_a_restart_of_the_proxy(
@@ -140,34 +142,40 @@ async def test_typing_keeps_it_up_an_idle_tab_does_not_and_opening_it_again_wake
     await sign_in(dashboard, stack)
     await dashboard.close()
 
-    async def in_code_server(page: Page) -> None:
+    async def open_file(page: Page) -> None:
         await page.get_by_role("treeitem", name="idle.txt").dblclick()
-        await page.locator(".editor-instance .view-lines").click()
-
-    async def in_jupyterlab(page: Page) -> None:
-        await new_jupyter_terminal(page)
-        await page.locator(JUPYTER_TERMINAL).first.click()
 
     async with asyncio.TaskGroup() as both:
-        for name, path, arrived, place in (
-            ("code-server", "", WORKBENCH, in_code_server),
-            ("jupyterlab", FRESH_LAB, LAB, in_jupyterlab),
+        for name, path, arrived, take_place, place in (
+            ("code-server", "", WORKBENCH, open_file, EDITOR),
+            ("jupyterlab", FRESH_LAB, LAB, new_jupyter_terminal, JUPYTER_TERMINAL),
         ):
             page = await browser_context.new_page()
             address = rooms[name].address + path
-            both.create_task(types_idles_and_wakes(rooms[name], page, address, arrived, place))
+            both.create_task(types_idles_and_wakes(rooms[name], page, address, arrived, take_place, place))
 
 
 async def types_idles_and_wakes(
-    room: Workspace, page: Page, address: str, arrived: str, take_place: Callable[[Page], Awaitable[None]]
+    room: Workspace,
+    page: Page,
+    address: str,
+    arrived: str,
+    take_place: Callable[[Page], Awaitable[None]],
+    place: str,
 ) -> None:
+    """`arrived` and `place` are selectors: the IDE is there, and where one types in it."""
+
     async def begin() -> None:
         await page.goto("about:blank")
         await page.goto(address, wait_until="commit")
         await arrives(page, arrived)
         await take_place(page)
 
-    await room.stays_up_while(begin, lambda: page.keyboard.type("x"), TTL_S)
+    async def act() -> None:
+        await page.locator(place).first.click()
+        await page.keyboard.type("x")
+
+    await room.stays_up_while(begin, act, TTL_S)
     # From here on the open tab is idle.
     await room.comes_to(phase="STANDBY", desired_state="STANDBY")
     await page.goto("about:blank")
