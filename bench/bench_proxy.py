@@ -1,7 +1,8 @@
 """The proxy beside nginx (one worker), traefik and configurable-http-proxy: the same upstream, one after another.
 
-Ours has every check on (bench/proxy_server.py). Each proxy has one core, the load and the upstreams have the other, so that
-the proxy is what is measured; "core used" says whether it was. Peers that cannot be installed here are left out.
+Ours has every check on (bench/proxy_server.py). Each proxy has one core, the load and the upstreams, which are in C
+(bench/sockets.c), have the other, so that the proxy is what is measured; "core used" says whether it was. A relay without
+HTTP shows what any proxy in user space must pay. Peers that cannot be installed here are left out.
 """
 
 from __future__ import annotations
@@ -10,32 +11,33 @@ import asyncio
 import os
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
 
 import psutil
-import uvloop
 
 from bench.proxy_peers import (
     GIGABYTE,
     LOAD_CORES,
     Proxy,
+    compiled,
     configurable,
     family,
     file_server,
     nginx,
     ours,
     process,
+    relay,
     traefik,
 )
 
 SECONDS = 5
-WS_MESSAGE = b"\x82\xfe\x04\x00abcd" + b"m" * 1024
+TRANSFERS = 3
 
 
 class Load:
@@ -89,45 +91,16 @@ async def _socket(proxy: Proxy, path: str) -> tuple[asyncio.StreamReader, asynci
     return reader, writer
 
 
-class Converse(asyncio.Protocol):
-    """Keeps so many messages under way: for each that comes back one goes out."""
-
-    def __init__(self, head: bytes, under_way: int) -> None:
-        self._head = head
-        self._under_way = under_way
-        self._rest = -1  # of a message; negative until the switch
-        self.counted = 0
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-        self.transport.write(self._head)
-
-    def data_received(self, data: bytes) -> None:
-        if self._rest < 0:
-            assert b" 101 " in data, data
-            self._rest = 0
-            self.transport.write(WS_MESSAGE * self._under_way)
-            return
-        whole, self._rest = divmod(self._rest + len(data), len(WS_MESSAGE))
-        if whole:
-            self.counted += whole
-            self.transport.write(WS_MESSAGE if whole == 1 else WS_MESSAGE * whole)
-
-
-async def echoes(proxy: Proxy, path: str, under_way: int) -> float:
+def echoes(program: str, proxy: Proxy, path: str, under_way: int) -> float:
     """1 KB messages a second over 32 connections."""
-    loop = asyncio.get_running_loop()
-    head = _upgrade(proxy, path)
-    pairs = [
-        await loop.create_connection(lambda: Converse(head, under_way), "127.0.0.1", proxy.port) for _ in range(32)
-    ]
-    await asyncio.sleep(1)
-    before = sum(client.counted for _, client in pairs)
-    await asyncio.sleep(SECONDS)
-    counted = sum(client.counted for _, client in pairs) - before
-    for transport, _ in pairs:
-        transport.abort()
-    return counted / SECONDS
+    done = subprocess.run(
+        [program, "load", str(proxy.port), "32", str(under_way), str(SECONDS)],
+        input=_upgrade(proxy, path),
+        capture_output=True,
+        check=True,
+        timeout=120,
+    )
+    return float(done.stdout)
 
 
 async def idle_memory(proxy: Proxy, path: str) -> float:
@@ -155,15 +128,17 @@ def peak(pid: int, during: Callable[[], float]) -> tuple[float, float]:
 
 
 def transfer(proxy: Proxy, path: str, *, upload: Path | None) -> float:
-    """MB a second for one gigabyte."""
+    """MB a second for one gigabyte, the median of a few."""
     options = [option for name, value in proxy.headers.items() for option in ("-H", f"{name}: {value}")]
     if upload is not None:
         options += ["-T", str(upload), "-H", "Expect:"]
-    began = time.monotonic()
-    subprocess.run(
-        ["curl", "-fsS", "-o", "/dev/null", *options, f"http://127.0.0.1:{proxy.port}{path}"], check=True, timeout=120
-    )
-    return GIGABYTE / 1e6 / (time.monotonic() - began)
+    command = ["curl", "-fsS", "-o", "/dev/null", *options, f"http://127.0.0.1:{proxy.port}{path}"]
+    took = []
+    for _ in range(TRANSFERS):
+        began = time.monotonic()
+        subprocess.run(command, check=True, timeout=120)
+        took.append(time.monotonic() - began)
+    return GIGABYTE / 1e6 / statistics.median(took)
 
 
 def measure() -> list[dict[str, object]]:
@@ -173,10 +148,13 @@ def measure() -> list[dict[str, object]]:
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, LOAD_CORES)  # and whatever is started from here on, until it is pinned
     try:
-        with file_server(place) as files, process(sys.executable, "-m", "bench.proxy_server", "echo") as mirror:
+        program = compiled(place)
+        with file_server(place) as files, process(program, "echo") as mirror:
             sockets = int(mirror.stdout.readline())
             with ours(files) as one, ours(sockets) as two:
                 _one(figures, one, two, one.path, two.path, place)
+            with relay(program, files) as one, relay(program, sockets) as two:
+                _one(figures, one, two, "", "", place)
             for peer in (nginx, traefik, configurable):
                 try:
                     with peer(place, files, sockets) as proxy:
@@ -187,11 +165,6 @@ def measure() -> list[dict[str, object]]:
         os.sched_setaffinity(0, before)
         shutil.rmtree(place, ignore_errors=True)
     return _rows(figures)
-
-
-def _run(work: Coroutine[Any, Any, float]) -> float:
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(work)
 
 
 def _one(figures: dict[str, dict[str, float]], files: Proxy, sockets: Proxy, a: str, b: str, place: Path) -> None:
@@ -213,7 +186,7 @@ def _one(figures: dict[str, dict[str, float]], files: Proxy, sockets: Proxy, a: 
     mine["GET 100 KB, requests/s"], mine["GET 100 KB, p99 ms"] = wrk(f"{base}/large", files.headers)
     for what, under_way in (("WebSocket echo 1 KB", 1), ("WebSocket echo 1 KB, 8 under way", 8)):
         load = Load(sockets.pid)
-        mine[f"{what}, messages/s"] = rate = _run(echoes(sockets, f"{b}/ws", under_way))
+        mine[f"{what}, messages/s"] = rate = echoes(str(place / "sockets"), sockets, f"{b}/ws", under_way)
         load.put(mine, what, rate)
     for way, proxy, path, upload in (("down", files, f"{a}/huge", None), ("up", sockets, f"{b}/up", huge)):
         speed, grown = peak(proxy.main, lambda: transfer(proxy, path, upload=upload))  # noqa: B023 - called here

@@ -128,12 +128,36 @@ def file_server(place: Path) -> Iterator[int]:
     )
     with process("nginx", "-c", str(config), "-p", str(place)):
         answering(port)
+        warm(root / "huge")
         yield port
+
+
+def warm(path: Path) -> None:
+    """What is read for the first time is read from the disk, whoever carries it."""
+    with path.open("rb") as file:
+        while file.read(1 << 20):
+            pass
+
+
+def compiled(place: Path) -> str:
+    """The bench's own server, client and bare relay."""
+    program = place / "sockets"
+    subprocess.run(["cc", "-O2", "-o", str(program), str(Path(__file__).parent / "sockets.c")], check=True)
+    return str(program)
+
+
+@contextlib.contextmanager
+def relay(program: str, upstream: int) -> Iterator[Proxy]:
+    """No HTTP and no checks: what carrying bytes costs any proxy in user space."""
+    with process(program, "relay", str(upstream)) as started:
+        port = int(started.stdout.readline())
+        pin(started.pid)
+        yield Proxy("bare relay in C", port, "", {}, started.pid)
 
 
 @contextlib.contextmanager
 def ours(upstream: int) -> Iterator[Proxy]:
-    with process(sys.executable, "-m", "bench.proxy_server", "proxy", str(upstream)) as started:
+    with process(sys.executable, "-m", "bench.proxy_server", str(upstream)) as started:
         port, workspace_id = started.stdout.readline().split()
         pin(started.pid)
         yield Proxy("codehub", int(port), f"/w/{workspace_id}", {"Cookie": f"codehub_ws={SECRET}"}, started.pid)

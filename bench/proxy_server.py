@@ -1,14 +1,12 @@
-"""`python -m bench.proxy_server echo` or `proxy UPSTREAM_PORT`: one process each, its port on the first line of output.
+"""`python -m bench.proxy_server UPSTREAM_PORT`: our proxy; its port and its workspace are the first line of output.
 
-The proxy has every check on: a real database, a session's workspace cookie, decisions remembered as in production.
+Every check is on: a real database, a session's workspace cookie, decisions remembered as in production.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
-import hashlib
 import shutil
 import signal
 import socket
@@ -32,47 +30,6 @@ from codehub.settings import Settings
 from testing.services import service_dir
 
 SECRET = "bench-secret"
-ACCEPT = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-
-
-class Mirror(asyncio.Protocol):
-    """A WebSocket server that sends every byte back unmasked-as-is: the frames' content does not matter here."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-        self.open = False
-        self.left = 0
-
-    def data_received(self, data: bytes) -> None:
-        if self.open:
-            self.transport.write(data)
-            return
-        head = data.lower()
-        if b"upgrade: websocket" in head:
-            at = head.index(b"sec-websocket-key:") + 18
-            key = data[at : data.index(b"\r\n", at)].strip()
-            digest = base64.b64encode(hashlib.sha1(key + ACCEPT).digest())
-            self.transport.write(
-                b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-                b"Sec-WebSocket-Accept: " + digest + b"\r\n\r\n"
-            )
-            self.open = True
-            return
-        if self.left == 0:
-            at = head.find(b"content-length:")
-            length = int(data[at + 15 : data.index(b"\r\n", at)]) if at >= 0 else 0
-            self.left = length - (len(data) - data.index(b"\r\n\r\n") - 4)
-        else:
-            self.left -= len(data)
-        if self.left <= 0:
-            self.left = 0
-            self.transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-
-
-async def echo() -> None:
-    server = await asyncio.get_running_loop().create_server(Mirror, "127.0.0.1", 0)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await asyncio.Event().wait()
 
 
 class OnePlace:
@@ -144,4 +101,4 @@ async def until_told(work: Coroutine[Any, Any, None]) -> None:
 if __name__ == "__main__":
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         with contextlib.suppress(asyncio.CancelledError):
-            runner.run(until_told(echo() if sys.argv[1] == "echo" else proxy(int(sys.argv[2]))))
+            runner.run(until_told(proxy(int(sys.argv[1]))))

@@ -8,15 +8,19 @@ from playwright.async_api import Page, expect
 
 from e2e.ide_tabs import (
     CODE_SERVER_TERMINAL,
+    LAB,
     WORKBENCH,
     Workspace,
     arrives,
-    opened_from_the_dashboard,
+    holds,
     run_in_notebook,
     run_in_terminal,
+    tab_from_the_dashboard,
+    until,
 )
 from e2e.screens import SCREENS
 from testing.browser import chromium, patient
+from testing.dashboard import PASSWORD
 from testing.ide import IDE_DIR, installed_code_server
 from testing.whole import fresh_stack
 
@@ -26,6 +30,7 @@ async def main() -> None:
     installed_code_server()
     with fresh_stack() as stack:
         (stack.data_dir / "ide").symlink_to(IDE_DIR)
+        stack.environment["CODEHUB_ADMIN_PASSWORD"] = PASSWORD
         await asyncio.to_thread(stack.up)
         async with chromium() as browser:
             context = patient(await browser.new_context(viewport={"width": 1100, "height": 720}))
@@ -33,9 +38,10 @@ async def main() -> None:
             for room in rooms:
                 await room.comes_to(phase="RUNNING")
             (rooms[0].home / "hello.py").write_text('print("hello from a workspace")\n')
-            await _code_server(await opened_from_the_dashboard(stack, context, "compiler"), rooms[0])
+            await _code_server(await tab_from_the_dashboard(stack, context, "compiler"), rooms[0])
             await context.clear_cookies()
-            lab = await opened_from_the_dashboard(stack, context, "notes")
+            lab = await tab_from_the_dashboard(stack, context, "notes")
+            await lab.locator('.jp-LauncherCard[data-category="Notebook"]').first.click()
             await run_in_notebook(lab, "sum(n * n for n in range(10))", "285")
             await _take(lab, "ide-jupyterlab")
             await _waking(lab, rooms[1])
@@ -46,7 +52,10 @@ async def _code_server(page: Page, room: Workspace) -> None:
     await page.wait_for_selector(".editor-instance .view-lines")
     await page.keyboard.press("Control+Backquote")
     await page.wait_for_selector(CODE_SERVER_TERMINAL)
-    await run_in_terminal(page, CODE_SERVER_TERMINAL, "echo typed | tee /dev/tty", room.home / "out.txt")
+    await run_in_terminal(page, CODE_SERVER_TERMINAL, "echo typed", room.home / ".listens")
+    await page.keyboard.type("clear; python3 hello.py | tee out.txt\n")
+    await until(lambda: holds(room.home / "out.txt", "hello"), "the program ran")
+    await page.get_by_role("treeitem", name="out.txt").wait_for()
     await page.wait_for_selector(WORKBENCH)
     await _take(page, "ide-code-server")
     await page.close()
@@ -60,7 +69,7 @@ async def _waking(page: Page, room: Workspace) -> None:
     await page.goto(address)
     await expect(page.get_by_role("heading", name="Your workspace is waking up")).to_be_visible()
     await _take(page, "workspace-waking")
-    await arrives(page, "#jp-main-dock-panel")
+    await arrives(page, LAB)
 
 
 async def _take(page: Page, name: str) -> None:

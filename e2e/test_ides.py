@@ -1,11 +1,11 @@
-"""The real IDEs in a real browser on a real CodeHub (`codehub up`): work, restarts, an idle tab, sleep and waking."""
+"""The real IDEs in a real browser on a real CodeHub (`codehub up`): work, restarts of the proxy, an idle tab, waking."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 import psutil
 import pytest
@@ -13,17 +13,21 @@ from playwright.async_api import BrowserContext, Page, expect
 
 from e2e.ide_tabs import (
     CODE_SERVER_TERMINAL,
+    FRESH_LAB,
     JUPYTER_TERMINAL,
+    LAB,
     WORKBENCH,
     Workspace,
     arrives,
     holds,
-    open_jupyter_terminal,
-    opened_from_the_dashboard,
+    new_jupyter_terminal,
     run_in_notebook,
     run_in_terminal,
+    tab_from_the_dashboard,
     until,
 )
+from e2e.pages import sign_in
+from testing.dashboard import PASSWORD, free_port
 from testing.ide import IDE_DIR, installed_code_server
 from testing.whole import Stack, fresh_stack
 
@@ -34,15 +38,30 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
-# What an idle tab may sleep after, in the second half of each test. Real: the TTL Runner puts it to sleep.
+# What an idle tab may sleep after, in the last test. Real: the TTL Runner puts it to sleep.
 TTL_S = 10.0
 SLEEPY = {"TTL_STANDBY_SECONDS": f"{TTL_S:g}", "ACTIVITY_FLUSH_INTERVAL": "1", "COORDINATOR_TTL_INTERVAL": "1"}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
+    """One CodeHub for all of them, at the same addresses after a restart."""
+    installed_code_server()
     with fresh_stack() as made:
+        (made.data_dir / "ide").symlink_to(IDE_DIR)
+        made.environment |= {
+            "CODEHUB_ADMIN_PASSWORD": PASSWORD,
+            "CODEHUB_API_BIND": f"127.0.0.1:{free_port()}",
+            "CODEHUB_PROXY_BIND": f"127.0.0.1:{free_port()}",
+        }
+        made.up()
         yield made
+
+
+@pytest.fixture(scope="module")
+def rooms(stack: Stack) -> Mapping[str, Workspace]:
+    """A workspace of each IDE, on their way up."""
+    return {profile: Workspace(stack, profile, profile) for profile in ("code-server", "jupyterlab")}
 
 
 async def restart_proxy(stack: Stack) -> None:
@@ -54,43 +73,19 @@ async def restart_proxy(stack: Stack) -> None:
     await asyncio.to_thread(proxy.wait, 60)
 
 
-async def restart_with_a_short_ttl(stack: Stack) -> None:
-    """Ctrl-C leaves workspaces running, and the next `up` takes them over."""
-    # At the same addresses, for the tab that is open.
-    same = {name: stack.value(name) for name in ("CODEHUB_API_BIND", "CODEHUB_PROXY_BIND")}
-    await asyncio.to_thread(stack.end)
-    stack.environment |= SLEEPY | same
-    await asyncio.to_thread(stack.up)
-
-
-async def sleeps_and_wakes(room: Workspace, page: Page, arrived: str) -> None:
-    """The open tab is idle until the workspace sleeps; opened again it wakes, and the page comes by itself."""
-    await room.comes_to(phase="STANDBY", desired_state="STANDBY")
-    address = page.url
-    await page.goto("about:blank")
-    await page.goto(address)
-    await expect(page.get_by_role("heading", name="Your workspace is waking up")).to_be_visible()
-    await arrives(page, arrived)
-    await room.comes_to(phase="RUNNING")
-
-
-async def test_code_server_works_survives_restarts_sleeps_and_wakes(
-    stack: Stack, browser_context: BrowserContext
+async def test_code_server_works_and_connects_again_after_a_restart_of_the_proxy(
+    stack: Stack, rooms: Mapping[str, Workspace], browser_context: BrowserContext
 ) -> None:
-    await asyncio.to_thread(installed_code_server)
-    (stack.data_dir / "ide").symlink_to(IDE_DIR)
-    await asyncio.to_thread(stack.up)
-    room = await asyncio.to_thread(Workspace, stack, "work", "code-server")
+    room = rooms["code-server"]
     await room.comes_to(phase="RUNNING")
     notes = room.home / "notes.txt"
     notes.write_text("first line\n")
     notes.chmod(0o666)
-    page = await opened_from_the_dashboard(stack, browser_context, "work")
+    page = await tab_from_the_dashboard(stack, browser_context, "code-server")
 
     # The file tree, an edit, and a save.
     await page.get_by_role("treeitem", name="notes.txt").dblclick()
-    lines = page.locator(".editor-instance .view-lines")
-    await lines.click()
+    await page.locator(".editor-instance .view-lines").click()
     await page.keyboard.press("Control+Home")
     await page.keyboard.type("written in the browser ")
     await page.keyboard.press("Control+S")
@@ -109,41 +104,75 @@ async def test_code_server_works_survives_restarts_sleeps_and_wakes(
     await run_in_terminal(page, CODE_SERVER_TERMINAL, "echo typed", room.home / "two.txt")
     await page.reload()
     await page.wait_for_selector(WORKBENCH)
-
-    await restart_with_a_short_ttl(stack)
-    await page.reload()
-    await page.wait_for_selector(WORKBENCH)
-    await lines.click()  # the file that was open is open again
-
-    async def type_on() -> None:
-        await page.keyboard.type("x")
-
-    await room.stays_up_while(type_on, TTL_S)
-    await sleeps_and_wakes(room, page, WORKBENCH)
-    assert "written in the browser" in notes.read_text()
+    await expect(page.locator(".editor-instance .view-lines")).to_contain_text("written")  # it is open again
 
 
-async def test_jupyterlab_works_survives_restarts_sleeps_and_wakes(
-    stack: Stack, browser_context: BrowserContext
+async def test_jupyterlab_has_kernel_and_terminal_that_connect_again_after_a_restart_of_the_proxy(
+    stack: Stack, rooms: Mapping[str, Workspace], browser_context: BrowserContext
 ) -> None:
-    await asyncio.to_thread(stack.up)
-    room = await asyncio.to_thread(Workspace, stack, "lab", "jupyterlab")
+    """It takes 1001 for an end that is meant: after every restart its kernels and terminals were dead (ADR 0204)."""
+    room = rooms["jupyterlab"]
     await room.comes_to(phase="RUNNING")
-    page = await opened_from_the_dashboard(stack, browser_context, "lab")
-
-    # A kernel.
-    await run_in_notebook(page, "print(6 * 7)", "42")
+    page = await tab_from_the_dashboard(stack, browser_context, "jupyterlab")
+    await page.locator('.jp-LauncherCard[data-category="Notebook"]').first.click()
+    await run_in_notebook(page, "kept = 6 * 7; print('first', kept)", "first 42")
+    await restart_proxy(stack)
+    await run_in_notebook(page, "print('again', kept + 1)", "again 43")
     await page.keyboard.press("Control+S")
-    # A terminal.
-    await open_jupyter_terminal(page)
+
+    await page.goto(room.address + FRESH_LAB)
+    await new_jupyter_terminal(page)
     await run_in_terminal(page, JUPYTER_TERMINAL, "echo typed", room.home / "one.txt")
+    await restart_proxy(stack)
+    await run_in_terminal(page, JUPYTER_TERMINAL, "echo typed", room.home / "two.txt")
 
-    await restart_with_a_short_ttl(stack)
-    await open_jupyter_terminal(page)
 
-    async def type_on() -> None:
+async def test_typing_keeps_it_up_an_idle_tab_does_not_and_opening_it_again_wakes_it(
+    stack: Stack, rooms: Mapping[str, Workspace], browser_context: BrowserContext
+) -> None:
+    """With a TTL of seconds, in both IDEs at once. Ctrl-C leaves them running, and the next `up` takes them over."""
+    await asyncio.gather(*(room.comes_to(phase="RUNNING") for room in rooms.values()))
+    (rooms["code-server"].home / "idle.txt").write_text("x\n")
+    await asyncio.to_thread(stack.end)
+    stack.environment |= SLEEPY
+    await asyncio.to_thread(stack.up)
+    dashboard = await browser_context.new_page()
+    await sign_in(dashboard, stack)
+    await dashboard.close()
+
+    async def in_code_server(page: Page) -> None:
+        await page.get_by_role("treeitem", name="idle.txt").dblclick()
+        await page.locator(".editor-instance .view-lines").click()
+
+    async def in_jupyterlab(page: Page) -> None:
+        await new_jupyter_terminal(page)
         await page.locator(JUPYTER_TERMINAL).first.click()
-        await page.keyboard.type("x")
 
-    await room.stays_up_while(type_on, TTL_S)
-    await sleeps_and_wakes(room, page, "#jp-main-dock-panel")
+    async with asyncio.TaskGroup() as both:
+        for name, path, arrived, place in (
+            ("code-server", "", WORKBENCH, in_code_server),
+            ("jupyterlab", FRESH_LAB, LAB, in_jupyterlab),
+        ):
+            page = await browser_context.new_page()
+            address = rooms[name].address + path
+            both.create_task(types_idles_and_wakes(rooms[name], page, address, arrived, place))
+
+
+async def types_idles_and_wakes(
+    room: Workspace, page: Page, address: str, arrived: str, take_place: Callable[[Page], Awaitable[None]]
+) -> None:
+    async def begin() -> None:
+        await page.goto("about:blank")
+        await page.goto(address, wait_until="commit")
+        await arrives(page, arrived)
+        await take_place(page)
+
+    await room.stays_up_while(begin, lambda: page.keyboard.type("x"), TTL_S)
+    # From here on the open tab is idle.
+    await room.comes_to(phase="STANDBY", desired_state="STANDBY")
+    await page.goto("about:blank")
+    answer = await page.goto(address, wait_until="commit")
+    assert answer is not None
+    assert answer.status == 503  # the page that tells of the waking
+    await arrives(page, arrived)
+    await room.comes_to(phase="RUNNING")

@@ -24,6 +24,14 @@ from testing.whole import Stack, fresh_stack
 _PATIENCE_S = 180.0
 # So much that there is time to die in the middle of an archive, and nothing that packs well.
 _DATA_BYTES = 40_000_000
+# So short that sleep, archive and the GC come by themselves in between.
+_IN_A_HURRY = {
+    "ACTIVITY_FLUSH_INTERVAL": "2",
+    "TTL_STANDBY_SECONDS": "10",
+    "TTL_ARCHIVE_SECONDS": "5",
+    "COORDINATOR_TTL_INTERVAL": "2",
+    "COORDINATOR_GC_INTERVAL": "5",
+}
 _PARTS = ("coordinator", "api", "proxy", "postgres", "valkey")
 
 
@@ -75,7 +83,7 @@ class Chaos:
         """One thing happens: mostly a person does something, now and then a part dies."""
         what = self._random.choices(
             (self._write, self._ask, self._delete, self._kill_part, self._freeze, self._kill_ide, self._power_cut),
-            weights=(10, 8, 1, 3, 1, 1, 0.5),
+            weights=(10, 8, 1, 3, 1, 1, 1),
         )[0]
         self.happened[what.__name__.strip("_")] += 1
         what()
@@ -148,17 +156,23 @@ class Chaos:
 
     def _kill_ide(self) -> None:
         kept = self._random.choice(self._kept)
-        for process in psutil.process_iter(["cmdline"]):
-            if kept.workspace_id in (process.info["cmdline"] or []):
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.kill()
+        self._kill_all_of(kept.workspace_id)
 
     def _power_cut(self) -> None:
-        """All of CodeHub at once; its workspaces go on."""
-        self._tell("kill everything")
+        """All of CodeHub at once; its workspaces go on, or end as well."""
+        machine = self._random.random() < 0.5
+        self._tell("kill the machine" if machine else "kill CodeHub")
         self._stack.kill()
+        if machine:
+            self._kill_all_of(str(self._stack.data_dir), *(kept.workspace_id for kept in self._kept))
         self._stack.up()
         self._find()
+
+    def _kill_all_of(self, *names: str) -> None:
+        for process in psutil.process_iter(["cmdline"]):
+            if any(name in word for name in names for word in process.info["cmdline"] or []):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
 
     # How it is reached.
 
@@ -219,7 +233,7 @@ class Chaos:
 def chaos(seed: int, workspaces: int, tell: Callable[[str], None] = lambda _: None) -> Iterator[Chaos]:
     with fresh_stack() as stack:
         stack.with_tiny_ide()
-        stack.environment |= {"COORDINATOR_GC_INTERVAL": "5", "LIMITS_MAX_RUNNING_PER_USER": str(workspaces)}
+        stack.environment |= _IN_A_HURRY | {"LIMITS_MAX_RUNNING_PER_USER": str(workspaces)}
         stack.up()
         made = Chaos(stack, seed, tell)
         made.begin(workspaces)

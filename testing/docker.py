@@ -161,7 +161,7 @@ class DockerEngine:
             answer = client.post(
                 "http://docker/images/create",
                 params={"fromSrc": "-", "repo": repository, "tag": tag, "changes": changes},
-                content=_tiny_root(),
+                content=tiny_root(),
             )
             assert answer.status_code == 200, answer.text
             assert "error" not in answer.text, answer.text
@@ -179,8 +179,8 @@ def _mounts_below(base: Path) -> list[str]:
         return [line.split()[1] for line in mounts if line.split()[1].startswith(str(base))]
 
 
-def _tiny_root() -> bytes:
-    """/usr/bin/python3 with its libraries and standard library, a shell and a few tools."""
+def tiny_root(libraries_of: tuple[Path, ...] = ()) -> bytes:
+    """/usr/bin/python3 with its libraries and standard library, a shell and a few tools; and others' libraries."""
     programs = [
         "/usr/bin/python3",
         "/bin/sh",
@@ -190,11 +190,13 @@ def _tiny_root() -> bytes:
         "/bin/sleep",
         "/usr/bin/env",
         "/bin/grep",
+        "/bin/mkdir",
+        "/bin/readlink",
+        "/bin/uname",
+        "/usr/bin/dirname",
     ]
-    wanted: set[Path] = set()
-    for program in programs:
-        real = Path(program).resolve()
-        wanted |= {Path(program), real}
+    wanted = {path for program in programs for path in (Path(program), Path(program).resolve())}
+    for real in (*(Path(program).resolve() for program in programs), *libraries_of):
         said = subprocess.run(["ldd", real], capture_output=True, text=True, check=True).stdout
         wanted |= {Path(word) for line in said.splitlines() for word in line.split() if word.startswith("/")}
     library = (

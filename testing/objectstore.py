@@ -41,6 +41,16 @@ class S3Server:
         """For a process of its own."""
         return json.dumps(dataclasses.asdict(self.options()))
 
+    def environment(self, store: Store) -> dict[str, str]:
+        """For a CodeHub that archives to this store."""
+        return {
+            "CODEHUB_ARCHIVE_URL": store.url,
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
+        }
+
     def fresh(self, prefix: str = "archives") -> Store:
         """A store in a bucket that nobody else uses."""
         return Store(f"s3://b-{secrets.token_hex(6)}/{prefix}", self.options())

@@ -145,11 +145,7 @@ def docker_stack(engine: DockerEngine, server: S3Server, **environment: str) -> 
         stack.environment |= {
             "CODEHUB_RUNTIME": "docker",
             "DOCKER_HOST": engine.host,
-            "CODEHUB_ARCHIVE_URL": store.url,
-            "AWS_ENDPOINT_URL": server.endpoint,
-            "AWS_REGION": "us-east-1",
-            "AWS_ACCESS_KEY_ID": server.access_key,
-            "AWS_SECRET_ACCESS_KEY": server.secret_key,
+            **server.environment(store),
             "LIMITS_MAX_RUNNING_PER_USER": "60",
             **environment,
         }

@@ -91,6 +91,12 @@ async def test_a_damaged_archive_is_said_to_be_corrupted_and_leaves_nothing(
     assert [p for p in local.root.rglob("*") if p.name.startswith(".")] == []
 
 
+async def test_an_archive_in_a_directory_is_its_owners_alone(local: LocalDirWorld) -> None:
+    """Homes hold keys and passwords."""
+    _, _, path = await archived(local)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
 async def test_an_archive_that_decompresses_to_far_more_than_it_says_is_refused(local: LocalDirWorld) -> None:
     _, archive_key, path = await archived(local)
     bomb = zstandard.ZstdCompressor(level=19).compress(bytes(64 << 20))

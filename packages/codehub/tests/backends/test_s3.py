@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import obstore
@@ -22,6 +21,7 @@ from testing.contracts.archives import ArchivesContract, place
 from testing.contracts.homes import HomesContract, key, provisioned
 from testing.contracts.instances import until
 from testing.homes import LocalDirWorld, StoreWorld, local_world
+from testing.lame_store import LameProxy, lame_proxy
 from testing.objectstore import S3Server
 from testing.trees import differences, fingerprint, make_rich_tree
 
@@ -78,74 +78,10 @@ def test_uploads_that_somebody_left_half_done_are_seen_and_ended(store: Store) -
     assert list(store.paths()) == []
 
 
-@dataclass
-class LameProxy:
-    """In front of the real store: does what `mode` says to requests for archives' data."""
-
-    target: int
-    mode: str = ""
-    port: int = 0
-    open: set[asyncio.Task[None]] = field(default_factory=set)
-
-    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self.open.add(task)
-        try:
-            if self.mode in ("500", "403"):
-                await reader.readuntil(b"\r\n\r\n")
-                body = b"<Error><Code>Told</Code><Message>told to</Message></Error>"
-                head = f"HTTP/1.1 {self.mode} Told\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-                writer.write(head.encode() + body)
-                await writer.drain()
-                return
-            if self.mode == "silent":
-                await asyncio.Event().wait()
-            back, forth = await asyncio.open_connection("127.0.0.1", self.target)
-            try:
-                slow = self.mode == "slow"
-                limit = int(self.mode.partition(":")[2] or 0)
-                up = asyncio.create_task(_pump(reader, forth, limit if self.mode.startswith("reset-up") else 0, slow))
-                down = asyncio.create_task(
-                    _pump(back, writer, limit if self.mode.startswith("reset-down") else 0, slow)
-                )
-                await asyncio.wait([up, down], return_when=asyncio.FIRST_COMPLETED)
-                for pump in (up, down):
-                    pump.cancel()
-                await asyncio.gather(up, down, return_exceptions=True)
-            finally:
-                forth.close()
-        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # a peer that went, or the end of the test
-        finally:
-            writer.transport.abort() if self.mode.startswith("reset") else writer.close()
-            self.open.discard(task)
-
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: int, slow: bool) -> None:
-    passed = 0
-    while data := await reader.read(8_192 if slow else 65_536):
-        if slow:
-            await asyncio.sleep(0.005)  # the slowness itself: about a megabyte a second
-        passed += len(data)
-        if limit and passed > limit:
-            return
-        writer.write(data)
-        await writer.drain()
-
-
 @pytest.fixture
 async def lame(s3_server: S3Server) -> AsyncIterator[LameProxy]:
-    proxy = LameProxy(int(s3_server.endpoint.rpartition(":")[2]))
-    server = await asyncio.start_server(proxy.handle, "127.0.0.1", 0)
-    proxy.port = server.sockets[0].getsockname()[1]
-    try:
+    async with lame_proxy(s3_server) as proxy:
         yield proxy
-    finally:
-        server.close()
-        for task in list(proxy.open):
-            task.cancel()
-        await asyncio.gather(*proxy.open, return_exceptions=True)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +101,7 @@ async def test_a_store_that_fails_loses_nothing_and_is_tried_again(
         lame.mode = how
         # Short only where nothing else ends the wait: a store that is well may be slow on a busy machine.
         timeout_s = 2 if how == "silent" else 60
-        reached = Store(store.url, s3_server.options(f"http://127.0.0.1:{lame.port}", timeout_s=timeout_s, retries=1))
+        reached = Store(store.url, s3_server.options(lame.endpoint, timeout_s=timeout_s, retries=1))
         try:
             yield local_world(tmp_path, reached)
         finally:
@@ -191,7 +127,7 @@ async def test_a_slow_store_takes_its_time_and_loses_nothing(
     tmp_path: Path, store: Store, lame: LameProxy, s3_server: S3Server
 ) -> None:
     lame.mode = "slow"
-    reached = Store(store.url, s3_server.options(f"http://127.0.0.1:{lame.port}"))
+    reached = Store(store.url, s3_server.options(lame.endpoint))
     try:
         local = local_world(tmp_path, reached)
         ctx = await provisioned(local, key())

@@ -56,14 +56,7 @@ async def test_killed_at_every_point_of_a_copy_with_archives_in_s3(
     database: Database, redis_url: str, s3_server: S3Server
 ) -> None:
     store = s3_server.fresh()
-    environment = {
-        "CODEHUB_ARCHIVE_URL": store.url,
-        "AWS_ENDPOINT_URL": s3_server.endpoint,
-        "AWS_REGION": "us-east-1",
-        "AWS_ACCESS_KEY_ID": s3_server.access_key,
-        "AWS_SECRET_ACCESS_KEY": s3_server.secret_key,
-    }
-    async with installation(database, redis_url, environment) as here:
+    async with installation(database, redis_url, s3_server.environment(store)) as here:
         chain = KillChain(here, store, here.files, of_local_dir(here), OWNER, pick=at_random_bytes(2))
         await chain.provision([])
         await chain.cycle(["archive:before-data", "archive:after-data"], ["restore:staged", "restore:bytes"])

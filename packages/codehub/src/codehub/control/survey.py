@@ -50,6 +50,9 @@ class Survey:
         self._instances: dict[str, Mapping[str, InstanceStatus] | None] = {}
         self._homes: dict[str, Mapping[str, HomeStatus] | None] = {}
         self._archived: deque[str] = deque()
+        # Left by workers since the last look: compared with the next listing itself, since what came and went between two
+        # listings differs in neither.
+        self._noted: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -60,6 +63,7 @@ class Survey:
             self._rows.pop(workspace_id, None)
         else:
             self._take(row)
+            self._noted.add(workspace_id)
 
     def under_way(self) -> list[str]:
         """Operations that are not done, as far as is known here."""
@@ -78,6 +82,14 @@ class Survey:
 
     async def look(self, busy: Collection[str]) -> list[str]:
         """The keys worth a worker's look, but for those that are being worked on."""
+        noted, self._noted = self._noted, set()
+        try:
+            return await self._look(noted, busy)
+        except BaseException:
+            self._noted |= noted  # a look that failed compared nothing
+            raise
+
+    async def _look(self, noted: set[str], busy: Collection[str]) -> list[str]:
         differing = await self._list_backends()
         versions = await self._store.versions()
         changed = [id_ for id_, version in versions.items() if self._version(id_) != version]
@@ -87,7 +99,7 @@ class Survey:
             # Many: one plain read of all is cheaper than naming them.
             for row in await self._store.load(None if len(changed) > len(versions) // 2 else changed):
                 self._take(row)
-        suspects = (differing | set(changed) | self._not_known()) & self._rows.keys()
+        suspects = (differing | noted | set(changed) | self._not_known()) & self._rows.keys()
         found = await self._worth_a_look(suspects - set(busy))
         return [*found, *await self._changed_archives()]
 

@@ -116,7 +116,10 @@ def wants_upgrade(request: RequestHead) -> bool:
 
 def response_lines(response: ResponseHead, mapping: Mapping, host: bytes) -> list[bytes]:
     """Status line and headers as the browser gets them, without the framing ones."""
-    out = [b"HTTP/1.1 %d %b" % (response.status, response.reason), *response.lines]
+    lines = response.lines
+    if response.connection:
+        lines = _without(lines, _hop_by_hop(response.connection))
+    out = [b"HTTP/1.1 %d %b" % (response.status, response.reason), *lines]
     if response.location is not None:
         out.append(b"Location: " + map_location(response.location, mapping, host))
     for cookie in response.cookies:

@@ -83,6 +83,7 @@ class ResponseHead:
     __slots__ = (
         "chunked",
         "close",
+        "connection",
         "content_length",
         "cookies",
         "lines",
@@ -99,6 +100,7 @@ class ResponseHead:
         self.minor = minor
         self.lines: list[bytes] = []
         self.close = minor == 0
+        self.connection = b""  # what it names besides the usual words
         self.upgrade = b""
         self.content_length = -1
         self.chunked = False

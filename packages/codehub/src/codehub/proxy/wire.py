@@ -92,6 +92,7 @@ _HOST: Final = re.compile(rb"[A-Za-z0-9.\-_]+(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\]
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}")
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: (.*))?", re.DOTALL)
 _CONTROLS: Final = bytes(c for c in (*range(32), 127) if c not in (9, 10, 13))
+_USUAL: Final = frozenset({b"close", b"keep-alive", b"upgrade"})
 _PLAIN: Final = Kind.PLAIN
 _DROP: Final = Kind.DROP
 # Names as they were spelled, once checked. Bounded: a client could spell for ever.
@@ -271,6 +272,8 @@ def _take_response(response: ResponseHead, kind: Kind, value: bytes) -> None:
             response.close = True
         elif b"keep-alive" in words:
             response.close = False
+        if words not in _USUAL:
+            response.connection += b"," + words
     elif kind is Kind.TRANSFER_ENCODING:
         if response.chunked or value.lower() != b"chunked":
             raise BadMessage(502, "the upstream's Transfer-Encoding is not chunked")

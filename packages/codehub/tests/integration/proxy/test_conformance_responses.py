@@ -105,6 +105,15 @@ def test_early_hints_pass_before_the_answer(hub: RunningHub, upstream: ScriptedU
         assert client.read_message().body == b"ok"
 
 
+def test_hop_by_hop_headers_of_an_answer_stay_on_their_hop(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+    hop = "Connection: keep-alive, X-Private\r\nX-Private: 1\r\nKeep-Alive: 5\r\nProxy-Authenticate: x\r\n"
+    upstream.script = answer(f"HTTP/1.1 200 OK\r\n{hop}X-Public: 2\r\nContent-Length: 2\r\n\r\nok")
+    response = ask(hub)
+    names = {name.lower() for name, _ in response.headers}
+    assert names & {"connection", "x-private", "keep-alive", "proxy-authenticate"} == set()
+    assert (response.get("X-Public"), response.body) == ("2", b"ok")
+
+
 def test_a_range_answer_passes(hub: RunningHub, upstream: ScriptedUpstream) -> None:
     upstream.script = answer("HTTP/1.1 206 Partial\r\nContent-Range: bytes 0-1/9\r\nContent-Length: 2\r\n\r\nab")
     response = ask(hub)

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from testing.docker import DockerEngine
+from testing.docker_ide import load_code_server_image
 from testing.objectstore import S3Server
 from testing.whole_way import Walk, build_images, docker_stack, tiny_profiles, walk_with_shipped_images
 
@@ -22,7 +23,7 @@ pytestmark = [
 
 @pytest.fixture
 def walk(docker_engine: DockerEngine, s3_server: S3Server, tmp_path: Path) -> Iterator[Walk]:
-    settings = tiny_profiles(tmp_path) | {"CODEHUB_INSTANCE_MEMORY": "64M"}
+    settings = tiny_profiles(tmp_path) | {"CODEHUB_INSTANCE_MEMORY": "512M"}
     with docker_stack(docker_engine, s3_server, **settings) as walk:
         yield walk
         with docker_engine.client() as client:
@@ -70,6 +71,14 @@ def _failures_are_told(walk: Walk, client: httpx.Client) -> None:
     failed = walk.reach(client, missing, "ERROR")
     assert failed["error_reason"] == "ImagePullFailed"
     assert "ImagePullFailed" in kinds(client, missing)
+
+
+def test_code_server_in_a_container_keeps_its_file_with_its_archive_in_s3(
+    docker_engine: DockerEngine, s3_server: S3Server
+) -> None:
+    load_code_server_image(docker_engine)
+    with docker_stack(docker_engine, s3_server) as walk, walk.signed_in() as client:
+        walk.file_survives(client, "code-server", "/healthz", "/?folder=/home/coder")
 
 
 @pytest.mark.soak
