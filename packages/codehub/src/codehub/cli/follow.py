@@ -88,20 +88,26 @@ def _told(name: str, quiet: bool) -> Iterator[Callable[[Workspace], None]]:
 
 def _lines(name: str, say: Callable[[str], None]) -> Callable[[Workspace], None]:
     """A line for each new thing that is done, and for every quarter of it; none while nothing has begun."""
-    said: tuple[object, str] = (None, "")
+    operation, said = "NONE", ""
+    key: tuple[str | None, int] = (None, 0)
 
     def tell(now: Workspace) -> None:
-        nonlocal said
-        if now["operation"] == "NONE":
+        nonlocal operation, said, key
+        before, operation = operation, now["operation"]
+        done = now.get("progress")
+        if operation == "NONE" or (operation == before and not done):
             return
-        done = now.get("progress") or {}
-        quarter = 4 * int(done.get("done") or 0) // int(done["total"]) if done.get("total") else 0
-        key, what = (now["operation"], done.get("step"), quarter), doing(now)
-        if key != said[0] and what != said[1]:
+        reached, what = _step_and_quarter(done or {}), doing(now)
+        if (operation, reached) != (before, key) and what != said:
             say(f"{name}: {what}")
-        said = (key, what)
+        said, key = what, reached
 
     return tell
+
+
+def _step_and_quarter(progress: Mapping[str, Any]) -> tuple[str | None, int]:
+    total = int(progress.get("total") or 0)
+    return progress.get("step"), 4 * int(progress.get("done") or 0) // total if total else 0
 
 
 def _look(

@@ -81,9 +81,11 @@ async def test_following_says_in_lines_how_far_it_is_where_nothing_can_be_drawn_
         await stage.change(workspace_id, **changes)
         async with asyncio.timeout(PATIENCE_S):
             assert (await process.stderr.readline()).decode() == said
+    # A moment in which nothing is known of how far it is, is nothing new.
+    await stage.change(workspace_id, progress=None)
     await stage.change(workspace_id, **ARCHIVED)
     done = await signed_in.end(process)
-    assert (done.code, done.out) == (0, "api: STOPPED (archived)\n"), done
+    assert (done.code, done.out, done.err) == (0, "api: STOPPED (archived)\n", ""), done
 
 
 async def test_users_are_managed_with_the_admins_password(signed_in: Command) -> None:
