@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
+from codehub.services.passwords import LONGEST, SHORTEST
+
 # One line: no control characters, no line or paragraph separators. Texts may have tabs and line breaks.
 _NOT_IN_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _NOT_IN_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -62,9 +64,11 @@ Username = Annotated[
         description="Letters, digits and . _ @ -, beginning with a letter or a digit.",
     ),
 ]
-Password = Annotated[str, Field(min_length=1, max_length=1_024), AfterValidator(_secret)]
+Password = Annotated[str, Field(min_length=1, max_length=LONGEST), AfterValidator(_secret)]
 NewPassword = Annotated[
-    str, Field(min_length=8, max_length=1_024, description="At least 8 characters."), AfterValidator(_secret)
+    str,
+    Field(min_length=SHORTEST, max_length=LONGEST, description=f"At least {SHORTEST} characters."),
+    AfterValidator(_secret),
 ]
 
 

@@ -1,7 +1,8 @@
-"""`codehub admin …`: users, recovery, undelete. Managing users needs a password: a token cannot do it."""
+"""`codehub admin …`: users, recovery, undelete. Managing users needs a password (a token cannot do it), or the database."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Iterator
@@ -124,6 +125,29 @@ def set_user(
     with _as_admin(server) as client:
         changed = client.patch(f"users/{_user_id(client, username)}", changes)
     _said(changed, f"{username} is changed.", as_json)
+
+
+@users.command("reset")
+@click.argument("username")
+@click.option("--password-stdin", is_flag=True, help="Read their new password from standard input.")
+def reset_user(username: str, password_stdin: bool) -> None:
+    """Let USERNAME in again who lost the password. Also lifts a lock-out, and ends all their sessions.
+
+    Asks for no password: it writes to the database itself, so it needs the data directory of a running
+    `codehub up`, or CODEHUB_DATABASE_URL.
+
+    \b
+    Examples:
+      codehub admin users reset admin
+      pass admin | codehub admin users reset admin --password-stdin
+    """
+    # The database and all settings are a quarter of a second to load; no other command here needs them.
+    from codehub.cli.inforce import in_force
+    from codehub.cli.local_users import reset_password
+
+    url = in_force(os.environ).require_database()
+    asyncio.run(reset_password(url, username, _new_password(username, password_stdin)))
+    console().print(f"{username} can sign in with the new password.", soft_wrap=True)
 
 
 @users.command("rm")

@@ -18,18 +18,16 @@ import httpx
 from codehub.adapters.embedded.place import kept_secret
 from codehub.adapters.postgres.migrate import migrate
 from codehub.adapters.postgres.pool import Database
-from codehub.adapters.system_clock import SystemClock
 from codehub.cli import logs
 from codehub.cli.env import values_of
+from codehub.cli.local_users import users_of
 from codehub.cli.stack import datadir
 from codehub.cli.stack.children import Part, keep_running
 from codehub.cli.stack.ports import listen
 from codehub.cli.stack.servers import embedded_servers
 from codehub.domain.errors import BackendDown
-from codehub.services.passwords import Passwords
-from codehub.services.users import Users
 from codehub.settings import NAMES, Settings, load_settings
-from codehub.wiring import keep_installation_id, new_id
+from codehub.wiring import keep_installation_id
 
 _READY_PATIENCE_S = 120.0
 
@@ -116,8 +114,7 @@ async def _ensure_admin(settings: Settings, database: Database) -> bool:
     path = password_file(settings.data_dir)
     generated = not settings.admin_password and not path.exists()
     password = settings.admin_password or kept_secret(path)
-    users = Users(database, Passwords(), SystemClock().now, new_id, lambda _: None, lambda: None)
-    made = await users.ensure_first_admin(settings.admin_username, password)
+    made = await users_of(database).ensure_first_admin(settings.admin_username, password)
     return made and generated
 
 

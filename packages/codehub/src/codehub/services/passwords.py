@@ -19,6 +19,9 @@ from codehub.domain.errors import TooManyRequests
 
 TOKEN_PREFIX = "cht_"  # noqa: S105 - a prefix by which leaked tokens are recognised, not a secret
 
+# The longest is what costs no memory to speak of.
+SHORTEST, LONGEST = 8, 1_024
+
 _T = TypeVar("_T")
 
 # At once: memory is 64 MB each. Waiting: some seconds' worth; more than that is an attack or a storm.

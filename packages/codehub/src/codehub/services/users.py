@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from codehub.adapters.postgres import sessions, users
 from codehub.adapters.postgres.pool import Database, Transaction
 from codehub.adapters.postgres.users import User
-from codehub.domain.errors import Conflict, NotFound
+from codehub.domain.errors import Conflict, Invalid, NotFound
 from codehub.services.ids import is_id
-from codehub.services.passwords import Passwords
+from codehub.services.passwords import LONGEST, SHORTEST, Passwords
 from codehub.services.principal import Clock, Ids, Principal
 
 
@@ -60,6 +60,23 @@ class Users:
         except Conflict:
             return False  # another process was faster
         return True
+
+    async def reset(self, username: str, password: str) -> None:
+        """For whoever holds the database itself: a user gets in again by a new password, and all their sessions end."""
+        if not SHORTEST <= len(password) <= LONGEST:
+            raise Invalid(f"a password has at least {SHORTEST} characters, and at most {LONGEST}")
+        hashed = await self.passwords.hash(password)
+        now = self.clock()
+        async with self.database.transaction() as tx:
+            found = await users.credentials(tx, username)
+            if found is None:
+                raise NotFound(f"there is no user named {username!r}")
+            user = found.user
+            await users.set_flags(tx, user.id, is_admin=user.is_admin, disabled_at=None, now=now)
+            await users.set_password(tx, user.id, hashed, now)
+            gone = await sessions.delete_sessions_of(tx, user.id, but=None)
+        for session_id in gone:
+            self.ended(session_id)
 
     async def change(self, who: Principal, user_id: str, change: UserChange) -> User:
         who.must_be_admin()

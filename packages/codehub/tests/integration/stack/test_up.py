@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 from collections.abc import Iterator
 
 import httpx
@@ -98,6 +99,33 @@ def test_a_workspace_and_what_was_written_in_it_live_through_a_kill_of_everythin
         stack.wait(lambda: client.get(path).json()["status"] == "RUNNING")
     assert run_inside("cat note; stat -c %a note") == "written inside\n640\n"
     assert "stopped 1 workspace" in stack.run("down").stdout
+
+
+def test_an_only_admin_who_forgot_the_password_gets_in_again(stack: Stack) -> None:
+    stack.up()
+    words = stack.command("admin", "users", "reset")
+
+    def reset(username: str, password: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*words, username, "--password-stdin"],
+            env=stack.environment,
+            input=f"{password}\n",
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    with stack.client() as before:
+        assert before.get("/api/v1/workspaces").status_code == 200
+        done = reset("admin", "a new one, longer")
+        assert done.returncode == 0, done.stderr
+        stack.wait(lambda: before.get("/api/v1/workspaces").status_code == 401)
+    stack.environment["CODEHUB_ADMIN_PASSWORD"] = "a new one, longer"
+    with stack.client() as client:
+        assert client.get("/api/v1/whoami").json()["user"]["is_admin"] is True
+    assert reset("nobody", "a new one, longer").returncode == 5
+    refused = reset("admin", "short")
+    assert (refused.returncode, "Traceback" in refused.stderr) == (2, False), refused.stderr
 
 
 def test_a_part_or_a_server_that_dies_is_started_again(stack: Stack) -> None:
