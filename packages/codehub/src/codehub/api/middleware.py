@@ -77,8 +77,10 @@ class Logged:
             route = _route(scope)
             self.metrics.requests.labels(_method(scope["method"]), route, str(status)).inc()
             self.metrics.seconds.labels(_method(scope["method"]), route).observe(took_s)
-            # Probes come every second or so and would drown the rest.
-            say = _log.debug if scope["path"].startswith(("/health", "/metrics")) else _log.info
+            # Mere looks, and probes every second or so, would drown what was changed and what was refused.
+            looked = scope["method"] in ("GET", "HEAD") and 200 <= status < 400
+            probed = scope["path"].startswith(("/health", "/metrics"))
+            say = _log.debug if looked or probed else _log.info
             say(
                 "request",
                 method=_method(scope["method"]),
