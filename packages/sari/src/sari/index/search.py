@@ -21,7 +21,7 @@ _SHOWN_BYTES = 400
 # Well below the 2 MiB that Linux allows for a command line.
 _COMMAND_BYTES = 900_000
 # For so few files starting ripgrep's threads takes longer (2 ms) than they save.
-_ONE_THREAD_BELOW = 100
+_ONE_THREAD_BELOW = 250
 _MAY_SPAN_LINES = re.compile(r"\\n|\\x0[aA]|\n|\(\?[a-zA-Z]*s")
 
 
@@ -193,7 +193,8 @@ def _batches(paths: Iterable[bytes]) -> Iterator[list[str | bytes]]:
 
 def _command(batch: list[bytes]) -> list[str | bytes]:
     threads = ["--threads=1"] if len(batch) < _ONE_THREAD_BELOW else []
-    return [*threads, "--no-mmap", "--", *batch]
+    # A file that is named is searched whatever is ignored; without the flag the rules of all folders above it are read.
+    return [*threads, "--no-ignore", "--no-mmap", "--", *batch]
 
 
 _GLOB_SPECIAL = re.compile(r"[\\*?\[\]{}!#]")

@@ -16,7 +16,6 @@ from codehub.adapters.tarball import format as tar
 from codehub.adapters.tarball.cursor import DirCursor
 from codehub.adapters.tarball.format import Entry
 from codehub.adapters.tarball.read import TarStream
-from codehub.adapters.tarball.small_files import SMALL, SmallFiles
 from codehub.adapters.writeback import Writeback
 from codehub.domain.errors import ArchiveCorrupted, OutOfSpace, Transient
 
@@ -86,10 +85,8 @@ class _Unpacker:
         # Directories' attributes, set when nothing is written below them any more. By name: a directory that an archive
         # holds a million times is not remembered a million times.
         self._later: dict[bytes, Entry] = {}
-        self._small = SmallFiles(self._small_file)
 
     def close(self) -> None:
-        self._small.close()
         self._at.__exit__(None, None, None)
         self._sources.__exit__(None, None, None)
 
@@ -106,9 +103,7 @@ class _Unpacker:
             return
         name = parts.pop()
         fd = self._at.goto(parts, make=True)
-        if entry.kind == tar.FILE and entry.size <= SMALL and entry.sparse_size is None:
-            self._small.add(parts, fd, name, entry, bytes(self._stream.small(entry.size)))
-        elif entry.kind == tar.FILE:
+        if entry.kind == tar.FILE:
             self._file(fd, name, entry)
         elif entry.kind == tar.SYMLINK:
             os.symlink(entry.link, os.fsencode(name), dir_fd=fd)
@@ -118,7 +113,6 @@ class _Unpacker:
             source = split(entry.link)
             if not source:
                 raise ArchiveCorrupted("the archive holds a hard link to its root")
-            self._small.wait()  # it may be one of them
             source_fd = self._sources.goto(source[:-1])
             os.link(source[-1], name, src_dir_fd=source_fd, dst_dir_fd=fd, follow_symlinks=False)
         elif entry.kind == tar.FIFO:
@@ -133,24 +127,13 @@ class _Unpacker:
         if self._root and (entry.uid, entry.gid) != self._ids:
             os.chown(name, entry.uid, entry.gid, dir_fd=dir_fd, follow_symlinks=False)
 
-    def _small_file(self, dir_fd: int, name: str, entry: Entry, content: bytes) -> None:
-        """On another thread than the rest."""
-        try:
-            fd, moded = self._new_file(dir_fd, name, entry)
-            try:
-                if content:
-                    _write(fd, content)
-                self._attributes(fd, entry, moded=moded)
-            finally:
-                os.close(fd)
-        except OSError as error:
-            raise _translate(error, entry) from error
-
     def _file(self, dir_fd: int, name: str, entry: Entry) -> None:
         fd, moded = self._new_file(dir_fd, name, entry)
         try:
             if entry.sparse_size is not None:
                 self._sparse(fd, entry)
+            elif entry.size <= _SMALL:
+                _write(fd, self._stream.small(entry.size))
             else:
                 writeback = Writeback(fd)
                 for piece in self._stream.content(entry):
@@ -209,8 +192,7 @@ class _Unpacker:
                 length -= len(piece)
 
     def finish(self) -> None:
-        """The last files; then directories' own attributes, deepest first."""
-        self._small.wait()
+        """Directories' own attributes, deepest first."""
         for name, entry in reversed(self._later.items()):
             try:
                 self._attributes(self._at.goto(split(name)), entry)
