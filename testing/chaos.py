@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 import httpx
 import psutil
 
+from testing.tiny_ide import run_through_proxy
 from testing.whole import Stack, fresh_stack
 
 _PATIENCE_S = 180.0
@@ -74,7 +75,7 @@ class Chaos:
                 assert made.status_code == 201, made.text
                 self._kept.append(Kept(made.json()["id"]))
         for kept in self._kept:
-            self._until(kept, "RUNNING")
+            self._until_running(kept)
             written = self._inside(kept, f"head -c {_DATA_BYTES} /dev/urandom > data && sha256sum data")
             assert written is not None
             kept.digest = written.split()[0]
@@ -91,7 +92,7 @@ class Chaos:
     def settle(self) -> None:
         """Everything runs again, and everything that was acknowledged is there."""
         for kept in self._kept:
-            self._until(kept, "RUNNING")
+            self._until_running(kept)
             self._eventually(lambda kept=kept: self._read(kept))  # type: ignore[misc]
 
     # People.
@@ -126,11 +127,11 @@ class Chaos:
             client.delete(f"/api/v1/workspaces/{kept.workspace_id}", params={"force": "true"})
         time.sleep(self._random.random())
 
-    def _until(self, kept: Kept, status: str) -> None:
+    def _until_running(self, kept: Kept) -> None:
         def there() -> bool:
             if self._post(kept, "start") in (404, 409):
                 self._post(kept, "undelete")
-            return self._seen(kept)["status"] == status
+            return self._seen(kept)["status"] == "RUNNING"
 
         self._eventually(there)
 
@@ -215,15 +216,8 @@ class Chaos:
 
     def _inside(self, kept: Kept, command: str) -> str | None:
         """What a shell in the workspace says; None where it was not reached or the answer was lost."""
-        port = self._port
         with contextlib.suppress(httpx.HTTPError):
-            answer = httpx.post(
-                f"http://127.0.0.1:{port}/w/{kept.workspace_id}/run",
-                content=command,
-                headers={"Authorization": f"Bearer {self._token}", "Host": f"localhost:{port}"},
-                timeout=60,
-                trust_env=False,
-            )
+            answer = run_through_proxy(self._port, kept.workspace_id, self._token, command)
             if answer.status_code == 200:
                 return answer.text
         return None

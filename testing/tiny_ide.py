@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+import httpx
+
 from codehub.domain.profiles import AppProfile
 
 SOURCE = """
@@ -59,4 +61,15 @@ def by_port(variant: str = "a") -> AppProfile:
         health_path="/healthz",
         env=MappingProxyType({"VARIANT": variant, "TOKEN": "{secret}"}),
         secret_header="X-Secret: {secret}",
+    )
+
+
+def run_through_proxy(port: int | str, workspace_id: str, token: str, command: str) -> httpx.Response:
+    """`POST /run` to a workspace, as a program with a token does: by the proxy's name, on its port."""
+    return httpx.post(
+        f"http://127.0.0.1:{port}/w/{workspace_id}/run",
+        content=command,
+        headers={"Authorization": f"Bearer {token}", "Host": f"localhost:{port}"},
+        timeout=90,
+        trust_env=False,
     )

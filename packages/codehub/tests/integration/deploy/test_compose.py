@@ -14,6 +14,7 @@ import pytest
 from testing.compose import Composed, build_image, composed, import_image, signed_in
 from testing.docker import TINY_IMAGE, DockerEngine
 from testing.objectstore import S3Server
+from testing.tiny_ide import run_through_proxy
 
 pytestmark = [
     pytest.mark.needs("docker", "root"),
@@ -55,13 +56,7 @@ def test_what_is_composed_runs_workspaces_and_they_outlive_it(
 
 
 def _inside(hub: Composed, workspace_id: str, token: str, command: str) -> str:
-    answer = httpx.post(
-        f"http://127.0.0.1:{hub.proxy_port}/w/{workspace_id}/run",
-        content=command,
-        headers={"Authorization": f"Bearer {token}", "Host": f"localhost:{hub.proxy_port}"},
-        timeout=90,
-        trust_env=False,
-    )
+    answer = run_through_proxy(hub.proxy_port, workspace_id, token, command)
     assert answer.status_code == 200, answer.text
     return answer.text
 

@@ -12,6 +12,7 @@ import psutil
 import psycopg
 import pytest
 
+from testing.tiny_ide import run_through_proxy
 from testing.whole import Stack, fresh_stack
 
 
@@ -77,13 +78,7 @@ def test_a_workspace_and_what_was_written_in_it_live_through_a_kill_of_everythin
 
     def run_inside(text: str) -> str:
         port = stack.value("CODEHUB_PROXY_BIND").rpartition(":")[2]
-        answer = httpx.post(
-            f"http://127.0.0.1:{port}/w/{made.json()['id']}/run",
-            content=text,
-            headers={"Authorization": f"Bearer {token}", "Host": f"localhost:{port}"},
-            timeout=60,
-            trust_env=False,
-        )
+        answer = run_through_proxy(port, made.json()["id"], token, text)
         assert answer.status_code == 200, answer.text
         return answer.text
 

@@ -173,9 +173,8 @@ class DockerVolumeHomes(StoredHomes):
             await self._mark(home, ctx, fence, "restore")
         except BaseException:
             cancelled.set()
-            with contextlib.suppress(
-                CodeHubError
-            ):  # what went wrong first is what is told; the next try clears the way
+            # What went wrong first is what is told; the next try clears the way.
+            with contextlib.suppress(CodeHubError):
                 await asyncio.shield(self._drop(home, incarnation))
             if made.error is not None:
                 raise made.error from None
