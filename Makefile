@@ -42,8 +42,8 @@ screens: dev-env parts  ## take the pictures in docs/screens anew
 
 transcripts: dev-env parts  ## write docs/a-day.md, docs/sari/transcript.md and show.md anew, from real runs (root, some minutes)
 	.venv/bin/python -m testing.cli_day
-	.venv/bin/python -m testing.sari_transcript
-	.venv/bin/python -m testing.sari_bootstrap_transcript
+	.venv/bin/python -m testing.sari.transcript
+	.venv/bin/python -m testing.sari.bootstrap_transcript
 
 first-run: dev-env parts  ## time the way from `git clone` to the first open workspace (ARGS=--wheel: from a wheel)
 	.venv/bin/python -m e2e.first_run $(ARGS)

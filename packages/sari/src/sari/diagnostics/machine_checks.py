@@ -1,6 +1,6 @@
-"""What `sari doctor` looks at around sari: the command on the path, the clients' files, the limits of the system.
+"""Checks of the installation: the command on PATH, the clients' configuration files, the system's limits.
 
-The daemon's world is `sari.daemon.checks`', the index examines itself (the `doctor` tool). Nothing is mended here.
+The daemon's surroundings are in `daemon_checks`; the index is checked by the `doctor` tool. Nothing is changed here.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from sari import __version__
-from sari.daemon.checks import Finding
-from sari.install import places
+from sari.diagnostics.finding import Finding
+from sari.diagnostics.gemini_trust import trust_findings
+from sari.install import environment as installed
 from sari.install.clients import CLIENTS, Client, Scope
 from sari.install.errors import InstallError
-from sari.install.trust import trust_findings
 from sari.protocol.errors import SariError
-from sari.registry.places import find_places
+from sari.registry.layout import find_layout
 
 _VERSION_S = 60.0
 # Below this a middling repository already has folders that nobody watches.
@@ -30,18 +30,18 @@ _RAISE = "raise it: echo fs.inotify.{} | sudo tee -a /etc/sysctl.d/60-sari.conf 
 
 
 def machine_findings(environment: Mapping[str, str], project: Path | None) -> list[Finding]:
-    """The command, the clients, what was set aside, the limits; a look that fails is a finding, not the end."""
-    looks: list[Callable[[], Sequence[Finding]]] = [
+    """Runs every check of the installation. A check that fails is itself a finding."""
+    checks: list[Callable[[], Sequence[Finding]]] = [
         lambda: [command_finding(environment)],
         lambda: client_findings(environment, project),
-        lambda: trust_findings(places.machine(environment), project),
+        lambda: trust_findings(installed.machine(environment), project),
         lambda: damaged_findings(environment),
         lambda: [watch_finding(project)],
     ]
     found: list[Finding] = []
-    for look in looks:
+    for check in checks:
         try:
-            found += look()
+            found += check()
         except (SariError, OSError) as error:
             found.append(Finding("error", str(error)))
     return found
@@ -57,19 +57,17 @@ def command_finding(environment: Mapping[str, str]) -> Finding:
     versions = {path: _version_of(path) for path in programs.values()}
     shown = ", ".join(f"{path} ({version})" for path, version in versions.items())
     if not versions:
-        mend = (
-            f"Add the folder of {_own_program()} to PATH; clients are configured by its full path and work without."
-        )
-        return Finding("warning", "`sari` is not on the path", mend)
+        fix = f"Add the folder of {_own_program()} to PATH; clients are configured by its full path and work without."
+        return Finding("warning", "`sari` is not on the path", fix)
     if len(set(versions.values())) > 1:
-        mend = "remove the ones you do not want, then run `sari install` again"
-        return Finding("error", f"several versions are on the path: {shown}", mend)
+        fix = "remove the ones you do not want, then run `sari install` again"
+        return Finding("error", f"several versions are on the path: {shown}", fix)
     return Finding("ok", f"the command: {shown}")
 
 
 def _own_program() -> str:
     try:
-        return places.program()
+        return installed.program()
     except InstallError:
         return sys.executable
 
@@ -84,7 +82,7 @@ def _version_of(program: str) -> str:
 
 
 def client_findings(environment: Mapping[str, str], project: Path | None) -> list[Finding]:
-    machine = places.machine(environment)
+    machine = installed.machine(environment)
     found: list[Finding] = []
     for client in CLIENTS.values():
         for scope in Scope if project is not None else (Scope.USER,):
@@ -103,8 +101,8 @@ def _client_finding(client: Client, scope: Scope, path: Path, environment: Mappi
     except FileNotFoundError:
         entry = None
     except (OSError, UnicodeDecodeError, InstallError) as error:
-        mend = f"mend the file (its client cannot read it either), then {again}"
-        return Finding("error", f"{name}: {path} cannot be read: {error}", mend)
+        fix = f"fix the file (its client cannot read it either), then {again}"
+        return Finding("error", f"{name}: {path} cannot be read: {error}", fix)
     if entry is None:
         return Finding("ok", f"{name}: not configured") if scope is Scope.USER else None
     wrong = _entry_trouble(entry, environment)
@@ -133,7 +131,7 @@ def _entry_trouble(entry: Mapping[str, object], environment: Mapping[str, str]) 
         return f"it starts sari {version}, and this is {__version__}"
     carried = entry.get("env")
     settings = carried if isinstance(carried, dict) else {}
-    for variable in places.CARRIED:
+    for variable in installed.CARRIED:
         here, there = environment.get(variable, ""), settings.get(variable, "")
         if here != there:
             return (
@@ -145,7 +143,7 @@ def _entry_trouble(entry: Mapping[str, object], environment: Mapping[str, str]) 
 
 def damaged_findings(environment: Mapping[str, str]) -> list[Finding]:
     """A registry that was found damaged is set aside and rebuilt: the user should know."""
-    where = find_places(environment)
+    where = find_layout(environment)
     damaged = sorted(Path(where.data_dir).glob(f"{os.path.basename(where.registry_file)}.damaged-*"))
     if not damaged:
         return []
@@ -160,12 +158,12 @@ def watch_finding(project: Path | None, limits: Path = Path("/proc/sys/fs/inotif
         instances = int((limits / "max_user_instances").read_text())
     except (OSError, ValueError):
         return Finding("ok", "this system has no limit of watched folders")
-    mend = _RAISE.format("max_user_watches=1048576")
+    fix = _RAISE.format("max_user_watches=1048576")
     folders = _count_folders(project, watches) if project is not None else 0
     if folders >= watches:
-        return Finding("error", f"{watches} folders can be watched, and this workspace has more", mend)
+        return Finding("error", f"{watches} folders can be watched, and this workspace has more", fix)
     if watches < _FEW_WATCHES:
-        return Finding("warning", f"only {watches} folders can be watched by all programs together", mend)
+        return Finding("warning", f"only {watches} folders can be watched by all programs together", fix)
     if instances < _FEW_INSTANCES:
         more = _RAISE.format("max_user_instances=1024")
         return Finding("warning", f"only {instances} programs can watch at once", more)

@@ -7,7 +7,7 @@ import random
 import shutil
 from pathlib import Path
 
-from testing.sari_trees import write_source
+from testing.sari.trees import write_source
 
 
 class Editor:

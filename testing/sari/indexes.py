@@ -8,17 +8,17 @@ from typing import TypeAlias
 
 import pytest
 
-from sari.index.live import Index
+from sari.index.workspace_index import WorkspaceIndex
 
-Open: TypeAlias = Callable[[Path], Index]
+Open: TypeAlias = Callable[[Path], WorkspaceIndex]
 
 
 @pytest.fixture
 def open_index(tmp_path: Path) -> Iterator[Open]:
-    opened: list[Index] = []
+    opened: list[WorkspaceIndex] = []
 
-    def make(root: Path) -> Index:
-        opened.append(Index(root, tmp_path / "data"))
+    def make(root: Path) -> WorkspaceIndex:
+        opened.append(WorkspaceIndex(root, tmp_path / "data"))
         return opened[-1]
 
     yield make

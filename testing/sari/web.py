@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sari.web.guard import one_time_key
-from testing.sari_home import PATIENCE_S, SariHome
+from testing.sari.home import TIMEOUT_S, SariHome
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Web:
         if body is not None:
             data = json.dumps(body)
             sent.setdefault("Content-Type", "application/json")
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_S)
         try:
             connection.request(method, path, data, sent)
             response = connection.getresponse()
@@ -58,7 +58,7 @@ class Web:
         return answer.headers["set-cookie"].partition(";")[0]
 
     def raw(self, data: bytes) -> bytes:
-        with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S) as sock:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT_S) as sock:
             sock.sendall(data)
             received = b""
             while chunk := sock.recv(65536):

@@ -10,11 +10,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from testing.sari_processes import end_all
+from testing.sari.processes import end_all
 
 SARI = str(Path(sys.executable).with_name("sari"))
 # Nothing here is expected to take more than seconds; a crowded machine may.
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 
 
 class SariHome:
@@ -47,7 +47,7 @@ class SariHome:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=PATIENCE_S,
+            timeout=TIMEOUT_S,
             check=False,
         )
 

@@ -18,37 +18,37 @@ _FLAGS = re.compile(r"\?[A-Za-z-]*([:)])|\?P?<[^>=!]*>")
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
+class TrigramQuery:
     """All of `trigrams`, and for each of `either` at least one of its alternatives."""
 
     trigrams: frozenset[int] = frozenset()
-    either: tuple[tuple[Needed, ...], ...] = ()
+    either: tuple[tuple[TrigramQuery, ...], ...] = ()
 
     @property
-    def nothing(self) -> bool:
+    def matches_all(self) -> bool:
         return not self.trigrams and not self.either
 
 
-NOTHING = Needed()
+MATCH_ALL = TrigramQuery()
 
 
-class _NotUnderstood(Exception):
+class _UnsupportedSyntax(Exception):
     pass
 
 
-def by_literal(text: str) -> Needed:
+def by_literal(text: str) -> TrigramQuery:
     """What a literal needs."""
-    return Needed(of_runs(_WORD.findall(text)))
+    return TrigramQuery(of_runs(_WORD.findall(text)))
 
 
-def by_regex(pattern: str) -> Needed:
+def by_regex(pattern: str) -> TrigramQuery:
     """What a regex needs; nothing when it is not understood."""
     reader = _Reader(pattern)
     try:
-        needed = reader.alternation()
-        return needed if reader.at == len(pattern) else NOTHING
-    except (_NotUnderstood, RecursionError):
-        return NOTHING
+        query = reader.alternation()
+        return query if reader.at == len(pattern) else MATCH_ALL
+    except (_UnsupportedSyntax, RecursionError):
+        return MATCH_ALL
 
 
 class _Reader:
@@ -59,21 +59,21 @@ class _Reader:
     def _peek(self) -> str:
         return self.pattern[self.at : self.at + 1]
 
-    def alternation(self) -> Needed:
+    def alternation(self) -> TrigramQuery:
         branches = [self._sequence()]
         while self._peek() == "|":
             self.at += 1
             branches.append(self._sequence())
         if len(branches) == 1:
             return branches[0]
-        if any(branch.nothing for branch in branches):
-            return NOTHING
-        return Needed(either=(tuple(branches),))
+        if any(branch.matches_all for branch in branches):
+            return MATCH_ALL
+        return TrigramQuery(either=(tuple(branches),))
 
-    def _sequence(self) -> Needed:
+    def _sequence(self) -> TrigramQuery:
         runs: list[str] = []
         run = ""
-        parts: list[Needed] = []
+        parts: list[TrigramQuery] = []
         while (char := self._peek()) and char not in "|)":
             atom = self._atom()
             optional, repeated = self._quantifiers()
@@ -85,51 +85,51 @@ class _Reader:
                 run += atom
             runs.append(run)
             run = ""
-            if isinstance(atom, Needed) and not optional:
+            if isinstance(atom, TrigramQuery) and not optional:
                 parts.append(atom)
         runs.append(run)
         trigrams = of_runs(runs).union(*(part.trigrams for part in parts))
-        return Needed(trigrams, tuple(choice for part in parts for choice in part.either))
+        return TrigramQuery(trigrams, tuple(choice for part in parts for choice in part.either))
 
-    def _atom(self) -> str | Needed:
+    def _atom(self) -> str | TrigramQuery:
         """A word character, or what a group needs; nothing for everything else."""
         char = self._peek()
         self.at += 1
         if char == "\\":
             self._escape()
-            return NOTHING
+            return MATCH_ALL
         if char == "[":
             self._char_class()
-            return NOTHING
+            return MATCH_ALL
         if char == "(":
             return self._group()
-        return char if _WORD.fullmatch(char) and char.isascii() else NOTHING
+        return char if _WORD.fullmatch(char) and char.isascii() else MATCH_ALL
 
-    def _group(self) -> Needed:
+    def _group(self) -> TrigramQuery:
         if self._peek() == "?":
             opened = _FLAGS.match(self.pattern, self.at)
             if opened is None or "x" in opened.group().partition("<")[0]:
-                raise _NotUnderstood
+                raise _UnsupportedSyntax
             self.at = opened.end()
             if opened.group(1) == ")":
-                return NOTHING
+                return MATCH_ALL
         inner = self.alternation()
         if self._peek() != ")":
-            raise _NotUnderstood
+            raise _UnsupportedSyntax
         self.at += 1
         return inner
 
     def _escape(self) -> None:
         char = self._peek()
         if not char:
-            raise _NotUnderstood
+            raise _UnsupportedSyntax
         self.at += 1
         if char in "pPxuU":
             widths = {"p": 1, "P": 1, "x": 2, "u": 4, "U": 8}
             if self._peek() == "{":
                 close = self.pattern.find("}", self.at)
                 if close < 0:
-                    raise _NotUnderstood
+                    raise _UnsupportedSyntax
                 self.at = close + 1
             else:
                 self.at += widths[char]
@@ -145,7 +145,7 @@ class _Reader:
             self.at += 1
         while (char := self._peek()) != "]":
             if not char:
-                raise _NotUnderstood
+                raise _UnsupportedSyntax
             self.at += 1
             if char == "\\":
                 self._escape()
@@ -166,7 +166,7 @@ class _Reader:
             elif char == "{":
                 count = _REPEAT.match(self.pattern, self.at)
                 if count is None:
-                    raise _NotUnderstood
+                    raise _UnsupportedSyntax
                 self.at = count.end()
                 repeated = True
                 optional = optional or count.group(1).strip("0") == ""

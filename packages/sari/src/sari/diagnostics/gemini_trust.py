@@ -11,19 +11,19 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from sari.daemon.checks import Finding
+from sari.diagnostics.finding import Finding
 from sari.install.clients import CLIENTS, Machine, Scope
 from sari.install.errors import InstallError
 
-_MEND = "start `gemini` there once and answer that you trust the folder"
+_FIX = "start `gemini` there once and answer that you trust the folder"
 
 
 def trust_findings(machine: Machine, project: Path | None) -> list[Finding]:
-    """A word about Gemini where it has sari and will not start it."""
+    """A warning when Gemini CLI is configured for sari but will not start it in this folder."""
     if project is None or not _is_configured(machine, project) or _is_trusted(machine, project):
         return []
     what = f"Gemini CLI does not trust {project} yet, and starts no server there"
-    return [Finding("warning", what, _MEND)]
+    return [Finding("warning", what, _FIX)]
 
 
 def _is_configured(machine: Machine, project: Path) -> bool:
@@ -33,7 +33,7 @@ def _is_configured(machine: Machine, project: Path) -> bool:
             if client.configured(client.file(scope, machine, project).read_text("utf-8-sig")):
                 return True
         except (OSError, ValueError, InstallError):
-            # What is wrong with the file itself is another check's to say.
+            # Another check reports what is wrong with the file.
             continue
     return False
 

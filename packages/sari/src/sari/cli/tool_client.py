@@ -1,4 +1,4 @@
-"""Calls one tool from the command line, through a shim like every client's: it finds or starts the daemon."""
+"""Calls one tool from the command line, through a shim as every client does: it finds or starts the daemon."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import IO
 
 from sari.protocol.errors import SariError
 
-# A workspace opened by this very call is still being parsed, and the answer then says to ask again: a person rather
-# waits than gets a part of it.
+# A workspace that this call opened is still being parsed, and the answer says to ask again: at a terminal, waiting is
+# better than a partial answer.
 _AGAIN_S = 60.0
 _ASK_AGAIN = "ask again in a moment"
 _PAUSE_S = 0.2
@@ -23,13 +23,13 @@ _PAUSE_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the tool said."""
+    """The tool's result."""
 
     text: str
     structured: Mapping[str, object]
 
 
-def ask(tool: str, arguments: Mapping[str, object], workspace: str | None) -> Answer:
+def call_tool(tool: str, arguments: Mapping[str, object], workspace: str | None) -> Answer:
     """Call a tool in a workspace (default: found from here). Raises `SariError` with what the tool said is wrong."""
     named = {"workspace": os.path.abspath(workspace)} if workspace else {}
     shim = subprocess.Popen(
@@ -39,7 +39,7 @@ def ask(tool: str, arguments: Mapping[str, object], workspace: str | None) -> An
         assert shim.stdin is not None
         assert shim.stdout is not None
         try:
-            return _until_whole(shim.stdin, shim.stdout, {"name": tool, "arguments": {**arguments, **named}})
+            return _until_complete(shim.stdin, shim.stdout, {"name": tool, "arguments": {**arguments, **named}})
         except BrokenPipeError as error:
             raise SariError(_NO_ANSWER) from error
         finally:
@@ -49,7 +49,7 @@ def ask(tool: str, arguments: Mapping[str, object], workspace: str | None) -> An
 _NO_ANSWER = "sari's own client ended without an answer; `sari doctor` may know why"
 
 
-def _until_whole(to: IO[bytes], out_of: IO[bytes], call: Mapping[str, object]) -> Answer:
+def _until_complete(to: IO[bytes], out_of: IO[bytes], call: Mapping[str, object]) -> Answer:
     client = {"name": "sari-cli", "version": "1"}
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
     _send(to, {"id": 0, "method": "initialize", "params": hello})

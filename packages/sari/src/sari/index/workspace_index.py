@@ -17,10 +17,10 @@ from pathlib import Path
 
 from sari.index import build, content, ripgrep
 from sari.index.ignore import Ignored
-from sari.index.needed import Needed
 from sari.index.segment import NEVER, Damaged, Segment
 from sari.index.store import Store
 from sari.index.table import Candidates, Numbers, Table, numbers_of
+from sari.index.trigram_query import TrigramQuery
 from sari.index.watch import NoWatching, Touched, Watcher
 
 # Building a segment for a few files is not worth it while each query can look into them in no time.
@@ -37,7 +37,7 @@ _MOST_RELISTED = 100
 _UNSURE = astuple(NEVER)
 
 
-class Index:
+class WorkspaceIndex:
     """One root, indexed and watched until it is closed."""
 
     def __init__(self, root: Path, data_dir: Path) -> None:
@@ -61,7 +61,7 @@ class Index:
     # What queries use.
 
     def candidates(
-        self, needed: Needed, keep: Callable[[bytes], bool] | None = None
+        self, query: TrigramQuery, keep: Callable[[bytes], bool] | None = None
     ) -> tuple[Candidates | None, int]:
         """Where to look, and the state of the tree that this belongs to. None: not listed yet, let ripgrep walk."""
         if not self._listed.is_set():
@@ -70,7 +70,7 @@ class Index:
             self.refresh()
             while True:
                 try:
-                    found = self._table.candidates(needed)
+                    found = self._table.candidates(query)
                     break
                 except Damaged as damage:
                     if damage.segment is None:

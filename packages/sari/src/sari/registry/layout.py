@@ -1,4 +1,4 @@
-"""Which files sari keeps, and where: everything lies beside the registry file.
+"""Where sari keeps its files: everything is in the registry file's directory.
 
 The home is HOME, else the password database's, never an XDG variable: Codex clears those, and a second path would be
 a second daemon.
@@ -14,8 +14,8 @@ from sari.protocol.errors import SariError
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """The registry file and what lies beside it."""
+class Layout:
+    """The paths of the registry file and of everything beside it."""
 
     registry_file: str
 
@@ -67,16 +67,16 @@ def home_directory(environ: Mapping[str, str]) -> str:
         ) from None
 
 
-def find_places(environ: Mapping[str, str]) -> Places:
-    """The places this environment means."""
+def find_layout(environ: Mapping[str, str]) -> Layout:
+    """The layout that the environment selects."""
     chosen = environ.get("SARI_REGISTRY_FILE")
     if chosen:
-        return Places(os.path.abspath(os.path.expanduser(chosen)))
-    return Places(os.path.join(home_directory(environ), ".local", "share", "sari", "server.json"))
+        return Layout(os.path.abspath(os.path.expanduser(chosen)))
+    return Layout(os.path.join(home_directory(environ), ".local", "share", "sari", "server.json"))
 
 
 def make_private_directory(path: str) -> None:
-    """Make a directory for the owner only, and mend the mode of one that sari made itself."""
+    """Create a directory for the owner only, if it is not there yet."""
     try:
         os.makedirs(path, mode=0o700, exist_ok=True)
     except OSError as error:

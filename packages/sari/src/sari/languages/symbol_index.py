@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from sari.index import needed
-from sari.index.live import Index
+from sari.index import trigram_query
+from sari.index.workspace_index import WorkspaceIndex
 from sari.languages import catalog
 from sari.languages.parse import Symbol
 from sari.languages.read import Parsed, stamp_of, symbols_of
@@ -25,14 +25,14 @@ from sari.languages.store import Placed, SymbolStore
 
 _CHUNK = 100
 # How long a query parses files itself before it answers with what there is, and says so.
-_PATIENCE_S = 4.0
+_TIMEOUT_S = 4.0
 _PAUSE_S = 1.0
 
 
-class LiveSymbols:
+class SymbolIndex:
     """The symbols of one index's files."""
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: WorkspaceIndex) -> None:
         self._index = index
         self._root = os.fsencode(index.root)
         self._stop = threading.Event()
@@ -74,11 +74,11 @@ class LiveSymbols:
             self._store.put([(path, parsed)])
         return None if parsed is None else parsed.symbols
 
-    def top_level(self, paths: Sequence[bytes], kinds: Collection[str], patience_s: float) -> dict[bytes, list[str]]:
-        """What each of these files defines at its top. Those not parsed yet are parsed now, as long as patience lasts."""
+    def top_level(self, paths: Sequence[bytes], kinds: Collection[str], timeout_s: float) -> dict[bytes, list[str]]:
+        """What each of these files defines at its top. Those not parsed yet are parsed now, within `timeout_s`."""
         known = self._store.top_level(kinds)
         found: dict[bytes, list[str]] = {}
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + timeout_s
         for path in paths:
             if self._current(path):
                 found[path] = list(dict.fromkeys(known.get(path, ())))
@@ -91,11 +91,11 @@ class LiveSymbols:
         """Parse the files that hold this name and are not parsed as they are now."""
         if self.complete:
             return True
-        where, _ = self._index.candidates(needed.by_literal(name))
+        where, _ = self._index.candidates(trigram_query.by_literal(name))
         if where is None:
             return False
         waiting = [path for path in where.plain if _parseable(path) and not self._current(path)]
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + _TIMEOUT_S
         for at in range(0, len(waiting), 20):
             if time.monotonic() > deadline:
                 return False

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sari.protocol.framing import Decoder, Refused, encode
-from testing.sari_processes import DEADLINE_S
+from testing.sari.processes import DEADLINE_S
 
 SARI = str(Path(sys.executable).with_name("sari"))
 INITIALIZE = {

@@ -1,6 +1,6 @@
 """Writes docs/sari/transcript.md: Codex, a real client, asks sari five natural questions about Python's standard library.
 
-Run as `python -m testing.sari_transcript`. The questions are a person's, the calls what an agent would make of them;
+Run as `python -m testing.sari.transcript`. The questions are a person's, the calls what an agent would make of them;
 Codex's `app-server` carries them to `sari mcp` as it does with a model.
 """
 
@@ -12,9 +12,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from testing.sari_codex import Codex
-from testing.sari_home import SARI
-from testing.sari_trees import REPOSITORY, git, python_library
+from testing.sari.codex import Codex
+from testing.sari.home import SARI
+from testing.sari.trees import REPOSITORY, git, python_library
 
 _QUESTIONS: tuple[tuple[str, tuple[tuple[str, dict[str, object]], ...]], ...] = (
     ("What is in this repository?", (("repo_map", {"max_tokens": 500}),)),
@@ -65,7 +65,7 @@ def _ask(codex: Codex, root: Path) -> str:
     parts = [
         "# Five questions\n",
         f"Codex (its `app-server`) with `sari mcp`, on Python's standard library: {files} files. Made by "
-        "`python -m testing.sari_transcript`; the times are of one run, the call through Codex and the shim included.\n",
+        "`python -m testing.sari.transcript`; the times are of one run, the call through Codex and the shim included.\n",
     ]
     for question, calls in _QUESTIONS:
         parts.append(f"## {question}\n")

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from testing.sari_processes import daemons_of, end_all, processes_of, wait_until
-from testing.sari_shim import SARI, Shim
+from testing.sari.processes import daemons_of, end_all, processes_of, wait_until
+from testing.sari.shim import SARI, Shim
 
 
 class World:

@@ -1,4 +1,7 @@
-"""`sari self uninstall`: sari leaves as it came. The registry and the indexes stay."""
+"""`sari self uninstall`: removes sari from the clients' configuration, stops the daemon and removes the program.
+
+The registry and the indexes stay.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def register(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser("self", help="sari itself: `sari self uninstall`")
+    parser = subparsers.add_parser("self", help="manage this installation: `sari self uninstall`")
     inner = parser.add_subparsers(dest="self_command", metavar="COMMAND", required=True)
-    what = "take sari out of the clients, stop its daemon, remove its program"
+    what = "remove sari from the clients, stop its daemon and remove the program"
     uninstall = inner.add_parser("uninstall", help=what, description=what.capitalize() + ".")
     uninstall.set_defaults(run=_uninstall)
 
@@ -24,13 +27,13 @@ def _uninstall(arguments: argparse.Namespace) -> int:
     from datetime import UTC, datetime
     from pathlib import Path
 
-    from sari.install import places
+    from sari.install import environment as installed
     from sari.install.application import own_application
     from sari.install.change import uninstall
     from sari.install.clients import CLIENTS
     from sari.install.errors import InstallError
 
-    receipts = places.receipts(os.environ)
+    receipts = installed.receipts(os.environ)
     refused = False
     for receipt in receipts.all():
         client = CLIENTS.get(receipt.client)
@@ -38,18 +41,18 @@ def _uninstall(arguments: argparse.Namespace) -> int:
             continue
         try:
             uninstall(client, Path(receipt.path), receipts, datetime.now(UTC))
-            print(f"{client.title}: sari taken out of {receipt.path}", flush=True)
+            print(f"{client.title}: sari removed from {receipt.path}", flush=True)
         except InstallError as error:
             refused = True
             print(f"{client.title}: {error}", file=sys.stderr)
     # In a process of its own: what it imports is about to go.
     stopped = subprocess.run([sys.executable, "-P", "-m", "sari.cli.main", "daemon", "stop"], check=False)
-    data = places.data_folder(os.environ)
+    data = installed.data_folder(os.environ)
     application = own_application()
     if application is None:
-        print(f"This sari lives in {sys.prefix}: remove it the way it was installed (`pip uninstall sari`).")
+        print(f"This sari is installed in {sys.prefix}: remove it the way it was installed (`pip uninstall sari`).")
     else:
         application.remove()
         print(f"Removed {application.command} and {application.folder}.")
-    print(f"The registry, the indexes and the backups are left in {data}; delete that folder if you want them gone.")
+    print(f"The registry, the indexes and the backups are kept in {data}; delete that folder to remove them.")
     return 1 if refused or stopped.returncode != 0 else 0

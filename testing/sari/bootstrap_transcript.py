@@ -1,6 +1,6 @@
 """Writes docs/sari/show.md from a real run: sari on a machine that never had it, upgraded under load, and gone again.
 
-Run as root: `python -m testing.sari_bootstrap_transcript [FOLDER]`, where FOLDER, if it is there, is such a machine
+Run as root: `python -m testing.sari.bootstrap_transcript [FOLDER]`, where FOLDER, if it is there, is such a machine
 made before. The machine is a Debian made by debootstrap with python3 and
 nothing else, in a box (bwrap) of its own; sari and what it needs come from a folder of wheels.
 """
@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from sari.install.clients import CLIENTS, Machine, Scope
-from testing.sari_wheels import sari_wheel, wheels
+from testing.sari.wheels import sari_wheel, wheels
 
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _FIRST, _SECOND = "3.0.0", "3.1.0"
@@ -166,7 +166,7 @@ def main() -> None:
     finally:
         shutil.rmtree(place, ignore_errors=True)
     head = (
-        "# sari's life on a machine, from a real run\n\nWritten by `python -m testing.sari_bootstrap_transcript`, on a "
+        "# sari's life on a machine, from a real run\n\nWritten by `python -m testing.sari.bootstrap_transcript`, on a "
         "Debian 12 made by debootstrap with python3 and nothing else; sari comes from a folder of wheels. `make test` "
         "does the same and more (`test_bootstrap.py`, `test_install_command.py`, `test_install_undo.py`).\n\n"
     )

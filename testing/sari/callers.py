@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from testing.sari_processes import DEADLINE_S
-from testing.sari_shim import Shim
+from testing.sari.processes import DEADLINE_S
+from testing.sari.shim import Shim
 
 
 class Caller(threading.Thread):

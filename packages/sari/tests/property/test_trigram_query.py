@@ -5,8 +5,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sari.index import needed
-from sari.index.needed import Needed
+from sari.index import trigram_query
+from sari.index.trigram_query import TrigramQuery
 from sari.index.trigrams import of_word, words
 
 _literals = st.sampled_from(["foo", "bar", "a", "ab_1", "Klasse", "needle", " ", "é", r"\.", r"\-", "x9"])
@@ -39,7 +39,7 @@ def _trigrams(text: bytes) -> set[int]:
     return {trigram for word in words(text) for trigram in of_word(word)}
 
 
-def _satisfied(condition: Needed, trigrams: set[int]) -> bool:
+def _satisfied(condition: TrigramQuery, trigrams: set[int]) -> bool:
     return condition.trigrams <= trigrams and all(
         any(_satisfied(one, trigrams) for one in alternatives) for alternatives in condition.either
     )
@@ -53,27 +53,27 @@ def test_a_text_that_matches_holds_what_the_regex_needs(pattern: str, parts: lis
     except re.error:
         return
     if compiled.search(text):
-        assert _satisfied(needed.by_regex(pattern), _trigrams(text.encode()))
+        assert _satisfied(trigram_query.by_regex(pattern), _trigrams(text.encode()))
 
 
 @given(st.text(min_size=1), st.text(), st.text())
 def test_a_text_that_holds_a_literal_holds_what_it_needs(literal: str, before: str, after: str) -> None:
     text = (before + literal + after).encode("utf-8", "surrogatepass")
-    assert _satisfied(needed.by_literal(literal), _trigrams(text))
+    assert _satisfied(trigram_query.by_literal(literal), _trigrams(text))
 
 
 def test_characters_that_fold_to_letters_are_found() -> None:
     for text in ("10 \u212aelvin", "ma\u017fs"):
         word = "kelvin" if "elvin" in text else "mass"
-        assert _satisfied(needed.by_literal(word), _trigrams(text.encode()))
+        assert _satisfied(trigram_query.by_literal(word), _trigrams(text.encode()))
 
 
 def test_what_is_not_understood_needs_nothing() -> None:
     for pattern in ("(?x)a b c", "foo(", "foo[", "foo\\", "(?<=foo)bar", "foo{a}", "(foo"):
-        assert needed.by_regex(pattern).nothing
+        assert trigram_query.by_regex(pattern).matches_all
 
 
 def test_a_needed_run_is_recognised() -> None:
-    assert needed.by_regex(r"class \w+Error\(").trigrams == needed.by_literal("class Error").trigrams
-    assert needed.by_regex(r"\bfoo_bar+baz").trigrams == needed.by_literal("foo_bar baz").trigrams
-    assert len(needed.by_regex("(foo|bar)quux").either) == 1
+    assert trigram_query.by_regex(r"class \w+Error\(").trigrams == trigram_query.by_literal("class Error").trigrams
+    assert trigram_query.by_regex(r"\bfoo_bar+baz").trigrams == trigram_query.by_literal("foo_bar baz").trigrams
+    assert len(trigram_query.by_regex("(foo|bar)quux").either) == 1

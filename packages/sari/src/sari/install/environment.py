@@ -12,7 +12,7 @@ from sari.install.application import own_application
 from sari.install.clients import Launch, Machine
 from sari.install.errors import InstallError
 from sari.install.receipts import Receipts
-from sari.registry.places import find_places, home_directory
+from sari.registry.layout import find_layout, home_directory
 from sari.registry.roots import nearest_git
 
 # Variables that decide which registry and daemon sari uses. Several clients clear the environment of what they start:
@@ -22,7 +22,7 @@ CARRIED = ("SARI_REGISTRY_FILE", "SARI_DAEMON_PORT", "SARI_HTTP_PORT")
 
 def data_folder(environment: Mapping[str, str]) -> Path:
     """The folder of the registry: everything of sari's own lives beside it."""
-    return Path(find_places(environment).data_dir)
+    return Path(find_layout(environment).data_dir)
 
 
 def machine(environment: Mapping[str, str]) -> Machine:
@@ -60,7 +60,7 @@ def launch(environment: Mapping[str, str], command: str | None = None) -> Launch
     """How clients are to start this sari."""
     carried = {name: environment[name] for name in CARRIED if environment.get(name)}
     if "SARI_REGISTRY_FILE" in carried:
-        carried["SARI_REGISTRY_FILE"] = find_places(environment).registry_file
+        carried["SARI_REGISTRY_FILE"] = find_layout(environment).registry_file
     return Launch(command or program(), environment=carried)
 
 

@@ -1,7 +1,7 @@
-"""What `sari doctor` looks at in the daemon's world: the registry, the locks, the ports, the versions.
+"""Checks of the daemon's surroundings: the registry, the locks, the ports, the versions.
 
-A check is a function from `Places` to findings; `CHECKS` is the list, to which others add theirs. A check never mends
-by itself and never raises: what it cannot look at is a finding.
+A check is a function from `Layout` to findings; `CHECKS` lists them. A check changes nothing and never raises: what it
+cannot read is a finding.
 """
 
 from __future__ import annotations
@@ -10,36 +10,25 @@ import os
 import socket
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
 
 from sari import __version__
+from sari.diagnostics.finding import Finding
 from sari.protocol.errors import SariError
 from sari.protocol.versions import is_older
 from sari.registry import dial
+from sari.registry.layout import Layout
 from sari.registry.locks import FileLock, is_locked
 from sari.registry.model import Damaged, parse
-from sari.registry.places import Places
 from sari.registry.processes import is_stopped
 from sari.registry.settings import Settings
 from sari.registry.store import Store
 
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing a check saw: fine, worth knowing, or wrong, with what to do about it."""
-
-    level: Literal["ok", "warning", "error"]
-    what: str
-    mend: str = ""
+Check = Callable[[Layout], list[Finding]]
 
 
-Check = Callable[[Places], list[Finding]]
-
-
-def check_registry(places: Places) -> list[Finding]:
-    """Readable, whole, ours alone, on a disk that can be written."""
-    path = places.registry_file
+def check_registry(layout: Layout) -> list[Finding]:
+    """The registry is readable, intact, private to its owner, and on a disk with free space."""
+    path = layout.registry_file
     try:
         with open(path, encoding="utf-8") as file:
             parse(file.read())
@@ -47,28 +36,30 @@ def check_registry(places: Places) -> list[Finding]:
         return [Finding("ok", f"no registry yet at {path}; the first client makes it")]
     except (Damaged, UnicodeDecodeError) as error:
         return [
-            Finding("error", f"the registry {path} is damaged ({error})", "nothing: it is rebuilt by the next client")
+            Finding(
+                "error", f"the registry {path} is damaged ({error})", "no action needed: the next client rebuilds it"
+            )
         ]
     except OSError as error:
         return [
             Finding("error", f"the registry {path} cannot be read ({error.strerror})", "make it readable for you")
         ]
-    findings = [Finding("ok", f"the registry {path} is whole")]
+    findings = [Finding("ok", f"the registry {path} is intact")]
     if os.name == "posix" and stat.S_IMODE(os.stat(path).st_mode) & 0o077:
         findings.append(Finding("warning", f"{path} is open to other users", f"chmod 600 {path}"))
-    if not os.access(places.data_dir, os.W_OK):
-        findings.append(Finding("error", f"{places.data_dir} is not writable", "make it writable for you"))
+    if not os.access(layout.data_dir, os.W_OK):
+        findings.append(Finding("error", f"{layout.data_dir} is not writable", "make it writable for you"))
     elif os.name == "posix":
-        disk = os.statvfs(places.data_dir)
+        disk = os.statvfs(layout.data_dir)
         if disk.f_bavail * disk.f_frsize < 10 * 1024 * 1024:
-            findings.append(Finding("error", f"the disk under {places.data_dir} is full", "free some space"))
+            findings.append(Finding("error", f"the disk under {layout.data_dir} is full", "free some space"))
     return findings
 
 
-def check_locks(places: Places) -> list[Finding]:
-    """Nobody sits on the registry's lock or the start lock; no locks of dead daemons lie about."""
+def check_locks(layout: Layout) -> list[Finding]:
+    """No process holds the registry lock or the start lock for long; no locks of dead daemons are left."""
     findings = []
-    for path, what in ((places.registry_lock, "the registry"), (places.start_lock, "starting a daemon")):
+    for path, what in ((layout.registry_lock, "the registry"), (layout.start_lock, "starting a daemon")):
         if not is_locked(path):
             continue
         holder = FileLock(path).holder()
@@ -81,18 +72,18 @@ def check_locks(places: Places) -> list[Finding]:
         else:
             findings.append(Finding("warning", f"the lock for {what} is held by process {holder}", "wait a moment"))
     try:
-        dead = [name for name in os.listdir(places.lock_dir) if not is_locked(os.path.join(places.lock_dir, name))]
+        dead = [name for name in os.listdir(layout.lock_dir) if not is_locked(os.path.join(layout.lock_dir, name))]
     except OSError:
         dead = []
     if dead:
-        findings.append(Finding("ok", f"{len(dead)} locks of dead daemons, dropped when the next one starts"))
-    return findings or [Finding("ok", "the locks are free")]
+        findings.append(Finding("ok", f"{len(dead)} locks of dead daemons, removed when the next daemon starts"))
+    return findings or [Finding("ok", "no lock is held")]
 
 
-def check_daemons(places: Places) -> list[Finding]:
+def check_daemons(layout: Layout) -> list[Finding]:
     """Every daemon of the registry answers, one serves, and none is older than this program."""
     try:
-        daemons = list(Store(places).read().daemons.values())
+        daemons = list(Store(layout).read().daemons.values())
     except SariError as error:
         return [Finding("error", str(error))]
     findings = [
@@ -120,15 +111,15 @@ def check_daemons(places: Places) -> list[Finding]:
             findings.append(Finding("ok", f"{name} answers" + (" and is being replaced" if entry.draining else "")))
     serving = [entry for entry in daemons if not entry.draining]
     if len(serving) > 1:
-        findings.append(Finding("warning", f"{len(serving)} daemons serve", "wait a few seconds: one gives way"))
+        findings.append(Finding("warning", f"{len(serving)} daemons serve", "wait a few seconds: one of them exits"))
     return findings or [Finding("ok", "no daemon runs; the next client's call starts one")]
 
 
-def check_ports(places: Places) -> list[Finding]:
-    """The usual ports are free, or ours; where another program holds one, which is used instead."""
+def check_ports(layout: Layout) -> list[Finding]:
+    """The default ports are free or used by sari; otherwise says which port is used instead."""
     try:
         settings = Settings.from_environ(os.environ)
-        registry = Store(places).read()
+        registry = Store(layout).read()
     except SariError as error:
         return [Finding("error", str(error))]
     ours = {entry.port for entry in registry.daemons.values() if entry.token}
@@ -145,9 +136,11 @@ def check_ports(places: Places) -> list[Finding]:
         who = "a sari from before version 3" if dial.is_predecessor("127.0.0.1", port) else "another program"
         used = f"; {', '.join(map(str, sorted(own)))} is used" if own else ""
         findings.append(
-            Finding("warning", f"port {port} ({name}) is held by {who}{used}", "nothing: another port is used")
+            Finding(
+                "warning", f"port {port} ({name}) is held by {who}{used}", "no action needed: sari uses another port"
+            )
         )
-    return findings or [Finding("ok", "the ports are free, or ours")]
+    return findings or [Finding("ok", "the ports are free or used by sari")]
 
 
 def _is_taken(port: int) -> bool:

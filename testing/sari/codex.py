@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from testing.sari_parts import node_part
-from testing.sari_processes import DEADLINE_S
+from testing.sari.parts import node_part
+from testing.sari.processes import DEADLINE_S
 
 
 class Codex:

@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 import pytest
 
-from testing.sari_oracle import compared
+from testing.sari.oracle import compared
 
 _NAME = "compared with ripgrep"
 

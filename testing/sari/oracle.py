@@ -15,9 +15,9 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from sari.index.live import Index
 from sari.index.ripgrep import PROGRAM
 from sari.index.search import Query, fetch, search
+from sari.index.workspace_index import WorkspaceIndex
 
 Lines = set[tuple[bytes, int]]
 
@@ -48,7 +48,7 @@ def _bytes(value: dict[str, str]) -> bytes:
     return value["text"].encode() if "text" in value else base64.b64decode(value["bytes"])
 
 
-def by_index(index: Index, query: Query) -> Lines:
+def by_index(index: WorkspaceIndex, query: Query) -> Lines:
     """What sari finds, every line fetched."""
     found, _ = search(index, query)
     fetch(index, found, list(found.counts))
@@ -59,7 +59,7 @@ compared: Counter[str] = Counter()
 """How many queries were asked of both, so far, in this process."""
 
 
-def differences(index: Index, root: Path, queries: Sequence[Query], alone: Sequence[str] = ()) -> list[str]:
+def differences(index: WorkspaceIndex, root: Path, queries: Sequence[Query], alone: Sequence[str] = ()) -> list[str]:
     """One line for each query on which the two differ."""
     wrong = []
     compared.update(queries=len(queries))
