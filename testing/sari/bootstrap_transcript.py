@@ -18,7 +18,7 @@ from pathlib import Path
 from sari.install.clients import CLIENTS, Machine, Scope
 from testing.sari.wheels import sari_wheel, wheels
 
-_REPOSITORY = Path(__file__).resolve().parent.parent
+_REPOSITORY = Path(__file__).resolve().parents[2]
 _FIRST, _SECOND = "3.0.0", "3.1.0"
 _PATH = "/root/.local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-PARTS = Path(__file__).resolve().parent.parent / ".parts/clients"
+PARTS = Path(__file__).resolve().parents[2] / ".parts/clients"
 # What each Python part is, as `uv pip install` wants it.
 _PYTHON = {"mcp1": "mcp==1.30.0", "mcp2": "mcp==2.3.0", "sari0": "sari==0.1.26"}
 _NODE = {

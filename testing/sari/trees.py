@@ -13,7 +13,7 @@ import subprocess
 import sysconfig
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+REPOSITORY = Path(__file__).resolve().parents[2]
 _NODE_PACKAGE = "jest@29.7.0"
 _GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false", "-c", "gc.auto=0")
 

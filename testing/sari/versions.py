@@ -15,7 +15,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+REPOSITORY = Path(__file__).resolve().parents[2]
 _PACKAGE = REPOSITORY / "packages/sari"
 _PARTS = REPOSITORY / ".parts/sari-versions"
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from sari.protocol.catalog import LANGUAGES
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+REPOSITORY = Path(__file__).resolve().parents[2]
 _PACKAGE = REPOSITORY / "packages" / "sari"
 _PLACE = REPOSITORY / ".parts" / "sari-wheels"
 # Of 170 grammars in one wheel (200 MB to unpack, several times) those sari parses.
