@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from testing.markdown_links import REPOSITORY, Link, anchor, links, pages, problem
+from testing.docs.links import REPOSITORY, Link, anchor, links, pages, problem
 
 
 def test_every_relative_link_and_anchor_exists() -> None:
@@ -37,7 +37,7 @@ def test_a_readme_shown_on_pypi_has_no_relative_links(package: str) -> None:
 def test_what_is_wrong_with_a_link_is_reported(
     target: str, wrong: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("testing.markdown_links.REPOSITORY", tmp_path)
+    monkeypatch.setattr("testing.docs.links.REPOSITORY", tmp_path)
     page = tmp_path / "page.md"
     page.write_text("# A `heading` twice\n\n## A heading, twice\n")
     assert problem(Link(page, 1, target)) == wrong

@@ -1,4 +1,4 @@
-"""Backup and restore of a whole installation by both ways of docs/operating.md, with everything running afterwards."""
+"""Backup and restore of a whole installation by both ways of docs/backup.md, with everything running afterwards."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 from codehub.adapters.embedded.account import server_account
 from codehub.adapters.embedded.binaries import postgres_bin
 from codehub.adapters.embedded.postgres import EmbeddedPostgres
-from testing.services import service_dir
-from testing.whole import Stack, fresh_stack
+from testing.codehub.full_stack import Stack, fresh_stack
+from testing.codehub.services import service_dir
 
 
 @pytest.fixture
