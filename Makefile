@@ -45,7 +45,10 @@ transcripts: dev-env parts  ## regenerate docs/a-day.md, docs/sari/transcript.md
 	.venv/bin/python -m testing.sari_transcript
 	.venv/bin/python -m testing.sari_bootstrap_transcript
 
-first-run: dev-env parts  ## measure the time from `git clone` to the first open workspace (ARGS=--wheel: from a wheel)
+docs: docs-env  ## build the documentation site into site/, failing on any warning
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --clean
+
+first-run: dev-env parts  ## time the way from `git clone` to the first open workspace (ARGS=--wheel: from a wheel)
 	.venv/bin/python -m e2e.first_run $(ARGS)
 
 run-env:
@@ -54,14 +57,17 @@ run-env:
 dev-env:
 	@scripts/bootstrap.sh dev
 
+docs-env:
+	@scripts/bootstrap.sh docs
+
 parts:
 	@scripts/parts.sh
 
 lock:  ## lock the dependencies again
 	scripts/lock.sh
 
-clean:  ## remove build products (not CodeHub's data)
-	rm -rf .venv .venvs .parts .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results dist
+clean:  ## remove what was made here (not CodeHub's data)
+	rm -rf .venv .venvs .parts .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help up test lint format bench simulate soak show-docker screens transcripts first-run run-env dev-env parts lock clean
+.PHONY: help up test lint format bench simulate soak show-docker screens transcripts docs first-run run-env dev-env docs-env parts lock clean
