@@ -42,8 +42,8 @@ screens: dev-env parts  ## retake the screenshots in docs/screens
 
 transcripts: dev-env parts  ## regenerate docs/a-day.md, docs/sari/transcript.md and show.md from real runs (root, some minutes)
 	.venv/bin/python -m testing.docs.cli_day
-	.venv/bin/python -m testing.sari_transcript
-	.venv/bin/python -m testing.sari_bootstrap_transcript
+	.venv/bin/python -m testing.sari.transcript
+	.venv/bin/python -m testing.sari.bootstrap_transcript
 
 docs: docs-env  ## build the documentation site into site/, failing on any warning
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --clean
