@@ -8,7 +8,9 @@ exit code 1.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import os
 import sys
 
 from sari import __version__
@@ -28,11 +30,33 @@ def build_parser() -> argparse.ArgumentParser:
 
 def run_command(words: list[str]) -> int:
     """Parse and run; errors that a user can fix become one line on stderr."""
-    arguments = build_parser().parse_args(words)
     try:
-        return int(arguments.run(arguments))
+        arguments = build_parser().parse_args(words)
+        code = int(arguments.run(arguments))
+        # Now, not when the interpreter ends: a full device is an error that can be reported.
+        sys.stdout.flush()
+        return code
     except SariError as error:
-        print(f"sari: {error}", file=sys.stderr)
-        return 1
+        return _fail(str(error))
+    except BrokenPipeError:
+        # The reader (`head`) has seen enough. What is still in the buffer goes nowhere, also at exit.
+        _discard_stdout()
+        return 128 + 13
+    except OSError as error:
+        _discard_stdout()
+        return _fail(f"{error.filename or 'the output cannot be written'}: {error.strerror or error}")
     except KeyboardInterrupt:
         return 130
+
+
+def _fail(message: str) -> int:
+    with contextlib.suppress(OSError):
+        print(f"sari: {message}", file=sys.stderr)
+    return 1
+
+
+def _discard_stdout() -> None:
+    with contextlib.suppress(OSError, ValueError):
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, sys.stdout.fileno())
+        os.close(nothing)
