@@ -31,11 +31,12 @@ def build_parser() -> argparse.ArgumentParser:
 def run_command(words: list[str]) -> int:
     """Parse and run; errors that a user can fix become one line on stderr."""
     try:
-        arguments = build_parser().parse_args(words)
-        code = int(arguments.run(arguments))
-        # Now, not when the interpreter ends: a full device is an error that can be reported.
-        sys.stdout.flush()
-        return code
+        try:
+            arguments = build_parser().parse_args(words)
+            return int(arguments.run(arguments))
+        finally:
+            # Now, not when the interpreter ends: a full device is an error that can be reported.
+            sys.stdout.flush()
     except SariError as error:
         return _fail(str(error))
     except BrokenPipeError:
