@@ -11,15 +11,15 @@ from typing import Final
 from playwright.async_api import Browser, Page, expect
 
 from testing.browser import chromium, patient
-from testing.sari_home import SariHome, sari_home
-from testing.sari_shim import Shim
+from testing.sari.home import SariHome, sari_home
+from testing.sari.shim import Shim
 
 REPOSITORY: Final = Path(__file__).parent.parent
 SCREENS: Final = REPOSITORY / "docs" / "sari" / "screens"
 
 
 async def sari_screens(out_dir: Path = SCREENS) -> None:
-    """Take them all anew."""
+    """Take them all again."""
     out_dir.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix="sari-screens-"))
     try:

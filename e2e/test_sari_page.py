@@ -12,7 +12,7 @@ import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page, expect
 
-from testing.sari_home import SariHome, sari_home
+from testing.sari.home import SariHome, sari_home
 
 CODE = '''"""A shop."""
 
@@ -155,7 +155,7 @@ async def test_a_reload_keeps_the_search_and_a_daemon_that_is_replaced_goes_unno
     home.write("new.txt", "kumquat\n")
     await page.get_by_role("searchbox").fill("kumquat")
     await expect(page.locator("#summary")).to_contain_text("1 match")
-    # A connection that broke, or a workspace that had to be opened anew, is noted by the browser and mended by the page.
+    # A connection that broke, or a workspace that had to be opened again, is noted by the browser and fixed by the page.
     page_faults[:] = [fault for fault in page_faults if "Failed to load resource" not in fault]
 
 
