@@ -97,6 +97,9 @@ class Reconciler:
         if not found or found[0].workspace.deleted_at is not None:
             self._deadline.pop(workspace_id, None)
             return AtRest(), None
+        if found[0].workspace.of_newer_version:
+            _log.warning("left to a newer version", workspace_id=workspace_id)
+            return AtRest(), found[0]
         try:
             return await self._steps(found[0])
         except _RowMoved:

@@ -156,3 +156,5 @@ class Workspace:
     retry_at: datetime | None = None
     deleted_at: datetime | None = None
     purged_at: datetime | None = None
+    # The row has a value that this version does not know: it can be shown, but not acted on.
+    of_newer_version: bool = False

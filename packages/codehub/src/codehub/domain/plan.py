@@ -60,7 +60,7 @@ Decision: TypeAlias = Rest | Begin | CarryOn | Complete | Fail | Wait
 
 def look(workspace: Workspace, seen: Observed, now: datetime) -> Workspace:
     """The workspace after a look: conditions, an adopted ctx, the phase, and when the phase moved."""
-    if workspace.deleted_at is not None:
+    if workspace.deleted_at is not None or workspace.of_newer_version:
         return workspace
     looked = apply_observation(workspace, seen, now)
     phase = phase_of(looked)
@@ -69,7 +69,7 @@ def look(workspace: Workspace, seen: Observed, now: datetime) -> Workspace:
 
 def decide(workspace: Workspace, now: datetime, *, was: Phase) -> Decision:
     """The next step for a workspace as `look` left it; `was` is the phase before that look."""
-    if workspace.deleted_at is not None:
+    if workspace.deleted_at is not None or workspace.of_newer_version:
         return Rest()
     judged_as = replace(workspace, phase=was)  # what a recovery is told by
     violation = None if level_of(judged_as) is not Phase.ERROR else violation_of(workspace)
