@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from codehub.domain.judge import level_of, phase_of, violation_of
 from codehub.domain.model import Condition, DesiredState, ErrorReason, Operation, Phase, Workspace
-from codehub.domain.observed import Observed, apply_observation, instance_runs
+from codehub.domain.observed import Observed, apply_observation, blocked_by_unseen, instance_runs
 from codehub.domain.progress import is_done
 from codehub.domain.transitions import WORK, edge_from
 
@@ -62,9 +62,17 @@ def look(workspace: Workspace, seen: Observed, now: datetime) -> Workspace:
     """The workspace after a look: conditions, an adopted ctx, the phase, and when the phase moved."""
     if workspace.deleted_at is not None or workspace.of_newer_version:
         return workspace
-    looked = apply_observation(workspace, seen, now)
+    looked = _blocked(apply_observation(workspace, seen, now), now)
     phase = phase_of(looked)
     return looked if phase is looked.phase else replace(looked, phase=phase, phase_changed_at=now)
+
+
+def _blocked(workspace: Workspace, now: datetime) -> Workspace:
+    """Told of what it waits for, and no longer once that is there again. What an action waits for is told by the action."""
+    unseen = blocked_by_unseen(workspace, now)
+    if unseen is None and workspace.operation is not Operation.NONE:
+        return workspace
+    return workspace if unseen == workspace.blocked else replace(workspace, blocked=unseen)
 
 
 def decide(workspace: Workspace, now: datetime, *, was: Phase) -> Decision:

@@ -12,7 +12,6 @@ from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 from codehub.domain.errors import BackendDown, Conflict, Transient
 
 
-
 class WritesRefused(BackendDown):
     """It answers, but is read-only (a standby, or an administrator's setting) or its disk is full."""
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from codehub.domain.model import (
     NOT_OBSERVED,
+    Blocked,
     Condition,
     Conditions,
     ConditionStatus,
@@ -70,7 +71,9 @@ def workspace_of(row: Mapping[str, Any]) -> Workspace:
         error_reason=known(ErrorReason, row["error_reason"], ErrorReason.ACTION_FAILED)
         if row["error_reason"]
         else None,
+        error_message=row["error_message"],
         error_count=row["error_count"],
+        blocked=blocked_of(row["blocked"]),
         retry_at=row["retry_at"],
         created_at=row["created_at"],
         updated_at=row["updated_at"],
@@ -115,6 +118,17 @@ def progress_column(progress: Progress | None) -> dict[str, object] | None:
     if progress is None:
         return None
     return {"step": progress.step, "done": progress.done, "total": progress.total, "unit": progress.unit}
+
+
+def blocked_of(column: Mapping[str, Any] | None) -> Blocked | None:
+    if column is None:
+        return None
+    reason = known(ErrorReason, column["reason"], ErrorReason.UNREACHABLE)
+    return Blocked(reason, column["message"], datetime.fromisoformat(column["since"]))
+
+
+def blocked_column(blocked: Blocked) -> dict[str, object]:
+    return {"reason": blocked.reason.value, "message": blocked.message, "since": blocked.since.isoformat()}
 
 
 def _condition_of(value: Mapping[str, Any] | None) -> Condition:
