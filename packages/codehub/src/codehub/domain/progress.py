@@ -59,7 +59,7 @@ def spread(seconds: float, jitter: float) -> float:
 
 
 def is_done(workspace: Workspace) -> bool:
-    """Whether the conditions show the operation under way to be done (contract 1)."""
+    """Whether the conditions show the operation under way to be done (INV-1)."""
     seen = workspace.conditions
     match workspace.operation:
         case Operation.NONE:
@@ -86,7 +86,7 @@ def is_done(workspace: Workspace) -> bool:
 
 
 def begin(workspace: Workspace, operation: Operation, new_op_id: str, now: datetime) -> Workspace:
-    """The intent: committed before the first side effect (contract 8)."""
+    """The intent: committed before the first side effect (INV-8)."""
     return replace(
         workspace,
         operation=operation,
@@ -102,7 +102,7 @@ def begin(workspace: Workspace, operation: Operation, new_op_id: str, now: datet
 
 
 def complete(workspace: Workspace, now: datetime) -> Workspace:
-    """The outcome: operation, error_count and error_reason in one (contract 4)."""
+    """The outcome: operation, error_count and error_reason in one (INV-4)."""
     operation = workspace.operation
     done = replace(
         workspace,
@@ -148,7 +148,7 @@ def block(workspace: Workspace, reason: ErrorReason, message: str, now: datetime
 
 
 def to_error(workspace: Workspace, reason: ErrorReason, count: int, now: datetime, message: str = "") -> Workspace:
-    """Phase, operation, error_reason and error_count in one (contract 4). `archive_op_id` stays, for the GC."""
+    """Phase, operation, error_reason and error_count in one (INV-4). `archive_op_id` stays, for the GC."""
     phase = Phase.DELETING if workspace.desired_state is DesiredState.DELETED else Phase.ERROR
     return replace(
         workspace,
