@@ -5,7 +5,7 @@ SEEDS ?= 10000
 ARGS ?=
 
 help:  ## what can be made
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 up: run-env  ## run CodeHub on its embedded default (Ctrl-C stops it)
 	@exec .venv/bin/codehub up $(ARGS)
@@ -28,6 +28,15 @@ bench: dev-env parts  ## measure beside the peers, print ratios, write bench/res
 
 simulate: dev-env  ## the control plane under SEEDS seeds of faults
 	.venv/bin/python -m testing.codehub.simulation --seeds $(SEEDS) $(ARGS)
+
+kubernetes-up:  ## start a real single-node Kubernetes for tests (root; built once, some minutes)
+	@scripts/kubernetes/up.sh
+
+kubernetes-down:  ## stop it
+	@scripts/kubernetes/down.sh
+
+test-kubernetes: dev-env  ## run the tests that need a cluster, on that node
+	@scripts/kubernetes/test.sh $(ARGS)
 
 soak: dev-env parts  ## the long runs that `make test` only samples
 	CODEHUB_TEST_SOAK=1 scripts/test.sh -m soak $(ARGS)
@@ -64,4 +73,4 @@ clean:  ## remove what was made here (not CodeHub's data)
 	rm -rf .venv .venvs .parts .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help up test lint format bench simulate soak show-docker screens transcripts first-run run-env dev-env parts lock clean
+.PHONY: help up test lint format bench simulate kubernetes-up kubernetes-down test-kubernetes soak show-docker screens transcripts first-run run-env dev-env parts lock clean

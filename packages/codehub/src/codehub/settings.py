@@ -78,6 +78,18 @@ def _archive_url(value: str) -> str:
     return value
 
 
+def _quantity(value: str) -> str:
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?", value):
+        raise ValueError("expected a Kubernetes quantity, for example 500m, 2, 512Mi or 10Gi")
+    return value
+
+
+def _pairs(value: tuple[str, ...]) -> tuple[str, ...]:
+    if not all(re.fullmatch(r"[^=\s]+=[^=\s]*", pair) for pair in value):
+        raise ValueError("expected LABEL=VALUE pairs, separated by commas")
+    return value
+
+
 def _workspace_host(value: str) -> str:
     if value and not value.startswith("*."):
         raise ValueError("expected *. and a domain, for example *.ws.example.org")
@@ -87,6 +99,7 @@ def _workspace_host(value: str) -> str:
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
 Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+Quantity = Annotated[str, AfterValidator(_quantity)]
 Bind = Annotated[str, AfterValidator(_bind)]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 
@@ -134,8 +147,62 @@ class Settings(BaseModel):
         alias="CODEHUB_HOMES_HOST_DIR",
         description="The same directory as the Docker engine sees it, when CodeHub itself runs in a container.",
     )
-    storage: Literal["local-dir", "docker-volume"] = Field(
-        "local-dir", alias="CODEHUB_STORAGE", description="What new workspaces keep their homes on."
+    storage: Literal["local-dir", "docker-volume", "pvc"] = Field(
+        "local-dir",
+        alias="CODEHUB_STORAGE",
+        description="What new workspaces keep their homes on. On Kubernetes it is always pvc.",
+    )
+    kubeconfig: str = Field(
+        "",
+        alias="KUBECONFIG",
+        description="The cluster, for CODEHUB_RUNTIME=kubernetes; the pod's own service account when empty.",
+    )
+    k8s_context: str = Field(
+        "", alias="CODEHUB_K8S_CONTEXT", description="A context of the kubeconfig; its current one when empty."
+    )
+    k8s_namespace: str = Field(
+        "",
+        alias="CODEHUB_K8S_NAMESPACE",
+        description="Where workspaces' pods and volumes are made; the context's or the pod's own when empty.",
+    )
+    k8s_image: str = Field(
+        "codehub:latest",
+        alias="CODEHUB_K8S_IMAGE",
+        description="CodeHub's own image, which archive and restore Jobs run.",
+    )
+    k8s_storage_class: str = Field(
+        "", alias="CODEHUB_K8S_STORAGE_CLASS", description="Of homes; the cluster's default class when empty."
+    )
+    k8s_home_size: Quantity = Field(
+        "10Gi", alias="CODEHUB_K8S_HOME_SIZE", description="How much a home's volume asks for."
+    )
+    k8s_access_mode: Literal["ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"] = Field(
+        "ReadWriteOnce",
+        alias="CODEHUB_K8S_ACCESS_MODE",
+        description="Of homes. ReadWriteOncePod is safest where the cluster (1.29 or later) and its driver have it.",
+    )
+    k8s_cpu_request: Quantity = Field(
+        "100m", alias="CODEHUB_K8S_CPU_REQUEST", description="What the scheduler reserves for a workspace."
+    )
+    k8s_memory_request: Quantity = Field(
+        "512Mi", alias="CODEHUB_K8S_MEMORY_REQUEST", description="What the scheduler reserves for a workspace."
+    )
+    k8s_ephemeral_storage: Quantity = Field(
+        "10Gi", alias="CODEHUB_K8S_EPHEMERAL_STORAGE", description="What a workspace may write outside of its home."
+    )
+    k8s_image_pull_secrets: Words = Field(
+        (),
+        alias="CODEHUB_K8S_IMAGE_PULL_SECRETS",
+        description="Names of Secrets of the namespace, for private images.",
+    )
+    k8s_node_selector: Annotated[Words, AfterValidator(_pairs)] = Field(
+        (), alias="CODEHUB_K8S_NODE_SELECTOR", description="LABEL=VALUE of the nodes that workspaces may run on."
+    )
+    k8s_runtime_class: str = Field(
+        "", alias="CODEHUB_K8S_RUNTIME_CLASS", description="A RuntimeClass, for example gvisor or kata."
+    )
+    k8s_priority_class: str = Field(
+        "", alias="CODEHUB_K8S_PRIORITY_CLASS", description="The PriorityClass of workspaces."
     )
     default_profile: str = Field(
         "code-server", alias="CODEHUB_DEFAULT_PROFILE", description="The profile of a new workspace."

@@ -10,8 +10,8 @@ from codehub.adapters.kubernetes.cluster import Cluster
 from codehub.adapters.objectstore.store import Store
 from codehub.domain.errors import ArchiveCorrupted
 from codehub.ports.fence import ignore_progress, no_fence
-from testing.contracts.homes import HomesContract, key
-from testing.kubernetes import Node, PvcWorld, pvc_world
+from testing.codehub.contracts.homes import HomesContract, key
+from testing.codehub.kubernetes import Node, PvcWorld, pvc_world
 
 pytestmark = [pytest.mark.needs("kubernetes", "root")]
 

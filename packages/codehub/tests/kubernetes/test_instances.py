@@ -20,8 +20,8 @@ from codehub.domain.profiles import AppProfile
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.homes import HomeKey
 from codehub.ports.instances import ABSENT, InstanceSpec
-from testing.contracts.instances import InstancesContract, started, until, wid
-from testing.kubernetes import IMAGE, SMALL, Node, PvcWorld, admin_client, pvc_world
+from testing.codehub.contracts.instances import InstancesContract, started, until, wid
+from testing.codehub.kubernetes import IMAGE, SMALL, Node, PvcWorld, admin_client, pvc_world
 
 pytestmark = [pytest.mark.needs("kubernetes", "root")]
 

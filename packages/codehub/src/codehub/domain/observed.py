@@ -42,6 +42,7 @@ class InstanceSeen:
     running: bool = False
     healthy: bool | None = None
     detail: str = ""
+    unknown: str = ""  # why nobody can say whether it runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,8 @@ def _archive(workspace: Workspace, seen: bool | None) -> Condition:
 def _container(old: Condition, seen: InstanceSeen | None) -> Condition:
     if seen is None:
         return _unknown("the instance backend does not answer")
+    if seen.unknown:
+        return _unknown(seen.unknown)
     if not seen.exists:
         return Condition(ConditionStatus.FALSE, "NotFound", seen.detail)
     if not seen.running:

@@ -139,7 +139,10 @@ class PvcHomes(StoredHomes):
                     )
                 )
         except Transient as error:
-            raise await _of_the_pod(transfer, error) from error
+            said = await _of_the_pod(transfer, error)
+            if isinstance(said, NeedsWriting):
+                await transfer.finish()
+            raise said from error
         await transfer.finish()
         return receipt
 

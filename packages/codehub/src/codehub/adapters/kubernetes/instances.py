@@ -288,6 +288,9 @@ def _status(pods: Sequence[Pod]) -> InstanceStatus:
         return ABSENT
     pod = _primary(pods)
     digest = pod.meta.annotations.get(SPEC, "")
+    if is_node_lost(pod):
+        lost = node_lost_message(pod)
+        return InstanceStatus(True, False, pod.meta.uid, digest, None, lost, unknown=lost)
     if not pod.is_running or pod.meta.deleting or _has_ended(pod):
         return InstanceStatus(True, False, pod.meta.uid, digest, None, _why_not(pod))
     upstream = None

@@ -19,6 +19,7 @@ import hashlib
 import hmac
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -26,6 +27,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 from codehub.adapters.objectstore.compression import compressed, decompressed
@@ -219,7 +221,7 @@ def _sync(root: Path) -> None:
     """All of this volume onto its disk, before anybody says that the home is whole."""
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        if ctypes.CDLL(None, use_errno=True).syncfs(fd) != 0:
+        if ctypes.CDLL(None).syncfs(fd) != 0:
             os.sync()
     finally:
         os.close(fd)
@@ -243,5 +245,11 @@ def serve(direction: str, root: Path, secret: str, port: int = PORT, host: str =
     return 0
 
 
+def _end_now(number: int, frame: FrameType | None) -> None:
+    """As process 1 of its container it gets no default action: without this every deletion would wait for its grace."""
+    os._exit(128 + number)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _end_now)
     sys.exit(serve(sys.argv[1], Path(sys.argv[2]), os.environ["CODEHUB_TRANSFER_SECRET"]))

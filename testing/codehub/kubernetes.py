@@ -31,9 +31,9 @@ from codehub.adapters.kubernetes.objects import decode_claim
 from codehub.adapters.objectstore.archives import ObjectArchives
 from codehub.adapters.objectstore.store import Store
 from codehub.ports.homes import HomeKey
-from testing.docker import tiny_root
+from testing.codehub.docker import tiny_root
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "scripts/kubernetes"
 # The tests' IDE, and CodeHub itself for its Jobs: one image, so that one import is enough.
 IMAGE = "docker.io/codehub-test/workspace:1"
@@ -91,7 +91,7 @@ class Node:
 def image_root() -> bytes:
     """This machine's Python with the tests' IDE, and those parts of CodeHub that run in a Job."""
     zstandard = Path(str(importlib.import_module("zstandard").__file__)).parent
-    libraries = tuple(zstandard.glob("*.so"))
+    libraries = (*zstandard.glob("*.so"), *Path("/usr/lib/python3.11/lib-dynload").glob("_ctypes.*.so"))
     root = tiny_root(libraries)
     source = ROOT / "packages/codehub/src/codehub"
     place = f"usr/local/lib/python{sys.version_info.major}.{sys.version_info.minor}/dist-packages"
