@@ -21,7 +21,7 @@ import httpx
 from codehub.adapters.kubernetes.credentials import Credentials
 from codehub.adapters.kubernetes.errors import Refusal, to_error
 from codehub.adapters.kubernetes.kubeconfig import ClusterAccess
-from codehub.domain.errors import BackendDown, Invalid
+from codehub.domain.errors import BackendDown, Conflict, Invalid
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -48,6 +48,7 @@ class ApiClient:
         self._user_agent = user_agent
         self._http: httpx.AsyncClient | None = None
         self._opening = asyncio.Lock()
+        self.page = PAGE
         self.writes = 0  # how many requests changed something; read by tests and benches
 
     async def close(self) -> None:
@@ -69,7 +70,7 @@ class ApiClient:
 
     async def list_all(self, path: str, params: Mapping[str, str] | None = None) -> tuple[list[Json], str]:
         """Every item, page by page, and the resourceVersion to watch from."""
-        asked = {"limit": str(PAGE), **(params or {})}
+        asked = {"limit": str(self.page), **(params or {})}
         items: list[Json] = []
         while True:
             page = await self.list_page(path, asked)
@@ -84,9 +85,15 @@ class ApiClient:
         return await self._request("POST", path, f"create {body.get('kind', 'an object')}", body=body)
 
     async def patch(self, path: str, body: Json) -> Json:
-        """A merge patch; `metadata.uid` and `metadata.resourceVersion` in it are preconditions."""
+        """A merge patch; `metadata.uid` in it is a precondition: Conflict when another object has that name."""
         self.writes += 1
-        return await self._request("PATCH", path, f"change {path}", body=body, content_type=MERGE_PATCH)
+        try:
+            return await self._send("PATCH", path, body=body, content_type=MERGE_PATCH)
+        except _Refused as refused:
+            # The server's way to say that this is another object: an object's uid never changes.
+            if refused.refusal.code == 422 and "metadata.uid" in refused.refusal.message:
+                raise Conflict(refused.refusal.message) from None
+            raise to_error(refused.refusal, f"change {path}") from None
 
     async def delete(self, path: str, uid: str, *, grace_s: int | None = None) -> bool:
         """Only the object of this uid; False when it is gone already or another has its name."""
