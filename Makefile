@@ -57,7 +57,7 @@ transcripts: dev-env parts  ## regenerate docs/a-day.md, docs/sari/transcript.md
 docs: docs-env  ## build the documentation site into site/, failing on any warning
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --clean
 
-first-run: dev-env parts  ## time the way from `git clone` to the first open workspace (ARGS=--wheel: from a wheel)
+first-run: dev-env parts  ## measure the time from `git clone` to the first open workspace (ARGS=--wheel: from a wheel)
 	.venv/bin/python -m e2e.first_run $(ARGS)
 
 run-env:
@@ -75,7 +75,7 @@ parts:
 lock:  ## lock the dependencies again
 	scripts/lock.sh
 
-clean:  ## remove what was made here (not CodeHub's data)
+clean:  ## remove build products (not CodeHub's data)
 	rm -rf .venv .venvs .parts .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

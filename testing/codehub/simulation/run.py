@@ -329,7 +329,7 @@ def _instead(owner: Any, name: str, bug: Any) -> Iterator[None]:
 
 
 async def _volume_before_key(self: Any, task: Any, ctx: HomeCtx, *, current: bool) -> None:
-    """Contract 8 the wrong way round: the volume goes, and only then its archive's key is committed."""
+    """INV-8 the wrong way round: the volume goes, and only then its archive's key is committed."""
     row, home = task.workspace, home_key(task.workspace)
     homes = self._backends.homes[row.storage_backend]
     receipt = await homes.archive(home, ctx, row.archive_op_id, task.report, task.fence)

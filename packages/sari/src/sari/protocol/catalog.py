@@ -1,4 +1,4 @@
-"""The tools, as `tools/list` shows them: names, arguments and answers (design 11.7).
+"""The tools, as `tools/list` shows them: names, arguments and answers.
 
 Standard library only and quick to import: the shim answers `tools/list` from here before any daemon runs. How a tool
 finds its answer is none of this module's business.
