@@ -18,12 +18,12 @@ from sari.cli.main import COMMANDS
 from sari.protocol.errors import SariError
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+def build_parser(command: str | None = None) -> argparse.ArgumentParser:
+    """The command line: of one command, or of all."""
     parser = argparse.ArgumentParser(prog="sari", description="One shared code-search daemon for all your AI tools.")
     parser.add_argument("--version", action="version", version=f"sari {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name in COMMANDS:
+    for name in [command] if command is not None else COMMANDS:
         importlib.import_module(f"sari.cli.{name}").register(subparsers)
     return parser
 
@@ -32,7 +32,9 @@ def run_command(words: list[str]) -> int:
     """Parse and run; errors that a user can fix become one line on stderr."""
     try:
         try:
-            arguments = build_parser().parse_args(words)
+            # A terminal waits for this process to start: the other commands are not even imported.
+            known = words[0] if words and words[0] in COMMANDS else None
+            arguments = build_parser(known).parse_args(words)
             return int(arguments.run(arguments))
         finally:
             # Now, not when the interpreter ends: a full device is an error that can be reported.
