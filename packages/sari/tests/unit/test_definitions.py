@@ -121,3 +121,9 @@ def test_a_file_of_more_than_a_mebibyte_is_parsed() -> None:
     assert python is not None
     text = b"x = 1\n" * 250_000 + b"def last(): pass\n"
     assert parse.symbols(python, text)[-1].name == "last"
+
+
+def test_words_that_are_keywords_elsewhere_are_names() -> None:
+    assert "function union" in _symbols("typescript", "export function union(a: number) { return a; }")
+    assert "property STATUS.ok" in _symbols("javascript", "const STATUS = { ok: 200, run: () => 1 };")
+    assert "method STATUS.run" in _symbols("javascript", "const STATUS = { ok: 200, run: () => 1 };")

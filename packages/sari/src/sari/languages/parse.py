@@ -21,6 +21,7 @@ _HOLDERS = frozenset({"class", "struct", "interface", "trait", "impl", "enum"})
 _CAPTURES_OF_KIND = ("name", "super", "container", "declarator")
 _PARAMETER_PROPERTIES = ("required_parameter", "optional_parameter")
 _C_FAMILY = ("c", "cpp")
+_NEVER_NAMES = frozenset({"if", "else", "for", "while", "switch", "return"})
 # What error recovery takes for a name where it cannot read the text.
 _KEYWORDS = frozenset(
     {
@@ -81,7 +82,7 @@ def _add(
         _add_declared(drafts, pattern, kind, node, declarator, supers)
     for name_node in captures.get("name", ()):
         name = _text(name_node).removeprefix(":")
-        if not name or (kind == "function" and name in _KEYWORDS):
+        if not name or (kind == "function" and name in _NEVER_NAMES):
             continue
         key = (node.start_byte, node.end_byte, name)
         draft = drafts.get(key)

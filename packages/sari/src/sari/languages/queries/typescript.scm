@@ -32,5 +32,8 @@
 (optional_parameter (accessibility_modifier) pattern: (identifier) @name) @field
 (enum_body name: (property_identifier) @name @constant)
 (enum_assignment name: (property_identifier) @name) @constant
-(pair key: (property_identifier) @name value: [(arrow_function) (function_expression)]) @method
 (assignment_expression left: (member_expression property: (property_identifier) @name) right: [(function_expression) (arrow_function) (class)]) @function
+(function_expression name: (identifier) @name) @function
+(program (lexical_declaration (variable_declarator value: (object (pair key: (property_identifier) @name) @property))))
+(program (export_statement (lexical_declaration (variable_declarator value: (object (pair key: (property_identifier) @name) @property)))))
+(pair key: (property_identifier) @name value: [(arrow_function) (function_expression)]) @method
