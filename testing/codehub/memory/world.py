@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from codehub.domain.errors import BackendDown, Conflict, DataLost, Denied, FenceLost, NotFound
 from codehub.domain.gc import archive_key_of
 from codehub.domain.model import HomeCtx, Progress
-from codehub.domain.profiles import AppProfile
+from codehub.domain.profiles import AppProfile, Runs
 from codehub.ports.archives import ArchivePlace
 from codehub.ports.fence import Fence, Report
 from codehub.ports.homes import ArchiveReceipt, HomeKey, HomeState, HomeStatus
@@ -191,6 +191,8 @@ def _receipt(key: str, op_id: str, files: Files) -> ArchiveReceipt:
 
 class MemoryInstances:
     """ports.instances.Instances. What is `deaf` runs, but answers no health check."""
+
+    runs = Runs.COMMAND
 
     def __init__(self, name: str = "process") -> None:
         self._name = name

@@ -228,7 +228,7 @@ class Simulation:
                 self.activity.wipe()
             elif what == 6:
                 world.database.cut_listeners()
-            elif running := sorted(id_ for id_ in world.instances.there if world.instances.runs(id_)):
+            elif running := sorted(id_ for id_ in world.instances.there if world.instances.is_running(id_)):
                 victim = self.dice.choice(running)
                 if what == 7:
                     world.instances.end(victim, "OOMKilled")

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from codehub.domain.profiles import AppProfile
+from codehub.domain.profiles import AppProfile, Runs
 from codehub.ports.fence import Fence, Report
 
 
@@ -68,6 +68,11 @@ class Instances(Protocol):
     @property
     def name(self) -> str:
         """As in `workspaces.instance_backend`."""
+        ...
+
+    @property
+    def runs(self) -> Runs:
+        """What it starts: a profile's command, or an image."""
         ...
 
     async def ping(self) -> None:

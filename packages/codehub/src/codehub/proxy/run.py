@@ -73,8 +73,8 @@ async def run_proxy(
 
     def profile_of(image_ref: str, backend: str) -> AppProfile:
         try:
-            return deps.catalog.resolve(image_ref, backend)[1]
-        except Invalid:
+            return deps.catalog.resolve(image_ref, deps.instances[backend].runs)[1]
+        except (Invalid, KeyError):
             # An image that was allowed once and still runs: it is proxied as the default profile is.
             return deps.catalog.profiles[deps.catalog.default]
 

@@ -22,7 +22,7 @@ from codehub.adapters.health import answers, base_path, filled, secret_of
 from codehub.adapters.process.sandbox import own
 from codehub.domain.errors import BackendDown, ImagePullFailed, Transient
 from codehub.domain.model import Progress
-from codehub.domain.profiles import AppProfile
+from codehub.domain.profiles import AppProfile, Runs
 from codehub.ports.fence import Fence, Report
 from codehub.ports.instances import ABSENT, InstanceSpec, InstanceStatus, Upstream, spec_digest
 
@@ -54,6 +54,7 @@ class HomesSeen:
 
 class DockerInstances:
     name = "local-docker"
+    runs = Runs.IMAGE
 
     def __init__(self, engine: Engine, limits: DockerLimits | None = None, homes: HomesSeen | None = None) -> None:
         self._engine = engine

@@ -185,11 +185,10 @@ async def recover_from_archive(tx: Transaction, workspace_id: str, archive_key: 
     )
 
 
-async def undelete(tx: Transaction, workspace_id: str, now: datetime) -> bool:
-    """False when it was purged meanwhile."""
-    result = await tx.execute(
+async def undelete(tx: Transaction, workspace_id: str, now: datetime) -> None:
+    """Of a locked row that was not purged."""
+    await tx.execute(
         "UPDATE workspaces SET deleted_at = NULL, desired_state = 'ARCHIVED', error_reason = NULL, error_count = 0,"
         " retry_at = NULL, updated_at = %s WHERE id = %s AND deleted_at IS NOT NULL AND purged_at IS NULL",
         [now, workspace_id],
     )
-    return result.rowcount == 1

@@ -38,7 +38,7 @@ from codehub.adapters.process.usage import UsageMeter
 from codehub.adapters.process.watching import ExitWatch
 from codehub.domain.errors import BackendDown, Terminal, Transient
 from codehub.domain.model import Progress
-from codehub.domain.profiles import AppProfile
+from codehub.domain.profiles import AppProfile, Runs
 from codehub.ports.fence import Fence, Report
 from codehub.ports.instances import ABSENT, InstanceSpec, InstanceStatus, Upstream, spec_digest
 
@@ -62,6 +62,7 @@ class ProcessOptions:
 
 class ProcessInstances:
     name = "process"
+    runs = Runs.COMMAND
 
     def __init__(
         self, run_dir: Path, options: ProcessOptions | None = None, tools: Mapping[str, Tool] | None = None

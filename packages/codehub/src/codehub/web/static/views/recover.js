@@ -3,16 +3,17 @@
 import {get, post} from "../api.js";
 import {formDialog} from "../dialogs.js";
 import {el, field} from "../dom.js";
-import {bytes, clock, needsRecovery} from "../words.js";
+import {bytes, clock} from "../words.js";
 
 /** Answers the workspace as it is then, or null. */
 export async function recover(workspace) {
   const archives = (await get(`workspaces/${workspace.id}/archives`)).items;
-  const lost = needsRecovery(workspace);
+  // These two need a choice: there is no home to continue with as it is.
+  const lost = ["DataLost", "ArchiveCorrupted"].includes(workspace.error_reason);
   const choice = el(
     "select",
     {name: "archive_key"},
-    lost ? null : el("option", {value: "keep"}, "As it is: judge it anew"),
+    lost ? null : el("option", {value: "keep"}, "As it is: check it again"),
     archives.map((archive) => el("option", {value: archive.archive_key}, `Archive of ${clock(archive.committed_at)}, ${bytes(archive.bytes)}`)),
     lost ? el("option", {value: ""}, "An empty home (nothing comes back)") : null,
   );
