@@ -46,7 +46,7 @@ class Record:
 
     @property
     def upstream(self) -> Upstream:
-        return Upstream(self.identity, self.host, self.port, self.socket_path, self.secret)
+        return Upstream(self.identity, self.host, self.port, self.socket_path, self.secret, self.uid)
 
 
 def _is_zombie(pid: int) -> bool:
