@@ -245,7 +245,7 @@ class SimDatabase(MemoryDatabase):
             must(Operation.NONE in (old.operation, workspace.operation), "4: an operation is preempted")
             if old.operation is Operation.NONE:
                 along = (workspace.operation, workspace.desired_state) in _ALLOWED
-                must(along or workspace.operation is Operation.STOPPING, f"5: {workspace.operation} off the edges")
+                must(along, f"5: {workspace.operation} off the edges")
             elif old.operation is Operation.ARCHIVING and workspace.error_reason is None:
                 op_id = workspace.archive_op_id or ""
                 must(workspace.archive_key == archive_key_of(workspace.id, op_id), "8: archived without its key")
