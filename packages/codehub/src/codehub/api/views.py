@@ -16,6 +16,7 @@ from codehub.adapters.postgres.workspaces import WorkspaceWithOwner
 from codehub.api.config import ApiConfig
 from codehub.domain.actions import Action, Viewer, allowed_actions
 from codehub.domain.model import DesiredState, Operation, Phase, Status, Workspace
+from codehub.domain.routing import workspace_path
 from codehub.domain.status import status_of
 from codehub.domain.ttl import Span, archives_at, sleeps_at
 from codehub.domain.wording import error_text, summarize
@@ -260,7 +261,7 @@ def workspace_view(
         error_reason=workspace.error_reason,
         error_count=workspace.error_count,
         archive_key=workspace.archive_key,
-        path=f"/w/{workspace.id}/",
+        path=workspace_path(workspace.id),
         url=config.url_of(workspace.id),
         created_at=workspace.created_at,
         updated_at=workspace.updated_at,

@@ -26,9 +26,9 @@ class AppProfile:
     """One `[profiles.NAME]` of the profiles file, or a shipped one.
 
     `command` is for the process runtime; `image` and `port` are for containers. In `command` and in `env`, `{port}` or
-    `{socket}`, `{base_path}` (`/w/ID/`), `{home}`, `{id}` and `{secret}` are filled in; `{secret}` is new with every
-    start, and `secret_header` (`Name: value with {secret}`) is what the proxy adds so that nobody else on the machine
-    gets in.
+    `{socket}`, `{base_path}` (the workspace's path), `{home}`, `{id}` and `{secret}` are filled in; `{secret}` is new
+    with every start, and `secret_header` (`Name: value with {secret}`) is what the proxy adds so that nobody else on
+    the machine gets in.
     `background_traffic` lists messages that do not count as work: `METHOD /path` with `*` globs (without the prefix), or a
     named frame rule such as `ws:vscode-keepalive`. `health_timeout_s` is how long a start may take until `health_path`
     answers: whoever waits for health gives it that long. `close_code` is what its WebSockets are told when a proxy goes

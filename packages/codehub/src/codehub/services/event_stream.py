@@ -26,9 +26,9 @@ from codehub.adapters.postgres.pool import Database
 from codehub.adapters.postgres.workspaces import WorkspaceWithOwner
 from codehub.domain.actions import Viewer
 from codehub.domain.errors import BackendDown, CodeHubError, Transient
+from codehub.domain.ids import is_id
 from codehub.domain.ttl import Span
 from codehub.ports.bus import Bus
-from codehub.services.ids import is_id
 from codehub.services.principal import Clock, Ids, Principal
 
 _log = structlog.get_logger()

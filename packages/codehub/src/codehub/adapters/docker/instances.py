@@ -18,11 +18,12 @@ from typing import Any
 from codehub.adapters.docker.engine import INSTALLATION, WORKSPACE, Engine
 from codehub.adapters.docker.images import ensure_image
 from codehub.adapters.docker.network import Network
-from codehub.adapters.health import answers, base_path, filled, secret_of
+from codehub.adapters.health import answers, filled, secret_of
 from codehub.adapters.process.sandbox import own
 from codehub.domain.errors import BackendDown, ImagePullFailed, Transient
 from codehub.domain.model import Progress
 from codehub.domain.profiles import AppProfile, Runs
+from codehub.domain.routing import workspace_path
 from codehub.ports.fence import Fence, Report
 from codehub.ports.instances import ABSENT, InstanceSpec, InstanceStatus, Upstream, spec_digest
 
@@ -115,7 +116,7 @@ class DockerInstances:
         values = {
             "port": str(profile.port),
             "socket": "",
-            "base_path": base_path(spec.workspace_id),
+            "base_path": workspace_path(spec.workspace_id),
             "home": HOME,
             "id": spec.workspace_id,
             "secret": secret,

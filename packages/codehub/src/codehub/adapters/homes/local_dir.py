@@ -13,6 +13,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.homes.layout import (
     DAMAGED,
     FILES,
@@ -47,7 +48,6 @@ from codehub.adapters.objectstore.transfer import (
     read_meta,
     upload,
 )
-from codehub.adapters.tarball.cursor import remove_tree
 from codehub.adapters.tarball.pack import Packed, pack_tree
 from codehub.adapters.tarball.unpack import unpack_tree
 from codehub.domain.errors import BackendDown, Conflict, DataLost, FenceLost, OutOfSpace, Transient

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from codehub.adapters.health import answers, base_path, filled, secret_of
+from codehub.adapters.health import answers, filled, secret_of
 from codehub.adapters.process import supervisor as supervisor
 from codehub.adapters.process.layout import RunLayout
 from codehub.adapters.process.output import output
@@ -39,6 +39,7 @@ from codehub.adapters.process.watching import ExitWatch
 from codehub.domain.errors import BackendDown, Terminal, Transient
 from codehub.domain.model import Progress
 from codehub.domain.profiles import AppProfile, Runs
+from codehub.domain.routing import workspace_path
 from codehub.ports.fence import Fence, Report
 from codehub.ports.instances import ABSENT, InstanceSpec, InstanceStatus, Upstream, spec_digest
 
@@ -138,7 +139,7 @@ class ProcessInstances:
         values = {
             "port": str(port),
             "socket": socket_path,
-            "base_path": base_path(spec.workspace_id),
+            "base_path": workspace_path(spec.workspace_id),
             "home": str(home),
             "id": spec.workspace_id,
             "secret": secret,

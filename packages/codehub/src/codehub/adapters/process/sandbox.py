@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from codehub.adapters.tarball.cursor import DirCursor
+from codehub.adapters.filesystem.dir_cursor import DirCursor
 from codehub.domain.errors import Terminal
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt")
