@@ -17,7 +17,7 @@ from codehub.domain.profiles import AppProfile, Runs
 from codehub.ports.archives import ArchivePlace
 from codehub.ports.fence import Fence, Report
 from codehub.ports.homes import ArchiveReceipt, HomeKey, HomeState, HomeStatus
-from codehub.ports.instances import ABSENT, InstanceSpec, InstanceStatus, Mount, Upstream
+from codehub.ports.instances import ABSENT, InstanceSpec, InstanceStatus, Mount, MountKind, Upstream
 
 Files = Mapping[str, bytes]
 
@@ -115,7 +115,7 @@ class MemoryHomes:
         return self.volumes[home.workspace_id].ctx
 
     def mount(self, home: HomeKey) -> Mount:
-        return Mount("dir", f"/homes/{home.store_key}")
+        return Mount(MountKind.DIR, f"/homes/{home.store_key}")
 
     async def archive(self, home: HomeKey, ctx: HomeCtx, op_id: str, report: Report, fence: Fence) -> ArchiveReceipt:
         self.answer()

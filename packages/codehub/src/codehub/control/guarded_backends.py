@@ -44,11 +44,12 @@ class GuardedBackends:
             await self.with_homes(name, lambda homes: homes.ping())
         return await self._archives.call(lambda: what(self.homes[name]))
 
-    def open_circuits(self) -> list[str]:
-        every = [*self._instances.values(), *self._homes.values(), self._archives]
-        return [breaker.name for breaker in every if breaker.is_open]
+    def home_backend(self, name: str) -> Homes:
+        backend = self.homes.get(name)
+        if backend is None:
+            raise BackendDown(f"the storage backend {name} is not available here")
+        return backend
 
     def _homes_breaker(self, name: str) -> Breaker:
-        if name not in self.homes:
-            raise BackendDown(f"the storage backend {name} is not available here")
+        self.home_backend(name)
         return self._homes[name]

@@ -25,7 +25,7 @@ from codehub.domain.model import Progress
 from codehub.domain.profiles import AppProfile, Runs
 from codehub.domain.routing import workspace_path
 from codehub.ports.fence import Fence, Report
-from codehub.ports.instances import ABSENT, InstanceSpec, InstanceStatus, Upstream, spec_digest
+from codehub.ports.instances import ABSENT, InstanceSpec, InstanceStatus, MountKind, Upstream, spec_digest
 
 ROLE_INSTANCE = "instance"
 HOME = "/home/coder"
@@ -102,7 +102,7 @@ class DockerInstances:
 
     def _own_home(self, spec: InstanceSpec) -> None:
         """A new home belongs to root; the container's user must be able to write to it."""
-        if spec.mount.kind != "dir" or os.geteuid() != 0:
+        if spec.mount.kind is not MountKind.DIR or os.geteuid() != 0:
             return
         path = Path(spec.mount.source)
         if self._homes.ours is not None and self._homes.engines is not None:
@@ -132,7 +132,7 @@ class DockerInstances:
         if header is not None:
             labels[_SECRET] = f"{header[0]}: {header[1]}"
         mount: dict[str, object] = {"Target": HOME, "Source": spec.mount.source}
-        if spec.mount.kind == "volume":
+        if spec.mount.kind is MountKind.VOLUME:
             mount |= {"Type": "volume", "VolumeOptions": {"NoCopy": True}}
         else:
             mount |= {"Type": "bind"}

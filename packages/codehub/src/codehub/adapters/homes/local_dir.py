@@ -54,7 +54,7 @@ from codehub.domain.errors import BackendDown, Conflict, DataLost, FenceLost, Ou
 from codehub.domain.model import HomeCtx
 from codehub.ports.fence import Fence, Report
 from codehub.ports.homes import ArchiveReceipt, HomeKey, HomeState, HomeStatus
-from codehub.ports.instances import Mount
+from codehub.ports.instances import Mount, MountKind
 
 
 class LocalDirHomes(StoredHomes):
@@ -94,7 +94,7 @@ class LocalDirHomes(StoredHomes):
 
     def mount(self, home: HomeKey) -> Mount:
         inside = self._place(home).files.relative_to(self._root)
-        return Mount("dir", str(self._host_root / inside))
+        return Mount(MountKind.DIR, str(self._host_root / inside))
 
     async def list_all(self) -> Mapping[str, HomeStatus]:
         return await asyncio.to_thread(self._list_all)

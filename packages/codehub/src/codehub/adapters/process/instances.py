@@ -41,7 +41,7 @@ from codehub.domain.model import Progress
 from codehub.domain.profiles import AppProfile, Runs
 from codehub.domain.routing import workspace_path
 from codehub.ports.fence import Fence, Report
-from codehub.ports.instances import ABSENT, InstanceSpec, InstanceStatus, Upstream, spec_digest
+from codehub.ports.instances import ABSENT, InstanceSpec, InstanceStatus, MountKind, Upstream, spec_digest
 
 # Installs a program on first need and says which directory holds it.
 Tool = Callable[[Report], Path]
@@ -113,7 +113,7 @@ class ProcessInstances:
         return (ours,) if tool is None else (await asyncio.to_thread(tool, report), ours)
 
     def _prepare(self, spec: InstanceSpec, programs: tuple[Path, ...], digest: str) -> dict[str, object]:
-        if spec.mount.kind != "dir":
+        if spec.mount.kind is not MountKind.DIR:
             raise Terminal(f"a process needs a directory as its home, not a {spec.mount.kind}")
         home, uid = Path(spec.mount.source), uid_for(spec.workspace_id)
         if not home.is_dir():
