@@ -63,6 +63,8 @@ def make_context(deps: ApiDeps) -> Context:
         deps.clock,
         deps.ids,
     )
+    metrics = ApiMetrics(deps.registry)
+    metrics.stream_failures.set_function(lambda: live.failures)
     return Context(
         deps=deps,
         config=config,
@@ -78,7 +80,7 @@ def make_context(deps: ApiDeps) -> Context:
         workspaces=workspaces,
         observing=Diagnostics(deps.database, workspaces, deps.instances),
         live=live,
-        metrics=ApiMetrics(deps.registry),
+        metrics=metrics,
         begun=deps.monotonic(),
         leaving=asyncio.Event(),
     )

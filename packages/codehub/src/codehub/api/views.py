@@ -72,6 +72,12 @@ class WorkspaceErrorView(View):
     remedy: str = Field(description="What you can do about it.")
 
 
+class BlockedView(View):
+    reason: str
+    message: str
+    since: datetime
+
+
 class WorkspaceView(View):
     id: str
     name: str
@@ -85,8 +91,12 @@ class WorkspaceView(View):
     desired_state: DesiredState
     conditions: ConditionsView
     progress: ProgressView | None
-    error_reason: str | None
+    error_reason: str | None = Field(description="Of ERROR; or of what it waits for, see `blocked`.")
+    error_message: str | None = Field(description="What happened, for a person to read.")
     error_count: int
+    blocked: BlockedView | None = Field(
+        description="What it waits for: no room on a disk, or a backend that does not answer. It goes on by itself."
+    )
     archive_key: str | None
     path: str
     url: str
@@ -242,6 +252,7 @@ def workspace_view(
     """As this person sees it. `gaps` is when activity could not be seen."""
     workspace, summary = owned.workspace, summarize(owned.workspace)
     status = status_of(workspace)
+    blocked = workspace.blocked
     # "When deletion was asked, what is shown is DELETING": the level stays in the row for the plans.
     shown = {Status.DELETING: Phase.DELETING, Status.DELETED: Phase.DELETED}
     phase = shown.get(status, workspace.phase)
@@ -258,7 +269,11 @@ def workspace_view(
         desired_state=workspace.desired_state,
         conditions=_conditions(workspace),
         progress=_progress(workspace),
-        error_reason=workspace.error_reason,
+        error_reason=workspace.error_reason or (blocked.reason if blocked is not None else None),
+        error_message=workspace.error_message or (blocked.message if blocked is not None else None),
+        blocked=None
+        if blocked is None
+        else BlockedView(reason=blocked.reason, message=blocked.message, since=blocked.since),
         error_count=workspace.error_count,
         archive_key=workspace.archive_key,
         path=workspace_path(workspace.id),

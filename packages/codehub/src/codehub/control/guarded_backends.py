@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from codehub.control.breaker import Breaker
 from codehub.domain.errors import BackendDown
+from codehub.domain.model import Workspace
 from codehub.ports.archives import Archives
 from codehub.ports.clock import Clock
 from codehub.ports.homes import Homes
@@ -49,6 +50,22 @@ class GuardedBackends:
         if backend is None:
             raise BackendDown(f"the storage backend {name} is not available here")
         return backend
+
+    def trouble(self, part: str, workspace: Workspace) -> str:
+        """Why the volume, instance or archive cannot be looked at: the same words until its backend answers."""
+        match part:
+            case "volume":
+                name, breaker = workspace.storage_backend, self._homes.get(workspace.storage_backend)
+            case "instance":
+                name, breaker = workspace.instance_backend, self._instances.get(workspace.instance_backend)
+            case _:
+                name, breaker = "archives", self._archives
+        return breaker.trouble if breaker is not None else f"the backend {name} is not available here"
+
+    def health(self) -> Mapping[str, str]:
+        """Of every backend by its name: what is wrong with it, or nothing."""
+        every = [*self._instances.values(), *self._homes.values(), self._archives]
+        return {breaker.name: breaker.trouble for breaker in every}
 
     def _homes_breaker(self, name: str) -> Breaker:
         self.home_backend(name)

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from codehub.control.guarded_backends import GuardedBackends
 from codehub.control.observe import home_key
-from codehub.domain.errors import BackendDown, Transient
+from codehub.domain.errors import BackendDown, OutOfSpace, Transient
 from codehub.domain.model import HomeCtx, Workspace
 from codehub.domain.profiles import AppProfile
 from codehub.ports.fence import Fence, Report
@@ -109,7 +109,7 @@ class WorkspaceBackends:
         for tried in range(1, _TRIES):
             try:
                 return await call()
-            except BackendDown:
+            except (BackendDown, OutOfSpace):
                 raise
             except Transient:
                 await asyncio.sleep(_PAUSE_S * tried * (0.5 + self.random()))

@@ -84,6 +84,9 @@ ERRORS: Mapping[ErrorReason, ErrorText] = MappingProxyType(
         ErrorReason.UNREACHABLE: ErrorText(
             "The backend it runs on could not be reached.", "Start it again; if it fails again, check its timeline."
         ),
+        ErrorReason.OUT_OF_SPACE: ErrorText(
+            "There is not enough disk space.", "It continues by itself once there is space; ask an administrator."
+        ),
         ErrorReason.RETRY_EXCEEDED: ErrorText(
             "It failed several times in a row.",
             "The timeline and the logs say why. Start it again once that is fixed.",
@@ -135,10 +138,12 @@ def summarize(workspace: Workspace) -> Summary:
     status = status_of(workspace)
     if status is Status.ERROR:
         return Summary("Error", error_text(workspace.error_reason, is_admin=False)[0])
+    blocked = workspace.blocked.message if workspace.blocked is not None else ""
     if workspace.operation is not Operation.NONE and status is not Status.DELETED:
         text = OPERATIONS[workspace.operation]
-        return Summary(text.label, progress_text(workspace.progress) or text.detail)
-    return _WAITING.get(status) or Summary(_PHASES[workspace.phase])
+        return Summary(text.label, blocked or progress_text(workspace.progress) or text.detail)
+    waiting = _WAITING.get(status) or Summary(_PHASES[workspace.phase])
+    return Summary(waiting.label, blocked) if blocked else waiting
 
 
 def progress_text(progress: Progress | None) -> str:

@@ -68,13 +68,16 @@ class InstanceStatus:
     spec_digest: str = ""  # `spec_digest(spec)` of what it was made from
     upstream: Upstream | None = None
     exit_reason: str | None = None  # "OOMKilled", "ExitCode:137", "ImageMissing", …
+    unknown: str = (
+        ""  # why nobody can say whether it runs: its node does not answer. Not running, and not gone either
+    )
 
 
 ABSENT = InstanceStatus(exists=False)
 
 
 class Instances(Protocol):
-    """One backend: process, local-docker or k8s."""
+    """One backend: process, local-docker or kubernetes."""
 
     @property
     def name(self) -> str:

@@ -38,7 +38,7 @@ async def test_exit_codes_say_what_kind_of_failure_it_was(
     await stage.add("busy", **{**RUNNING, "desired_state": "DELETED"})
     for words, code, said in (
         (("ws", "show", "nothing"), 5, "codehub ws ls"),
-        (("ws", "start", "twin"), 6, "say which by id"),
+        (("ws", "start", "twin"), 6, "use an id"),
         (("ws", "start", "busy"), 6, "codehub ws show"),
         (("ws", "create", ""), 2, "name"),
         (("ws", "create", "x", "--profile", "nonsense"), 2, "nonsense"),
@@ -76,7 +76,10 @@ async def test_following_says_in_lines_how_far_it_is_where_nothing_can_be_drawn_
     progress = {"step": "archive", "done": 410_000_000, "total": 660_000_000, "unit": "bytes"}
     for changes, said in (
         ({"operation": "ARCHIVING", "progress": progress}, "api: archiving, 62 %, 410 MB of 660 MB\n"),
-        ({"progress": {**progress, "step": "verify"}}, "api: archiving, reading back, 62 %, 410 MB of 660 MB\n"),
+        (
+            {"progress": {**progress, "step": "verify"}},
+            "api: archiving, verifying what was written, 62 %, 410 MB of 660 MB\n",
+        ),
     ):
         await stage.change(workspace_id, **changes)
         async with asyncio.timeout(PATIENCE_S):
