@@ -11,13 +11,13 @@ from datetime import UTC, datetime
 import uuid_utils
 from prometheus_client import CollectorRegistry
 
-from codehub.adapters.postgres.pool import Database
 from codehub.domain.errors import Invalid
 from codehub.domain.limits import RunningLimits
 from codehub.domain.profiles import AppProfile
 from codehub.domain.routing import workspace_origin, workspace_url
 from codehub.ports.bus import Bus
 from codehub.ports.instances import Instances
+from codehub.services.database import Database
 from codehub.services.event_stream import Pace
 from codehub.services.passwords import Passwords
 from codehub.services.workspaces import BackendChoice

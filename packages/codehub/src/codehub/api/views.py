@@ -8,14 +8,19 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from codehub.adapters.postgres.rows import CONDITION_NAMES
-from codehub.adapters.postgres.sessions import Session, Token
-from codehub.adapters.postgres.timeline import Generation, TimelineEntry
-from codehub.adapters.postgres.users import User
-from codehub.adapters.postgres.workspaces import WorkspaceWithOwner
 from codehub.api.config import ApiConfig
+from codehub.domain.accounts import Session, Token, User
 from codehub.domain.actions import Action, Viewer, allowed_actions
-from codehub.domain.model import DesiredState, Operation, Phase, Status, Workspace
+from codehub.domain.history import Generation, TimelineEntry
+from codehub.domain.model import (
+    CONDITION_NAMES,
+    DesiredState,
+    Operation,
+    Phase,
+    Status,
+    Workspace,
+    WorkspaceWithOwner,
+)
 from codehub.domain.routing import workspace_path
 from codehub.domain.status import status_of
 from codehub.domain.ttl import Span, archives_at, sleeps_at

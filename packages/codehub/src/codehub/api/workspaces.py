@@ -8,12 +8,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.convertors import StringConvertor, register_url_convertor
 
-from codehub.adapters.postgres.workspaces import WorkspaceWithOwner
 from codehub.api.context import Context, Ctx, Who
 from codehub.api.openapi import signed_in
 from codehub.api.schemas import DeleteQuery, WorkspaceCreate, WorkspacePageQuery, WorkspacePatch, WorkspaceRecover
 from codehub.api.views import WorkspacePage, WorkspaceView, workspace_view
-from codehub.domain.model import DesiredState, Phase
+from codehub.domain.model import DesiredState, Phase, WorkspaceWithOwner
 from codehub.services.principal import Principal
 from codehub.services.workspaces import Edit, NewWorkspace, Recovery, viewer_of
 

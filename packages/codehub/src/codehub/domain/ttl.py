@@ -102,6 +102,7 @@ def is_to_archive(workspace: Workspace, now: datetime, ttl: timedelta) -> bool:
 def _rests_as(workspace: Workspace, phase: Phase, desired: DesiredState) -> bool:
     return (
         workspace.deleted_at is None
+        and not workspace.of_newer_version
         and workspace.phase is phase
         and workspace.operation is Operation.NONE
         and workspace.desired_state is desired

@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 
 from codehub.adapters.postgres import sessions, users
 from codehub.adapters.postgres.pool import Database, Transaction
-from codehub.adapters.postgres.sessions import Bearer, Session, Token
-from codehub.adapters.postgres.users import User
+from codehub.domain.accounts import Bearer, Session, Token, User
 from codehub.domain.errors import Conflict, Denied, NotFound, Unauthorized
 from codehub.domain.ids import is_id
 from codehub.services.lockout import FORGET_AFTER, Lockout

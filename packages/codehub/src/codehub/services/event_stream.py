@@ -23,10 +23,10 @@ import structlog
 
 from codehub.adapters.postgres import control_ttl, sessions, workspaces
 from codehub.adapters.postgres.pool import Database
-from codehub.adapters.postgres.workspaces import WorkspaceWithOwner
 from codehub.domain.actions import Viewer
 from codehub.domain.errors import BackendDown, CodeHubError, Transient
 from codehub.domain.ids import is_id
+from codehub.domain.model import WorkspaceWithOwner
 from codehub.domain.ttl import Span
 from codehub.ports.bus import Bus
 from codehub.services.principal import Clock, Ids, Principal

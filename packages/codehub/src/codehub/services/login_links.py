@@ -8,7 +8,7 @@ from datetime import timedelta
 from codehub.adapters.postgres import login_links
 from codehub.adapters.postgres.login_links import LoginLink
 from codehub.adapters.postgres.pool import Database
-from codehub.adapters.postgres.sessions import Session
+from codehub.domain.accounts import Session
 from codehub.domain.errors import Unauthorized
 from codehub.services.accounts import Accounts
 from codehub.services.passwords import hash_secret, new_secret

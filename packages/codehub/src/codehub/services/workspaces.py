@@ -11,12 +11,11 @@ from dataclasses import dataclass
 
 from codehub.adapters.postgres import control_ttl, timeline, users, workspaces
 from codehub.adapters.postgres.pool import Database, Transaction
-from codehub.adapters.postgres.workspaces import WorkspaceWithOwner
 from codehub.domain.actions import NEEDS_ADMIN, Action, Viewer, check_allowed, stop_target
 from codehub.domain.errors import Conflict, Denied, Invalid, Unauthorized, WorkspaceNotFound
 from codehub.domain.ids import is_id
 from codehub.domain.limits import RunningLimits
-from codehub.domain.model import DesiredState, Workspace
+from codehub.domain.model import DesiredState, Workspace, WorkspaceWithOwner
 from codehub.domain.profiles import Catalog, Runs
 from codehub.domain.ttl import Span
 from codehub.services.principal import Clock, Ids, Principal

@@ -18,8 +18,8 @@ from typing import Any
 from codehub.adapters.docker.engine import INSTALLATION, WORKSPACE, Engine
 from codehub.adapters.docker.images import ensure_image
 from codehub.adapters.docker.network import Network
+from codehub.adapters.filesystem.ownership import own
 from codehub.adapters.health import answers, filled, secret_of
-from codehub.adapters.process.sandbox import own
 from codehub.domain.errors import BackendDown, ImagePullFailed, Transient
 from codehub.domain.model import Progress
 from codehub.domain.profiles import AppProfile, Runs

@@ -22,13 +22,14 @@ from codehub.domain.ttl import ActivityCoverage, Span, is_to_archive, is_to_slee
 # The lock: an access that comes meanwhile is written after it; one that came before is seen.
 _COULD_SLEEP = """
     SELECT * FROM workspaces
-    WHERE phase = 'RUNNING' AND desired_state = 'RUNNING' AND deleted_at IS NULL
+    WHERE phase = 'RUNNING' AND operation = 'NONE' AND desired_state = 'RUNNING' AND deleted_at IS NULL
         AND greatest(last_access_at, phase_changed_at) < %(before)s
     ORDER BY id FOR NO KEY UPDATE
 """
 _COULD_BE_ARCHIVED = """
     SELECT * FROM workspaces
-    WHERE phase = 'STANDBY' AND desired_state = 'STANDBY' AND deleted_at IS NULL AND phase_changed_at < %(before)s
+    WHERE phase = 'STANDBY' AND operation = 'NONE' AND desired_state = 'STANDBY' AND deleted_at IS NULL
+        AND phase_changed_at < %(before)s
     ORDER BY id FOR NO KEY UPDATE
 """
 # Sets desired_state and writes the timeline entry, for the ids that `domain.ttl` chose.

@@ -9,24 +9,13 @@ wait for each other.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime
 
 from codehub.adapters.postgres import locks
 from codehub.adapters.postgres.pool import Transaction
 from codehub.adapters.postgres.rows import workspace_of
 from codehub.domain.limits import RunningLimits, check_running_limits
-from codehub.domain.model import DesiredState, Workspace
-
-
-@dataclass(frozen=True, slots=True)
-class WorkspaceWithOwner:
-    """A workspace with its owner's name, and the version of its row (PostgreSQL's xmin) by which a change is noticed."""
-
-    workspace: Workspace
-    owner: str
-    version: str
-
+from codehub.domain.model import DesiredState, Workspace, WorkspaceWithOwner
 
 _OWNED = "SELECT w.*, w.xmin::text AS version, u.username FROM workspaces w JOIN users u ON u.id = w.owner_user_id"
 

@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from codehub.adapters.filesystem.ownership import own
 from codehub.adapters.health import answers, filled, secret_of
 from codehub.adapters.process import supervisor as supervisor
 from codehub.adapters.process.layout import RunLayout
@@ -27,7 +28,6 @@ from codehub.adapters.process.sandbox import (
     View,
     bubblewrap,
     check_reachable,
-    own,
     tool_dirs,
     uid_for,
     wrap,
