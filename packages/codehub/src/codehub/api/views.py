@@ -52,7 +52,7 @@ class ProgressView(View):
     done: int
     total: int | None
     unit: str
-    percent: float | None = Field(description="Of `total`, where that is known.")
+    percent: float | None = Field(description="Percentage of `total`, if that is known.")
 
 
 class WorkspaceView(View):
@@ -79,7 +79,7 @@ class WorkspaceView(View):
     phase_changed_at: datetime
     deleted_at: datetime | None
     sleeps_at: datetime | None = Field(
-        description="When it is put to sleep if nobody works in it until then; null when it does not run."
+        description="When it is put to sleep if it stays idle; null if it is not running."
     )
 
 
@@ -136,7 +136,7 @@ class TokenView(View):
 
 
 class MintedTokenView(TokenView):
-    token: str = Field(description="The secret itself: shown this once.")
+    token: str = Field(description="The secret. It is shown only once.")
 
 
 class TokenPage(View):
@@ -206,7 +206,9 @@ class AboutView(View):
 
     version: str
     profiles: list[ProfileView]
-    allowed_images: list[str] = Field(description="Globs of the images a workspace may name beside the profiles.")
+    allowed_images: list[str] = Field(
+        description="Glob patterns of images that users may choose in addition to the profiles."
+    )
     limits: LimitsView
     ttl_standby_seconds: float
     ttl_archive_seconds: float
