@@ -140,7 +140,7 @@ async function begin() {
 }
 
 onSessionEnd(() => {
-  if (state.user) signedOut("Your session has ended. Sign in to go on where you were.");
+  if (state.user) signedOut("Your session has ended. Sign in to continue where you were.");
 });
 addEventListener("hashchange", () => route());
 begin();
