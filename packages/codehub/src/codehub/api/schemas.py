@@ -95,7 +95,7 @@ class Patch(Wire):
     @classmethod
     def _no_null(cls, value: object) -> object:
         if value is None:
-            raise ValueError("must not be null; leave it out to keep it as it is")
+            raise ValueError("must not be null; omit it to keep the current value")
         return value
 
 

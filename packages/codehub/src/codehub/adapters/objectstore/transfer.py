@@ -114,7 +114,7 @@ def upload(
     job.at("archive:after-meta")
     written = store.get(key + META_SUFFIX)
     if written != meta.render():
-        raise Transient(f"the archive store gave back another meta than was written for {key}")
+        raise Transient(f"the archive store returned another meta file than was written for {key}")
     return ArchiveReceipt(key, place.op_id, sent, meta.sha256)
 
 
@@ -138,7 +138,7 @@ def verify(store: Store, key: str, meta: Meta, job: Job) -> None:
         done += len(chunk)
         job.report(Progress("verify", done, meta.size))
     if digest.hexdigest() != meta.sha256:
-        raise Transient(f"the archive store gave back other bytes than were sent for {key}")
+        raise Transient(f"the archive store returned other bytes than were sent for {key}")
 
 
 def read_meta(store: Store, key: str) -> Meta:
@@ -191,7 +191,7 @@ def _decompressed(store: Store, key: str, meta: Meta, job: Job) -> Iterator[byte
     got, digest = source.count, source.digest
     if got != meta.size or digest.hexdigest() != meta.sha256:
         raise ArchiveCorrupted(
-            f"the archive {key} is damaged: {got} of {meta.size} bytes, and its digest is not the one written down"
+            f"the archive {key} is damaged: {got} of {meta.size} bytes, and its digest does not match"
         )
     if unpacked != meta.tar_bytes:
         raise ArchiveCorrupted(f"the archive {key} unpacks to {unpacked} of {meta.tar_bytes} bytes")
