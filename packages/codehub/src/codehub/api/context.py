@@ -64,6 +64,8 @@ def make_context(deps: ApiDeps) -> Context:
         deps.clock,
         deps.ids,
     )
+    metrics = ApiMetrics(deps.registry)
+    metrics.stream_failures.set_function(lambda: live.failures)
     return Context(
         deps=deps,
         config=config,
@@ -79,7 +81,7 @@ def make_context(deps: ApiDeps) -> Context:
         workspaces=workspaces,
         observing=Diagnostics(deps.database, workspaces, deps.instances),
         live=live,
-        metrics=ApiMetrics(deps.registry),
+        metrics=metrics,
         begun=deps.monotonic(),
         leaving=asyncio.Event(),
     )

@@ -53,10 +53,10 @@ async def health() -> Health:
 
 @router.get("/health/ready", responses=may_answer())
 async def ready(ctx: Ctx) -> Health:
-    """The database answers, so requests can be served."""
+    """The database answers and accepts writes, so requests can be served."""
     try:
-        async with asyncio.timeout(_READY_WITHIN_S), ctx.deps.database.transaction() as tx:
-            await system.answers(tx)
+        async with asyncio.timeout(_READY_WITHIN_S):
+            await ctx.deps.database.take_writes()
     except TimeoutError as error:
         raise Unavailable("the database does not answer") from error
     return Health()
