@@ -74,11 +74,11 @@ class WorkspaceView(View):
     desired_state: DesiredState
     conditions: ConditionsView
     progress: ProgressView | None
-    error_reason: str | None = Field(description="Of ERROR; or of what it waits for, see `blocked`.")
+    error_reason: str | None = Field(description="The reason of ERROR, or of what it waits for (see `blocked`).")
     error_message: str | None = Field(description="What happened, for a person to read.")
     error_count: int
     blocked: BlockedView | None = Field(
-        description="What it waits for: no room on a disk, or a backend that does not answer. It goes on by itself."
+        description="What it waits for: space on a disk, or a backend that does not answer. It continues by itself."
     )
     archive_key: str | None
     path: str
