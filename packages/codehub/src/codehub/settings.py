@@ -78,6 +78,18 @@ def _archive_url(value: str) -> str:
     return value
 
 
+def _quantity(value: str) -> str:
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?", value):
+        raise ValueError("expected a Kubernetes quantity, for example 500m, 2, 512Mi or 10Gi")
+    return value
+
+
+def _pairs(value: tuple[str, ...]) -> tuple[str, ...]:
+    if not all(re.fullmatch(r"[^=\s]+=[^=\s]*", pair) for pair in value):
+        raise ValueError("expected LABEL=VALUE pairs, separated by commas")
+    return value
+
+
 def _workspace_host(value: str) -> str:
     if value and not value.startswith("*."):
         raise ValueError("expected *. and a domain, for example *.ws.example.org")
@@ -87,6 +99,7 @@ def _workspace_host(value: str) -> str:
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
 Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+Quantity = Annotated[str, AfterValidator(_quantity)]
 Bind = Annotated[str, AfterValidator(_bind)]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 
@@ -135,8 +148,64 @@ class Settings(BaseModel):
         alias="CODEHUB_HOMES_HOST_DIR",
         description="The path of that directory on the Docker host, if CodeHub itself runs in a container.",
     )
-    storage: Literal["local-dir", "docker-volume"] = Field(
-        "local-dir", alias="CODEHUB_STORAGE", description="Where the homes of new workspaces are stored."
+    storage: Literal["local-dir", "docker-volume", "pvc"] = Field(
+        "local-dir",
+        alias="CODEHUB_STORAGE",
+        description="Where the homes of new workspaces are stored. On Kubernetes always `pvc`.",
+    )
+    kubeconfig: str = Field(
+        "",
+        alias="KUBECONFIG",
+        description="The cluster for CODEHUB_RUNTIME=kubernetes. Empty: the service account of CodeHub's own pod.",
+    )
+    k8s_context: str = Field(
+        "", alias="CODEHUB_K8S_CONTEXT", description="A context of the kubeconfig. Empty: its current context."
+    )
+    k8s_namespace: str = Field(
+        "",
+        alias="CODEHUB_K8S_NAMESPACE",
+        description="Namespace of workspace pods and volumes. Empty: that of the context or of CodeHub's own pod.",
+    )
+    k8s_image: str = Field(
+        "codehub:latest",
+        alias="CODEHUB_K8S_IMAGE",
+        description="CodeHub's own image, which archive and restore Jobs run.",
+    )
+    k8s_storage_class: str = Field(
+        "",
+        alias="CODEHUB_K8S_STORAGE_CLASS",
+        description="Storage class of homes. Empty: the cluster's default class.",
+    )
+    k8s_home_size: Quantity = Field("10Gi", alias="CODEHUB_K8S_HOME_SIZE", description="Size of a home's volume.")
+    k8s_access_mode: Literal["ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"] = Field(
+        "ReadWriteOnce",
+        alias="CODEHUB_K8S_ACCESS_MODE",
+        description="Access mode of homes. ReadWriteOncePod is safest where cluster (1.29 or later) and driver have it.",
+    )
+    k8s_cpu_request: Quantity = Field(
+        "100m", alias="CODEHUB_K8S_CPU_REQUEST", description="CPU that the scheduler reserves for a workspace."
+    )
+    k8s_memory_request: Quantity = Field(
+        "512Mi", alias="CODEHUB_K8S_MEMORY_REQUEST", description="Memory that the scheduler reserves for a workspace."
+    )
+    k8s_ephemeral_storage: Quantity = Field(
+        "10Gi",
+        alias="CODEHUB_K8S_EPHEMERAL_STORAGE",
+        description="Limit of what a workspace writes outside of its home.",
+    )
+    k8s_image_pull_secrets: Words = Field(
+        (),
+        alias="CODEHUB_K8S_IMAGE_PULL_SECRETS",
+        description="Names of Secrets in the namespace, for private images.",
+    )
+    k8s_node_selector: Annotated[Words, AfterValidator(_pairs)] = Field(
+        (), alias="CODEHUB_K8S_NODE_SELECTOR", description="LABEL=VALUE pairs of the nodes that may run workspaces."
+    )
+    k8s_runtime_class: str = Field(
+        "", alias="CODEHUB_K8S_RUNTIME_CLASS", description="A RuntimeClass, for example gvisor or kata."
+    )
+    k8s_priority_class: str = Field(
+        "", alias="CODEHUB_K8S_PRIORITY_CLASS", description="The PriorityClass of workspace pods."
     )
     default_profile: str = Field(
         "code-server", alias="CODEHUB_DEFAULT_PROFILE", description="The profile of new workspaces."
