@@ -114,7 +114,7 @@ async def principal_or_none(request: Request) -> Principal | None:
 async def principal(request: Request) -> Principal:
     who = await principal_or_none(request)
     if who is None:
-        raise Unauthorized("sign in first: no session or API token, or one that is over")
+        raise Unauthorized("sign in first: the session or API token is missing or has expired")
     return who
 
 

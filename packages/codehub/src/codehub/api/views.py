@@ -61,7 +61,7 @@ class ProgressView(View):
     done: int
     total: int | None
     unit: str
-    percent: float | None = Field(description="Of `total`, where that is known.")
+    percent: float | None = Field(description="Percentage of `total`, if that is known.")
 
 
 class SummaryView(View):
@@ -96,11 +96,11 @@ class WorkspaceView(View):
     desired_state: DesiredState
     conditions: ConditionsView
     progress: ProgressView | None
-    error_reason: str | None = Field(description="Of ERROR; or of what it waits for, see `blocked`.")
+    error_reason: str | None = Field(description="The reason of ERROR, or of what it waits for (see `blocked`).")
     error_message: str | None = Field(description="What happened, for a person to read.")
     error_count: int
     blocked: BlockedView | None = Field(
-        description="What it waits for: no room on a disk, or a backend that does not answer. It goes on by itself."
+        description="What it waits for: space on a disk, or a backend that does not answer. It continues by itself."
     )
     archive_key: str | None
     path: str
@@ -111,7 +111,7 @@ class WorkspaceView(View):
     phase_changed_at: datetime
     deleted_at: datetime | None
     sleeps_at: datetime | None = Field(
-        description="When it is put to sleep if nobody works in it until then; null when it does not run."
+        description="When it is put to sleep if it stays idle; null if it is not running."
     )
     archives_at: datetime | None = Field(
         description="When it is archived if it sleeps until then; null when it does not sleep."
@@ -174,7 +174,7 @@ class TokenView(View):
 
 
 class MintedTokenView(TokenView):
-    token: str = Field(description="The secret itself: shown this once.")
+    token: str = Field(description="The secret. It is shown only once.")
 
 
 class TokenPage(View):
@@ -244,7 +244,9 @@ class AboutView(View):
 
     version: str
     profiles: list[ProfileView]
-    allowed_images: list[str] = Field(description="Globs of the images a workspace may name beside the profiles.")
+    allowed_images: list[str] = Field(
+        description="Glob patterns of images that users may choose in addition to the profiles."
+    )
     limits: LimitsView
     ttl_standby_seconds: float
     ttl_archive_seconds: float
