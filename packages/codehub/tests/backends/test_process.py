@@ -18,7 +18,7 @@ import pytest
 
 from codehub.adapters.process.instances import ProcessInstances, ProcessOptions
 from codehub.adapters.process.records import Record, read_record
-from codehub.adapters.process.sandbox import uid_for
+from codehub.adapters.process.sandbox import HOME, uid_for
 from codehub.domain.errors import Terminal
 from codehub.domain.profiles import AppProfile
 from codehub.ports.fence import ignore_progress, no_fence
@@ -136,7 +136,7 @@ async def test_a_workspace_sees_its_home_and_the_system_and_nothing_of_ours(
     assert "ours" not in said
     assert wid() not in said.replace(home, "")
     assert "secret" not in await boxed.ask(wid(), "env; cat /proc/*/environ")
-    assert (await boxed.ask(wid(), "echo mine > ~/mine && cat ~/mine && pwd")).split() == ["mine", home]
+    assert (await boxed.ask(wid(), "echo mine > ~/mine && cat ~/mine && pwd")).split() == ["mine", HOME]
     assert (await boxed.ask(wid(), "touch /usr/x /etc/x 2>/dev/null || echo refused")).strip() == "refused"
     assert (await boxed.ask(wid(), "ls /proc | grep -c '^[0-9]*$'")).strip() in {"3", "4", "5", "6", "7"}
 
