@@ -1,25 +1,23 @@
 """What the supervisor does to a child between fork and exec: limits, the network namespace, the system call filter.
 
-And what serves that namespace from outside: slirp4netns as its way out, and a bridge from a Unix socket to an IDE that can
-only listen on a port. The standard library alone, as the supervisor.
+And slirp4netns, which serves that namespace from outside. The standard library alone, and little of it: it is loaded at
+every start.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import resource
-import select
 import signal
-import socket
 import sys
-import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 from codehub.adapters.process import netns
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 PR_SET_PDEATHSIG = 1
 SECCOMP_FD = 63  # where bubblewrap is told to find the filter
@@ -28,25 +26,45 @@ _INTERFACE_TIMEOUT_S = 10.0
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-@dataclass(frozen=True, slots=True)
 class Confinement:
-    """As ProcessInstances decided it; empty strings and lists for what this machine cannot do."""
+    """As ProcessInstances decided it; empty strings and lists for what this machine cannot do.
 
-    cgroups: Sequence[str]
-    pids: int
-    seccomp: str
-    slirp: str
-    blocked: Sequence[str]
-    bridge_socket: str
-    bridge_port: int
+    A plain class: importing `dataclasses` would take longer than all else that the supervisor does at a start.
+    """
+
+    __slots__ = ("blocked", "bridge_port", "bridge_socket", "cgroups", "pids", "seccomp", "slirp")
+
+    def __init__(
+        self,
+        *,
+        cgroups: Sequence[str] = (),
+        pids: int = 0,
+        seccomp: str = "",
+        slirp: str = "",
+        blocked: Sequence[str] = (),
+        bridge_socket: str = "",
+        bridge_port: int = 0,
+    ) -> None:
+        self.cgroups = cgroups
+        self.pids = pids
+        self.seccomp = seccomp
+        self.slirp = slirp
+        self.blocked = blocked
+        self.bridge_socket = bridge_socket
+        self.bridge_port = bridge_port
+
+    def as_dict(self) -> dict[str, object]:
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
-@dataclass(frozen=True, slots=True)
 class Namespaces:
     """Descriptors that keep a child's namespaces open; `user` only where it has one of its own."""
 
-    network: int
-    user: int | None
+    __slots__ = ("network", "user")
+
+    def __init__(self, network: int, user: int | None) -> None:
+        self.network = network
+        self.user = user
 
 
 def apply_limits(plan: Confinement, uid: int | None) -> None:
@@ -91,7 +109,7 @@ def start_way_out(plan: Confinement, held: Namespaces) -> tuple[int, int]:
     pid = os.fork()
     if pid == 0:
         try:
-            _plain_signals()
+            plain_signals()
             for fd in (until, held.network, *([held.user] if held.user is not None else [])):
                 os.set_inheritable(fd, True)
             null = os.open("/dev/null", os.O_RDWR)
@@ -107,7 +125,7 @@ def start_way_out(plan: Confinement, held: Namespaces) -> tuple[int, int]:
 
 def try_network() -> int:
     """A program: whether slirp4netns (its argument) can serve a namespace that we make."""
-    plan = Confinement((), 0, "", sys.argv[1], (), "", 0)
+    plan = Confinement(slirp=sys.argv[1])
     uid = 0 if os.geteuid() == 0 else None
     (made_r, made_w), (seen_r, seen_w) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
     child = os.fork()
@@ -138,55 +156,16 @@ def _has_interface(name: str) -> bool:
     return False
 
 
-def start_bridge(plan: Confinement, held: Namespaces, uid: int | None) -> int:
-    """A process in the namespace, as the workspace's user, between its Unix socket outside and its port inside."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            _plain_signals()
-            with socket.socket(socket.AF_UNIX) as listener:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(plan.bridge_socket)
-                listener.bind(plan.bridge_socket)
-                if uid is not None:
-                    os.chown(plan.bridge_socket, uid, -1, follow_symlinks=False)
-                for fd in (held.user, held.network):
-                    if fd is not None and _libc.setns(fd, 0) != 0:
-                        os._exit(126)
-                if uid is not None:
-                    os.setgroups([])
-                    os.setresgid(uid, uid, uid)
-                    os.setresuid(uid, uid, uid)
-                _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-                # After the change of user: whoever connects is shown the listener's.
-                listener.listen(512)
-                _serve(listener, plan.bridge_port)
-        finally:
-            os._exit(127)
-    return pid
+def join(held: Namespaces) -> None:
+    for fd in (held.user, held.network):
+        if fd is not None and _libc.setns(fd, 0) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
 
 
-def _plain_signals() -> None:
+def plain_signals() -> None:
+    """As a program expects them at its start; and without its supervisor it ends."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
-def _serve(listener: socket.socket, port: int) -> None:
-    while True:
-        client, _ = listener.accept()
-        threading.Thread(target=_carry, args=(client, port), daemon=True).start()
-
-
-def _carry(client: socket.socket, port: int) -> None:
-    with client, contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 5) as server:
-        server.settimeout(None)
-        ends = {client: server, server: client}
-        while ends:
-            for source in select.select(list(ends), [], [])[0]:
-                data = source.recv(65_536)
-                if data:
-                    ends[source].sendall(data)
-                else:
-                    ends.pop(source).shutdown(socket.SHUT_WR)

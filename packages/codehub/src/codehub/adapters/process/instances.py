@@ -15,7 +15,7 @@ import shutil
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from socket import AF_INET
@@ -24,7 +24,7 @@ import psutil
 
 from codehub.adapters.health import answers, base_path, filled, secret_of
 from codehub.adapters.process import netns
-from codehub.adapters.process import supervisor as supervisor
+from codehub.adapters.process.blocked_networks import blocked_networks
 from codehub.adapters.process.cgroup import Limits
 from codehub.adapters.process.confinement import SECCOMP_FD, Confinement
 from codehub.adapters.process.isolation import Isolation, command_line, find_isolation
@@ -199,7 +199,7 @@ class ProcessInstances:
             "env": self._environment(spec, values, path, identity),
             "cwd": str(home),
             "record": record,
-            "confinement": asdict(plan),
+            "confinement": plan.as_dict(),
         }
 
     def _confinement(self, identity: str, run: Path, isolation: Isolation, bridge: tuple[str, int]) -> Confinement:
@@ -212,9 +212,7 @@ class ProcessInstances:
             pids=limits.pids,
             seccomp=str(run / "seccomp.bpf") if isolation.bubblewrap and program is not None else "",
             slirp=isolation.slirp,
-            blocked=netns.blocked_networks(_own_addresses(), self._options.allowed_networks)
-            if isolation.slirp
-            else (),
+            blocked=blocked_networks(_own_addresses(), self._options.allowed_networks) if isolation.slirp else (),
             bridge_socket=bridge[0],
             bridge_port=bridge[1],
         )

@@ -6,40 +6,24 @@ that refuses, set before there is a way out: the workspace has no right to chang
 
 from __future__ import annotations
 
+# The socket module without its Python half, which would take as long to load as all else here.
+import _socket as socket
 import ctypes
 import fcntl
 import os
-import socket
 import struct
-from collections.abc import Iterable, Sequence
-from ipaddress import IPv4Network
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 # 198.18.0.0/15 is set apart for laboratories, so no machine that a workspace may want has such an address.
 CIDR, NAMESERVER = "198.18.0.0/24", "198.18.0.3"
-_PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "198.18.0.0/15")
-# "This network", link-local (cloud metadata), multicast, reserved.
-_NEVER = ("0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4")
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _RTM_NEWROUTE, _NLM_F_REQUEST, _NLM_F_ACK, _NLM_F_CREATE, _NLMSG_ERROR = 24, 1, 4, 0x400, 2
 _RT_TABLE_MAIN, _RTPROT_STATIC, _RTN_PROHIBIT, _RTA_DST = 254, 4, 8, 1
 _libc = ctypes.CDLL(None, use_errno=True)
-
-
-def blocked_networks(own_addresses: Iterable[str], allowed: Sequence[str]) -> list[str]:
-    """What a workspace may not reach: the machine's own addresses, link-local, and private networks except `allowed`."""
-    private = [IPv4Network(text) for text in _PRIVATE]
-    for text in allowed:
-        opened = IPv4Network(text)
-        private = [left for network in private for left in _without(network, opened)]
-    machine = [IPv4Network(address) for address in own_addresses]
-    return [str(network) for network in (*map(IPv4Network, _NEVER), *private, *machine)]
-
-
-def _without(network: IPv4Network, opened: IPv4Network) -> list[IPv4Network]:
-    if network.subnet_of(opened):
-        return []
-    return list(network.address_exclude(opened)) if opened.subnet_of(network) else [network]
 
 
 def enter(blocked: Sequence[str], *, new_user: bool) -> None:
@@ -57,20 +41,24 @@ def enter(blocked: Sequence[str], *, new_user: bool) -> None:
 
 
 def _bring_up_loopback() -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+    any_socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
         request = struct.pack("16sh14x", b"lo", 0)
         (flags,) = struct.unpack_from("h", fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request), 16)
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | _IFF_UP))
+    finally:
+        any_socket.close()
 
 
 def _refuse_routes(networks: Sequence[str]) -> None:
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as netlink:
+    netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+    try:
         for sequence, text in enumerate(networks):
-            network = IPv4Network(text)
+            address, _, length = text.partition("/")
             body = struct.pack(
                 "=BBBBBBBBI",
                 socket.AF_INET,
-                network.prefixlen,
+                int(length),
                 0,
                 0,
                 _RT_TABLE_MAIN,
@@ -79,14 +67,16 @@ def _refuse_routes(networks: Sequence[str]) -> None:
                 _RTN_PROHIBIT,
                 0,
             )
-            body += struct.pack("=HH4s", 8, _RTA_DST, network.network_address.packed)
+            body += struct.pack("=HH4s", 8, _RTA_DST, socket.inet_aton(address))
             flags = _NLM_F_REQUEST | _NLM_F_ACK | _NLM_F_CREATE
             netlink.send(struct.pack("=IHHII", 16 + len(body), _RTM_NEWROUTE, flags, sequence, 0) + body)
             answer = netlink.recv(4096)
             (kind,) = struct.unpack_from("=H", answer, 4)
             (code,) = struct.unpack_from("=i", answer, 16)
             if kind != _NLMSG_ERROR or code != 0:
-                raise OSError(-code, f"no route that refuses {network}: {os.strerror(-code)}")
+                raise OSError(-code, f"no route that refuses {text}: {os.strerror(-code)}")
+    finally:
+        netlink.close()
 
 
 def way_out(program: str, network: int, user: int | None, until: int) -> list[str]:

@@ -146,7 +146,9 @@ class Supervisor:
                 os.close(self.way_out_pipe)
             self.way_out, self.way_out_pipe = confinement.start_way_out(self.plan, self.held)
         if needs_bridge and not self.bridge:
-            self.bridge = confinement.start_bridge(self.plan, self.held, self.uid)
+            from codehub.adapters.process.port_bridge import start_bridge  # few need it, and it loads threads
+
+            self.bridge = start_bridge(self.plan, self.held, self.uid)
         return None
 
     def _become(self, out_w: int, made_w: int, seen_r: int) -> None:
