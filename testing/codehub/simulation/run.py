@@ -288,7 +288,7 @@ def run_seed(seed: int, *, bugs: Collection[str] = ()) -> Outcome:
         try:
             run_virtual(simulation.run(), loop)
         except BaseExceptionGroup as errors:
-            failure = _told(errors)
+            failure = _describe(errors)
         except Violation as violation:
             failure = str(violation)
     world = simulation.world
@@ -297,7 +297,7 @@ def run_seed(seed: int, *, bugs: Collection[str] = ()) -> Outcome:
     return Outcome(seed, world.steps, world.faults, failure, simulation.history)
 
 
-def _told(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"
@@ -329,7 +329,7 @@ def _instead(owner: Any, name: str, bug: Any) -> Iterator[None]:
 
 
 async def _volume_before_key(self: Any, task: Any, ctx: HomeCtx, *, current: bool) -> None:
-    """Contract 8 the wrong way round: the volume goes, and only then its archive's key is committed."""
+    """INV-8 the wrong way round: the volume goes, and only then its archive's key is committed."""
     row, home = task.workspace, home_key(task.workspace)
     homes = self._backends.homes[row.storage_backend]
     receipt = await homes.archive(home, ctx, row.archive_op_id, task.report, task.fence)

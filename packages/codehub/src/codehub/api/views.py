@@ -1,4 +1,4 @@
-"""What goes over the wire out: the shapes of design 10, and how rows become them."""
+"""The API's response schemas, and how rows become them."""
 
 from __future__ import annotations
 

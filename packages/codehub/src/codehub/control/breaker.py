@@ -1,4 +1,4 @@
-"""A circuit breaker per backend: a dead one becomes fast, quiet failure, and nobody's attempt (design 7)."""
+"""A circuit breaker per backend: a dead one becomes fast, quiet failure, and nobody's attempt (docs/errors.md)."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ from codehub.ports.leadership import Lease
 
 _log = structlog.get_logger()
 
-# `observed_at` alone is written this often (design 4).
+# `observed_at` alone is written this often (docs/control-plane.md).
 OBSERVED_EVERY = timedelta(minutes=5)
 # A backend that is down is asked again by the breaker, not by each workspace: looking is cheap, but not worth more.
 _BACKEND_DOWN_S = 5.0
@@ -141,7 +141,7 @@ class Reconciler:
                 case CarryOn():
                     row = await self._keep(row, looked)
                     if acted:
-                        # It said it is done and the world does not show it (contract 1): look again soon.
+                        # It said it is done and the world does not show it (INV-1): look again soon.
                         return Again(self._settings.active_interval_s), row
                     row, pause = await self._attempt(row)
                     acted = True

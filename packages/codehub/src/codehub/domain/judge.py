@@ -1,4 +1,4 @@
-"""The phase of a workspace, judged from conditions, intent and record alone (design 3)."""
+"""The phase of a workspace, judged from conditions, intent and record alone (docs/states.md)."""
 
 from __future__ import annotations
 
@@ -60,5 +60,5 @@ def phase_of(workspace: Workspace) -> Phase:
     if level is None:
         return workspace.phase
     if level is Phase.ERROR and workspace.error_reason is None:
-        return workspace.phase  # becomes ERROR together with its reason, in one transaction (contract 4)
+        return workspace.phase  # becomes ERROR together with its reason, in one transaction (INV-4)
     return level

@@ -20,7 +20,7 @@ class Rest:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Commit this intent, then act on it (contract 8). `again` when what ran was found gone or unhealthy."""
+    """Commit this intent, then act on it (INV-8). `again` when what ran was found gone or unhealthy."""
 
     operation: Operation
     again: bool = False
@@ -115,7 +115,7 @@ def _towards(workspace: Workspace, level: Phase, was: Phase) -> Decision:
     desired = workspace.desired_state
     below_a_volume = level in (Phase.PENDING, Phase.ARCHIVED)
     if below_a_volume and desired is not DesiredState.DELETED and instance_runs(workspace.conditions.container_ready):
-        # Recovery from ContainerWithoutVolume: the instance is taken away first (contract 6).
+        # Recovery from ContainerWithoutVolume: the instance is taken away first (INV-6).
         return Begin(Operation.STOPPING)
     edge = edge_from(level, desired)
     if edge is None or _blind_for(workspace, edge.operation):

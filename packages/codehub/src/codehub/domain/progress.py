@@ -50,7 +50,7 @@ def backoff_s(error_count: int, jitter: float) -> float:
 
 
 def is_done(workspace: Workspace) -> bool:
-    """Whether the conditions show the operation under way to be done (contract 1)."""
+    """Whether the conditions show the operation under way to be done (INV-1)."""
     seen = workspace.conditions
     match workspace.operation:
         case Operation.NONE:
@@ -77,7 +77,7 @@ def is_done(workspace: Workspace) -> bool:
 
 
 def begin(workspace: Workspace, operation: Operation, new_op_id: str, now: datetime) -> Workspace:
-    """The intent: committed before the first side effect (contract 8)."""
+    """The intent: committed before the first side effect (INV-8)."""
     return replace(
         workspace,
         operation=operation,
@@ -92,7 +92,7 @@ def begin(workspace: Workspace, operation: Operation, new_op_id: str, now: datet
 
 
 def complete(workspace: Workspace, now: datetime) -> Workspace:
-    """The outcome: operation, error_count and error_reason in one (contract 4)."""
+    """The outcome: operation, error_count and error_reason in one (INV-4)."""
     operation = workspace.operation
     done = replace(
         workspace,
@@ -125,7 +125,7 @@ def fail(workspace: Workspace, failure: Failure, now: datetime, *, max_retry: in
 
 
 def to_error(workspace: Workspace, reason: ErrorReason, count: int, now: datetime) -> Workspace:
-    """Phase, operation, error_reason and error_count in one (contract 4). `archive_op_id` stays, for the GC."""
+    """Phase, operation, error_reason and error_count in one (INV-4). `archive_op_id` stays, for the GC."""
     phase = Phase.DELETING if workspace.desired_state is DesiredState.DELETED else Phase.ERROR
     return replace(
         workspace,

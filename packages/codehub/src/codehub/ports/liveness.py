@@ -1,4 +1,4 @@
-"""Asking an IDE itself whether someone works in it (a profile's `activity_path`, design 12)."""
+"""Asking an IDE itself whether someone works in it (a profile's `activity_path`, docs/profiles.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Live events: what changed, to every open stream of whoever may see it (design 8).
+"""Live events: sends what changed to every open stream of a user who may see it.
 
 ```
  bus ──hint──► dirty ids ─┐                        ┌► stream (pending frames, newest per workspace)

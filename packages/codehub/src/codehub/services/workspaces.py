@@ -1,4 +1,4 @@
-"""What people ask of workspaces, and from which status they may ask it (design 10; recovery: design 7).
+"""What people ask of workspaces, and from which status they may ask it (docs/api.md; recovery: docs/errors.md).
 
 Every change is one transaction: the row locked and judged again, the change, and its entry in the timeline. Nothing here
 talks to a backend: the controller sees the new desired_state and acts.

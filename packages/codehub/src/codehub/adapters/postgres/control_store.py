@@ -16,7 +16,7 @@ from codehub.domain.model import Progress, Workspace
 from codehub.ports.control_store import Change, Versioned
 
 # The whole of a commit in one statement, so in one round trip: the fence, the change on its condition, what is told of it.
-# An intent also depends on desired_state (contract 8).
+# An intent also depends on desired_state (INV-8).
 _COMMIT = f"""
     WITH {TERM}, moved AS (
         UPDATE workspaces SET

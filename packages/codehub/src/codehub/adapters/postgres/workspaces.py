@@ -1,5 +1,5 @@
 """The statements that write what the workspace service owns: desired_state, last_access_at, name, description, memo, the
-reset of an error on recovery, and the clearing of deleted_at on undelete (design 5). Used by the API, the proxy's wake and
+reset of an error on recovery, and the clearing of deleted_at on undelete (INV-3). Used by the API, the proxy's wake and
 whoever else may ask for a state; nothing else writes these columns.
 
 Lock order, everywhere: the user's row, then RUNNING_LIMIT, then the workspace's row. Two requests can therefore never
