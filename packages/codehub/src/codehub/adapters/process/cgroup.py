@@ -5,7 +5,6 @@ Knows files below the cgroup mounts, nothing of instances. A limit that cannot b
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import time
@@ -90,15 +89,6 @@ class Cgroups:
                     time.sleep(0.01)
                 else:
                     break
-
-    def out_of_memory_kills(self, name: str) -> int:
-        """How often the kernel ended a process of the group for its memory."""
-        source = "memory.events" if self.version == 2 else "memory.oom_control"
-        with contextlib.suppress(OSError, ValueError):
-            for line in (self.tops[0] / name / source).read_text().splitlines():
-                if line.startswith("oom_kill "):
-                    return int(line.split()[1])
-        return 0
 
 
 def find_cgroups() -> Cgroups | None:

@@ -86,6 +86,19 @@ def _lower(kind: int, most: int) -> None:
     resource.setrlimit(kind, (value, value))
 
 
+def ran_out_of_memory(plan: Confinement) -> bool:
+    """Whether the kernel ended a process of the group for its memory."""
+    for group in plan.cgroups:
+        for name in ("memory.events", "memory.oom_control"):
+            try:
+                with open(os.path.join(group, name)) as file:
+                    lines = file.read().splitlines()
+            except OSError:
+                continue
+            return any(line.startswith("oom_kill ") and line != "oom_kill 0" for line in lines)
+    return False
+
+
 def enter_network(plan: Confinement, uid: int | None, made: int, seen: int) -> None:
     """In the child: a namespace of its own, and no further before the supervisor holds it."""
     netns.enter(plan.blocked, new_user=uid is None)

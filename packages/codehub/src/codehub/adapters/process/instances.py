@@ -14,7 +14,7 @@ import secrets
 import shutil
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -70,14 +70,21 @@ class ProcessOptions:
     limits: Limits = field(default_factory=lambda: Limits(4 << 30, 2.0, 2048))
     allowed_networks: tuple[str, ...] = ()  # private ones that workspaces may reach
     user_namespaces: bool = False  # whether a workspace may make its own
+    isolation: str = "auto"  # auto, required or best-effort: what to do where this machine cannot isolate
+    isolated_before: Path | None = None  # a file that is there once a workspace ran isolated here
 
 
 class ProcessInstances:
     name = "process"
 
     def __init__(
-        self, run_dir: Path, options: ProcessOptions | None = None, tools: Mapping[str, Tool] | None = None
+        self,
+        run_dir: Path,
+        options: ProcessOptions | None = None,
+        tools: Mapping[str, Tool] | None = None,
+        several_users: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
+        self._several_users = several_users
         self._places = RunLayout(run_dir)
         self._options = options or ProcessOptions()
         self._tools = tools or {}
@@ -104,6 +111,7 @@ class ProcessInstances:
         digest = spec_digest(spec)
         if record is not None and record.alive and record.spec_digest == digest and not replace:
             return
+        await self._require_isolation()
         programs = await self._programs(spec.profile, report)
         fence()
         if record is not None:
@@ -117,6 +125,29 @@ class ProcessInstances:
         if started is not None:
             self._exits.follow(started)
         self._exits.tell(spec.workspace_id)
+
+    async def _require_isolation(self) -> None:
+        """Never weaker than before, and never weak for several users, unless an admin said so."""
+        options, isolation = self._options, await asyncio.to_thread(self._isolation)
+        before = options.isolated_before
+        if isolation.separates_users:
+            if before is not None and not before.exists():
+                before.touch(mode=0o600)
+            return
+        if options.isolation == "best-effort":
+            return
+        if options.isolation == "required":
+            why = "CODEHUB_ISOLATION=required"
+        elif before is not None and before.exists():
+            why = "workspaces have been isolated here before"
+        elif self._several_users is not None and await self._several_users():
+            why = "there are several users"
+        else:
+            return
+        raise Terminal(
+            f"not started: {'; '.join(isolation.missing) or 'the sandbox is switched off'}; and {why}. "
+            "Repair it (`codehub doctor`), or set CODEHUB_ISOLATION=best-effort to start workspaces all the same"
+        )
 
     async def _programs(self, profile: AppProfile, report: Report) -> tuple[Path, ...]:
         """Directories of programs that are not the system's, the command's own first."""

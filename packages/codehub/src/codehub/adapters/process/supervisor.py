@@ -56,7 +56,7 @@ def descendants(root: int) -> list[tuple[int, str]]:
 
 
 def write_whole(path: str, content: dict[str, object]) -> None:
-    fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
     with open(fd, "w") as file:
         json.dump(content, file)
     os.rename(path + ".new", path)
@@ -71,7 +71,7 @@ class Log:
         self._open()
 
     def _open(self) -> None:
-        self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
         self._size = os.fstat(self._fd).st_size
 
     def write(self, data: bytes) -> None:
@@ -229,6 +229,7 @@ class Supervisor:
                     # bubblewrap says 128 + n for a signal, as shells do.
                     number = -code if code < 0 else code - 128 if self.spec["sandboxed"] and 128 < code < 160 else 0
                     self.exit = {"code": code if code >= 0 else 128 - code, "signal": number}
+                    self.exit["oom"] = number == signal.SIGKILL and confinement.ran_out_of_memory(self.plan)
 
     def _signal_all(self, number: int) -> None:
         for pid, name in descendants(os.getpid()):
