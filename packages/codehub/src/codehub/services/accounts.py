@@ -22,11 +22,12 @@ MAX_TOKENS = 200
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """A fresh session. `secret` exists here and in the user's cookie, nowhere else."""
+    """A fresh session in two halves: `secret` goes into the cookie, `key` into storage of the dashboard's origin."""
 
     user: User
     session: Session
     secret: str
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +55,25 @@ class Accounts:
                 raise Unauthorized("wrong user name or password")
             await self.lockout.forgive(username, address)
         now = self.clock()
-        secret = new_secret()
+        secret, key = new_secret(), new_secret()
         session = Session(self.ids(), known.user.id, now, now + SESSION_LIFE, now, address, user_agent[:255])
         async with self.database.transaction() as tx:
             # Whatever is over is swept by whoever comes in: there is no other job for it.
             await sessions.delete_expired(tx, now)
             await users.forget_old_failures(tx, now - FORGET_AFTER)
-            await sessions.insert_session(tx, session, hash_secret(secret))
-        return SignedIn(known.user, session, secret)
+            await sessions.insert_session(tx, session, hash_secret(secret), hash_secret(key))
+        return SignedIn(known.user, session, secret, key)
 
-    async def by_cookie(self, secret: str) -> Principal | None:
+    async def by_session(self, secret: str, key: str) -> Principal | None:
+        """Both halves are needed: cookies know no ports, so other programs of the dashboard's host may have seen one."""
         async with self.database.transaction() as tx:
-            bearer = await sessions.by_session_secret(tx, hash_secret(secret), self.clock())
+            bearer = await sessions.by_session_secret(tx, hash_secret(secret), hash_secret(key), self.clock())
         return None if bearer is None else _principal(bearer, by_token=False)
+
+    async def signed_in_here(self, secret: str) -> tuple[str, str] | None:
+        """(id, user name) by the cookie alone, to say who it is; it opens nothing."""
+        async with self.database.transaction() as tx:
+            return await sessions.user_of_cookie(tx, hash_secret(secret), self.clock())
 
     async def by_token(self, secret: str) -> Principal | None:
         async with self.database.transaction() as tx:

@@ -21,10 +21,11 @@ LINK_LIFE = timedelta(seconds=60)
 
 @dataclass(frozen=True, slots=True)
 class Redeemed:
-    """A fresh session and where it goes on. `secret` is for the cookie alone."""
+    """A fresh session and where it goes on. `secret` is for the cookie alone, `key` for the dashboard's storage."""
 
     session: Session
     secret: str
+    key: str
     workspace_id: str | None
 
 
@@ -67,13 +68,15 @@ class LoginLinks:
     async def redeem(self, secret: str, *, address: str, user_agent: str) -> Redeemed:
         """Uses the link up. The session lasts as long as any other, but never longer than the token."""
         now = self.clock()
-        session_secret = new_secret()
+        session_secret, key = new_secret(), new_secret()
         async with self.database.transaction() as tx:
             link = _there(await login_links.take(tx, hash_secret(secret), now))
             until = min(now + SESSION_LIFE, link.token_expires_at or now + SESSION_LIFE)
             session = Session(self.ids(), link.user_id, now, until, now, address, user_agent[:255])
-            await sessions.insert_session(tx, session, hash_secret(session_secret), token_id=link.token_id)
-        return Redeemed(session, session_secret, link.workspace_id)
+            await sessions.insert_session(
+                tx, session, hash_secret(session_secret), hash_secret(key), token_id=link.token_id
+            )
+        return Redeemed(session, session_secret, key, link.workspace_id)
 
 
 def _there(link: LoginLink | None) -> LoginLink:
