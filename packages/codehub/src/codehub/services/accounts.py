@@ -106,7 +106,7 @@ class Accounts:
             self.ended(session_id)
 
     async def change_password(self, who: Principal, current: str, new: str, *, address: str) -> None:
-        """Ends every other session: whoever knew the old password is out."""
+        """Ends every other session and revokes every API token: whoever knew the old password is out."""
         who.must_be_present()
         async with self.lockout.attempt(who.username, address):
             async with self.database.transaction() as tx:
@@ -118,8 +118,9 @@ class Accounts:
         async with self.database.transaction() as tx:
             await users.set_password(tx, who.user_id, hashed, self.clock())
             gone = await sessions.delete_sessions_of(tx, who.user_id, but=who.bearer_id)
-        for session_id in gone:
-            self.ended(session_id)
+            gone += await sessions.delete_tokens_of(tx, who.user_id)
+        for bearer_id in gone:
+            self.ended(bearer_id)
 
     async def mint_token(self, who: Principal, name: str, expires_in_days: int | None) -> MintedToken:
         who.must_be_present()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import httpx
 import pytest
 
 from codehub.adapters.postgres.pool import Database
@@ -220,3 +221,22 @@ async def test_a_wrong_token_is_not_made_up_for_by_a_cookie(api: Api) -> None:
         answer = await admin.get("/api/v1/session", headers={"Authorization": value})
         assert answer.status_code == 401
         assert answer.headers["www-authenticate"] == "Bearer"
+
+
+async def test_a_new_password_revokes_the_api_tokens_made_under_the_old_one(api: Api) -> None:
+    ada, admin = await api.user("ada"), await api.signed_in()
+    ada_id = (await ada.get("/api/v1/session")).json()["user"]["id"]
+
+    async def robot() -> httpx.AsyncClient:
+        made = (await ada.post("/api/v1/tokens", json={"name": "ci"})).json()
+        return api.client(authorization=f"Bearer {made['token']}")
+
+    before = await robot()
+    assert (await before.get("/api/v1/session")).status_code == 200
+    passwords = {"current_password": "ada-ada", "new_password": "another-one"}
+    assert (await ada.post("/api/v1/password", json=passwords)).status_code == 204
+    assert (await before.get("/api/v1/session")).status_code == 401
+    # An admin's reset, too.
+    before = await robot()
+    assert (await admin.patch(f"/api/v1/users/{ada_id}", json={"password": "yet-another"})).status_code == 200
+    assert (await before.get("/api/v1/session")).status_code == 401

@@ -184,6 +184,12 @@ async def delete_sessions_of(tx: Transaction, user_id: str, *, but: str | None) 
     return [row["id"] for row in rows]
 
 
+async def delete_tokens_of(tx: Transaction, user_id: str) -> list[str]:
+    """Revoke every API token of a user; says which ended."""
+    rows = await (await tx.execute("DELETE FROM api_tokens WHERE user_id = %s RETURNING id", [user_id])).fetchall()
+    return [row["id"] for row in rows]
+
+
 async def delete_expired(tx: Transaction, now: datetime) -> None:
     await tx.execute("DELETE FROM sessions WHERE expires_at <= %s", [now])
 
