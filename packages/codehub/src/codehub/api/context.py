@@ -24,6 +24,8 @@ from codehub.services.principal import Principal
 from codehub.services.users import Users
 from codehub.services.workspaces import Workspaces
 
+SESSION_KEY = "x-codehub-session-key"
+
 
 @dataclass(frozen=True, slots=True)
 class Context:
@@ -99,7 +101,10 @@ def address_of(request: Request) -> str:
 
 
 async def principal_or_none(request: Request) -> Principal | None:
-    """Who asks, by API token or by session cookie. A token that is given and wrong is never made up for by a cookie."""
+    """Who asks, by API token or by session. A token that is given and wrong is never made up for by a session.
+
+    A session is a cookie and a key in a header: only a page of the dashboard's own origin has the key.
+    """
     context = context_of(request)
     if (authorization := request.headers.get("authorization")) is not None:
         scheme, _, secret = authorization.partition(" ")
@@ -108,7 +113,8 @@ async def principal_or_none(request: Request) -> Principal | None:
             return None
         return await context.accounts.by_token(secret)
     secret = request.cookies.get(context.config.session_cookie, "")
-    return await context.accounts.by_cookie(secret) if secret else None
+    key = request.headers.get(SESSION_KEY, "")
+    return await context.accounts.by_session(secret, key) if secret and key else None
 
 
 async def principal(request: Request) -> Principal:

@@ -146,6 +146,8 @@ class SessionView(View):
     by_token: bool
     expires_at: datetime | None
     limits: LimitsView
+    # Only in the answer to a login: what a page of the dashboard's origin sends with its cookie from then on.
+    session_key: str | None = None
 
 
 class SessionItem(View):
