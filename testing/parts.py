@@ -19,6 +19,7 @@ _PROGRAMS: dict[str, tuple[str, str]] = {
     "chromium": ("chromium", "Debian's chromium"),
     "debootstrap": ("debootstrap", "Debian's debootstrap"),
     "bwrap": ("bwrap", "Debian's bubblewrap"),
+    "slirp4netns": ("slirp4netns", "Debian's slirp4netns"),
     "nginx": ("nginx", "Debian's nginx-light"),
     "zstd": ("zstd", "Debian's zstd"),
     "xattr": ("setfattr", "Debian's attr"),
