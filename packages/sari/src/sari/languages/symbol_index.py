@@ -16,7 +16,7 @@ from sari.index import ripgrep, trigram_query
 from sari.index.workspace_index import WorkspaceIndex
 from sari.languages import catalog
 from sari.languages.parse import Symbol
-from sari.languages.parser_pool import parse_files
+from sari.languages.parser_pool import Results, parse_files
 from sari.languages.read import stamp_of, symbols_of
 from sari.languages.store import Placed, SymbolStore
 
@@ -102,11 +102,13 @@ class SymbolIndex:
             for parsed in parse_files(self._root, waiting, is_late, background=False):
                 self._store.put(parsed)
             return not is_late()
+        found: Results = []
         for path in waiting:
             if is_late():
-                return False
-            self._store.put([(path, symbols_of(self._root, path))])
-        return True
+                break
+            found.append((path, symbols_of(self._root, path)))
+        self._store.put(found)
+        return len(found) == len(waiting)
 
     def _holding(self, name: str) -> list[bytes]:
         """The files that hold a name, in any case: by the index, or by ripgrep's own walk before there is one."""
