@@ -27,13 +27,13 @@ bench: dev-env parts  ## measure beside the peers, print ratios, write bench/res
 	.venv/bin/python -m bench $(ARGS)
 
 simulate: dev-env  ## the control plane under SEEDS seeds of faults
-	.venv/bin/python -m testing.simulation --seeds $(SEEDS) $(ARGS)
+	.venv/bin/python -m testing.codehub.simulation --seeds $(SEEDS) $(ARGS)
 
 soak: dev-env parts  ## the long runs that `make test` only samples
 	CODEHUB_TEST_SOAK=1 scripts/test.sh -m soak $(ARGS)
 
 show-docker: dev-env parts  ## build the shipped images, walk a file through containers and S3 (docs/show-docker.md)
-	.venv/bin/python -m testing.whole_way
+	.venv/bin/python -m testing.codehub.container_walkthrough
 
 screens: dev-env parts  ## take the pictures in docs/screens anew
 	.venv/bin/python -m e2e.screens
@@ -41,7 +41,7 @@ screens: dev-env parts  ## take the pictures in docs/screens anew
 	.venv/bin/python -m e2e.sari_screens
 
 transcripts: dev-env parts  ## write docs/a-day.md, docs/sari/transcript.md and show.md anew, from real runs (root, some minutes)
-	.venv/bin/python -m testing.cli_day
+	.venv/bin/python -m testing.docs.cli_day
 	.venv/bin/python -m testing.sari_transcript
 	.venv/bin/python -m testing.sari_bootstrap_transcript
 

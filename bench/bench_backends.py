@@ -32,7 +32,7 @@ from codehub.adapters.objectstore.store import Store
 from codehub.domain.model import HomeCtx
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.homes import HomeKey
-from testing.objectstore import S3Server, running_s3_server
+from testing.codehub.objectstore import S3Server, running_s3_server
 
 _MB = 1 << 20
 _Work = Callable[[int], tuple[float, float]]  # a round's number → seconds until copied, and until done

@@ -21,20 +21,20 @@ import psutil
 import structlog
 
 from codehub.adapters.embedded.postgres import EmbeddedPostgres
-from codehub.adapters.memory.world import Volume
 from codehub.adapters.postgres import system
 from codehub.adapters.postgres.control_store import PostgresControlStore
 from codehub.adapters.postgres.migrate import migrate
 from codehub.adapters.postgres.pool import Database
 from codehub.control.controller import OBSERVED_AT_ONCE
+from codehub.control.deps import ControllerSettings, TtlSettings
 from codehub.control.metrics import Metrics
 from codehub.control.reconcile import OBSERVED_EVERY
-from codehub.control.term import ControllerSettings, TtlSettings
 from codehub.domain.model import DesiredState, HomeCtx, Phase, Workspace
-from testing.coordinators import LOCK_ID, MemoryParts, leading, settings
-from testing.rows import put_workspaces
-from testing.services import service_dir
-from testing.workspaces import workspace
+from testing.codehub.coordinators import LOCK_ID, MemoryParts, leading, settings
+from testing.codehub.memory.world import Volume
+from testing.codehub.rows import put_workspaces
+from testing.codehub.services import service_dir
+from testing.codehub.workspaces import workspace
 
 _REACTIONS, _SETTLED, _AT_ONCE, _IDLE_FOR_S, _FAILOVERS = 200, (100, 1_000, 10_000), 1_000, 40.0, 5
 # Every so often `observed_at` of all is written though nothing changed (design 4): no idle time here is so long.
@@ -247,7 +247,7 @@ async def _failover(url: str, database: Database) -> list[dict[str, object]]:
 
     def start() -> None:
         name = f"node-{len(started)}"
-        started.append(subprocess.Popen([sys.executable, "-m", "testing.coordinators", url, name]))
+        started.append(subprocess.Popen([sys.executable, "-m", "testing.codehub.coordinators", url, name]))
 
     leads_ms: list[float] = []
     acts_ms: list[float] = []

@@ -15,8 +15,8 @@ from codehub.adapters.postgres.pool import Database
 from codehub.cli import logs
 from e2e.pages import sign_in
 from testing.browser import chromium
-from testing.dashboard import RUNNING, DashboardServer, Stage
-from testing.services import service_dir
+from testing.codehub.dashboard import RUNNING, DashboardServer, Stage
+from testing.codehub.services import service_dir
 
 WORKSPACES = 1_000
 _UPDATES = 20

@@ -119,7 +119,7 @@ def _memory(pid: int) -> int:
 
 def peak(pid: int, during: Callable[[], float]) -> tuple[float, float]:
     """(what `during` measured, MB that the proxy's memory grew meanwhile at the most)."""
-    Path(f"/proc/{pid}/clear_refs").write_text("5")  # the high-water mark begins anew
+    Path(f"/proc/{pid}/clear_refs").write_text("5")  # the high-water mark begins again
     before = psutil.Process(pid).memory_info().rss
     measured = during()
     high = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())

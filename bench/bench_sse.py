@@ -1,4 +1,4 @@
-"""Live events: 1,000 open streams, 100 updates a second: how long from a row's commit to the browser's socket.
+"""EventBroadcaster events: 1,000 open streams, 100 updates a second: how long from a row's commit to the browser's socket.
 
 The whole path: UPDATE → hint on Redis → one load → a frame to each of the ten streams of its owner. The clients run in a
 process of their own, so that reading does not compete with sending for one event loop.
@@ -25,10 +25,10 @@ from codehub.adapters.postgres.migrate import migrate
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.redis.bus import RedisBus
 from codehub.adapters.redis.client import connect
-from codehub.services.live import Pace
-from testing.api import listening, running_api, until
-from testing.services import service_dir
-from testing.sse import EventStream
+from codehub.services.event_stream import Pace
+from testing.codehub.api import listening, running_api, until
+from testing.codehub.services import service_dir
+from testing.codehub.sse import EventStream
 
 STREAMS = 1_000
 USERS = 100

@@ -25,15 +25,15 @@ import httpx
 from codehub.adapters.process.instances import ProcessInstances, ProcessOptions
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.instances import InstanceSpec, Mount
-from testing.docker import TINY_IMAGE, DockerEngine
+from testing.codehub.container_walkthrough import tiny_profiles
+from testing.codehub.docker import TINY_IMAGE, DockerEngine
+from testing.codehub.full_stack import Stack, fresh_stack
+from testing.codehub.tiny_ide import by_socket
 from testing.ports import free_ports
-from testing.tiny_ide import by_socket
-from testing.whole import Stack, fresh_stack
-from testing.whole_way import tiny_profiles
 
 _ROUNDS = 7
 _MANY = 50
-_PATIENCE_S = 300
+_TIMEOUT_S = 300
 # Between two looks for the first page: often for one start; as a waiting page would for many, or looking would be the work.
 _LOOK_S = 0.02
 _LOOK_OF_MANY_S = 0.5
@@ -75,7 +75,7 @@ async def _processes(base: Path) -> list[dict[str, object]]:
         home.mkdir()
         spec = InstanceSpec(f"w{number}", "tiny", by_socket(), Mount("dir", str(home)))
         await instances.start(spec, ignore_progress, no_fence)
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(_TIMEOUT_S):
             while not await instances.probe(spec.workspace_id, spec.profile):
                 await asyncio.sleep(0.01)
 
@@ -191,7 +191,7 @@ class _Peer:
 
 def _until_good(client: httpx.Client, url: str, look_s: float) -> None:
     """Asked again and again, as a waiting page does; the same on both sides."""
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _TIMEOUT_S
     while time.monotonic() < deadline:
         with contextlib.suppress(httpx.TransportError):
             answer = client.get(url, headers={"Accept": "application/json"})

@@ -19,15 +19,15 @@ import uuid_utils
 import uvloop
 
 from codehub.adapters.embedded.postgres import EmbeddedPostgres
-from codehub.adapters.memory.activity import MemoryActivity
 from codehub.adapters.postgres.migrate import migrate
 from codehub.adapters.postgres.pool import Database
 from codehub.domain.profiles import AppProfile, Catalog
 from codehub.ports.instances import Instances, Upstream
-from codehub.proxy.server import ProxyDeps, run_proxy, settle_memory
+from codehub.proxy.run import ProxyDeps, run_proxy, settle_memory
 from codehub.services.passwords import hash_secret
 from codehub.settings import Settings
-from testing.services import service_dir
+from testing.codehub.memory.activity import MemoryActivity
+from testing.codehub.services import service_dir
 
 SECRET = "bench-secret"
 
@@ -56,7 +56,9 @@ async def proxy(port: int) -> None:
                 database,
                 MemoryActivity(),
                 {"process": cast(Instances, OnePlace(port))},
-                Catalog({"code-server": AppProfile("code-server", command=("x",), noise=("GET /healthz",))}),
+                Catalog(
+                    {"code-server": AppProfile("code-server", command=("x",), background_traffic=("GET /healthz",))}
+                ),
                 lambda: datetime.now(UTC),
             )
             settle_memory()

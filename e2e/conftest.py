@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from testing.dashboard import PASSWORD, dashboard, stage
+from testing.codehub.dashboard import PASSWORD, dashboard, stage
+from testing.codehub.full_stack import Stack, fresh_stack
 from testing.ports import free_ports
-from testing.whole import Stack, fresh_stack
 
 __all__ = ["dashboard", "stage"]
 

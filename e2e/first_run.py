@@ -25,10 +25,10 @@ from playwright.async_api import BrowserContext, Page, expect
 
 from e2e.pages import press, submit_credentials
 from testing.browser import chromium, patient
-from testing.services import service_dir
+from testing.codehub.services import service_dir
 
 ROOT: Final = Path(__file__).parent.parent
-_PATIENCE_S: Final = 600.0
+_TIMEOUT_S: Final = 600.0
 # What a machine has that has nothing: its way to the registries, and where programs are.
 _KEPT: Final = re.compile(r"^(PATH|LANG|LC_.*|.*_proxy|.*_PROXY|.*CERT.*|.*CA_BUNDLE.*|PIP_INDEX_URL|UV_.*INDEX.*)$")
 
@@ -51,7 +51,7 @@ def _environment(place: Path) -> dict[str, str]:
 
 
 def _run(command: Sequence[str | Path], where: Path, environment: dict[str, str]) -> None:
-    done = subprocess.run(command, cwd=where, env=environment, capture_output=True, text=True, timeout=_PATIENCE_S)
+    done = subprocess.run(command, cwd=where, env=environment, capture_output=True, text=True, timeout=_TIMEOUT_S)
     if done.returncode:
         sys.exit(f"{command}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
 
@@ -65,7 +65,7 @@ def _up(command: Sequence[str | Path], where: Path, environment: dict[str, str])
             command, cwd=where, env=environment, stdout=output, stderr=output, start_new_session=True
         )
     try:
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + _TIMEOUT_S
         while not (found := re.search(r"CodeHub is ready:\s+(\S+).*?password\s+(\S+)", log.read_text(), re.S)):
             if process.poll() is not None or time.monotonic() > deadline:
                 sys.exit(log.read_text()[-4000:])
@@ -80,8 +80,8 @@ def _up(command: Sequence[str | Path], where: Path, environment: dict[str, str])
 async def _person(url: str, password: str, steps: Steps) -> None:
     async with chromium() as browser:
         context = patient(await browser.new_context(viewport={"width": 1280, "height": 800}))
-        context.set_default_timeout(_PATIENCE_S * 1000)
-        expect.set_options(timeout=_PATIENCE_S * 1000)
+        context.set_default_timeout(_TIMEOUT_S * 1000)
+        expect.set_options(timeout=_TIMEOUT_S * 1000)
         page = await context.new_page()
         await page.goto(url)
         await submit_credentials(page, "admin", password)

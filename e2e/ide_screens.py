@@ -20,9 +20,9 @@ from e2e.ide_tabs import (
 )
 from e2e.screens import SCREENS
 from testing.browser import chromium, patient
-from testing.dashboard import PASSWORD
-from testing.ide import IDE_DIR, installed_code_server
-from testing.whole import fresh_stack
+from testing.codehub.dashboard import PASSWORD
+from testing.codehub.full_stack import fresh_stack
+from testing.codehub.ide import IDE_DIR, installed_code_server
 
 
 async def main() -> None:

@@ -11,7 +11,7 @@ import httpx
 from playwright.async_api import BrowserContext, Error, Page
 
 from e2e.pages import open_workspace, sign_in
-from testing.whole import Stack
+from testing.codehub.full_stack import Stack
 
 PATIENCE_S = 150.0
 WORKBENCH = ".monaco-workbench .part.statusbar .statusbar-item"

@@ -7,7 +7,7 @@ from typing import Protocol
 from playwright.async_api import Locator, Page, expect
 
 from testing.browser import PATIENCE_MS
-from testing.dashboard import ADMIN, PASSWORD
+from testing.codehub.dashboard import ADMIN, PASSWORD
 
 # Playwright's own five seconds are for quiet machines.
 expect.set_options(timeout=PATIENCE_MS)

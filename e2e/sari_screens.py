@@ -19,7 +19,7 @@ SCREENS: Final = REPOSITORY / "docs" / "sari" / "screens"
 
 
 async def sari_screens(out_dir: Path = SCREENS) -> None:
-    """Take them all anew."""
+    """Take them all again."""
     out_dir.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix="sari-screens-"))
     try:

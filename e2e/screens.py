@@ -12,8 +12,8 @@ from playwright.async_api import Browser, Locator, Page, expect
 
 from e2e.pages import card, create, live, open_workspace, press, sign_in
 from testing.browser import chromium, patient
-from testing.dashboard import PASSWORD
-from testing.whole import Stack, fresh_stack
+from testing.codehub.dashboard import PASSWORD
+from testing.codehub.full_stack import Stack, fresh_stack
 
 SCREENS: Final = Path(__file__).parent.parent / "docs/screens"
 # So much that bringing it back can be watched.

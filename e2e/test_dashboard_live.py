@@ -5,7 +5,7 @@ from __future__ import annotations
 from playwright.async_api import Page, expect
 
 from e2e.pages import sign_in
-from testing.dashboard import RUNNING, DashboardServer, Stage
+from testing.codehub.dashboard import RUNNING, DashboardServer, Stage
 
 
 async def test_a_thousand_workspaces_are_shown_searched_and_updated_in_place(

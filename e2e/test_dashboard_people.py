@@ -11,7 +11,7 @@ from playwright.async_api import Browser, Page, expect
 
 from e2e.pages import card, press, sign_in
 from testing.browser import patient, watch_faults
-from testing.dashboard import ADMIN, ARCHIVED, PASSWORD, RUNNING, DashboardServer, Stage
+from testing.codehub.dashboard import ADMIN, ARCHIVED, PASSWORD, RUNNING, DashboardServer, Stage
 
 # Where an admin can go, and what is there once it has loaded.
 PAGES = {"account": "this one", "admin": "Nobody leads", "admin/workspaces": "busy", "admin/users": "you"}

@@ -6,7 +6,7 @@ import httpx
 from playwright.async_api import Page, expect
 
 from e2e.pages import submit_credentials
-from testing.dashboard import ADMIN, PASSWORD, DashboardServer
+from testing.codehub.dashboard import ADMIN, PASSWORD, DashboardServer
 
 
 async def test_a_wrong_password_is_said_and_the_right_one_lets_in_and_out_again(

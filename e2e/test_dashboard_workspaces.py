@@ -10,7 +10,7 @@ import re
 from playwright.async_api import Page, expect
 
 from e2e.pages import card, press, sign_in
-from testing.dashboard import ARCHIVED, ASLEEP, RUNNING, DashboardServer, Stage
+from testing.codehub.dashboard import ARCHIVED, ASLEEP, RUNNING, DashboardServer, Stage
 
 
 async def test_a_workspace_is_created_with_a_profile_and_shown_as_it_comes_up(

@@ -6,8 +6,8 @@ import pytest
 from playwright.async_api import BrowserContext
 
 from codehub.adapters.postgres.pool import Database
-from testing.gate import World, world
-from testing.rawhttp import Peer
+from testing.codehub.proxy_access import World, world
+from testing.codehub.rawhttp import Peer
 
 
 async def sign_in(here: World, context: BrowserContext) -> None:

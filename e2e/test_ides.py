@@ -28,10 +28,10 @@ from e2e.ide_tabs import (
     until,
 )
 from e2e.pages import sign_in
-from testing.dashboard import PASSWORD
-from testing.ide import IDE_DIR, installed_code_server
+from testing.codehub.dashboard import PASSWORD
+from testing.codehub.full_stack import Stack, fresh_stack
+from testing.codehub.ide import IDE_DIR, installed_code_server
 from testing.ports import free_ports
-from testing.whole import Stack, fresh_stack
 
 pytestmark = [
     pytest.mark.needs("bwrap"),

@@ -17,7 +17,7 @@ from e2e.pages import (
     sign_in,
     until_is,
 )
-from testing.whole import Stack
+from testing.codehub.full_stack import Stack
 
 
 async def test_a_workspace_is_made_opened_put_away_and_brought_back_with_everything_in_it(

@@ -9,8 +9,8 @@ from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from e2e.pages import card, create, live, open_workspace, press, run_inside, sign_in, submit_credentials, until_is
 from testing.browser import patient
-from testing.dashboard import ADMIN, PASSWORD
-from testing.whole import Stack
+from testing.codehub.dashboard import ADMIN, PASSWORD
+from testing.codehub.full_stack import Stack
 
 # When the IDE's process began, in ticks since the machine did: a process of the same number has another.
 BORN = "cut -d' ' -f22 /proc/$PPID/stat"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import BrowserContext, Locator, Page, TimeoutError, expect
 
-from testing.ide import installed_code_server
+from testing.codehub.ide import installed_code_server
 from testing.sari_home import PATIENCE_S, SariHome, sari_home
 
 # Soak: code-server takes minutes to install, and nothing else in `make test` needs it.

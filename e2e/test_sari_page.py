@@ -155,7 +155,7 @@ async def test_a_reload_keeps_the_search_and_a_daemon_that_is_replaced_goes_unno
     home.write("new.txt", "kumquat\n")
     await page.get_by_role("searchbox").fill("kumquat")
     await expect(page.locator("#summary")).to_contain_text("1 match")
-    # A connection that broke, or a workspace that had to be opened anew, is noted by the browser and mended by the page.
+    # A connection that broke, or a workspace that had to be opened again, is noted by the browser and fixed by the page.
     page_faults[:] = [fault for fault in page_faults if "Failed to load resource" not in fault]
 
 

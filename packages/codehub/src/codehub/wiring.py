@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import uuid_utils
 
-from codehub.adapters.backends import BackendOptions, Backends, load_catalog, open_backends
+from codehub.adapters.backend_set import BackendOptions, BackendSet, load_catalog, open_backends
 from codehub.adapters.docker.instances import DockerLimits
-from codehub.adapters.embedded.place import write_private
+from codehub.adapters.embedded.layout import write_private
 from codehub.adapters.postgres.facts import installation_id
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.redis.activity import RedisActivity
@@ -40,7 +40,7 @@ class World:
     bus: RedisBus
     activity: RedisActivity
     catalog: Catalog
-    backends: Backends
+    backends: BackendSet
 
 
 def backend_options(settings: Settings, installation: str) -> BackendOptions:
@@ -79,7 +79,7 @@ async def open_world(settings: Settings, *, name: str, chooses: bool = False) ->
 
 
 @contextlib.asynccontextmanager
-async def open_local_backends(settings: Settings) -> AsyncIterator[Backends]:
+async def open_local_backends(settings: Settings) -> AsyncIterator[BackendSet]:
     """The backends without a database, by the installation's id as the last `up` kept it."""
     path = settings.data_dir / _INSTALLATION_FILE
     installation = path.read_text().strip() if path.exists() else ""

@@ -21,8 +21,8 @@ from codehub.domain.errors import BackendDown, Conflict, ImagePullFailed
 from codehub.domain.profiles import AppProfile
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.instances import ABSENT, InstanceSpec, Mount
-from testing.contracts.instances import InstancesContract, healthy, started, until, wid
-from testing.docker import TINY_IMAGE, DockerEngine
+from testing.codehub.contracts.instances import InstancesContract, healthy, started, until, wid
+from testing.codehub.docker import TINY_IMAGE, DockerEngine
 
 pytestmark = [pytest.mark.needs("docker", "root"), pytest.mark.xdist_group("interfaces")]
 

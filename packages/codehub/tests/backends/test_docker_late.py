@@ -24,8 +24,8 @@ from codehub.domain.errors import FenceLost
 from codehub.domain.model import HomeCtx
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.homes import HomeState, HomeStatus
-from testing.contracts.homes import key
-from testing.docker import DockerEngine
+from testing.codehub.contracts.homes import key
+from testing.codehub.docker import DockerEngine
 
 pytestmark = [pytest.mark.needs("docker", "root"), pytest.mark.xdist_group("interfaces")]
 T = TypeVar("T")

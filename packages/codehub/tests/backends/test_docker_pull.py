@@ -12,7 +12,7 @@ from codehub.adapters.docker.engine import Engine
 from codehub.adapters.docker.images import ensure_image, has_image
 from codehub.domain.errors import ImagePullFailed
 from codehub.domain.model import Progress
-from testing.registry import Registry, registry
+from testing.codehub.registry import Registry, registry
 
 pytestmark = [pytest.mark.needs("docker", "root"), pytest.mark.xdist_group("interfaces")]
 

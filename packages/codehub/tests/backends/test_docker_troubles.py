@@ -11,21 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from codehub.adapters.backends import BackendOptions, open_backends
+from codehub.adapters.backend_set import BackendOptions, open_backends
 from codehub.adapters.docker.engine import Engine
 from codehub.adapters.homes.docker_volume import DockerVolumeHomes
 from codehub.adapters.objectstore.archives import ObjectArchives
 from codehub.adapters.objectstore.store import Store
 from codehub.cli.checks import Health, check_docker
-from codehub.cli.inforce import in_force
+from codehub.cli.effective_settings import effective_settings
 from codehub.domain.errors import BackendDown, OutOfSpace
 from codehub.domain.profiles import CODE_SERVER, Catalog
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.homes import HomeState
-from testing.contracts.homes import key
-from testing.docker import TINY_IMAGE, DockerEngine
-from testing.homes import local_world
-from testing.trees import differences, fingerprint, make_rich_tree
+from testing.codehub.contracts.homes import key
+from testing.codehub.docker import TINY_IMAGE, DockerEngine
+from testing.codehub.homes import local_world
+from testing.codehub.trees import differences, fingerprint, make_rich_tree
 
 pytestmark = [
     pytest.mark.needs("docker", "root"),
@@ -154,6 +154,9 @@ async def test_doctor_says_when_containers_cannot_be_kept_from_this_machine(
     docker_engine: DockerEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = {"CODEHUB_DATA_DIR": str(tmp_path), "CODEHUB_RUNTIME": "docker", "DOCKER_HOST": docker_engine.host}
-    assert [finding.health for finding in await check_docker(in_force(settings))] == [Health.GOOD]
+    assert [finding.health for finding in await check_docker(effective_settings(settings))] == [Health.GOOD]
     monkeypatch.setattr(os, "geteuid", lambda: 1000)  # as somebody who may not set the packet filter
-    assert [finding.health for finding in await check_docker(in_force(settings))] == [Health.GOOD, Health.WARNING]
+    assert [finding.health for finding in await check_docker(effective_settings(settings))] == [
+        Health.GOOD,
+        Health.WARNING,
+    ]

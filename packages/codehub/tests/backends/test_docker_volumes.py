@@ -21,8 +21,8 @@ from codehub.domain.errors import ArchiveCorrupted
 from codehub.domain.model import HomeCtx
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.homes import HomeKey
-from testing.contracts.homes import HomesContract, key
-from testing.docker import DockerEngine
+from testing.codehub.contracts.homes import HomesContract, key
+from testing.codehub.docker import DockerEngine
 
 pytestmark = [pytest.mark.needs("docker", "root"), pytest.mark.xdist_group("interfaces")]
 

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from codehub.adapters.backends import BackendOptions, Backends, load_catalog, open_backends
+from codehub.adapters.backend_set import BackendOptions, BackendSet, load_catalog, open_backends
 from codehub.adapters.homes.local_dir import LocalDirHomes
 from codehub.adapters.homes.mark import MARK, WITNESS, HomesMark
 from codehub.adapters.objectstore.store import Store
 from codehub.cli.checks import Health, check_homes
-from codehub.cli.inforce import in_force
+from codehub.cli.effective_settings import effective_settings
 from codehub.domain.errors import BackendDown
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.homes import HomeState
-from testing.contracts.homes import key
+from testing.codehub.contracts.homes import key
 
 
-async def opened(base: Path) -> Backends:
+async def opened(base: Path) -> BackendSet:
     options = BackendOptions(base / "data", base / "homes", (base / "archives").as_uri(), "test", runtime="process")
     (base / "data").mkdir(exist_ok=True)
     return await open_backends(options, load_catalog(None, "code-server", ()))
@@ -47,7 +47,9 @@ async def test_an_empty_mount_point_is_a_backend_that_is_down_and_nothing_is_mad
     with pytest.raises(BackendDown):
         await second.homes["local-dir"].status(key())
     assert list((tmp_path / "homes").iterdir()) == []
-    doctor = in_force({"CODEHUB_DATA_DIR": str(tmp_path / "data"), "CODEHUB_HOMES_DIR": str(tmp_path / "homes")})
+    doctor = effective_settings(
+        {"CODEHUB_DATA_DIR": str(tmp_path / "data"), "CODEHUB_HOMES_DIR": str(tmp_path / "homes")}
+    )
     assert [finding.health for finding in await check_homes(doctor)] == [Health.BAD]
     (tmp_path / "homes").rmdir()
     (tmp_path / "disk").rename(tmp_path / "homes")

@@ -15,7 +15,7 @@ import pytest
 from codehub.adapters.ide.code_server import CodeServerInstall, CodeServerLock
 from codehub.domain.errors import Terminal
 from codehub.domain.model import Progress
-from testing.npm_registry import VERSION, NpmRegistry, npm_registry
+from testing.codehub.npm_registry import VERSION, NpmRegistry, npm_registry
 
 pytestmark = pytest.mark.timeout(600)
 _INSTALL = """

@@ -12,12 +12,12 @@ import pytest
 
 from codehub.adapters.homes.local_dir import LocalDirHomes
 from codehub.adapters.objectstore.store import Store
-from codehub.adapters.process.places import RunPlaces
+from codehub.adapters.process.layout import RunLayout
 from codehub.domain.errors import FenceLost
 from codehub.domain.model import HomeCtx
 from codehub.ports.fence import no_fence
 from codehub.ports.homes import HomeState, HomeStatus
-from testing.contracts.homes import key
+from testing.codehub.contracts.homes import key
 
 
 @pytest.mark.parametrize("what", ["provision", "sweep", "deprovision"])
@@ -55,7 +55,7 @@ async def test_a_volume_that_came_between_fence_and_removal_stays(tmp_path: Path
 
 
 def test_the_place_of_the_next_start_stays(tmp_path: Path) -> None:
-    places = RunPlaces(tmp_path / "run")
+    places = RunLayout(tmp_path / "run")
     record = {
         "workspace_id": "w", "identity": "second", "spec_digest": "", "boot": "", "pid": 1, "start": 1, "uid": None,
         "host": "", "port": 0, "socket_path": "", "secret": None,

@@ -19,10 +19,10 @@ from codehub.domain.errors import ArchiveCorrupted, BackendDown, Invalid, OutOfS
 from codehub.domain.model import HomeCtx
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.homes import HomeKey, HomeState
-from testing.contracts.archives import ArchivesContract
-from testing.contracts.homes import FILES, HomesContract, key, provisioned
-from testing.homes import LocalDirWorld, StoreWorld, local_world
-from testing.trees import differences, fingerprint, make_rich_tree
+from testing.codehub.contracts.archives import ArchivesContract
+from testing.codehub.contracts.homes import FILES, HomesContract, key, provisioned
+from testing.codehub.homes import LocalDirWorld, StoreWorld, local_world
+from testing.codehub.trees import differences, fingerprint, make_rich_tree
 
 
 @pytest.fixture

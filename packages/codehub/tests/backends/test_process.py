@@ -23,8 +23,8 @@ from codehub.domain.errors import Terminal
 from codehub.domain.profiles import AppProfile
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.instances import InstanceSpec, Mount
-from testing.contracts.instances import InstancesContract, healthy, started, until, wid
-from testing.tiny_ide import by_port, by_socket
+from testing.codehub.contracts.instances import InstancesContract, healthy, started, until, wid
+from testing.codehub.tiny_ide import by_port, by_socket
 
 # In turn with the real IDEs' tests: all use the same workspace ids, so the same uids, and the end of an instance is the end
 # of every process of its uid.
@@ -51,7 +51,7 @@ class ProcessWorld:
         return found
 
     def tree(self, workspace_id: str) -> list[int]:
-        from codehub.adapters.process.keeper import descendants
+        from codehub.adapters.process.supervisor import descendants
 
         return [pid for pid, name in descendants(self.record(workspace_id).pid) if name != "bwrap"]
 
@@ -183,7 +183,7 @@ async def test_a_restarted_codehub_takes_over_by_identity_and_a_reused_pid_is_no
 STARTER = """
 import asyncio, os, sys
 from pathlib import Path
-from testing.contracts.instances import wid
+from testing.codehub.contracts.instances import wid
 from codehub.ports.fence import ignore_progress, no_fence
 sys.path.insert(0, {here!r})
 from test_process import make_world
@@ -251,7 +251,7 @@ async def test_a_killed_keeper_takes_its_instance_along_and_it_can_start_again(b
     async def gone() -> bool:
         return all(not Path(f"/proc/{pid}").exists() or _is_zombie(pid) for pid in tree)
 
-    await until(gone, "the instance ends with its keeper")
+    await until(gone, "the instance ends with its supervisor")
     assert (await boxed.instances.status(wid())).exit_reason == "Killed"
     assert (await started(boxed)).running
 

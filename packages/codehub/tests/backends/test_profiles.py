@@ -105,7 +105,7 @@ def test_the_profiles_file_adds_to_the_shipped_ones(tmp_path: Path) -> None:
         health_timeout = 5.5
         strip_prefix = false
         env = { NAME = "value" }
-        noise = ["GET /poll"]
+        background_traffic = ["GET /poll"]
         close_code = 4000
         """
     )

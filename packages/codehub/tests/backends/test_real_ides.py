@@ -9,20 +9,20 @@ from pathlib import Path
 import httpx
 import pytest
 
-from codehub.adapters.backends import BackendOptions, Backends, load_catalog, open_backends
+from codehub.adapters.backend_set import BackendOptions, BackendSet, load_catalog, open_backends
 from codehub.adapters.ide.code_server import CodeServerInstall
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.homes import HomeState
 from codehub.ports.instances import InstanceSpec, Upstream
-from testing.contracts.homes import key
-from testing.contracts.instances import until, wid
-from testing.ide import IDE_DIR, installed_code_server
+from testing.codehub.contracts.homes import key
+from testing.codehub.contracts.instances import until, wid
+from testing.codehub.ide import IDE_DIR, installed_code_server
 
 pytestmark = [pytest.mark.needs("bwrap"), pytest.mark.xdist_group("ide"), pytest.mark.timeout(900)]
 
 
 @pytest.fixture
-async def backends(tmp_path: Path) -> AsyncIterator[Backends]:
+async def backends(tmp_path: Path) -> AsyncIterator[BackendSet]:
     installed_code_server()
     data = tmp_path / "data"
     data.mkdir()
@@ -39,7 +39,7 @@ async def backends(tmp_path: Path) -> AsyncIterator[Backends]:
         await opened.close()
 
 
-async def run(backends: Backends, profile_name: str) -> Upstream:
+async def run(backends: BackendSet, profile_name: str) -> Upstream:
     instances, homes = backends.instances["process"], backends.homes["local-dir"]
     image, profile = load_catalog(None, "code-server", ()).resolve(profile_name, "process")
     spec = InstanceSpec(wid(), image, profile, homes.mount(key()))
@@ -59,7 +59,7 @@ def client(upstream: Upstream) -> httpx.AsyncClient:
     )
 
 
-async def test_a_file_in_a_real_code_server_survives_stop_archive_restore_and_start(backends: Backends) -> None:
+async def test_a_file_in_a_real_code_server_survives_stop_archive_restore_and_start(backends: BackendSet) -> None:
     instances, homes = backends.instances["process"], backends.homes["local-dir"]
     ctx = await homes.provision(key(), "inc-1", no_fence)
     async with client(await run(backends, "code-server")) as ide:
@@ -78,7 +78,7 @@ async def test_a_file_in_a_real_code_server_survives_stop_archive_restore_and_st
         assert (await ide.get("/healthz")).status_code == 200
 
 
-async def test_a_real_jupyterlab_answers_below_its_prefix_and_only_with_its_secret(backends: Backends) -> None:
+async def test_a_real_jupyterlab_answers_below_its_prefix_and_only_with_its_secret(backends: BackendSet) -> None:
     await backends.homes["local-dir"].provision(key(), "inc-1", no_fence)
     upstream = await run(backends, "jupyterlab")
     assert upstream.secret is not None

@@ -17,13 +17,13 @@ from codehub.domain.errors import ArchiveCorrupted, BackendDown, CodeHubError, T
 from codehub.domain.model import HomeCtx, Progress
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.homes import HomeState
-from testing.contracts.archives import ArchivesContract, place
-from testing.contracts.homes import HomesContract, key, provisioned
-from testing.contracts.instances import until
-from testing.homes import LocalDirWorld, StoreWorld, local_world
-from testing.lame_store import LameProxy, lame_proxy
-from testing.objectstore import S3Server
-from testing.trees import differences, fingerprint, make_rich_tree
+from testing.codehub.contracts.archives import ArchivesContract, place
+from testing.codehub.contracts.homes import HomesContract, key, provisioned
+from testing.codehub.contracts.instances import until
+from testing.codehub.faulty_s3 import LameProxy, lame_proxy
+from testing.codehub.homes import LocalDirWorld, StoreWorld, local_world
+from testing.codehub.objectstore import S3Server
+from testing.codehub.trees import differences, fingerprint, make_rich_tree
 
 pytestmark = pytest.mark.xdist_group("s3")
 

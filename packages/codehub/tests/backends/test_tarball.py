@@ -21,7 +21,7 @@ from codehub.adapters.tarball.pack import Packed, pack_tree
 from codehub.adapters.tarball.read import TarStream
 from codehub.adapters.tarball.unpack import unpack_tree
 from codehub.domain.errors import ArchiveCorrupted
-from testing.trees import differences, fingerprint, make_rich_tree
+from testing.codehub.trees import differences, fingerprint, make_rich_tree
 
 AS_ROOT = os.geteuid() == 0
 

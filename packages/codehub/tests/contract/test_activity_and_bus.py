@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codehub.adapters.embedded.valkey import EmbeddedValkey
-from codehub.adapters.memory.activity import MemoryActivity
-from codehub.adapters.memory.bus import MemoryBus
 from codehub.adapters.redis.activity import RedisActivity
 from codehub.adapters.redis.bus import RedisBus
 from codehub.adapters.redis.client import connect
 from codehub.domain.errors import BackendDown
 from codehub.ports.activity import ActivityStore
 from codehub.ports.bus import Bus
+from testing.codehub.memory.activity import MemoryActivity
+from testing.codehub.memory.bus import MemoryBus
 
 PATIENCE_S = 60
 

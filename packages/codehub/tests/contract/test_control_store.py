@@ -6,17 +6,17 @@ import asyncio
 
 import pytest
 
-from codehub.adapters.memory.database import MemoryDatabase
 from codehub.adapters.postgres.control_gc import PostgresGcStore
 from codehub.adapters.postgres.control_store import PostgresControlStore
 from codehub.adapters.postgres.control_ttl import PostgresTtlStore
 from codehub.adapters.postgres.pool import Database
 from codehub.domain.errors import Deposed
 from codehub.domain.model import Workspace
-from testing.contracts.control_store import ControlStoreContract, intent, ws
-from testing.coordinators import PATIENCE_S
-from testing.rows import put_workspace
-from testing.workspaces import NOW
+from testing.codehub.contracts.control_store import ControlStoreContract, intent, ws
+from testing.codehub.coordinators import PATIENCE_S
+from testing.codehub.memory.database import MemoryDatabase
+from testing.codehub.rows import put_workspace
+from testing.codehub.workspaces import NOW
 
 
 class MemoryWorld:

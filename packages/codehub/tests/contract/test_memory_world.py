@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 import pytest
 
-from codehub.adapters.memory.world import MemoryArchives, MemoryHomes, MemoryInstances, StoredArchive
 from codehub.domain.profiles import AppProfile
 from codehub.ports.archives import ArchivePlace
 from codehub.ports.homes import HomeKey
 from codehub.ports.instances import InstanceSpec, Mount
-from testing.contracts.archives import ArchivesContract
-from testing.contracts.homes import HomesContract
-from testing.contracts.instances import InstancesContract
+from testing.codehub.contracts.archives import ArchivesContract
+from testing.codehub.contracts.homes import HomesContract
+from testing.codehub.contracts.instances import InstancesContract
+from testing.codehub.memory.world import MemoryArchives, MemoryHomes, MemoryInstances, StoredArchive
 
 
 class World:

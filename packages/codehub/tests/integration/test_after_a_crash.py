@@ -16,8 +16,8 @@ from codehub.adapters.health import answers
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.process.records import Record
 from codehub.domain.model import DesiredState, Operation, Phase
-from testing import tiny_ide
-from testing.installation import Installation, installation, until
+from testing.codehub import tiny_ide
+from testing.codehub.installation import Installation, installation, until
 
 pytestmark = [pytest.mark.xdist_group("ide"), pytest.mark.timeout(900)]
 

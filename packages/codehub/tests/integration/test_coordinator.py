@@ -28,9 +28,9 @@ from codehub.domain.model import DesiredState, HomeCtx, Operation, Phase, Worksp
 from codehub.ports.fence import no_fence
 from codehub.ports.homes import HomeKey
 from codehub.ports.instances import InstanceSpec
-from testing.coordinators import LOCK_ID, PATIENCE_S, PROFILE, MemoryParts, leading, row_of, settings, until
-from testing.rows import put_workspace
-from testing.workspaces import workspace
+from testing.codehub.coordinators import LOCK_ID, PATIENCE_S, PROFILE, MemoryParts, leading, row_of, settings, until
+from testing.codehub.rows import put_workspace
+from testing.codehub.workspaces import workspace
 
 ID = workspace().id
 HOME = HomeKey(ID, workspace().home_store_key)
@@ -63,7 +63,7 @@ async def leadership(database: Database) -> system.Leadership:
 @contextmanager
 def process(url: str, node_id: str) -> Iterator[subprocess.Popen[bytes]]:
     started = subprocess.Popen(
-        [sys.executable, "-m", "testing.coordinators", url, node_id],
+        [sys.executable, "-m", "testing.codehub.coordinators", url, node_id],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -314,7 +314,7 @@ async def test_the_ttl_puts_to_sleep_what_nobody_uses_and_nothing_while_activity
     async with database.transaction() as tx:
         await tx.execute("UPDATE workspaces SET last_access_at = %s, phase_changed_at = %s", [long_ago, long_ago])
         await tx.execute(
-            "INSERT INTO system_facts VALUES ('activity_sight', jsonb_build_object('until', now(), 'blind', '[]'::jsonb))"
+            "INSERT INTO system_facts VALUES ('activity_sight', jsonb_build_object('until', now(), 'gaps', '[]'::jsonb))"
         )
     chosen = settings("node", interval_s=0.1, standby_s=60.0, archive_s=3600.0, flush_interval_s=1.0)
     async with leading(database, parts, chosen):

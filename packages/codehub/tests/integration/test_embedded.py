@@ -14,11 +14,11 @@ import pytest
 import redis
 
 from codehub.adapters.embedded.account import Account, barrier
-from codehub.adapters.embedded.place import kept_secret, socket_dir
+from codehub.adapters.embedded.layout import kept_secret, socket_dir
 from codehub.adapters.embedded.postgres import EmbeddedPostgres
 from codehub.adapters.embedded.valkey import EmbeddedValkey
 from codehub.domain.errors import Invalid
-from testing.services import given_to_servers, service_dir
+from testing.codehub.services import given_to_servers, service_dir
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ import pytest
 from codehub.adapters.homes.docker_volume import volume_name
 from codehub.adapters.objectstore.store import Store
 from codehub.adapters.postgres.pool import Database
-from testing.docker import DockerEngine
-from testing.installation import Installation, installation
-from testing.kill_chain import ARCHIVE, PROVISION, RESTORE, KillChain
-from testing.objectstore import S3Server
+from testing.codehub.docker import DockerEngine
+from testing.codehub.installation import Installation, installation
+from testing.codehub.kill_chain import ARCHIVE, PROVISION, RESTORE, KillChain
+from testing.codehub.objectstore import S3Server
 
 pytestmark = [pytest.mark.timeout(900)]
 OWNER = (1_500_000_001, 1_500_000_001) if os.geteuid() == 0 else None

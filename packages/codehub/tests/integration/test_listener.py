@@ -1,4 +1,4 @@
-"""Notifications become hints in Redis; a Redis that is killed or wiped costs hints and blind time, and nothing else."""
+"""Notifications become hints in Redis; a Redis that is killed or wiped costs hints and gaps time, and nothing else."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from codehub.adapters.redis.bus import RedisBus
 from codehub.adapters.redis.client import connect
 from codehub.domain.errors import BackendDown
 from codehub.domain.model import DesiredState, Phase
-from testing.coordinators import PATIENCE_S, MemoryParts, leading, row_of, until
-from testing.rows import put_workspace
-from testing.workspaces import workspace
+from testing.codehub.coordinators import PATIENCE_S, MemoryParts, leading, row_of, until
+from testing.codehub.rows import put_workspace
+from testing.codehub.workspaces import workspace
 
 ID, OWNER = workspace().id, workspace().owner_user_id
 

@@ -9,7 +9,7 @@ import pytest
 
 from codehub.adapters.postgres.migrate import current_version, latest, migrate, migrations
 from codehub.domain.errors import BackendDown, Conflict
-from testing.schema import DESCRIBED, described_schema
+from testing.codehub.schema import DESCRIBED, described_schema
 
 
 def test_migrations_are_numbered_without_a_gap() -> None:

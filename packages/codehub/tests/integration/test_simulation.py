@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import structlog
 
-from testing.simulation.run import run_seed
+from testing.codehub.simulation.run import run_seed
 
 SEEDS, CHUNKS = 1_000, 8
 
@@ -29,7 +29,8 @@ def test_every_contract_holds_whatever_fails_and_everything_converges_afterwards
     for seed in range(chunk, SEEDS, CHUNKS):
         outcome = run_seed(seed)
         assert outcome.failure is None, (
-            f"seed {seed}: {outcome.failure}\nreplay: python -m testing.simulation --first {seed} --seeds 1 --history"
+            f"seed {seed}: {outcome.failure}\n"
+            f"replay: python -m testing.codehub.simulation --first {seed} --seeds 1 --history"
         )
         steps += outcome.steps
         faults += sum(outcome.faults.values())

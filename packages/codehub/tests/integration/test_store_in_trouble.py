@@ -12,10 +12,10 @@ from codehub.adapters.objectstore.store import Store
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.tarball.cursor import remove_tree
 from codehub.domain.model import DesiredState, ErrorReason, Phase
-from testing.installation import Installation, installation, until
-from testing.lame_store import LameProxy, lame_proxy
-from testing.objectstore import S3Server
-from testing.trees import Fingerprint, differences, fingerprint, make_rich_tree
+from testing.codehub.faulty_s3 import LameProxy, lame_proxy
+from testing.codehub.installation import Installation, installation, until
+from testing.codehub.objectstore import S3Server
+from testing.codehub.trees import Fingerprint, differences, fingerprint, make_rich_tree
 
 pytestmark = [pytest.mark.xdist_group("s3"), pytest.mark.timeout(900)]
 OWNER = (1_500_000_001, 1_500_000_001) if os.geteuid() == 0 else None

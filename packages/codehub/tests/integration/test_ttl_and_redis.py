@@ -23,11 +23,11 @@ from codehub.adapters.redis.client import connect
 from codehub.control.metrics import Metrics
 from codehub.domain.errors import BackendDown
 from codehub.domain.model import DesiredState, Operation, Phase, Workspace
-from codehub.proxy.activity import ActivityBuffer
-from codehub.proxy.clock import Clock
-from testing.coordinators import MemoryParts, leading, row_of, settings, until
-from testing.rows import put_workspace
-from testing.workspaces import workspace
+from codehub.proxy.activity.buffer import ActivityBuffer
+from codehub.proxy.coarse_clock import CoarseClock
+from testing.codehub.coordinators import MemoryParts, leading, row_of, settings, until
+from testing.codehub.rows import put_workspace
+from testing.codehub.workspaces import workspace
 
 ID = workspace().id
 STANDBY_S, ARCHIVE_S, FLUSH_S = 600.0, 1800.0, 30.0
@@ -88,7 +88,7 @@ async def test_nothing_sleeps_unseen_and_nothing_is_lost_while_redis_is_killed_a
     parts, metrics = MemoryParts(), Metrics()
     parts.activity = cast(Any, RedisActivity(client))
     parts.bus = cast(Any, RedisBus(client))
-    clock = Clock(time.monotonic, time.time)
+    clock = CoarseClock(time.monotonic, time.time)
     proxy = ActivityBuffer(RedisActivity(client), clock, flush_interval_s=FLUSH_S, ttl_standby_s=STANDBY_S)
     chosen = settings("node", interval_s=0.1, standby_s=STANDBY_S, archive_s=ARCHIVE_S, flush_interval_s=FLUSH_S)
     life = Life(database, parts, metrics)

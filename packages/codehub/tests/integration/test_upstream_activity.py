@@ -107,7 +107,7 @@ async def test_anything_else_is_no_activity_and_no_error(what: str) -> None:
 
 async def test_an_answer_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte comes in time; all of them never do."""
-    monkeypatch.setattr(upstream_activity, "_PATIENCE_S", 0.3)
+    monkeypatch.setattr(upstream_activity, "_TIMEOUT_S", 0.3)
     async with asyncio.timeout(60):
         assert await asked(b"HTTP/1.1 200 OK\r\n\r\n", drip=True) is None
 

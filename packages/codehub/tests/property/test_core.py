@@ -17,7 +17,7 @@ from codehub.domain.observed import InstanceSeen, Observed, VolumeSeen, VolumeSt
 from codehub.domain.plan import Begin, CarryOn, Complete, Decision, Fail, Rest, Wait, decide, look
 from codehub.domain.progress import BACKOFF_LONGEST_S, backoff_s, begin, complete, fail, failure_of
 from codehub.domain.transitions import EDGES
-from testing.workspaces import NOW, clear_looks, looks, workspace, workspaces
+from testing.codehub.workspaces import NOW, clear_looks, looks, workspace, workspaces
 
 
 def step(row: Workspace, seen: Observed) -> tuple[Workspace, Decision]:

@@ -14,8 +14,8 @@ from codehub.domain.gc import Claim, archive_key_of, is_protected
 from codehub.domain.limits import RunningLimits, check_running_limits
 from codehub.domain.model import DesiredState, Operation, Phase, Status, Workspace
 from codehub.domain.status import status_of
-from codehub.domain.ttl import Sight, Span, blind_time, is_to_archive, is_to_sleep, seen_again
-from testing.workspaces import NOW, workspace, workspaces
+from codehub.domain.ttl import ActivityCoverage, Span, extend_coverage, gap_time, is_to_archive, is_to_sleep
+from testing.codehub.workspaces import NOW, workspace, workspaces
 
 ROW = workspace()
 RUN, SLEEP = DesiredState.RUNNING, DesiredState.STANDBY
@@ -87,9 +87,9 @@ def test_only_an_idle_running_workspace_at_rest_is_put_to_sleep(row: Workspace, 
 
 
 def test_blind_time_does_not_count_as_idle() -> None:
-    blind = (Span(NOW - TTL * 1.5, NOW - TTL * 0.4),)
-    assert not is_to_sleep(_running(), NOW, TTL, blind)
-    assert is_to_sleep(_running(), NOW + TTL * 0.2, TTL, blind)
+    gaps = (Span(NOW - TTL * 1.5, NOW - TTL * 0.4),)
+    assert not is_to_sleep(_running(), NOW, TTL, gaps)
+    assert is_to_sleep(_running(), NOW + TTL * 0.2, TTL, gaps)
 
 
 @pytest.mark.parametrize(
@@ -109,22 +109,22 @@ def test_only_a_workspace_long_asleep_at_rest_is_archived(changes: dict[str, obj
 
 @given(st.lists(st.tuples(st.integers(1, 400), st.booleans()), max_size=150))
 def test_blind_spans_never_overlap_and_never_count_more_than_the_time(gaps: list[tuple[int, bool]]) -> None:
-    sight, now = Sight(), NOW
+    coverage, now = ActivityCoverage(), NOW
     for seconds, unbroken in gaps:
         now += timedelta(seconds=seconds)
-        sight = seen_again(
-            sight,
+        coverage = extend_coverage(
+            coverage,
             now,
             unbroken=unbroken,
             longest_gap=timedelta(seconds=150),
             lag=timedelta(seconds=30),
             keep=timedelta(hours=2),
         )
-    assert len(sight.blind) <= 50
-    ends = [NOW - timedelta(days=1), *(moment for span in sight.blind for moment in (span.begin, span.end))]
+    assert len(coverage.gaps) <= 50
+    ends = [NOW - timedelta(days=1), *(moment for span in coverage.gaps for moment in (span.begin, span.end))]
     assert ends == sorted(ends)
-    assert blind_time(sight.blind, NOW, now) <= now - NOW
-    assert sight.until == (now if gaps else None)
+    assert gap_time(coverage.gaps, NOW, now) <= now - NOW
+    assert coverage.until == (now if gaps else None)
 
 
 def _claim(**changes: object) -> Claim:

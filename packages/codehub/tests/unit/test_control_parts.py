@@ -1,4 +1,4 @@
-"""The small parts of the control plane: the queue, the breaker, health, patience, and what a coordinator answers."""
+"""The small parts of the control plane: the queue, the breaker, health, deadline, and what a coordinator answers."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import json
 import pytest
 
 from codehub.control.breaker import FAILURES_TO_OPEN, OPEN_FOR_S, Breaker
-from codehub.control.health import HealthBook
+from codehub.control.health import HealthTracker
 from codehub.control.health_server import HealthState, health_server
 from codehub.control.metrics import Metrics
-from codehub.control.patience import OutOfPatience, Patience
+from codehub.control.progress_deadline import ProgressDeadline, ProgressDeadlineExceeded
 from codehub.control.queue import KeyedQueue
 from codehub.domain.errors import BackendDown
+from testing.codehub.simulation.loop import VirtualClock, VirtualLoop, run_virtual
 from testing.ports import free_ports
-from testing.simulation.loop import VirtualClock, VirtualLoop, run_virtual
 
 
 def test_a_key_is_worked_on_by_one_worker_and_comes_again_when_it_was_added_meanwhile() -> None:
@@ -82,7 +82,7 @@ def test_an_instance_is_unhealthy_only_after_three_failures_over_thirty_seconds(
     loop = VirtualLoop()
 
     async def scenario() -> None:
-        book = HealthBook(VirtualClock(loop))
+        book = HealthTracker(VirtualClock(loop))
         book.note("w", "i-1", answered=True)
         for _ in range(10):
             assert not book.note("w", "i-1", answered=False)
@@ -99,17 +99,17 @@ def test_work_without_progress_is_ended_and_with_progress_it_is_not() -> None:
     loop = VirtualLoop()
 
     async def scenario() -> None:
-        patience = Patience(VirtualClock(loop), 600)
+        deadline = ProgressDeadline(VirtualClock(loop), 600)
 
         async def moves() -> str:
             for _ in range(10):
                 await asyncio.sleep(500)
-                patience.renew()
+                deadline.renew()
             return "done"
 
-        assert await patience.run(moves()) == "done"
-        with pytest.raises(OutOfPatience):
-            await patience.run(asyncio.sleep(10_000))
+        assert await deadline.run(moves()) == "done"
+        with pytest.raises(ProgressDeadlineExceeded):
+            await deadline.run(asyncio.sleep(10_000))
 
     run_virtual(scenario(), loop)
 

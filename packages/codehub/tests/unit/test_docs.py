@@ -7,7 +7,7 @@ import re
 import click
 import pytest
 
-from testing.docs import DOCS, PAGES, commands
+from testing.docs.pages import DOCS, PAGES, commands
 
 OURS = (
     "getting-started",
@@ -23,7 +23,7 @@ OURS = (
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_drawn_page_is_fresh(name: str) -> None:
-    assert (DOCS / name).read_text(encoding="utf-8") == PAGES[name](), "run: python -m testing.docs"
+    assert (DOCS / name).read_text(encoding="utf-8") == PAGES[name](), "run: python -m testing.docs.pages"
 
 
 def test_links_between_pages_lead_somewhere() -> None:

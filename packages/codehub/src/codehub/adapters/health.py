@@ -8,7 +8,7 @@ import contextlib
 from codehub.domain.profiles import AppProfile
 from codehub.ports.instances import Upstream
 
-_PATIENCE_S = 5.0  # of one probe; the caller decides how many to make
+_TIMEOUT_S = 5.0  # of one probe; the caller decides how many to make
 
 
 def base_path(workspace_id: str) -> str:
@@ -22,7 +22,7 @@ async def answers(upstream: Upstream, workspace_id: str, profile: AppProfile) ->
     if upstream.secret is not None:
         lines.append(f"{upstream.secret[0]}: {upstream.secret[1]}")
     try:
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(_TIMEOUT_S):
             reader, writer = await _connect(upstream)
             try:
                 writer.write("\r\n".join([*lines, "", ""]).encode("latin-1"))

@@ -9,9 +9,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import structlog
+
 from codehub.domain.errors import Invalid
 from codehub.domain.images import parse_image
 from codehub.domain.profiles import SHIPPED, AppProfile
+
+_log = structlog.get_logger()
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _FIELDS: Mapping[str, type | tuple[type, ...]] = {
@@ -22,11 +26,12 @@ _FIELDS: Mapping[str, type | tuple[type, ...]] = {
     "health_timeout": (int, float),
     "strip_prefix": bool,
     "env": dict,
-    "noise": list,
+    "background_traffic": list,
     "activity_path": str,
     "secret_header": str,
     "close_code": int,
 }
+_RENAMED: Mapping[str, str] = {"noise": "background_traffic"}
 _PLACEHOLDER = re.compile(r"\{([a-z_]*)\}")
 _KNOWN = {"port", "socket", "base_path", "home", "id", "secret"}
 
@@ -53,6 +58,7 @@ def _profile(path: Path, name: str, table: Any) -> AppProfile:
         raise Invalid(f"{where}: a profile's name is lower-case letters, digits, '.', '_' and '-'")
     if not isinstance(table, dict):
         raise Invalid(f"{where}: not a table")
+    table = _with_current_names(where, table)
     for key, value in table.items():
         wanted = _FIELDS.get(key)
         if wanted is None:
@@ -76,13 +82,23 @@ def _profile(path: Path, name: str, table: Any) -> AppProfile:
         health_timeout_s=float(table.get("health_timeout", 60)),
         strip_prefix=table.get("strip_prefix", True),
         env=MappingProxyType(dict(env)),
-        noise=tuple(table.get("noise", ())),
+        background_traffic=tuple(table.get("background_traffic", ())),
         activity_path=table.get("activity_path"),
         secret_header=table.get("secret_header", ""),
         close_code=table.get("close_code", 1001),
     )
     _check(where, profile)
     return profile
+
+
+def _with_current_names(where: str, table: dict[str, Any]) -> dict[str, Any]:
+    """Keys that were renamed keep working under their old name for one release."""
+    for old, new in _RENAMED.items():
+        if old in table and new in table:
+            raise Invalid(f"{where}: {old} is the old name of {new}; keep only {new}")
+        if old in table:
+            _log.warning("deprecated key in the profiles file", profile=where, key=old, use=new)
+    return {_RENAMED.get(key, key): value for key, value in table.items()}
 
 
 def _check(where: str, profile: AppProfile) -> None:

@@ -14,7 +14,7 @@ import httpx
 
 from codehub.ports.instances import Upstream
 
-_PATIENCE_S = 5.0
+_TIMEOUT_S = 5.0
 # An answer is a line; whatever is longer is not one.
 _LONGEST_BYTES = 64 << 10
 
@@ -24,7 +24,7 @@ class UpstreamActivity:
 
     async def last_active(self, upstream: Upstream, path: str, now: datetime) -> datetime | None:
         try:
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(_TIMEOUT_S):
                 body = await _get(upstream, path)
         except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, OSError):
             return None
@@ -37,7 +37,7 @@ async def _get(upstream: Upstream, path: str) -> bytes | None:
     # Not compressed: a few bytes on the wire must not become many here.
     headers = {"Accept-Encoding": "identity", **(dict([upstream.secret]) if upstream.secret else {})}
     async with (
-        httpx.AsyncClient(transport=transport, timeout=_PATIENCE_S, trust_env=False) as client,
+        httpx.AsyncClient(transport=transport, timeout=_TIMEOUT_S, trust_env=False) as client,
         client.stream("GET", address + path, headers=headers) as answer,
     ):
         if answer.status_code != 200:

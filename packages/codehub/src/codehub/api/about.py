@@ -7,7 +7,7 @@ from importlib.metadata import version
 from fastapi import APIRouter
 
 from codehub.api.context import Ctx, Who
-from codehub.api.documented import signed_in
+from codehub.api.openapi import signed_in
 from codehub.api.views import AboutView, LimitsView, ProfileView
 
 router = APIRouter(tags=["about"])

@@ -16,10 +16,10 @@ from starlette.responses import JSONResponse, Response
 
 from codehub.api import (
     about,
+    diagnostics,
     events,
     handover,
     login_links,
-    observing,
     sessions,
     system,
     tokens,
@@ -29,9 +29,9 @@ from codehub.api import (
 )
 from codehub.api.config import ApiConfig, ApiDeps, api_config
 from codehub.api.context import make_context
-from codehub.api.documented import describe
 from codehub.api.errors import http_error
 from codehub.api.middleware import Bounded, Guarded, Logged
+from codehub.api.openapi import describe
 from codehub.domain.errors import CodeHubError
 from codehub.web import routes as dashboard
 
@@ -70,7 +70,7 @@ def create_app(deps: ApiDeps) -> FastAPI:
     app.add_middleware(Logged, config=deps.config, metrics=context.metrics, ids=deps.ids, monotonic=deps.monotonic)
     for error in (CodeHubError, RequestValidationError, HTTPException):
         app.add_exception_handler(error, _answer)
-    for part in (sessions, tokens, users, workspaces, observing, events, about, whoami, login_links):
+    for part in (sessions, tokens, users, workspaces, diagnostics, events, about, whoami, login_links):
         app.include_router(part.router, prefix=PREFIX)
     app.include_router(login_links.pages)
     app.include_router(system.router)

@@ -18,9 +18,9 @@ from codehub.domain.limits import RunningLimits
 from codehub.domain.profiles import AppProfile
 from codehub.ports.bus import Bus
 from codehub.ports.instances import Instances
-from codehub.services.live import Pace
+from codehub.services.event_stream import Pace
 from codehub.services.passwords import Passwords
-from codehub.services.workspaces import Backends
+from codehub.services.workspaces import BackendChoice
 from codehub.settings import Settings
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -98,7 +98,7 @@ class ApiDeps:
     bus: Bus
     config: ApiConfig
     instances: Mapping[str, Instances]  # by name, for logs and usage
-    choose_backends: Callable[[], Awaitable[Backends]]  # for new workspaces
+    choose_backends: Callable[[], Awaitable[BackendChoice]]  # for new workspaces
     profiles: Mapping[str, AppProfile]
     # Why no second user can be had on this runtime, or None (design 9).
     second_user_refused: Callable[[], str | None] = lambda: None

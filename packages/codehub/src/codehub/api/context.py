@@ -15,9 +15,9 @@ from codehub.api.metrics import ApiMetrics
 from codehub.api.views import workspace_view
 from codehub.domain.errors import Unauthorized
 from codehub.services.accounts import Accounts
-from codehub.services.live import Live
+from codehub.services.diagnostics import Diagnostics
+from codehub.services.event_stream import EventBroadcaster
 from codehub.services.lockout import Lockout
-from codehub.services.observing import Observing
 from codehub.services.passwords import TOKEN_PREFIX
 from codehub.services.principal import Principal
 from codehub.services.users import Users
@@ -31,8 +31,8 @@ class Context:
     accounts: Accounts
     users: Users
     workspaces: Workspaces
-    observing: Observing
-    live: Live
+    observing: Diagnostics
+    live: EventBroadcaster
     metrics: ApiMetrics
     begun: float
     # Set when the process is leaving: whatever streams, ends.
@@ -45,7 +45,7 @@ class Context:
 
 def make_context(deps: ApiDeps) -> Context:
     config = deps.config
-    live = Live(
+    live = EventBroadcaster(
         deps.database,
         deps.bus,
         prefix=config.sse_prefix,
@@ -77,7 +77,7 @@ def make_context(deps: ApiDeps) -> Context:
         ),
         users=make_users(deps, live.ended),
         workspaces=workspaces,
-        observing=Observing(deps.database, workspaces, deps.instances),
+        observing=Diagnostics(deps.database, workspaces, deps.instances),
         live=live,
         metrics=ApiMetrics(deps.registry),
         begun=deps.monotonic(),

@@ -9,10 +9,10 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from codehub.api.context import Ctx, Who
-from codehub.api.documented import signed_in
+from codehub.api.openapi import signed_in
+from codehub.api.schemas import EventsQuery
 from codehub.api.streaming import StreamedAnswer
-from codehub.api.wire import EventsQuery
-from codehub.services.live import Stream
+from codehub.services.event_stream import Stream
 
 router = APIRouter(tags=["events"])
 

@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from codehub.api.context import Ctx
 from codehub.domain.errors import Denied, WorkspaceNotFound
 from codehub.domain.routing import is_local_path, is_workspace_id, workspace_origin, workspace_path
-from codehub.services.gate import Gate
+from codehub.services.workspace_access import WorkspaceAccess
 
 router = APIRouter(include_in_schema=False)
 
@@ -51,7 +51,7 @@ async def hand_over(
     if who is None:
         here = f"/handover/{workspace_id}?{urlencode({'nonce': nonce, 'next': path})}"
         return RedirectResponse(f"/?next={quote(here, safe='')}", 303, headers=_QUIET)
-    gate = Gate(context.deps.database, config.limits, context.deps.clock)
+    gate = WorkspaceAccess(context.deps.database, config.limits, context.deps.clock)
     try:
         ticket = await gate.issue(who, workspace_id, bytes.fromhex(nonce))
     except WorkspaceNotFound:

@@ -13,10 +13,10 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from codehub.api.context import Address, Context, Ctx, Who, principal_or_none
-from codehub.api.documented import signed_in
+from codehub.api.openapi import signed_in
+from codehub.api.schemas import Wire
 from codehub.api.sessions import set_session_cookie
 from codehub.api.views import View
-from codehub.api.wire import Wire
 from codehub.domain.errors import Unauthorized
 from codehub.services.login_links import LoginLinks
 

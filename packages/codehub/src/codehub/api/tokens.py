@@ -7,9 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from codehub.api.context import Ctx, Who
-from codehub.api.documented import signed_in
+from codehub.api.openapi import signed_in
+from codehub.api.schemas import PageQuery, TokenCreate
 from codehub.api.views import MintedTokenView, TokenPage, token_view
-from codehub.api.wire import PageQuery, TokenCreate
 
 router = APIRouter(tags=["tokens"])
 

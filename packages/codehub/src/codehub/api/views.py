@@ -12,7 +12,7 @@ from codehub.adapters.postgres.rows import CONDITION_NAMES
 from codehub.adapters.postgres.sessions import Session, Token
 from codehub.adapters.postgres.timeline import Generation, TimelineEntry
 from codehub.adapters.postgres.users import User
-from codehub.adapters.postgres.workspaces import Owned
+from codehub.adapters.postgres.workspaces import WorkspaceWithOwner
 from codehub.api.config import ApiConfig
 from codehub.domain.model import DesiredState, Operation, Phase, Status, Workspace
 from codehub.domain.status import status_of
@@ -213,7 +213,7 @@ class AboutView(View):
     deleted_retention_seconds: float
 
 
-def workspace_view(owned: Owned, config: ApiConfig) -> WorkspaceView:
+def workspace_view(owned: WorkspaceWithOwner, config: ApiConfig) -> WorkspaceView:
     workspace = owned.workspace
     status = status_of(workspace)
     # "When deletion was asked, what is shown is DELETING": the level stays in the row for the plans.

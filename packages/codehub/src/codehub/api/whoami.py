@@ -6,7 +6,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 
 from codehub.api.context import principal_or_none
-from codehub.api.documented import may_answer
+from codehub.api.openapi import may_answer
 from codehub.api.views import UserBrief, View
 
 router = APIRouter(tags=["sessions"])

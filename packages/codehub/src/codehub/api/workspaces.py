@@ -7,11 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.convertors import StringConvertor, register_url_convertor
 
-from codehub.adapters.postgres.workspaces import Owned
+from codehub.adapters.postgres.workspaces import WorkspaceWithOwner
 from codehub.api.context import Context, Ctx, Who
-from codehub.api.documented import signed_in
+from codehub.api.openapi import signed_in
+from codehub.api.schemas import DeleteQuery, WorkspaceCreate, WorkspacePageQuery, WorkspacePatch, WorkspaceRecover
 from codehub.api.views import WorkspacePage, WorkspaceView, workspace_view
-from codehub.api.wire import DeleteQuery, WorkspaceCreate, WorkspacePageQuery, WorkspacePatch, WorkspaceRecover
 from codehub.domain.model import DesiredState
 from codehub.services.workspaces import Edit, NewWorkspace, Recovery
 
@@ -100,5 +100,5 @@ async def undelete_workspace(workspace_id: str, ctx: Ctx, who: Who) -> Workspace
     return _shown(await ctx.workspaces.undelete(who, workspace_id), ctx)
 
 
-def _shown(owned: Owned, ctx: Context) -> WorkspaceView:
+def _shown(owned: WorkspaceWithOwner, ctx: Context) -> WorkspaceView:
     return workspace_view(owned, ctx.config)

@@ -142,10 +142,10 @@ def reset_user(username: str, password_stdin: bool) -> None:
       pass admin | codehub admin users reset admin --password-stdin
     """
     # The database and all settings are a quarter of a second to load; no other command here needs them.
-    from codehub.cli.inforce import in_force
+    from codehub.cli.effective_settings import effective_settings
     from codehub.cli.local_users import reset_password
 
-    url = in_force(os.environ).require_database()
+    url = effective_settings(os.environ).require_database()
     asyncio.run(reset_password(url, username, _new_password(username, password_stdin)))
     console().print(f"{username} can sign in with the new password.", soft_wrap=True)
 
@@ -211,7 +211,7 @@ def recover(workspace: str, archive_key: str | None, empty_home: bool, server: s
     with connect(server) as client:
         found = find_workspace(client, workspace, all_owners=True)
         recovered = client.post(f"workspaces/{found['id']}:recover", body)
-    _said(recovered, f"{recovered['name']} is recovered; it is judged anew.", as_json)
+    _said(recovered, f"{recovered['name']} is recovered; it is judged again.", as_json)
 
 
 @admin.command()

@@ -1,4 +1,4 @@
-"""What `codehub doctor` looks at: each part in force, with what is wrong and how to mend it.
+"""What `codehub doctor` looks at: each part in force, with what is wrong and how to fix it.
 
 A check is a function of what is in force that returns findings; it never raises for a sick part.
 """
@@ -27,7 +27,7 @@ from codehub.adapters.objectstore.store import Store
 from codehub.adapters.postgres.migrate import latest
 from codehub.adapters.postgres.pool import connection_arguments
 from codehub.adapters.redis.client import connect
-from codehub.cli.inforce import InForce
+from codehub.cli.effective_settings import EffectiveSettings
 from codehub.domain.errors import CodeHubError
 from codehub.settings import Settings
 
@@ -46,13 +46,13 @@ class Finding:
     part: str
     health: Health
     said: str
-    mend: str = ""
+    fix: str = ""
 
 
-Check = Callable[[InForce], Awaitable[list[Finding]]]
+Check = Callable[[EffectiveSettings], Awaitable[list[Finding]]]
 
 
-async def check_data_dir(state: InForce) -> list[Finding]:
+async def check_data_dir(state: EffectiveSettings) -> list[Finding]:
     path = state.settings.data_dir
     if not path.exists():
         return [Finding("data directory", Health.WARNING, f"{path} is not there yet", "`codehub up` makes it")]
@@ -73,7 +73,7 @@ async def check_data_dir(state: InForce) -> list[Finding]:
     return [Finding("data directory", Health.GOOD, said)]
 
 
-async def check_database(state: InForce) -> list[Finding]:
+async def check_database(state: EffectiveSettings) -> list[Finding]:
     url = state.settings.database_url
     if not url:
         return [Finding("database", Health.WARNING, "embedded, not running", "`codehub up` starts it")]
@@ -91,10 +91,10 @@ async def check_database(state: InForce) -> list[Finding]:
             found += await _schema(connection, bool(row["migrated"]))
             again = await (await connection.execute("SELECT pg_backend_pid() AS pid")).fetchone()
             if again is not None and again["pid"] != row["pid"]:
-                mend = (
+                fix = (
                     "point CODEHUB_DATABASE_URL of the coordinator at PostgreSQL itself: its lock lives in a session"
                 )
-                found.append(Finding("database", Health.BAD, "a transaction pooler is in between", mend))
+                found.append(Finding("database", Health.BAD, "a transaction pooler is in between", fix))
             return found
     except psycopg.Error as error:
         said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
@@ -127,7 +127,7 @@ async def _schema(connection: psycopg.AsyncConnection[dict[str, object]], migrat
     return [Finding("schema", Health.GOOD, f"version {version}")]
 
 
-async def check_redis(state: InForce) -> list[Finding]:
+async def check_redis(state: EffectiveSettings) -> list[Finding]:
     url = state.settings.redis_url
     if not url:
         return [Finding("redis", Health.WARNING, "embedded, not running", "`codehub up` starts it")]
@@ -149,7 +149,7 @@ async def check_redis(state: InForce) -> list[Finding]:
         await client.aclose()
 
 
-async def check_archives(state: InForce) -> list[Finding]:
+async def check_archives(state: EffectiveSettings) -> list[Finding]:
     where = state.settings.archives
     try:
         async with asyncio.timeout(30):
@@ -159,12 +159,12 @@ async def check_archives(state: InForce) -> list[Finding]:
             finally:
                 store.close()
     except (CodeHubError, OSError, TimeoutError) as error:
-        mend = "check CODEHUB_ARCHIVE_URL and, for s3://, the AWS_* variables"
-        return [Finding("archive store", Health.BAD, f"{where}: {str(error) or 'no answer'}", mend)]
+        fix = "check CODEHUB_ARCHIVE_URL and, for s3://, the AWS_* variables"
+        return [Finding("archive store", Health.BAD, f"{where}: {str(error) or 'no answer'}", fix)]
     return [Finding("archive store", Health.GOOD, where)]
 
 
-async def check_docker(state: InForce) -> list[Finding]:
+async def check_docker(state: EffectiveSettings) -> list[Finding]:
     if state.settings.runtime == "process":
         return []
     engine = Engine(state.settings.docker_host, "")
@@ -183,15 +183,15 @@ async def check_docker(state: InForce) -> list[Finding]:
         said = (
             "containers can reach what listens on this machine: CodeHub cannot set the packet filter that forbids it"
         )
-        mend = (
+        fix = (
             "run CodeHub as root beside the engine, with iptables; or bind CodeHub and its database to addresses that "
             "containers do not reach"
         )
-        found.append(Finding("docker", Health.WARNING, said, mend))
+        found.append(Finding("docker", Health.WARNING, said, fix))
     return found
 
 
-async def check_homes(state: InForce) -> list[Finding]:
+async def check_homes(state: EffectiveSettings) -> list[Finding]:
     """A disk that is not mounted; until the first start there is nothing to look at."""
     try:
         HomesMark(state.settings.homes, state.settings.data_dir / WITNESS).check()
@@ -200,14 +200,14 @@ async def check_homes(state: InForce) -> list[Finding]:
     return []
 
 
-async def check_isolation(state: InForce) -> list[Finding]:
+async def check_isolation(state: EffectiveSettings) -> list[Finding]:
     if shutil.which("bwrap"):
         return [Finding("isolation", Health.GOOD, "bubblewrap is here")]
     said = "bubblewrap is not here: workspaces of the process runtime see each other's files, so a second user is refused"
     return [Finding("isolation", Health.WARNING, said, "install bubblewrap (Debian: apt-get install bubblewrap)")]
 
 
-async def check_ports(state: InForce) -> list[Finding]:
+async def check_ports(state: EffectiveSettings) -> list[Finding]:
     found = []
     for name, bind in (
         ("CODEHUB_API_BIND", state.settings.api_bind),
@@ -228,7 +228,7 @@ async def check_ports(state: InForce) -> list[Finding]:
     return found
 
 
-async def check_disk(state: InForce) -> list[Finding]:
+async def check_disk(state: EffectiveSettings) -> list[Finding]:
     return [_disk(what, path) for what, path in (("data", state.settings.data_dir), ("homes", state.settings.homes))]
 
 
@@ -241,15 +241,15 @@ def _disk(what: str, path: Path) -> Finding:
     return Finding("disk", Health.GOOD, said)
 
 
-async def check_names(state: InForce) -> list[Finding]:
+async def check_names(state: EffectiveSettings) -> list[Finding]:
     settings: Settings = state.settings
     dashboard = settings.public_url.partition("://")[2].rpartition(":")[0] or settings.public_url.partition("://")[2]
     workspaces = (
         settings.workspace_url.partition("://")[2].rpartition(":")[0] or settings.workspace_url.partition("://")[2]
     )
     if dashboard == workspaces and not settings.workspace_host:
-        mend = "give CODEHUB_WORKSPACE_BASE_URL another host name: cookies do not know ports"
-        return [Finding("origins", Health.BAD, f"dashboard and workspaces share the host {dashboard}", mend)]
+        fix = "give CODEHUB_WORKSPACE_BASE_URL another host name: cookies do not know ports"
+        return [Finding("origins", Health.BAD, f"dashboard and workspaces share the host {dashboard}", fix)]
     if not settings.workspace_host:
         said = "path mode: workspaces of one owner share an origin"
         return [Finding("origins", Health.GOOD, f"{said} (CODEHUB_WORKSPACE_HOST=*.… separates them)")]

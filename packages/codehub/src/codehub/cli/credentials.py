@@ -55,9 +55,9 @@ class Credentials:
     def _running_here(self) -> str | None:
         """Its port is another when the usual one was taken."""
         # All settings are a quarter of a second to load, and asked for only until the first sign-in.
-        from codehub.cli.inforce import in_force
+        from codehub.cli.effective_settings import effective_settings
 
-        found = in_force(self._environment)
+        found = effective_settings(self._environment)
         return found.settings.public_url if found.running else None
 
     def token(self, server: str) -> str | None:

@@ -15,8 +15,8 @@ import click
 
 from codehub.cli.client import Client
 from codehub.cli.credentials import Credentials
+from codehub.cli.effective_settings import effective_settings
 from codehub.cli.follow import follow
-from codehub.cli.inforce import in_force
 from codehub.cli.login import sign_in
 from codehub.cli.options import json_option, server_option
 from codehub.cli.output import console, doing, print_json, print_table, status_text
@@ -74,7 +74,7 @@ def _connected(server: str | None) -> Client:
     credentials = Credentials(os.environ)
     address = credentials.server(server)
     if credentials.token(address) is None:
-        here = in_force(os.environ).settings
+        here = effective_settings(os.environ).settings
         kept = here.data_dir / "admin-password"
         if address == here.public_url and os.access(kept, os.R_OK):
             made = sign_in(address, here.admin_username, kept.read_text(encoding="utf-8").strip())

@@ -10,7 +10,7 @@ import os
 import click
 
 from codehub.cli.checks import CHECKS, Finding, Health
-from codehub.cli.inforce import InForce, in_force
+from codehub.cli.effective_settings import EffectiveSettings, effective_settings
 
 _MARKS = {Health.GOOD: "ok      ", Health.WARNING: "warning ", Health.BAD: "PROBLEM "}
 
@@ -18,27 +18,27 @@ _MARKS = {Health.GOOD: "ok      ", Health.WARNING: "warning ", Health.BAD: "PROB
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="The findings as JSON.")
 def doctor(as_json: bool) -> None:
-    """Check every part in force and say how to mend what is wrong.
+    """Check every part in force and say how to fix what is wrong.
 
     Exits with 1 when there is a problem.
 
     \b
     Examples:
       codehub doctor
-      codehub doctor --json | jq -r '.[] | select(.health == "problem") | .mend'
+      codehub doctor --json | jq -r '.[] | select(.health == "problem") | .fix'
     """
-    state = in_force(os.environ)
+    state = effective_settings(os.environ)
     findings = asyncio.run(_look(state))
     if as_json:
         click.echo(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=1))
     else:
         for finding in findings:
             click.echo(f"{_MARKS[finding.health]}{finding.part:16}{finding.said}")
-            if finding.mend:
-                click.echo(f"{'':24}→ {finding.mend}")
+            if finding.fix:
+                click.echo(f"{'':24}→ {finding.fix}")
     if any(finding.health is Health.BAD for finding in findings):
         raise click.exceptions.Exit(1)
 
 
-async def _look(state: InForce) -> list[Finding]:
+async def _look(state: EffectiveSettings) -> list[Finding]:
     return [finding for check in CHECKS for finding in await check(state)]

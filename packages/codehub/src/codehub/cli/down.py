@@ -10,14 +10,14 @@ import time
 import click
 import psutil
 
-from codehub.cli.inforce import in_force
+from codehub.cli.effective_settings import effective_settings
 from codehub.cli.stack.datadir import holder
 from codehub.domain.errors import BackendDown, Transient
 from codehub.ports.fence import no_fence
 from codehub.settings import Settings
 from codehub.wiring import open_local_backends
 
-_PATIENCE_S = 90.0
+_TIMEOUT_S = 90.0
 _POLL_S = 0.05
 
 
@@ -33,7 +33,7 @@ def down(keep_workspaces: bool) -> None:
       codehub down
       codehub down --keep-workspaces    for a backup or an upgrade
     """
-    state = in_force(os.environ)
+    state = effective_settings(os.environ)
     who = holder(state.settings.data_dir)
     if who is None:
         click.echo(f"no CodeHub runs on {state.settings.data_dir}")
@@ -47,14 +47,14 @@ def down(keep_workspaces: bool) -> None:
 
 def _end(pid: int) -> None:
     """Ask it to stop, and return when it has."""
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _TIMEOUT_S
     try:
         process = psutil.Process(pid)
         process.send_signal(signal.SIGTERM)
         # One that has ended but was not yet collected by its parent has ended.
         while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
             if time.monotonic() > deadline:
-                raise Transient(f"CodeHub (pid {pid}) did not stop within {_PATIENCE_S:.0f} s; see its output")
+                raise Transient(f"CodeHub (pid {pid}) did not stop within {_TIMEOUT_S:.0f} s; see its output")
             time.sleep(_POLL_S)
     except psutil.NoSuchProcess:
         return

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from codehub.cli.inforce import in_force
+from codehub.cli.effective_settings import effective_settings
 from codehub.settings import NAMES, Settings
 
 
@@ -21,7 +21,7 @@ def env() -> None:
       psql "$(codehub env | sed -n 's/^CODEHUB_DATABASE_URL=//p')"
       env $(codehub env) codehub serve coordinator
     """
-    for name, value in values_of(in_force(os.environ).settings).items():
+    for name, value in values_of(effective_settings(os.environ).settings).items():
         click.echo(f"{name}={value}")
 
 

@@ -20,7 +20,7 @@ Workspace = Mapping[str, Any]
 
 _INTERVAL_S = 0.5
 # A server that restarts while we wait is no reason to give up.
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 
 GOALS: Final[Mapping[str, tuple[str, Callable[[Workspace], bool]]]] = {
     "RUNNING": ("RUNNING", lambda ws: ws["status"] == "RUNNING"),
@@ -120,7 +120,7 @@ def _look(
         except NotFound:
             return None
         except Unavailable:
-            if clock() - begun > _PATIENCE_S:
+            if clock() - begun > _TIMEOUT_S:
                 raise
             sleep(_INTERVAL_S)
 

@@ -8,7 +8,7 @@ import click
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from codehub.adapters.ide.code_server import CodeServerInstall
-from codehub.cli.inforce import in_force
+from codehub.cli.effective_settings import effective_settings
 from codehub.cli.options import json_option
 from codehub.cli.output import console, print_json
 from codehub.domain.model import Progress as Step
@@ -36,7 +36,7 @@ def install(name: str, as_json: bool) -> None:
     Example:
       codehub ide install    about half a minute; the first start of a workspace would do it otherwise
     """
-    target = CodeServerInstall(in_force(os.environ).settings.data_dir / "ide")
+    target = CodeServerInstall(effective_settings(os.environ).settings.data_dir / "ide")
     was_there = target.installed
     if not was_there:
         _install(target, quiet=as_json)

@@ -36,7 +36,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "env": ("codehub.cli.env", "env", "Print what is in force as NAME=value lines."),
     "serve": ("codehub.cli.serve", "serve", "Run one part: api, proxy or coordinator."),
     "migrate": ("codehub.cli.migrate", "migrate", "Bring the database's schema up to date."),
-    "doctor": ("codehub.cli.doctor", "doctor", "Check every part in force and say how to mend what is wrong."),
+    "doctor": ("codehub.cli.doctor", "doctor", "Check every part in force and say how to fix what is wrong."),
     "demo": ("codehub.cli.demo", "demo", "Fill a CodeHub with a few workspaces to look around."),
     "ide": ("codehub.cli.ide", "ide", "Install the IDEs that workspaces run."),
     "login": ("codehub.cli.login", "login", "Sign in and keep a token for the commands below."),

@@ -8,7 +8,7 @@ import os
 import click
 
 from codehub.adapters.postgres import migrate as migrations
-from codehub.cli.inforce import in_force
+from codehub.cli.effective_settings import effective_settings
 
 
 @click.command()
@@ -22,7 +22,7 @@ def migrate(check: bool) -> None:
     Example:
       CODEHUB_DATABASE_URL=postgresql://… codehub migrate
     """
-    url = in_force(os.environ).require_database()
+    url = effective_settings(os.environ).require_database()
     if check:
         current = asyncio.run(migrations.current_version(url))
         click.echo(f"the database is at version {current}, this CodeHub at {migrations.latest()}")

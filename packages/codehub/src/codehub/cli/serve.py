@@ -16,11 +16,11 @@ import uvloop
 from codehub.api.app import create_app
 from codehub.api.server import serve_api
 from codehub.cli import logs
-from codehub.cli.assemble import api_deps, coordinator_deps, coordinator_settings, proxy_deps
-from codehub.cli.inforce import in_force
+from codehub.cli.composition import api_deps, coordinator_deps, coordinator_settings, proxy_deps
+from codehub.cli.effective_settings import effective_settings
 from codehub.cli.stack.ports import listen
 from codehub.control.coordinator import run_coordinator
-from codehub.proxy.server import run_proxy, settle_memory
+from codehub.proxy.run import run_proxy, settle_memory
 from codehub.settings import Settings
 from codehub.wiring import open_world
 
@@ -97,7 +97,7 @@ async def _coordinator(settings: Settings) -> None:
 
 
 def _settings() -> Settings:
-    state = in_force(os.environ)
+    state = effective_settings(os.environ)
     state.require_database()
     logs.configure(state.settings.log_level, state.settings.log_format)
     return state.settings

@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 import httpx
 
-from codehub.adapters.embedded.place import kept_secret
+from codehub.adapters.embedded.layout import kept_secret
 from codehub.adapters.postgres.migrate import migrate
 from codehub.adapters.postgres.pool import Database
 from codehub.cli import logs

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from codehub.control.backends import Backends
-from codehub.control.health import HealthBook
+from codehub.control.deps import ProfileOf
+from codehub.control.guarded_backends import GuardedBackends
+from codehub.control.health import HealthTracker
 from codehub.control.observe import home_key
-from codehub.control.term import ProfileOf
 from codehub.domain.errors import BackendDown, Conflict, DataLost, FenceLost, NotFound, Terminal, Transient
 from codehub.domain.model import HomeCtx, Operation, Progress, Workspace
 from codehub.domain.profiles import AppProfile
@@ -48,8 +48,8 @@ class Task:
 class Actor:
     def __init__(
         self,
-        backends: Backends,
-        health: HealthBook,
+        backends: GuardedBackends,
+        health: HealthTracker,
         profile_of: ProfileOf,
         clock: Clock,
         new_id: Callable[[], str],
@@ -83,7 +83,7 @@ class Actor:
                 raise AssertionError("nothing to do")
         return None
 
-    async def tidy(self, workspace: Workspace, fence: Fence) -> None:
+    async def cleanup_staging(self, workspace: Workspace, fence: Fence) -> None:
         """At rest: staging of operations that are over goes."""
         await self._backends.with_homes(
             workspace.storage_backend, lambda homes: homes.sweep(home_key(workspace), fence)
@@ -91,7 +91,7 @@ class Actor:
 
     async def _provision(self, task: Task) -> HomeCtx:
         home, incarnation = home_key(task.workspace), self._new_id()
-        return await self._insist(
+        return await self._retry(
             lambda: self._backends.with_homes(
                 task.workspace.storage_backend, lambda homes: homes.provision(home, incarnation, task.fence)
             )
@@ -111,7 +111,7 @@ class Actor:
 
     async def _restore_from(self, task: Task, key: str) -> HomeCtx:
         home, incarnation = home_key(task.workspace), self._new_id()
-        return await self._insist(
+        return await self._retry(
             lambda: self._backends.with_both(
                 task.workspace.storage_backend,
                 lambda homes: homes.restore(home, key, incarnation, task.report, task.fence),
@@ -126,7 +126,7 @@ class Actor:
 
     async def _create_empty_archive(self, task: Task) -> None:
         home, op_id = home_key(task.workspace), _op_id(task.workspace)
-        receipt = await self._insist(
+        receipt = await self._retry(
             lambda: self._backends.with_both(
                 task.workspace.storage_backend, lambda homes: homes.archive_empty(home, op_id, task.fence)
             )
@@ -139,10 +139,10 @@ class Actor:
         name = workspace.instance_backend
         mount = self._backends.homes[workspace.storage_backend].mount(home_key(workspace))
         spec = InstanceSpec(workspace.id, image, profile, mount)
-        # One that runs and never answered is made anew; so is whatever a failed attempt left behind.
+        # One that runs and never answered is made again; so is whatever a failed attempt left behind.
         container = workspace.conditions.container_ready
         replace = workspace.error_count > 0 or container.reason == "NotHealthy"
-        await self._insist(
+        await self._retry(
             lambda: self._backends.with_instances(
                 name, lambda instances: instances.start(spec, task.report, task.fence, replace=replace)
             )
@@ -173,7 +173,7 @@ class Actor:
     async def _stop(self, task: Task) -> None:
         # Without a volume the instance is not kept: contract 6.
         if task.workspace.conditions.volume_ready.is_true:
-            await self._insist(
+            await self._retry(
                 lambda: self._backends.with_instances(
                     task.workspace.instance_backend,
                     lambda instances: instances.stop(task.workspace.id, task.fence),
@@ -199,7 +199,7 @@ class Actor:
             return
         if task.retention_is_over or (status.state is HomeState.INCOMPLETE and workspace.home_ctx is None):
             # The end of retention; or something half-made that was never anybody's home.
-            await self._insist(
+            await self._retry(
                 lambda: self._backends.with_homes(
                     workspace.storage_backend, lambda homes: homes.purge(home_key(workspace), task.fence)
                 )
@@ -213,7 +213,7 @@ class Actor:
     async def _remove_instance(self, task: Task) -> None:
         """Delete it, and see it gone."""
         name, workspace_id = task.workspace.instance_backend, task.workspace.id
-        await self._insist(
+        await self._retry(
             lambda: self._backends.with_instances(name, lambda instances: instances.delete(workspace_id, task.fence))
         )
         status = await self._backends.with_instances(name, lambda instances: instances.status(workspace_id))
@@ -226,7 +226,7 @@ class Actor:
         if workspace.home_ctx is None or workspace.home_ctx.incarnation != ctx.incarnation:
             # Contract 7: what is at an op id is never made again, so another volume's content needs another one.
             op_id = f"{op_id}.{ctx.incarnation}"
-        receipt = await self._insist(
+        receipt = await self._retry(
             lambda: self._backends.with_both(
                 workspace.storage_backend,
                 lambda homes: homes.archive(home, ctx, op_id, task.report, task.fence),
@@ -234,7 +234,7 @@ class Actor:
         )
         await task.record(receipt, current)
         try:
-            await self._insist(
+            await self._retry(
                 lambda: self._backends.with_homes(
                     workspace.storage_backend, lambda homes: homes.deprovision(home, ctx, task.fence)
                 )
@@ -252,7 +252,7 @@ class Actor:
         )
         return status.ctx if status.state is HomeState.WHOLE else None
 
-    async def _insist(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def _retry(self, call: Callable[[], Awaitable[T]]) -> T:
         """A few tries at what may pass by itself. A backend that is down is the breaker's business, not ours."""
         for tried in range(1, _TRIES):
             try:

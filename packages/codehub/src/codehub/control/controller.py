@@ -1,13 +1,13 @@
-"""The WorkspaceController: surveys everything, wakes workers for what is worth a look, and keeps probing what runs.
+"""The WorkspaceController: resyncs everything, wakes workers for what is worth a look, and keeps probing what runs.
 
 ```
  wake hint ───────────────┐
  backend event ───────────┼──► keyed queue ──► worker ──► reconcile (look, decide, commit, act)
- survey (interval) ───────┘         ▲            │ Again(after)
+ resync (interval) ───────┘         ▲            │ Again(after)
  prober (health) ───────────────────┴────────────┘
 ```
 
-Everything but the survey is a hint: with all of them lost it still converges, one idle interval later.
+Everything but the resync is a hint: with all of them lost it still converges, one idle interval later.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Final
 
 import structlog
 
-from codehub.control.backends import Backends
+from codehub.control.deps import ControllerSettings
+from codehub.control.guarded_backends import GuardedBackends
+from codehub.control.heartbeat import Heartbeat
 from codehub.control.metrics import Metrics
 from codehub.control.observe import Observer
 from codehub.control.queue import KeyedQueue
 from codehub.control.reconcile import Again, Reconciler
-from codehub.control.supervise import Pulse
-from codehub.control.survey import Survey
-from codehub.control.term import ControllerSettings
+from codehub.control.resync import Resync
 from codehub.domain.errors import BackendDown, CodeHubError, Deposed, FenceLost, Transient
 from codehub.ports.clock import Clock
 from codehub.ports.control_store import ControlStore
@@ -45,26 +45,26 @@ class WorkspaceController:
     def __init__(
         self,
         store: ControlStore,
-        backends: Backends,
+        backends: GuardedBackends,
         observer: Observer,
-        survey: Survey,
+        resync: Resync,
         reconciler: Reconciler,
         lease: Lease,
         clock: Clock,
         settings: ControllerSettings,
         metrics: Metrics,
-        pulse: Pulse,
+        heartbeat: Heartbeat,
     ) -> None:
         self._store = store
         self._backends = backends
         self._observer = observer
-        self._survey = survey
+        self._resync = resync
         self._reconciler = reconciler
         self._lease = lease
         self._clock = clock
         self._settings = settings
         self._metrics = metrics
-        self._pulse = pulse
+        self._heartbeat = heartbeat
         self._queue = KeyedQueue()
         self._woken = asyncio.Event()
         self._active_until = 0.0
@@ -91,19 +91,19 @@ class WorkspaceController:
         while True:
             full = self._woken.is_set() or self._clock.monotonic() >= next_survey
             self._woken.clear()
-            async with self._pulse.tick():
+            async with self._heartbeat.tick():
                 if full:
                     next_survey = self._clock.monotonic() + self._settings.idle_interval_s
                     await self._look_at_everything()
                 else:
-                    idle = set(self._survey.under_way()) - self._queue.delayed - self._queue.working
+                    idle = set(self._resync.under_way()) - self._queue.delayed - self._queue.working
                     self._queue.add_all(sorted(idle))
             self._metrics.queue_depth.set(len(self._queue))
             await self._pause(next_survey)
 
     async def _pause(self, next_survey: float) -> None:
         now = self._clock.monotonic()
-        is_active = now < self._active_until or bool(self._survey.under_way())
+        is_active = now < self._active_until or bool(self._resync.under_way())
         wait_s = self._settings.active_interval_s if is_active else max(0.0, next_survey - now)
         try:
             async with asyncio.timeout(min(wait_s, self._settings.idle_interval_s)):
@@ -112,11 +112,11 @@ class WorkspaceController:
             return
 
     async def _look_at_everything(self) -> None:
-        self._queue.add_all(await self._survey.look(self._queue.working))
-        stale = self._survey.stale()
+        self._queue.add_all(await self._resync.observe(self._queue.working))
+        stale = self._resync.stale()
         for first in range(0, len(stale), OBSERVED_AT_ONCE):
             batch = stale[first : first + OBSERVED_AT_ONCE]
-            self._survey.note_observed(await self._store.note_observed(self._lease.epoch, batch, self._clock.now()))
+            self._resync.note_observed(await self._store.note_observed(self._lease.epoch, batch, self._clock.now()))
 
     async def _work(self) -> None:
         while True:
@@ -143,7 +143,7 @@ class WorkspaceController:
             _log.exception("a reconciliation failed", workspace_id=key)
             self._queue.add_after(key, _STUMBLED_S)
             return
-        self._survey.note(key, row)
+        self._resync.note(key, row)
         match result:
             case Again(after_s) if after_s > 0:
                 self._queue.add_after(key, after_s)
@@ -163,7 +163,7 @@ class WorkspaceController:
     async def _probe_for_ever(self) -> None:
         """Ask each running instance once per idle interval, spread over it."""
         while True:
-            running = self._survey.running()
+            running = self._resync.running()
             pause_s = self._settings.idle_interval_s / max(1, len(running))
             for workspace, identity in running:
                 await asyncio.sleep(pause_s)

@@ -18,18 +18,18 @@ from typing import Any
 import structlog
 
 from codehub.control.act import Actor
-from codehub.control.backends import Backends
 from codehub.control.controller import WorkspaceController
+from codehub.control.deps import CoordinatorDeps, CoordinatorSettings
 from codehub.control.event_listener import EventListener
 from codehub.control.gc_runner import GcRunner
-from codehub.control.health import HealthBook
+from codehub.control.guarded_backends import GuardedBackends
+from codehub.control.health import HealthTracker
 from codehub.control.health_server import HealthState, health_server
+from codehub.control.heartbeat import Heartbeat, publish_heartbeats
 from codehub.control.metrics import Metrics
 from codehub.control.observe import Observer
 from codehub.control.reconcile import Reconciler
-from codehub.control.supervise import Pulse, tell_for_ever
-from codehub.control.survey import Survey
-from codehub.control.term import CoordinatorDeps, CoordinatorSettings
+from codehub.control.resync import Resync
 from codehub.control.ttl_runner import TtlRunner
 from codehub.domain.errors import BackendDown, CodeHubError, FenceLost, Transient
 from codehub.ports.leadership import Lease
@@ -76,17 +76,17 @@ async def _lead(
     _log.info("leads", node_id=lease.holder_id, epoch=lease.epoch)
     metrics.leader_changes.labels("won").inc()
     metrics.is_leader.set(1)
-    pulses = {
-        name: Pulse(name, deps.clock, metrics, lease.fence)
+    heartbeats = {
+        name: Heartbeat(name, deps.clock, metrics, lease.fence)
         for name in ("event_listener", "workspace_controller", "ttl_runner", "gc_runner")
     }
-    health.leads(lease, list(pulses.values()))
+    health.leads(lease, list(heartbeats.values()))
     try:
         async with asyncio.TaskGroup() as term:
             term.create_task(lease.hold())
-            for name, loop in _components(lease, settings, deps, metrics, pulses).items():
+            for name, loop in _components(lease, settings, deps, metrics, heartbeats).items():
                 term.create_task(_never_ends(name, loop), name=name)
-            term.create_task(tell_for_ever(list(pulses.values()), deps.store, lease))
+            term.create_task(publish_heartbeats(list(heartbeats.values()), deps.store, lease))
     finally:
         metrics.is_leader.set(0)
         metrics.leader_changes.labels("lost").inc()
@@ -95,10 +95,14 @@ async def _lead(
 
 
 def _components(
-    lease: Lease, settings: CoordinatorSettings, deps: CoordinatorDeps, metrics: Metrics, pulses: dict[str, Pulse]
+    lease: Lease,
+    settings: CoordinatorSettings,
+    deps: CoordinatorDeps,
+    metrics: Metrics,
+    heartbeats: dict[str, Heartbeat],
 ) -> dict[str, Coroutine[Any, Any, None]]:
-    backends = Backends(deps.instances, deps.homes, deps.archives, deps.clock)
-    book = HealthBook(deps.clock)
+    backends = GuardedBackends(deps.instances, deps.homes, deps.archives, deps.clock)
+    book = HealthTracker(deps.clock)
     observer = Observer(backends, book, deps.profile_of)
     actor = Actor(backends, book, deps.profile_of, deps.clock, deps.new_id, deps.random)
     reconciler = Reconciler(
@@ -108,19 +112,19 @@ def _components(
         deps.store,
         backends,
         observer,
-        Survey(deps.store, backends, observer, deps.clock),
+        Resync(deps.store, backends, observer, deps.clock),
         reconciler,
         lease,
         deps.clock,
         settings.controller,
         metrics,
-        pulses["workspace_controller"],
+        heartbeats["workspace_controller"],
     )
     listener = EventListener(
         deps.notifications,
         deps.bus,
         controller.wake,
-        pulses["event_listener"],
+        heartbeats["event_listener"],
         sse_prefix=settings.sse_prefix,
         wake_prefix=settings.wake_prefix,
     )
@@ -134,9 +138,9 @@ def _components(
         lease,
         deps.clock,
         settings.ttl,
-        pulses["ttl_runner"],
+        heartbeats["ttl_runner"],
     )
-    gc = GcRunner(deps.gc_store, deps.archives, lease, deps.clock, settings.gc, pulses["gc_runner"])
+    gc = GcRunner(deps.gc_store, deps.archives, lease, deps.clock, settings.gc, heartbeats["gc_runner"])
     return {
         "event_listener": listener.run(),
         "workspace_controller": controller.run(),

@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from codehub.control.supervise import Pulse
+from codehub.control.heartbeat import Heartbeat
 from codehub.domain.errors import BackendDown, Transient
 from codehub.ports.bus import Bus
 from codehub.ports.notifications import Notice, NoticeKind, Notifications
@@ -31,7 +31,7 @@ class EventListener:
         notifications: Notifications,
         bus: Bus,
         wake: Callable[[Iterable[str]], None],
-        pulse: Pulse,
+        heartbeat: Heartbeat,
         *,
         sse_prefix: str,
         wake_prefix: str,
@@ -39,7 +39,7 @@ class EventListener:
         self._notifications = notifications
         self._bus = bus
         self._wake = wake
-        self._pulse = pulse
+        self._heartbeat = heartbeat
         self._sse_prefix = sse_prefix
         self._wake_prefix = wake_prefix
         self._hints: deque[tuple[str, str]] = deque(maxlen=_MOST_HINTS)
@@ -53,13 +53,13 @@ class EventListener:
 
     async def _listen_for_ever(self) -> None:
         while True:
-            async with self._pulse.tick():
+            async with self._heartbeat.tick():
                 async for notice in self._notifications.listen():
-                    self._pulse.beat()
-                    self._pulse.last_error = self._unpublished
+                    self._heartbeat.beat()
+                    self._heartbeat.last_error = self._unpublished
                     if notice is not None:
                         self._take(notice)
-            # Whatever was notified meanwhile is lost: the controller's survey finds it.
+            # Whatever was notified meanwhile is lost: the controller's resync finds it.
             self._wake(())
             await asyncio.sleep(_LISTEN_AGAIN_S)
 
@@ -94,7 +94,7 @@ class EventListener:
     def _cannot_publish(self, message: str) -> None:
         if self._unpublished is None:
             _log.info(message)
-        self._unpublished = self._pulse.last_error = message
+        self._unpublished = self._heartbeat.last_error = message
         # Hints of the past are worth nothing when it is back: who listens polls until then. One is tried until it goes
         # through, so that what is told of us is true again as soon as it is.
         self._hints.clear()

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import structlog
 
-from codehub.control.supervise import Pulse
-from codehub.control.term import GcSettings
+from codehub.control.deps import GcSettings
+from codehub.control.heartbeat import Heartbeat
 from codehub.domain.gc import Claim, is_due, is_protected
 from codehub.ports.archives import ArchivePlace, Archives
 from codehub.ports.clock import Clock
@@ -25,19 +25,25 @@ _BEAT_S = 60.0
 
 class GcRunner:
     def __init__(
-        self, store: GcStore, archives: Archives, lease: Lease, clock: Clock, settings: GcSettings, pulse: Pulse
+        self,
+        store: GcStore,
+        archives: Archives,
+        lease: Lease,
+        clock: Clock,
+        settings: GcSettings,
+        heartbeat: Heartbeat,
     ) -> None:
         self._store = store
         self._archives = archives
         self._lease = lease
         self._clock = clock
         self._settings = settings
-        self._pulse = pulse
+        self._heartbeat = heartbeat
 
     async def run(self) -> None:
         await self._rest(min(_FIRST_AFTER_S, self._settings.interval_s))
         while True:
-            async with self._pulse.tick():
+            async with self._heartbeat.tick():
                 await self.tick()
             await self._rest(self._settings.interval_s)
 
@@ -70,6 +76,6 @@ class GcRunner:
 
     async def _rest(self, seconds: float) -> None:
         while seconds > 0:
-            self._pulse.beat()
+            self._heartbeat.beat()
             await asyncio.sleep(min(seconds, _BEAT_S))
             seconds -= _BEAT_S

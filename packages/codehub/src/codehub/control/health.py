@@ -22,7 +22,7 @@ class _Record:
     first_failed_at: float = 0.0
 
 
-class HealthBook:
+class HealthTracker:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._records: dict[str, _Record] = {}

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from codehub.control.heartbeat import Heartbeat
 from codehub.control.metrics import Metrics
-from codehub.control.supervise import Pulse
 from codehub.ports.clock import Clock
 from codehub.ports.leadership import Lease
 
-_PATIENCE_S: Final = 10.0
+_TIMEOUT_S: Final = 10.0
 _LONGEST_LINE: Final = 8_192
 
 
@@ -29,13 +29,13 @@ class HealthState:
     _began: float = field(init=False)
     _lease: Lease | None = None
     _since: datetime | None = None
-    _pulses: list[Pulse] = field(default_factory=list)
+    _pulses: list[Heartbeat] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._began = self.clock.monotonic()
 
-    def leads(self, lease: Lease, pulses: list[Pulse]) -> None:
-        self._lease, self._pulses, self._since = lease, pulses, self.clock.now()
+    def leads(self, lease: Lease, heartbeats: list[Heartbeat]) -> None:
+        self._lease, self._pulses, self._since = lease, heartbeats, self.clock.now()
 
     def follows(self) -> None:
         self._lease, self._pulses, self._since = None, [], None
@@ -51,7 +51,9 @@ class HealthState:
             "uptime_seconds": round(self.clock.monotonic() - self._began, 3),
             "leader": leader,
             # `last_error` is for admins, and nobody is signed in here
-            "components": {pulse.name: {"last_tick_at": pulse.as_told()["last_tick_at"]} for pulse in self._pulses},
+            "components": {
+                heartbeat.name: {"last_tick_at": heartbeat.as_told()["last_tick_at"]} for heartbeat in self._pulses
+            },
         }
 
 
@@ -65,7 +67,7 @@ async def health_server(bind: str, state: HealthState) -> AsyncIterator[None]:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(_TIMEOUT_S):
                 await _answer(reader, writer, state)
         except (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError):
             pass  # a peer that says nothing, or nonsense, is left alone

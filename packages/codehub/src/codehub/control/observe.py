@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import structlog
 
-from codehub.control.backends import Backends
-from codehub.control.health import HealthBook
-from codehub.control.term import ProfileOf
+from codehub.control.deps import ProfileOf
+from codehub.control.guarded_backends import GuardedBackends
+from codehub.control.health import HealthTracker
 from codehub.domain.errors import BackendDown, CodeHubError
 from codehub.domain.model import Operation, Workspace
 from codehub.domain.observed import InstanceSeen, Observed, VolumeSeen, VolumeState
@@ -33,7 +33,7 @@ def volume_seen(status: HomeStatus) -> VolumeSeen:
 
 
 class Observer:
-    def __init__(self, backends: Backends, health: HealthBook, profile_of: ProfileOf) -> None:
+    def __init__(self, backends: GuardedBackends, health: HealthTracker, profile_of: ProfileOf) -> None:
         self._backends = backends
         self._health = health
         self._profile_of = profile_of

@@ -1,6 +1,6 @@
 """One workspace, once: look → decide → commit the intent → act → look → commit the outcome, until there is nothing to do.
 
-A request carries only a key; everything else is read anew. Whatever ends this in the middle (a crash, a lost term, a lost
+A request carries only a key; everything else is read again. Whatever ends this in the middle (a crash, a lost term, a lost
 race for the row) costs nothing but another look.
 """
 
@@ -15,11 +15,11 @@ import structlog
 
 from codehub.control import timeline
 from codehub.control.act import Actor, Task
+from codehub.control.deps import ControllerSettings
 from codehub.control.metrics import Metrics
 from codehub.control.observe import Observer
-from codehub.control.patience import OutOfPatience, Patience
+from codehub.control.progress_deadline import ProgressDeadline, ProgressDeadlineExceeded
 from codehub.control.report import ProgressReport
-from codehub.control.term import ControllerSettings
 from codehub.domain.errors import BackendDown, CodeHubError, Deposed
 from codehub.domain.model import ErrorReason, Operation, Workspace
 from codehub.domain.plan import Begin, CarryOn, Complete, Fail, Rest, Wait, decide, look
@@ -64,7 +64,7 @@ Result: TypeAlias = AtRest | Again
 
 
 class _RowMoved(Exception):
-    """Somebody changed what was decided from; the next look decides anew."""
+    """Somebody changed what was decided from; the next look decides again."""
 
 
 class Reconciler:
@@ -89,13 +89,13 @@ class Reconciler:
         self._metrics = metrics
         self._new_id = new_id
         self._random = random
-        self._patience: dict[str, tuple[tuple[object, ...], Patience]] = {}
+        self._deadline: dict[str, tuple[tuple[object, ...], ProgressDeadline]] = {}
 
     async def reconcile(self, workspace_id: str) -> tuple[Result, Versioned | None]:
         """What to do next with this key, and the row as it was left."""
         found = await self._store.load([workspace_id])
         if not found or found[0].workspace.deleted_at is not None:
-            self._patience.pop(workspace_id, None)
+            self._deadline.pop(workspace_id, None)
             return AtRest(), None
         try:
             return await self._steps(found[0])
@@ -152,10 +152,10 @@ class Reconciler:
     async def _attempt(self, row: Versioned) -> tuple[Versioned, Result | None]:
         """Act once. None: look whether it is done; else when to try again."""
         workspace = row.workspace
-        patience = self._patience_with(workspace)
-        if patience.left_s <= 0:
-            return await self._failed(row, failure_of(_out_of_patience(self._settings))), None
-        report = ProgressReport(self._store, self._lease.epoch, workspace, patience)
+        deadline = self._patience_with(workspace)
+        if deadline.left_s <= 0:
+            return await self._failed(row, failure_of(_deadline_exceeded(self._settings))), None
+        report = ProgressReport(self._store, self._lease.epoch, workspace, deadline)
         current = _Current(row)
 
         async def record(receipt: ArchiveReceipt, is_current: bool) -> None:
@@ -166,9 +166,9 @@ class Reconciler:
         task = Task(workspace, self._lease.fence, report.take, record, self._retention_is_over(workspace))
         try:
             async with report.writing():
-                ctx = await patience.run(self._actor.act(task))
+                ctx = await deadline.run(self._actor.act(task))
         except BackendDown as error:
-            patience.renew()  # the clock stands still while the backend does not answer
+            deadline.renew()  # the clock stands still while the backend does not answer
             _log.info("waits for its backend", workspace_id=workspace.id, error=str(error))
             return current.row, Again(_BACKEND_DOWN_S)
         except Deposed:
@@ -187,7 +187,7 @@ class Reconciler:
     async def _failed(self, row: Versioned, failure: Failure) -> Versioned:
         before = row.workspace
         after = fail(before, failure, self._clock.now(), max_retry=self._settings.max_retry, jitter=self._random())
-        self._patience.pop(before.id, None)
+        self._deadline.pop(before.id, None)
         _log.warning(
             "an attempt failed",
             workspace_id=before.id,
@@ -220,7 +220,7 @@ class Reconciler:
         return row
 
     def _ended(self, before: Workspace, outcome: str) -> None:
-        self._patience.pop(before.id, None)
+        self._deadline.pop(before.id, None)
         if before.operation is not Operation.NONE:
             self._metrics.operations.labels(before.operation.value, outcome).inc()
         _log.info("operation ended", workspace_id=before.id, operation=before.operation.value, outcome=outcome)
@@ -229,17 +229,20 @@ class Reconciler:
         if operation not in (Operation.PROVISIONING, Operation.RESTORING, Operation.ARCHIVING):
             return
         try:
-            await self._actor.tidy(workspace, self._lease.fence)
+            await self._actor.cleanup_staging(workspace, self._lease.fence)
         except Deposed:
             raise
         except CodeHubError as error:
             _log.info("staging stays until the next operation", workspace_id=workspace.id, error=str(error))
 
-    def _patience_with(self, workspace: Workspace) -> Patience:
+    def _patience_with(self, workspace: Workspace) -> ProgressDeadline:
         which = (workspace.operation, workspace.archive_op_id, workspace.op_started_at)
-        known = self._patience.get(workspace.id)
+        known = self._deadline.get(workspace.id)
         if known is None or known[0] != which:
-            known = self._patience[workspace.id] = (which, Patience(self._clock, self._settings.operation_timeout_s))
+            known = self._deadline[workspace.id] = (
+                which,
+                ProgressDeadline(self._clock, self._settings.operation_timeout_s),
+            )
         return known[1]
 
     async def _restarts_too_often(self, workspace: Workspace) -> bool:
@@ -258,5 +261,5 @@ class _Current:
     row: Versioned
 
 
-def _out_of_patience(settings: ControllerSettings) -> OutOfPatience:
-    return OutOfPatience(f"no progress for {settings.operation_timeout_s:g} s")
+def _deadline_exceeded(settings: ControllerSettings) -> ProgressDeadlineExceeded:
+    return ProgressDeadlineExceeded(f"no progress for {settings.operation_timeout_s:g} s")

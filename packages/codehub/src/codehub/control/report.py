@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from codehub.control.patience import Patience
+from codehub.control.progress_deadline import ProgressDeadline
 from codehub.domain.errors import BackendDown, Transient
 from codehub.domain.model import Progress, Workspace
 from codehub.ports.control_store import ControlStore
@@ -20,18 +20,18 @@ _FIRST_S: Final = 0.2
 
 
 class ProgressReport:
-    def __init__(self, store: ControlStore, epoch: int, workspace: Workspace, patience: Patience) -> None:
+    def __init__(self, store: ControlStore, epoch: int, workspace: Workspace, deadline: ProgressDeadline) -> None:
         self._store = store
         self._epoch = epoch
         self._workspace = workspace
-        self._patience = patience
+        self._deadline = deadline
         self._latest: Progress | None = None
         self._written: Progress | None = None
 
     def take(self, progress: Progress) -> None:
         """Cheap; from any thread. Any report is a sign of life."""
         self._latest = progress
-        self._patience.renew()
+        self._deadline.renew()
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[None]:

@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from codehub.control.supervise import Pulse
-from codehub.control.term import ProfileOf, TtlSettings
+from codehub.control.deps import ProfileOf, TtlSettings
+from codehub.control.heartbeat import Heartbeat
 from codehub.domain.errors import CodeHubError
 from codehub.domain.model import Workspace
-from codehub.domain.ttl import Sight, seen_again
-from codehub.ports.activity import KeptActivity
+from codehub.domain.ttl import ActivityCoverage, extend_coverage
+from codehub.ports.activity import DurableActivity
 from codehub.ports.clock import Clock
 from codehub.ports.control_store import TtlStore
 from codehub.ports.instances import Instances
@@ -30,7 +30,7 @@ class TtlRunner:
     def __init__(
         self,
         store: TtlStore,
-        activity: KeptActivity,
+        activity: DurableActivity,
         asks: AsksActivity,
         instances: Mapping[str, Instances],
         profile_of: ProfileOf,
@@ -38,7 +38,7 @@ class TtlRunner:
         lease: Lease,
         clock: Clock,
         settings: TtlSettings,
-        pulse: Pulse,
+        heartbeat: Heartbeat,
     ) -> None:
         self._store = store
         self._activity = activity
@@ -49,23 +49,23 @@ class TtlRunner:
         self._lease = lease
         self._clock = clock
         self._settings = settings
-        self._pulse = pulse
+        self._heartbeat = heartbeat
         # Whether the last look at the activity store succeeded. A new term does not know, and a wrong guess is dear.
         self._saw = False
 
     async def run(self) -> None:
         while True:
-            async with self._pulse.tick():
+            async with self._heartbeat.tick():
                 await self.tick()
             await asyncio.sleep(self._settings.interval_s)
 
     async def tick(self) -> None:
-        sight = await self._take_in_activity()
+        coverage = await self._take_in_activity()
         now = self._clock.now()
         standby = timedelta(seconds=self._settings.standby_s)
-        if idle := await self._store.idle(now, standby, sight.blind):
+        if idle := await self._store.idle(now, standby, coverage.gaps):
             await self._ask(idle, now)
-        slept = await self._store.put_to_sleep(self._lease.epoch, now, standby, sight.blind)
+        slept = await self._store.put_to_sleep(self._lease.epoch, now, standby, coverage.gaps)
         archived = await self._store.put_to_archive(
             self._lease.epoch, now, timedelta(seconds=self._settings.archive_s)
         )
@@ -73,7 +73,7 @@ class TtlRunner:
             _log.info("put to rest", slept=len(slept), archived=len(archived))
             self._wake(changed)
 
-    async def _take_in_activity(self) -> Sight:
+    async def _take_in_activity(self) -> ActivityCoverage:
         """Redis → `last_access_at`, then forget exactly what was stored. If this fails the tick ends here."""
         saw, self._saw = self._saw, False
         unbroken = await self._activity.unbroken() and saw
@@ -83,17 +83,17 @@ class TtlRunner:
         )
         await self._activity.forget(pending)
         settings = self._settings
-        sight = seen_again(
-            await self._store.sight(),
+        coverage = extend_coverage(
+            await self._store.coverage(),
             self._clock.now(),
             unbroken=unbroken,
             longest_gap=timedelta(seconds=2 * settings.interval_s + settings.flush_interval_s),
             lag=timedelta(seconds=settings.flush_interval_s),
             keep=timedelta(seconds=2 * settings.standby_s) + timedelta(days=7),
         )
-        await self._store.note_sight(self._lease.epoch, sight)
+        await self._store.record_coverage(self._lease.epoch, coverage)
         self._saw = True
-        return sight
+        return coverage
 
     async def _ask(self, idle: Iterable[Workspace], now: datetime) -> None:
         """A profile may say where its IDE tells of activity: asked only for what is about to be put to sleep."""

@@ -74,7 +74,7 @@ def is_recovering(workspace: Workspace) -> bool:
     return workspace.phase is Phase.ERROR and workspace.error_reason is None
 
 
-def take_in(workspace: Workspace, seen: Observed, now: datetime) -> Workspace:
+def apply_observation(workspace: Workspace, seen: Observed, now: datetime) -> Workspace:
     """The workspace with fresh conditions, and its volume's ctx adopted where the look proves it is ours."""
     volume, ctx = _volume(workspace, seen.volume)
     archive = _archive(workspace, seen.archive)

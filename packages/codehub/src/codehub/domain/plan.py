@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from codehub.domain.judge import level_of, phase_of, violation_of
 from codehub.domain.model import Condition, DesiredState, ErrorReason, Operation, Phase, Workspace
-from codehub.domain.observed import Observed, instance_runs, take_in
+from codehub.domain.observed import Observed, apply_observation, instance_runs
 from codehub.domain.progress import is_done
 from codehub.domain.transitions import WORK, edge_from
 
@@ -62,7 +62,7 @@ def look(workspace: Workspace, seen: Observed, now: datetime) -> Workspace:
     """The workspace after a look: conditions, an adopted ctx, the phase, and when the phase moved."""
     if workspace.deleted_at is not None:
         return workspace
-    looked = take_in(workspace, seen, now)
+    looked = apply_observation(workspace, seen, now)
     phase = phase_of(looked)
     return looked if phase is looked.phase else replace(looked, phase=phase, phase_changed_at=now)
 

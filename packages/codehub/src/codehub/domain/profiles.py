@@ -21,7 +21,7 @@ class AppProfile:
     `{socket}`, `{base_path}` (`/w/ID/`), `{home}`, `{id}` and `{secret}` are filled in; `{secret}` is new with every
     start, and `secret_header` (`Name: value with {secret}`) is what the proxy adds so that nobody else on the machine
     gets in.
-    `noise` names messages that are nobody's work: `METHOD /path` with `*` globs (without the workspace's prefix), or a
+    `background_traffic` lists messages that do not count as work: `METHOD /path` with `*` globs (without the prefix), or a
     named frame rule such as `ws:vscode-keepalive`. `health_timeout_s` is how long a start may take until `health_path`
     answers: whoever waits for health gives it that long. `close_code` is what its WebSockets are told when a proxy goes
     away: 1001 by the book, 1012 (a restart) for an IDE that takes 1001 for good and never connects again.
@@ -35,7 +35,7 @@ class AppProfile:
     health_timeout_s: float = 60.0
     strip_prefix: bool = True
     env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    noise: tuple[str, ...] = ()
+    background_traffic: tuple[str, ...] = ()
     activity_path: str | None = None
     secret_header: str = ""
     close_code: int = 1001
@@ -61,7 +61,7 @@ CODE_SERVER = AppProfile(
     port=8080,
     health_path="/healthz",
     strip_prefix=True,
-    noise=(
+    background_traffic=(
         "ws:vscode-keepalive",
         # Its own files in the home it watches: a lock it touches every second, heartbeats, logs, state.
         "ws:vscode-message:/.local/share/code-server/",
@@ -94,7 +94,7 @@ JUPYTERLAB = AppProfile(
     strip_prefix=False,
     env=MappingProxyType({"JUPYTER_TOKEN": "{secret}"}),
     secret_header="Authorization: token {secret}",  # noqa: S106 - a pattern, not a secret
-    noise=(
+    background_traffic=(
         "GET /api",
         "GET /api/status",
         "GET /api/me",

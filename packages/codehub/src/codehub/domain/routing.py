@@ -107,7 +107,7 @@ class Answer:
 
 Route = SignIn | Forward | Wake | Answer
 
-# A start takes seconds; a client that asks again sooner than this only makes noise.
+# A start takes seconds; a client that asks again sooner than this only adds load.
 RETRY_AFTER_S: Final = 2
 
 

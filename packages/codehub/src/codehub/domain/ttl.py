@@ -1,6 +1,6 @@
 """When an idle workspace is put to sleep, and a sleeping one archived (design 6).
 
-Time in which activity could not be seen does not count: it is kept as a few blind spans and taken off.
+Time in which activity could not be seen does not count: it is kept as a few gaps and taken off.
 """
 
 from __future__ import annotations
@@ -22,36 +22,42 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class ActivityCoverage:
     """Until when activity was seen, and when it was not."""
 
     until: datetime | None = None
-    blind: tuple[Span, ...] = ()
+    gaps: tuple[Span, ...] = ()
 
 
-def seen_again(
-    sight: Sight, now: datetime, *, unbroken: bool, longest_gap: timedelta, lag: timedelta, keep: timedelta
-) -> Sight:
+def extend_coverage(
+    coverage: ActivityCoverage,
+    now: datetime,
+    *,
+    unbroken: bool,
+    longest_gap: timedelta,
+    lag: timedelta,
+    keep: timedelta,
+) -> ActivityCoverage:
     """After a tick that read the activity store.
 
     `unbroken`: the store kept what it was given since the last tick, and no look at it failed meanwhile. A gap longer than
     `longest_gap` had no leader or no store. Either way nothing that happened since `until` can be relied on to have been
     seen, nor what is still on its way for `lag`. Spans that ended before `keep` are dropped.
     """
-    spans = [span for span in sight.blind if span.end > now - keep]
-    if sight.until is None or not unbroken or now - sight.until > longest_gap:
-        blind = Span(sight.until if sight.until is not None else now, now + lag)
-        if spans and spans[-1].end >= blind.begin:
+    spans = [span for span in coverage.gaps if span.end > now - keep]
+    if coverage.until is None or not unbroken or now - coverage.until > longest_gap:
+        gap = Span(coverage.until if coverage.until is not None else now, now + lag)
+        if spans and spans[-1].end >= gap.begin:
             last = spans.pop()
-            blind = Span(min(last.begin, blind.begin), max(last.end, blind.end))
-        spans.append(blind)
+            gap = Span(min(last.begin, gap.begin), max(last.end, gap.end))
+        spans.append(gap)
     while len(spans) > _MOST_SPANS:
         spans[:2] = [Span(spans[0].begin, spans[1].end)]
-    return Sight(now, tuple(spans))
+    return ActivityCoverage(now, tuple(spans))
 
 
-def blind_time(spans: Sequence[Span], since: datetime, now: datetime) -> timedelta:
-    """How much of [since, now] was blind. Spans do not overlap: `seen_again` sees to that."""
+def gap_time(spans: Sequence[Span], since: datetime, now: datetime) -> timedelta:
+    """How much of [since, now] was in a gap. Spans do not overlap: `extend_coverage` sees to that."""
     overlaps = (min(span.end, now) - max(span.begin, since) for span in spans)
     return sum((overlap for overlap in overlaps if overlap > timedelta()), timedelta())
 
@@ -61,7 +67,7 @@ def idle_since(workspace: Workspace) -> datetime:
     return workspace.phase_changed_at if accessed is None else max(accessed, workspace.phase_changed_at)
 
 
-def is_to_sleep(workspace: Workspace, now: datetime, ttl: timedelta, blind: Sequence[Span]) -> bool:
+def is_to_sleep(workspace: Workspace, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> bool:
     """RUNNING, at rest, wanted RUNNING, and idle for longer than the TTL."""
     since = idle_since(workspace)
     return (
@@ -69,7 +75,7 @@ def is_to_sleep(workspace: Workspace, now: datetime, ttl: timedelta, blind: Sequ
         and workspace.phase is Phase.RUNNING
         and workspace.operation is Operation.NONE
         and workspace.desired_state is DesiredState.RUNNING
-        and now - since - blind_time(blind, since, now) > ttl
+        and now - since - gap_time(gaps, since, now) > ttl
     )
 
 

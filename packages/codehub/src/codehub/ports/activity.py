@@ -20,7 +20,7 @@ class ActivityStore(Protocol):
         ...
 
 
-class KeptActivity(ActivityStore, Protocol):
+class DurableActivity(ActivityStore, Protocol):
     """As the TTL Runner needs it."""
 
     async def unbroken(self) -> bool:

@@ -12,5 +12,5 @@ class Bus(Protocol):
         ...
 
     def subscribe(self, *channels: str) -> AsyncIterator[tuple[str, str]]:
-        """(channel, payload) as they come. Raises BackendDown when the connection breaks; the caller subscribes anew."""
+        """(channel, payload) as they come. Raises BackendDown when the connection breaks; the caller subscribes again."""
         ...

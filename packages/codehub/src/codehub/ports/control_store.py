@@ -14,7 +14,7 @@ from typing import Protocol
 
 from codehub.domain.gc import Claim
 from codehub.domain.model import Progress, Workspace
-from codehub.domain.ttl import Sight, Span
+from codehub.domain.ttl import ActivityCoverage, Span
 from codehub.ports.archives import ArchivePlace
 from codehub.ports.homes import ArchiveReceipt
 
@@ -80,19 +80,19 @@ class ControlStore(Protocol):
 
 
 class TtlStore(Protocol):
-    async def sight(self) -> Sight: ...
+    async def coverage(self) -> ActivityCoverage: ...
 
-    async def note_sight(self, epoch: int, sight: Sight) -> None: ...
+    async def record_coverage(self, epoch: int, coverage: ActivityCoverage) -> None: ...
 
     async def note_access(self, epoch: int, times: Mapping[str, datetime]) -> None:
         """Move `last_access_at` forward, never back."""
         ...
 
-    async def idle(self, now: datetime, ttl: timedelta, blind: Sequence[Span]) -> Sequence[Workspace]:
+    async def idle(self, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> Sequence[Workspace]:
         """Those that `put_to_sleep` would take now."""
         ...
 
-    async def put_to_sleep(self, epoch: int, now: datetime, ttl: timedelta, blind: Sequence[Span]) -> Collection[str]:
+    async def put_to_sleep(self, epoch: int, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> Collection[str]:
         """desired STANDBY for all that `domain.ttl.is_to_sleep`, in one statement; their ids."""
         ...
 

@@ -36,7 +36,7 @@ class InstanceSpec:
 class Upstream:
     """Where an instance answers, and which instance it is.
 
-    `identity` changes with every start: after a refused connection the upstream is resolved anew and the identity compared,
+    `identity` changes with every start: after a refused connection it is resolved again and the identity compared,
     so that a reused port never carries one workspace's traffic to another. `secret` is a (header, value) the proxy adds.
     """
 

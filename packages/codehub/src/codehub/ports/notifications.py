@@ -25,6 +25,6 @@ class Notifications(Protocol):
     def listen(self) -> AsyncIterator[Notice | None]:
         """Notices as they come; None once it listens, and now and then when there was nothing.
 
-        Raises BackendDown when the connection breaks; the caller listens anew.
+        Raises BackendDown when the connection breaks; the caller listens again.
         """
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from codehub.proxy.hub import Hub
+    from codehub.proxy.server import ProxyServer
 
 
 class Metrics:
@@ -21,8 +21,8 @@ class Metrics:
         self.by_class[status // 100] += 1
 
 
-def page(hub: Hub) -> bytes:
-    metrics = hub.metrics
+def page(server: ProxyServer) -> bytes:
+    metrics = server.metrics
     rows = [
         "# HELP codehub_proxy_requests_total Requests read.",
         "# TYPE codehub_proxy_requests_total counter",
@@ -38,7 +38,7 @@ def page(hub: Hub) -> bytes:
         f"codehub_proxy_revoked_total {metrics.revoked}",
         "# HELP codehub_proxy_connections Open browser connections by kind.",
         "# TYPE codehub_proxy_connections gauge",
-        f'codehub_proxy_connections{{kind="http"}} {len(hub.connections)}',
-        f'codehub_proxy_connections{{kind="tunnel"}} {len(hub.tunnels)}',
+        f'codehub_proxy_connections{{kind="http"}} {len(server.connections)}',
+        f'codehub_proxy_connections{{kind="tunnel"}} {len(server.tunnels)}',
     ]
     return ("\n".join(rows) + "\n").encode()

@@ -13,7 +13,7 @@ from typing import Final
 
 from codehub.domain.model import ErrorReason, Operation, Workspace
 from codehub.domain.routing import Page
-from codehub.proxy.admission import Reply
+from codehub.proxy.admission.decision import Reply
 
 STATUS_PATH: Final = "_codehub/status"
 

@@ -1,135 +1,147 @@
-"""The workspace proxy as a whole: `run_proxy` puts the parts together, listens, and ends by cancellation."""
+"""What all connections of one proxy share: the clock, the gate, the open connections, and their end.
+
+A server listens, sweeps deadlines, and shuts down gracefully: stop accepting, let requests finish, tell WebSockets 1001.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import gc
-import os
 import socket
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
-from ipaddress import ip_network
+from collections.abc import Callable, Coroutine
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from typing import Any, Final, Protocol
 
 import structlog
 
-from codehub.adapters.postgres.pool import Database
-from codehub.domain.errors import CodeHubError, Invalid
-from codehub.domain.limits import RunningLimits
-from codehub.domain.profiles import AppProfile, Catalog
-from codehub.ports.activity import ActivityStore
-from codehub.ports.instances import Instances, Upstream
-from codehub.proxy.activity import ActivityBuffer
-from codehub.proxy.clock import Clock
-from codehub.proxy.doorman import Addresses, Doorman
-from codehub.proxy.frontdoor import Frontdoor
-from codehub.proxy.hub import Hub
-from codehub.proxy.revocation import Revocation
-from codehub.proxy.targets import Targets
-from codehub.services.gate import Gate
-from codehub.settings import Settings
+from codehub.proxy.admission.decision import Admission, Admitter, Reply
+from codehub.proxy.coarse_clock import CoarseClock
+from codehub.proxy.connections.client import ClientConnection
+from codehub.proxy.connections.exchange import Exchange
+from codehub.proxy.connections.keepalive import enable_keepalive
+from codehub.proxy.connections.tunnel import Tunnel
+from codehub.proxy.http1.header_cache import HeaderCache
+from codehub.proxy.http1.messages import RequestHead
+from codehub.proxy.metrics import Metrics
 
 _log = structlog.get_logger()
 
-# The first socket a service manager hands over (LISTEN_FDS): a restart then loses no connection in the queue.
-_FIRST_PASSED = 3
-# New objects between two collections: an exchange leaves no cycles, so there is little to find.
-_COLLECT_AFTER = 20_000
+TICK_S: Final = 0.25
+BACKLOG: Final = 1024
+SETTLE_S: Final = 0.1
+
+Network = IPv4Network | IPv6Network
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyDeps:
-    database: Database
-    activity: ActivityStore
-    instances: Mapping[str, Instances]  # by the name in `workspaces.instance_backend`
-    catalog: Catalog
-    now: Callable[[], datetime]
+class LocalAnswers(Protocol):
+    """What is answered without a workspace, and how an unreachable one is spoken of."""
+
+    def local(self, request: RequestHead, peer: bytes) -> Reply | None: ...
+
+    def away(self, request: RequestHead, admission: Admission) -> Reply: ...
 
 
-async def run_proxy(
-    settings: Settings,
-    deps: ProxyDeps,
-    *,
-    sockets: list[socket.socket] | None = None,
-    ready: Callable[[], None] = lambda: None,
-    grace_s: float = 10.0,
-) -> None:
-    """Serves until cancelled; then shuts down gracefully, within `grace_s` and a little."""
-    loop = asyncio.get_running_loop()
-    clock = Clock(loop.time, time.time)
-    buffer = ActivityBuffer(
-        deps.activity, clock, flush_interval_s=settings.flush_interval_s, ttl_standby_s=settings.ttl_standby_s
-    )
-    gate = Gate(deps.database, RunningLimits(settings.max_running_per_user, settings.max_running_global), deps.now)
-    addresses = Addresses(settings.public_url, settings.workspace_url, settings.workspace_host)
-    scheme = b"https" if addresses.secure else b"http"
+class ProxyServer:
+    """One proxy. `run` ends by cancellation, after a graceful shutdown of at most `grace_s`."""
 
-    async def resolve(backend: str, workspace_id: str) -> Upstream | None:
-        instances = deps.instances.get(backend)
-        return None if instances is None else await instances.resolve_upstream(workspace_id)
+    def __init__(
+        self,
+        gate: Admitter,
+        door: LocalAnswers,
+        clock: CoarseClock,
+        *,
+        trusted: tuple[Network, ...] = (),
+        grace_s: float = 10.0,
+    ) -> None:
+        self.gate = gate
+        self.local = door.local
+        self.away = door.away
+        self.clock = clock
+        self.metrics = Metrics()
+        self.warm = HeaderCache(clock)
+        self.connections: set[Exchange] = set()
+        self.tunnels: set[Tunnel] = set()
+        self.draining = False
+        self.loop: asyncio.AbstractEventLoop
+        self.on_tick: list[Callable[[], None]] = [self.warm.sweep]
+        self.on_stop: list[Callable[[], None]] = []
+        self._trusted = trusted
+        self._grace_s = grace_s
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    def profile_of(image_ref: str, backend: str) -> AppProfile:
+    def forwarded_for(self, request: RequestHead, peer: bytes) -> bytes:
+        """Only a proxy we trust may say who was before it."""
+        if not self._trusted or not request.fields.forwarded_for:
+            return peer
+        address = ip_address(peer.decode())
+        if any(address in network for network in self._trusted):
+            return request.fields.forwarded_for + b", " + peer
+        return peer
+
+    def start(self, work: Coroutine[Any, Any, None], connection: Exchange) -> asyncio.Task[None]:
+        task = self.loop.create_task(self._watched(work, connection))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _watched(self, work: Coroutine[Any, Any, None], connection: Exchange) -> None:
         try:
-            return deps.catalog.resolve(image_ref, backend)[1]
-        except Invalid:
-            # An image that was allowed once and still runs: it is proxied as the default profile is.
-            return deps.catalog.profiles[deps.catalog.default]
+            await work
+        except Exception:  # noqa: BLE001 - the last resort of a connection's task: one failure is one request's
+            _log.exception("a request failed in the proxy")
+            connection.failed()
 
-    targets = Targets(resolve, profile_of, buffer, clock, scheme)
-    doorman = Doorman(gate, targets, addresses, clock)
-    door = Frontdoor(settings.public_url, settings.workspace_host, doorman.away)
-    hub = Hub(
-        doorman,
-        door,
-        clock,
-        trusted=tuple(ip_network(network, strict=False) for network in settings.trusted_proxies),
-        grace_s=grace_s,
-    )
-    door.hub = hub
-    hub.on_tick += [targets.sweep, doorman.sweep]
-    hub.on_stop += [doorman.close, targets.close]
-    listeners = sockets or passed_sockets() or [listen(settings.proxy_bind)]
-    try:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(buffer.run(), name="activity")
-            group.create_task(Revocation(hub, gate, doorman).run(), name="revocation")
-            group.create_task(hub.run(listeners, ready), name="listener")
-    finally:
+    async def run(self, sockets: list[socket.socket], ready: Callable[[], None] = lambda: None) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.clock.tick()
+        for sock in sockets:
+            enable_keepalive(sock)
+        servers = [
+            await self.loop.create_server(lambda: ClientConnection(self), sock=sock, backlog=BACKLOG)
+            for sock in sockets
+        ]
+        ready()
         try:
-            async with asyncio.timeout(5):
-                await buffer.flush()
-        except (CodeHubError, TimeoutError) as error:
-            _log.warning("the last activity could not be brought to its store", error=str(error))
+            while True:
+                await asyncio.sleep(TICK_S)
+                self._tick()
+        finally:
+            await asyncio.shield(self._shut_down(servers))
 
+    def _tick(self) -> None:
+        self.clock.tick()
+        now = self.clock.now
+        for connection in [c for c in self.connections if c.deadline < now]:
+            connection.expire()
+        for tunnel in [t for t in self.tunnels if t.deadline < now]:
+            tunnel.expire()
+        for action in self.on_tick:
+            action()
 
-def settle_memory() -> None:
-    """For a process that is a proxy: what is there at its start stays, and no collection walks it while requests wait."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_COLLECT_AFTER, 20, 50)
-
-
-def listen(bind: str) -> socket.socket:
-    """A listening socket that other replicas on this machine may share (SO_REUSEPORT). Raises OSError."""
-    host, _, port = bind.rpartition(":")
-    host = host.strip("[]")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        listener.bind((host, int(port)))
-        listener.setblocking(False)
-    except OSError:
-        listener.close()
-        raise
-    return listener
-
-
-def passed_sockets() -> list[socket.socket]:
-    """What a service manager handed over, if it was meant for this process."""
-    if os.environ.get("LISTEN_PID") != str(os.getpid()):
-        return []
-    count = int(os.environ.get("LISTEN_FDS", "0"))
-    return [socket.socket(fileno=fd) for fd in range(_FIRST_PASSED, _FIRST_PASSED + count)]
+    async def _shut_down(self, servers: list[asyncio.Server]) -> None:
+        self.draining = True
+        for server in servers:
+            server.close()
+        for connection in list(self.connections):
+            connection.leave_when_done()
+        # What was accepted in this very turn of the loop becomes a connection in the next ones.
+        await asyncio.sleep(SETTLE_S)
+        deadline = self.loop.time() + self._grace_s
+        while self.loop.time() < deadline and any(c.request is not None or c.fresh for c in self.connections):
+            await asyncio.sleep(0.02)
+            self._tick()
+        while self.tunnels and self.loop.time() < deadline + 1:
+            for tunnel in list(self.tunnels):
+                tunnel.go_away()
+            await asyncio.sleep(0.02)
+            self._tick()
+        for rest in [*self.tunnels]:
+            rest.abort()
+        for task in list(self._tasks):
+            task.cancel()
+        for connection in list(self.connections):
+            connection.transport.abort()
+        for action in self.on_stop:
+            action()
+        # Closed transports say so to their protocols in the next turns of the loop.
+        for _ in range(3):
+            await asyncio.sleep(0)

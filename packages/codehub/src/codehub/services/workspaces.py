@@ -1,6 +1,6 @@
 """What people ask of workspaces, and from which status they may ask it (design 10; recovery: design 7).
 
-Every change is one transaction: the row locked and judged anew, the change, and its entry in the timeline. Nothing here
+Every change is one transaction: the row locked and judged again, the change, and its entry in the timeline. Nothing here
 talks to a backend: the controller sees the new desired_state and acts.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from codehub.adapters.postgres import timeline, users, workspaces
 from codehub.adapters.postgres.pool import Database, Transaction
-from codehub.adapters.postgres.workspaces import Owned
+from codehub.adapters.postgres.workspaces import WorkspaceWithOwner
 from codehub.domain.errors import Conflict, Denied, Invalid, Unauthorized, WorkspaceNotFound
 from codehub.domain.limits import RunningLimits
 from codehub.domain.model import DesiredState, ErrorReason, Phase, Status, Workspace
@@ -21,7 +21,7 @@ from codehub.services.ids import is_id
 from codehub.services.images import check_image
 from codehub.services.principal import Clock, Ids, Principal
 
-# Starting, stopping and archiving cannot mend these: an administrator chooses what to go on from.
+# Starting, stopping and archiving cannot fix these: an administrator chooses what to go on from.
 NEEDS_ADMIN = frozenset({ErrorReason.DATA_LOST, ErrorReason.ARCHIVE_CORRUPTED})
 # As the timeline says it.
 _ASKED = {
@@ -33,7 +33,7 @@ _ASKED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Backends:
+class BackendChoice:
     """What a new workspace runs on and keeps its home on; fixed at creation."""
 
     instance: str
@@ -74,24 +74,24 @@ class Workspaces:
     profiles: Mapping[str, AppProfile]
     default_profile: str
     allowed_images: Sequence[str]
-    choose_backends: Callable[[], Awaitable[Backends]]
+    choose_backends: Callable[[], Awaitable[BackendChoice]]
     clock: Clock
     ids: Ids
 
-    async def get(self, who: Principal, workspace_id: str) -> Owned:
+    async def get(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
         async with self.database.transaction() as tx:
             return await self._seen(tx, who, workspace_id)
 
     async def page(
         self, who: Principal, *, everybody: bool, deleted: bool, limit: int, offset: int
-    ) -> tuple[list[Owned], int]:
+    ) -> tuple[list[WorkspaceWithOwner], int]:
         if everybody or deleted:
             who.must_be_admin()
         owner = None if everybody else who.user_id
         async with self.database.transaction() as tx:
             return await workspaces.page(tx, owner, limit, offset, deleted=deleted)
 
-    async def create(self, who: Principal, new: NewWorkspace) -> Owned:
+    async def create(self, who: Principal, new: NewWorkspace) -> WorkspaceWithOwner:
         backends = await self.choose_backends()
         image_ref = self.default_profile if new.image_ref is None else new.image_ref
         check_image(image_ref, backend=backends.instance, profiles=self.profiles, allowed_images=self.allowed_images)
@@ -123,7 +123,7 @@ class Workspaces:
             await self._tell(tx, workspace_id, who, "created", f"{asked} from {image_ref}")
             return await self._again(tx, workspace_id)
 
-    async def edit(self, who: Principal, workspace_id: str, edit: Edit) -> Owned:
+    async def edit(self, who: Principal, workspace_id: str, edit: Edit) -> WorkspaceWithOwner:
         if edit.desired_state is DesiredState.DELETED:
             raise Invalid("desired_state: a workspace is deleted with DELETE")
         async with self.database.transaction() as tx:
@@ -135,11 +135,11 @@ class Workspaces:
                 raise _not_from(workspace, "change its desired state")
             await self._write_words(tx, who, workspace, edit)
             if edit.desired_state is not None and edit.desired_state is not workspace.desired_state:
-                await workspaces.ask_for(tx, workspace_id, edit.desired_state, self.clock())
+                await workspaces.set_desired_state(tx, workspace_id, edit.desired_state, self.clock())
                 await self._tell(tx, workspace_id, who, "desired_state", _ASKED[edit.desired_state])
             return await self._again(tx, workspace_id)
 
-    async def start(self, who: Principal, workspace_id: str) -> Owned:
+    async def start(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
         async with self.database.transaction() as tx:
             seen = await self._seen(tx, who, workspace_id)
             _only_from(seen.workspace, "start it", Status.CREATED, Status.STOPPED, Status.ERROR)
@@ -149,7 +149,7 @@ class Workspaces:
             _refuse_lost_data(workspace)
             return await self._ask(tx, who, workspace, DesiredState.RUNNING, "start", recover=True)
 
-    async def stop(self, who: Principal, workspace_id: str) -> Owned:
+    async def stop(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
         async with self.database.transaction() as tx:
             await self._seen(tx, who, workspace_id)
             workspace = await self._locked(tx, workspace_id)
@@ -161,7 +161,7 @@ class Workspaces:
             recover = workspace.error_reason not in NEEDS_ADMIN
             return await self._ask(tx, who, workspace, desired, "stop", recover=recover)
 
-    async def archive(self, who: Principal, workspace_id: str) -> Owned:
+    async def archive(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
         async with self.database.transaction() as tx:
             await self._seen(tx, who, workspace_id)
             workspace = await self._locked(tx, workspace_id)
@@ -186,7 +186,7 @@ class Workspaces:
             if workspace.desired_state is not DesiredState.DELETED:
                 await self._ask(tx, who, workspace, DesiredState.DELETED, "delete", recover=True)
 
-    async def recover(self, who: Principal, workspace_id: str, recovery: Recovery) -> Owned:
+    async def recover(self, who: Principal, workspace_id: str, recovery: Recovery) -> WorkspaceWithOwner:
         who.must_be_admin()
         async with self.database.transaction() as tx:
             await self._seen(tx, who, workspace_id)
@@ -205,7 +205,7 @@ class Workspaces:
             await self._tell(tx, workspace_id, who, "recover", f"{told} after {reason}")
             return await self._again(tx, workspace_id)
 
-    async def undelete(self, who: Principal, workspace_id: str) -> Owned:
+    async def undelete(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
         who.must_be_admin()
         async with self.database.transaction() as tx:
             workspace = await workspaces.lock(tx, _checked(workspace_id))
@@ -230,7 +230,7 @@ class Workspaces:
         await workspaces.recover_from_archive(tx, workspace.id, recovery.archive_key, self.clock())
         return f"recovered from {recovery.archive_key or 'an empty home'}"
 
-    async def _seen(self, tx: Transaction, who: Principal, workspace_id: str) -> Owned:
+    async def _seen(self, tx: Transaction, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
         found = await workspaces.get(tx, _checked(workspace_id))
         if found is None or found.workspace.deleted_at is not None:
             raise WorkspaceNotFound("there is no such workspace")
@@ -274,8 +274,8 @@ class Workspaces:
         kind: str,
         *,
         recover: bool,
-    ) -> Owned:
-        await workspaces.ask_for(tx, workspace.id, desired, self.clock(), recover=recover)
+    ) -> WorkspaceWithOwner:
+        await workspaces.set_desired_state(tx, workspace.id, desired, self.clock(), recover=recover)
         after = f" after {workspace.error_reason}" if workspace.error_reason is not None else ""
         await self._tell(tx, workspace.id, who, kind, f"{_ASKED[desired]}{after}")
         return await self._again(tx, workspace.id)
@@ -283,7 +283,7 @@ class Workspaces:
     async def _tell(self, tx: Transaction, workspace_id: str, who: Principal, kind: str, message: str) -> None:
         await timeline.record(tx, workspace_id, at=self.clock(), kind=kind, message=message, actor=who.username)
 
-    async def _again(self, tx: Transaction, workspace_id: str) -> Owned:
+    async def _again(self, tx: Transaction, workspace_id: str) -> WorkspaceWithOwner:
         found = await workspaces.get(tx, workspace_id)
         assert found is not None
         return found

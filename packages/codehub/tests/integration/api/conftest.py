@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 
 from codehub.adapters.postgres.pool import Database
-from testing.api import Api, running_api
+from testing.codehub.api import Api, running_api
 
 
 @pytest_asyncio.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
     """Patient: a hundred requests at once on a machine that does ten other things must wait, not fail."""
-    async with Database(database_url, patience_s=120) as opened:
+    async with Database(database_url, timeout_s=120) as opened:
         yield opened
 
 

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from codehub.adapters.postgres.pool import Database
 from codehub.api.middleware import MAX_BODY_BYTES
-from testing.api import PUBLIC, Api, listening, running_api
+from testing.codehub.api import PUBLIC, Api, listening, running_api
 
 W = "/api/v1/workspaces"
 JSON = {"content-type": "application/json"}

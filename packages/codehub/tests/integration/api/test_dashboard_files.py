@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from codehub.web.assets import assets
-from testing.api import Api
+from testing.codehub.api import Api
 
 
 async def test_the_page_and_all_its_files_are_served_under_a_policy_that_lets_nothing_else_run(api: Api) -> None:

@@ -17,9 +17,9 @@ from codehub.adapters.postgres.migrate import migrate
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.redis.bus import RedisBus
 from codehub.adapters.redis.client import connect
-from codehub.services.live import Pace
-from testing.api import Api, listening, put_in_state, running_api, until
-from testing.sse import EventStream
+from codehub.services.event_stream import Pace
+from testing.codehub.api import Api, listening, put_in_state, running_api, until
+from testing.codehub.sse import EventStream
 
 W = "/api/v1/workspaces"
 # Polls never: what arrives, arrived by a hint. Heartbeats at once, sessions looked at at once.
@@ -204,7 +204,7 @@ async def test_without_the_bus_changes_come_by_polling_and_with_it_again_by_hint
 async def test_a_stream_outlives_a_restart_of_the_database(postgres_server: EmbeddedPostgres, redis_url: str) -> None:
     await migrate(postgres_server.url("postgres"))
     pace = Pace(tick_s=0.2, poll_s=0.2, retry_s=0.2, probe_s=10_000, heartbeat_s=0.5, send_s=60)
-    async with Database(postgres_server.url("postgres"), patience_s=4.0) as database:
+    async with Database(postgres_server.url("postgres"), timeout_s=4.0) as database:
         async with live_api(database, redis_url, pace) as (api, address):
             admin = await api.signed_in()
             ws = await made(admin)

@@ -7,7 +7,7 @@ import asyncio
 import httpx
 import pytest
 
-from testing.api import Api, new_id
+from testing.codehub.api import Api, new_id
 
 # What a browser sends when a program, and no page, opens an address.
 BY_PROGRAM = {"sec_fetch_site": "none", "sec_fetch_mode": "navigate", "sec_fetch_dest": "document"}

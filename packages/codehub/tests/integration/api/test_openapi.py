@@ -25,9 +25,9 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from codehub.domain.limits import RunningLimits
-from testing import services
-from testing.api import ADMIN
-from testing.api_thread import api_in_a_thread
+from testing.codehub import services
+from testing.codehub.api import ADMIN
+from testing.codehub.api_thread import api_in_a_thread
 
 
 def no_fault_of_ours(

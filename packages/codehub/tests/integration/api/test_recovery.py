@@ -9,7 +9,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from codehub.adapters.postgres.pool import Database
-from testing.api import Api, put_in_state
+from testing.codehub.api import Api, put_in_state
 
 W = "/api/v1/workspaces"
 HOME = Jsonb({"incarnation": "i1", "restore_marker": None})
@@ -70,7 +70,7 @@ async def test_the_owners_verbs_recover_on_the_way(
         0,
         None,
     )
-    assert row["phase"] == "ERROR", "the phase is the controller's to judge anew"
+    assert row["phase"] == "ERROR", "the phase is the controller's to judge again"
     told = (await ada.get(f"{W}/{ws}/events")).json()["items"][0]
     assert (told["kind"], told["actor"]) == (verb, "ada")
     assert "ContainerWithoutVolume" in told["message"]

@@ -8,7 +8,7 @@ import pytest
 
 from codehub.adapters.postgres.pool import Database
 from codehub.services.lockout import locked_for
-from testing.api import ADMIN, Api, new_id, running_api
+from testing.codehub.api import ADMIN, Api, new_id, running_api
 
 LOGIN = {"username": ADMIN[0], "password": ADMIN[1]}
 WRONG = {"username": ADMIN[0], "password": "not it"}

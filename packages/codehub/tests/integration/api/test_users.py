@@ -6,7 +6,7 @@ import asyncio
 
 from codehub.adapters.postgres.pool import Database
 from codehub.api.context import make_users
-from testing.api import ADMIN, Api, new_id, put_in_state, running_api
+from testing.codehub.api import ADMIN, Api, new_id, put_in_state, running_api
 
 U = "/api/v1/users"
 

@@ -10,7 +10,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from codehub.adapters.postgres.pool import Database
-from testing.api import Api, docker_backends, new_id, put_in_state, running_api
+from testing.codehub.api import Api, docker_backends, new_id, put_in_state, running_api
 
 W = "/api/v1/workspaces"
 SHOWN = {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from testing.dashboard import PASSWORD, DashboardServer, dashboard, stage
+from testing.codehub.dashboard import PASSWORD, DashboardServer, dashboard, stage
 
 __all__ = ["dashboard", "stage"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 
-from testing.dashboard import ARCHIVED, PATIENCE_S, RUNNING, DashboardServer, Stage
+from testing.codehub.dashboard import ARCHIVED, PATIENCE_S, RUNNING, DashboardServer, Stage
 
 from .conftest import Command
 

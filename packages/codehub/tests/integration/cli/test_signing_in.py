@@ -6,7 +6,7 @@ import json
 import stat
 from pathlib import Path
 
-from testing.dashboard import PASSWORD, DashboardServer
+from testing.codehub.dashboard import PASSWORD, DashboardServer
 
 from .conftest import Command
 

@@ -14,8 +14,8 @@ import pytest
 from codehub.adapters.embedded.account import server_account
 from codehub.adapters.embedded.binaries import postgres_bin
 from codehub.adapters.embedded.postgres import EmbeddedPostgres
-from testing.services import service_dir
-from testing.whole import Stack, fresh_stack
+from testing.codehub.full_stack import Stack, fresh_stack
+from testing.codehub.services import service_dir
 
 
 @pytest.fixture

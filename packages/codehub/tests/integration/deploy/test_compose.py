@@ -11,10 +11,10 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from testing.compose import Composed, build_image, composed, import_image, signed_in
-from testing.docker import TINY_IMAGE, DockerEngine
-from testing.objectstore import S3Server
-from testing.tiny_ide import run_through_proxy
+from testing.codehub.compose import Composed, build_image, composed, import_image, signed_in
+from testing.codehub.docker import TINY_IMAGE, DockerEngine
+from testing.codehub.objectstore import S3Server
+from testing.codehub.tiny_ide import run_through_proxy
 
 pytestmark = [
     pytest.mark.needs("docker", "root"),

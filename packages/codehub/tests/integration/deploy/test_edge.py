@@ -14,9 +14,9 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from codehub.adapters.postgres.pool import Database
 from codehub.ports.instances import Upstream
-from testing.dashboard import ADMIN, PASSWORD, DashboardServer, Stage
-from testing.edge import DASHBOARD_HOST, WORKSPACE_HOST, Edge, caddy, nginx
-from testing.proxy import PREFIX, running_hub
+from testing.codehub.dashboard import ADMIN, PASSWORD, DashboardServer, Stage
+from testing.codehub.edge import DASHBOARD_HOST, WORKSPACE_HOST, Edge, caddy, nginx
+from testing.codehub.proxy import PREFIX, running_hub
 
 Runner = Callable[[Path, int, int], AbstractAsyncContextManager[Edge]]
 

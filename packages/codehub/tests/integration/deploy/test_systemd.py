@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from testing.edge import DEPLOY
+from testing.codehub.edge import DEPLOY
 
 pytestmark = [pytest.mark.needs("systemd", "root"), pytest.mark.soak]
 

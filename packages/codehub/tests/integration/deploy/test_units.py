@@ -16,7 +16,7 @@ import pytest
 from packaging.utils import canonicalize_name
 
 from codehub.settings import Settings
-from testing.edge import DEPLOY
+from testing.codehub.edge import DEPLOY
 
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 PARTS = ("api", "proxy", "coordinator")

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from testing.nginx import RunningNginx, differs, running_nginx
-from testing.proxy import PREFIX, RunningHub, wired
-from testing.rawhttp import ScriptedUpstream, scripted_upstream
+from testing.codehub.nginx import RunningNginx, differs, running_nginx
+from testing.codehub.proxy import PREFIX, RunningHub, wired
+from testing.codehub.rawhttp import ScriptedUpstream, scripted_upstream
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from testing.proxy import PREFIX, RunningHub
-from testing.rawhttp import Peer, ScriptedUpstream
+from testing.codehub.proxy import PREFIX, RunningHub
+from testing.codehub.rawhttp import Peer, ScriptedUpstream
 
 HOST = "Host: localhost\r\n"
 POST = f"POST {PREFIX}/ HTTP/1.1\r\n{HOST}"

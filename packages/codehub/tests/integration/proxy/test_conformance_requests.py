@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from testing.proxy import PREFIX, RunningHub, wired
-from testing.rawhttp import Message, Peer, ScriptedUpstream, answer
+from testing.codehub.proxy import PREFIX, RunningHub, wired
+from testing.codehub.rawhttp import Message, Peer, ScriptedUpstream, answer
 
 HOST = "Host: localhost:8001\r\n"
 OK = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

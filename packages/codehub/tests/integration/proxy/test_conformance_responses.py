@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from testing.proxy import PREFIX, RunningHub, wired
-from testing.rawhttp import PATIENCE_S, Message, Peer, ScriptedUpstream, answer
+from testing.codehub.proxy import PREFIX, RunningHub, wired
+from testing.codehub.rawhttp import PATIENCE_S, Message, Peer, ScriptedUpstream, answer
 
 HOST = "Host: localhost:8001\r\n"
 GET = f"GET {PREFIX}/ HTTP/1.1\r\n{HOST}\r\n"

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from codehub.domain.profiles import JUPYTERLAB
-from testing.proxy import PREFIX, RunningHub, wired
-from testing.rawhttp import Peer, ScriptedUpstream, answer
+from testing.codehub.proxy import PREFIX, RunningHub, wired
+from testing.codehub.rawhttp import Peer, ScriptedUpstream, answer
 
 UPGRADE = (
     f"GET {PREFIX}/socket HTTP/1.1\r\nHost: localhost:8001\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n"
@@ -75,9 +75,9 @@ def test_an_upgrade_passes_its_subprotocol_and_extension_both_ways(
     assert sent["sec-websocket-extensions"] == "permessage-deflate"
 
 
-@pytest.mark.parametrize("noise", [(), ("ws:vscode-keepalive",)])
-def test_a_tunnel_carries_bytes_of_any_kind_unchanged(noise: tuple[str, ...]) -> None:
-    with wired(noise=noise) as (hub, upstream):
+@pytest.mark.parametrize("background", [(), ("ws:vscode-keepalive",)])
+def test_a_tunnel_carries_bytes_of_any_kind_unchanged(background: tuple[str, ...]) -> None:
+    with wired(background=background) as (hub, upstream):
         upstream.script = mirror
         with opened(hub) as client:
             for payload in (b"", b"x", b"y" * 125, b"z" * 126, b"w" * 65_536, bytes(range(256)) * 4000):

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
-from testing.proxy import PREFIX
-from testing.rawhttp import PATIENCE_S, Peer, ScriptedUpstream, scripted_upstream
+from testing.codehub.proxy import PREFIX
+from testing.codehub.rawhttp import PATIENCE_S, Peer, ScriptedUpstream, scripted_upstream
 
 SIZE = 256 * 1024 * 1024
 PIECE = bytes(1024 * 1024)
@@ -23,7 +23,7 @@ HOST = "Host: localhost\r\n"
 
 @contextmanager
 def proxy_process(upstream: int) -> Iterator[tuple[int, psutil.Process]]:
-    command = [sys.executable, "-m", "testing.proxy", str(upstream)]
+    command = [sys.executable, "-m", "testing.codehub.proxy", str(upstream)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

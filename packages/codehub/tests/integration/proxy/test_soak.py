@@ -19,7 +19,7 @@ import pytest
 
 from codehub.adapters.postgres.pool import Database
 from codehub.ports.instances import Upstream
-from testing.gate import World, world
+from testing.codehub.proxy_access import World, world
 
 SECONDS = 60 if os.environ.get("CODEHUB_TEST_SOAK") == "1" else 8
 AT_ONCE = 150

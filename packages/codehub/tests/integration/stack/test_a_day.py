@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from testing.cli_day import Day, demonstrate, live
-from testing.whole import fresh_stack
+from testing.codehub.full_stack import fresh_stack
+from testing.docs.cli_day import Day, demonstrate, live
 
 
 def test_a_day_of_a_workspace_and_the_demo() -> None:

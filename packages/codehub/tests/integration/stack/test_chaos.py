@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from testing.chaos import chaos
+from testing.codehub.chaos import chaos
 
 
 @pytest.mark.parametrize(

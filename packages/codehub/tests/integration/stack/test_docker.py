@@ -9,10 +9,16 @@ from pathlib import Path
 import httpx
 import pytest
 
-from testing.docker import DockerEngine
-from testing.docker_ide import load_code_server_image
-from testing.objectstore import S3Server
-from testing.whole_way import Walk, build_images, docker_stack, tiny_profiles, walk_with_shipped_images
+from testing.codehub.container_walkthrough import (
+    Walk,
+    build_images,
+    docker_stack,
+    tiny_profiles,
+    walk_with_shipped_images,
+)
+from testing.codehub.docker import DockerEngine
+from testing.codehub.docker_ide import load_code_server_image
+from testing.codehub.objectstore import S3Server
 
 pytestmark = [
     pytest.mark.needs("docker", "root"),

@@ -12,8 +12,8 @@ import psutil
 import psycopg
 import pytest
 
-from testing.tiny_ide import run_through_proxy
-from testing.whole import Stack, fresh_stack
+from testing.codehub.full_stack import Stack, fresh_stack
+from testing.codehub.tiny_ide import run_through_proxy
 
 
 @pytest.fixture

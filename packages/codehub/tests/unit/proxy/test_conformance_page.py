@@ -1,7 +1,7 @@
 """The list of conformance cases is what the tests say."""
 
-from testing.proxy_docs import PAGE, page
+from testing.docs.proxy_conformance import PAGE, page
 
 
 def test_the_page_is_fresh() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m testing.proxy_docs`"
+    assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m testing.docs.proxy_conformance`"

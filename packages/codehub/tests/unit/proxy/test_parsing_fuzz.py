@@ -7,12 +7,12 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codehub.proxy.framing import ChunkedBody, LengthBody
-from codehub.proxy.headers import Mapping, map_cookie, map_location, request_bytes, split_cookies
-from codehub.proxy.messages import BadMessage
-from codehub.proxy.wire import parse_request, parse_response
+from codehub.proxy.http1.framing import ChunkedBody, LengthBody
+from codehub.proxy.http1.headers import PathRewrite, map_cookie, map_location, request_bytes, split_cookies
+from codehub.proxy.http1.messages import BadMessage
+from codehub.proxy.http1.parser import parse_request, parse_response
 
-MAPPING = Mapping(b"/w/x", strip=True)
+MAPPING = PathRewrite(b"/w/x", strip=True)
 _bits = st.sampled_from(
     [
         *b"GET|POST| |/|/w/x/|HTTP/1.1|\n|\r|:|Host: a|Content-Length: 3|Transfer-Encoding: chunked".split(b"|"),

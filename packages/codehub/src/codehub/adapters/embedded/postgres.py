@@ -16,7 +16,7 @@ import psycopg
 
 from codehub.adapters.embedded.account import Account, require_reach, server_account
 from codehub.adapters.embedded.binaries import postgres_bin
-from codehub.adapters.embedded.place import kept_secret, private_dir, socket_dir
+from codehub.adapters.embedded.layout import kept_secret, private_dir, socket_dir
 from codehub.adapters.embedded.server import start_server, stop_server, stop_stray
 from codehub.domain.errors import BackendDown, Invalid
 

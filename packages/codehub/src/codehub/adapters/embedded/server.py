@@ -29,7 +29,7 @@ def start_server(
     log: Path,
     cwd: Path,
     ready: Callable[[], bool],
-    patience_s: float = 120.0,
+    timeout_s: float = 120.0,
 ) -> subprocess.Popen[bytes]:
     """Run the command until `ready`. Raises BackendDown with the end of its log when it dies first or takes too long."""
     rotate(log)
@@ -48,35 +48,35 @@ def start_server(
             group=account.group,
             extra_groups=account.extra_groups,
         )
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + timeout_s
     while not ready():
         if process.poll() is not None:
             raise BackendDown(f"{Path(command[0]).name} ended with {process.returncode} at its start:\n{tail(log)}")
         if time.monotonic() > deadline:
             stop_server(process, signal.SIGTERM)
-            raise BackendDown(f"{Path(command[0]).name} was not ready after {patience_s:.0f} s:\n{tail(log)}")
+            raise BackendDown(f"{Path(command[0]).name} was not ready after {timeout_s:.0f} s:\n{tail(log)}")
         time.sleep(_POLL_S)
     return process
 
 
-def stop_server(process: subprocess.Popen[bytes], polite: signal.Signals, patience_s: float = 30.0) -> None:
+def stop_server(process: subprocess.Popen[bytes], polite: signal.Signals, timeout_s: float = 30.0) -> None:
     """Gone, and its descendants with it, when this returns."""
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(polite)
         try:
-            process.wait(patience_s)
+            process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             kill_tree(process.pid)
     process.wait()
 
 
-def stop_stray(pid: int, polite: signal.Signals, patience_s: float = 30.0) -> None:
+def stop_stray(pid: int, polite: signal.Signals, timeout_s: float = 30.0) -> None:
     """The same for a server that a killed CodeHub left behind. Not there any more is success."""
     try:
         process = psutil.Process(pid)
         process.send_signal(polite)
-        process.wait(patience_s)
+        process.wait(timeout_s)
     except psutil.NoSuchProcess:
         return
     except psutil.TimeoutExpired:

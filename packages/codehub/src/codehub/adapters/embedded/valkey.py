@@ -13,7 +13,7 @@ import psutil
 
 from codehub.adapters.embedded.account import Account, require_reach, server_account
 from codehub.adapters.embedded.binaries import valkey_server
-from codehub.adapters.embedded.place import kept_secret, private_dir, socket_dir
+from codehub.adapters.embedded.layout import kept_secret, private_dir, socket_dir
 from codehub.adapters.embedded.server import start_server, stop_server, stop_stray
 
 

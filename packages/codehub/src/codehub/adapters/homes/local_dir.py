@@ -13,8 +13,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from codehub.adapters.homes.mark import HomesMark
-from codehub.adapters.homes.place import (
+from codehub.adapters.homes.layout import (
     DAMAGED,
     FILES,
     PASS_THROUGH,
@@ -32,6 +31,7 @@ from codehub.adapters.homes.place import (
     sync_dir,
     take_away,
 )
+from codehub.adapters.homes.mark import HomesMark
 from codehub.adapters.homes.space import check_room_for_archive, check_room_for_restore, tree_bytes
 from codehub.adapters.homes.stored import StoredHomes
 from codehub.adapters.homes.work import Workers

@@ -16,9 +16,9 @@ from codehub.adapters.postgres.control_term import as_leader
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.postgres.rows import workspace_of
 from codehub.domain.model import Workspace
-from codehub.domain.ttl import Sight, Span
+from codehub.domain.ttl import ActivityCoverage, Span
 
-_FACT: Final = "activity_sight"
+_FACT: Final = "activity_coverage"
 
 # domain.ttl.is_to_sleep, in SQL. Blind spans never overlap, so their parts since then may be added up.
 _IS_TO_SLEEP = """
@@ -26,7 +26,7 @@ _IS_TO_SLEEP = """
     AND %(now)s - greatest(last_access_at, phase_changed_at) - (
         SELECT coalesce(sum(greatest(interval '0',
             least(ended, %(now)s) - greatest(begun, greatest(last_access_at, phase_changed_at)))), interval '0')
-        FROM unnest(%(begun)s::timestamptz[], %(ended)s::timestamptz[]) AS blind (begun, ended)
+        FROM unnest(%(begun)s::timestamptz[], %(ended)s::timestamptz[]) AS gaps (begun, ended)
     ) > %(ttl)s
 """
 _SLEEP = f"""
@@ -56,21 +56,21 @@ class PostgresTtlStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def sight(self) -> Sight:
+    async def coverage(self) -> ActivityCoverage:
         async with self._database.transaction() as tx:
             row = await (await tx.execute("SELECT value FROM system_facts WHERE name = %s", [_FACT])).fetchone()
         if row is None:
-            return Sight()
+            return ActivityCoverage()
         until = row["value"]["until"]
         spans = (
-            Span(datetime.fromisoformat(begin), datetime.fromisoformat(end)) for begin, end in row["value"]["blind"]
+            Span(datetime.fromisoformat(begin), datetime.fromisoformat(end)) for begin, end in row["value"]["gaps"]
         )
-        return Sight(datetime.fromisoformat(until) if until else None, tuple(spans))
+        return ActivityCoverage(datetime.fromisoformat(until) if until else None, tuple(spans))
 
-    async def note_sight(self, epoch: int, sight: Sight) -> None:
+    async def record_coverage(self, epoch: int, coverage: ActivityCoverage) -> None:
         value = {
-            "until": sight.until.isoformat() if sight.until else None,
-            "blind": [[span.begin.isoformat(), span.end.isoformat()] for span in sight.blind],
+            "until": coverage.until.isoformat() if coverage.until else None,
+            "gaps": [[span.begin.isoformat(), span.end.isoformat()] for span in coverage.gaps],
         }
         async with as_leader(self._database, epoch) as tx:
             await tx.execute(
@@ -90,20 +90,20 @@ class PostgresTtlStore:
                 [list(times), list(times.values())],
             )
 
-    async def idle(self, now: datetime, ttl: timedelta, blind: Sequence[Span]) -> Sequence[Workspace]:
+    async def idle(self, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> Sequence[Workspace]:
         async with self._database.transaction() as tx:
             rows = await (
                 await tx.execute(
                     f"SELECT * FROM workspaces WHERE {_IS_TO_SLEEP}",  # noqa: S608
-                    _arguments(now, ttl, blind),
+                    _arguments(now, ttl, gaps),
                 )
             ).fetchall()
         return [workspace_of(row) for row in rows]
 
-    async def put_to_sleep(self, epoch: int, now: datetime, ttl: timedelta, blind: Sequence[Span]) -> Collection[str]:
+    async def put_to_sleep(self, epoch: int, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> Collection[str]:
         message = f"Put to sleep: nobody worked in it for {ttl}"
         async with as_leader(self._database, epoch) as tx:
-            rows = await (await tx.execute(_SLEEP, {**_arguments(now, ttl, blind), "message": message})).fetchall()
+            rows = await (await tx.execute(_SLEEP, {**_arguments(now, ttl, gaps), "message": message})).fetchall()
         return [row["id"] for row in rows]
 
     async def put_to_archive(self, epoch: int, now: datetime, ttl: timedelta) -> Collection[str]:
@@ -113,10 +113,10 @@ class PostgresTtlStore:
         return [row["id"] for row in rows]
 
 
-def _arguments(now: datetime, ttl: timedelta, blind: Sequence[Span]) -> dict[str, object]:
+def _arguments(now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> dict[str, object]:
     return {
         "now": now,
         "ttl": ttl,
-        "begun": [span.begin for span in blind],
-        "ended": [span.end for span in blind],
+        "begun": [span.begin for span in gaps],
+        "ended": [span.end for span in gaps],
     }

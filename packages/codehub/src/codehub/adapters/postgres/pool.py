@@ -30,22 +30,20 @@ _FRESH_S = 0.5
 class Database:
     """A pool on one database URL."""
 
-    def __init__(
-        self, url: str, *, max_connections: int = 10, patience_s: float = 5.0, name: str = "codehub"
-    ) -> None:
+    def __init__(self, url: str, *, max_connections: int = 10, timeout_s: float = 5.0, name: str = "codehub") -> None:
         self._url = url
         self._answered: WeakKeyDictionary[Transaction, float] = WeakKeyDictionary()
         self._pool: AsyncConnectionPool[Transaction] = AsyncConnectionPool(
             url,
             min_size=1,
             max_size=max_connections,
-            timeout=patience_s,
+            timeout=timeout_s,
             max_waiting=1_000,
             open=False,
             name=name,
             # A pooled connection that died while idle must not surprise its next user.
             check=self._check,
-            # The pool keeps trying for ever; each failed attempt is an error for whoever waits, after `patience_s`.
+            # The pool keeps trying for ever; each failed attempt is an error for whoever waits, after `timeout_s`.
             reconnect_timeout=10.0,
             kwargs=connection_arguments(name),
         )

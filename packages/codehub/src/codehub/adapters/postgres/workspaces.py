@@ -20,7 +20,7 @@ from codehub.domain.model import DesiredState, Workspace
 
 
 @dataclass(frozen=True, slots=True)
-class Owned:
+class WorkspaceWithOwner:
     """A workspace with its owner's name, and the version of its row (PostgreSQL's xmin) by which a change is noticed."""
 
     workspace: Workspace
@@ -31,10 +31,10 @@ class Owned:
 _OWNED = "SELECT w.*, w.xmin::text AS version, u.username FROM workspaces w JOIN users u ON u.id = w.owner_user_id"
 
 
-async def get(tx: Transaction, workspace_id: str) -> Owned | None:
+async def get(tx: Transaction, workspace_id: str) -> WorkspaceWithOwner | None:
     """Deleted ones too: whether they may be seen is the service's business."""
     row = await (await tx.execute(f"{_OWNED} WHERE w.id = %s", [workspace_id])).fetchone()
-    return None if row is None else Owned(workspace_of(row), row["username"], row["version"])
+    return None if row is None else WorkspaceWithOwner(workspace_of(row), row["username"], row["version"])
 
 
 async def lock(tx: Transaction, workspace_id: str) -> Workspace | None:
@@ -45,14 +45,14 @@ async def lock(tx: Transaction, workspace_id: str) -> Workspace | None:
     return None if row is None else workspace_of(row)
 
 
-async def many(tx: Transaction, ids: Collection[str]) -> dict[str, Owned]:
+async def many(tx: Transaction, ids: Collection[str]) -> dict[str, WorkspaceWithOwner]:
     rows = await (await tx.execute(f"{_OWNED} WHERE w.id = ANY(%s)", [list(ids)])).fetchall()
-    return {row["id"]: Owned(workspace_of(row), row["username"], row["version"]) for row in rows}
+    return {row["id"]: WorkspaceWithOwner(workspace_of(row), row["username"], row["version"]) for row in rows}
 
 
 async def page(
     tx: Transaction, owner_user_id: str | None, limit: int, offset: int, *, deleted: bool = False
-) -> tuple[list[Owned], int]:
+) -> tuple[list[WorkspaceWithOwner], int]:
     """Newest first; one owner's, or everybody's. `deleted`: those that can still be undeleted instead."""
     which = "w.deleted_at IS NOT NULL AND w.purged_at IS NULL" if deleted else "w.deleted_at IS NULL"
     whose = "w.owner_user_id = %(owner)s AND " if owner_user_id is not None else ""
@@ -70,10 +70,10 @@ async def page(
         )
     ).fetchone()
     assert counted is not None
-    return [Owned(workspace_of(row), row["username"], row["version"]) for row in rows], int(counted["n"])
+    return [WorkspaceWithOwner(workspace_of(row), row["username"], row["version"]) for row in rows], int(counted["n"])
 
 
-async def all_of(tx: Transaction, owner_user_id: str | None) -> list[Owned]:
+async def all_of(tx: Transaction, owner_user_id: str | None) -> list[WorkspaceWithOwner]:
     """Every live workspace of one owner, or of everybody."""
     whose = "w.owner_user_id = %s AND " if owner_user_id is not None else ""
     rows = await (
@@ -82,7 +82,7 @@ async def all_of(tx: Transaction, owner_user_id: str | None) -> list[Owned]:
             [] if owner_user_id is None else [owner_user_id],
         )
     ).fetchall()
-    return [Owned(workspace_of(row), row["username"], row["version"]) for row in rows]
+    return [WorkspaceWithOwner(workspace_of(row), row["username"], row["version"]) for row in rows]
 
 
 async def versions(tx: Transaction, owner_user_ids: Collection[str] | None) -> dict[str, tuple[str, str]]:
@@ -141,7 +141,7 @@ async def take_running_slot(tx: Transaction, user_id: str, workspace_id: str, li
     check_running_limits(limits, others_of_user=row["mine"], others_in_all=row["everybody"])
 
 
-async def ask_for(
+async def set_desired_state(
     tx: Transaction, workspace_id: str, desired: DesiredState, now: datetime, *, recover: bool = False
 ) -> None:
     """Set desired_state; RUNNING counts as an access, so that nothing just woken is put to sleep."""

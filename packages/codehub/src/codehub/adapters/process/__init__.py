@@ -1,1 +1,1 @@
-"""Workspaces as processes: each IDE under a keeper of its own that outlives CodeHub."""
+"""Workspaces as processes: each IDE under a supervisor of its own that outlives CodeHub."""

@@ -1,4 +1,4 @@
-"""Workspaces as processes. Starts keepers, finds them again by what they wrote down, and ends them.
+"""Workspaces as processes. Starts supervisors, finds them again by what they wrote down, and ends them.
 
 Knows nothing of the database, of ports of the proxy or of archives. All state is in `run_dir`, so any CodeHub process on
 this machine sees the same instances, and a restarted one takes them over.
@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codehub.adapters.health import answers, base_path, filled, secret_of
-from codehub.adapters.process import keeper
+from codehub.adapters.process import supervisor as supervisor
+from codehub.adapters.process.layout import RunLayout
 from codehub.adapters.process.output import output
-from codehub.adapters.process.places import RunPlaces
 from codehub.adapters.process.records import Record, boot_id, exit_reason, read_record
 from codehub.adapters.process.sandbox import (
     View,
@@ -66,7 +66,7 @@ class ProcessInstances:
     def __init__(
         self, run_dir: Path, options: ProcessOptions | None = None, tools: Mapping[str, Tool] | None = None
     ) -> None:
-        self._places = RunPlaces(run_dir)
+        self._places = RunLayout(run_dir)
         self._options = options or ProcessOptions()
         self._tools = tools or {}
         self._exits = ExitWatch()
@@ -194,7 +194,7 @@ class ProcessInstances:
             "-I",
             "-S",
             "-B",
-            keeper.__file__,
+            supervisor.__file__,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,

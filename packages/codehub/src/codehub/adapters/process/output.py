@@ -1,4 +1,4 @@
-"""An instance's output: what the keeper wrote, and what it goes on writing."""
+"""An instance's output: what the supervisor wrote, and what it goes on writing."""
 
 from __future__ import annotations
 

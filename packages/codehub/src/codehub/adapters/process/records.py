@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from codehub.adapters.process.keeper import start_ticks
+from codehub.adapters.process.supervisor import start_ticks
 from codehub.ports.instances import Upstream
 
 RECORD, EXIT, LOG = "record.json", "exit.json", "output.log"
@@ -21,7 +21,7 @@ def boot_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """As the keeper wrote it before it began."""
+    """As the supervisor wrote it before it began."""
 
     workspace_id: str
     identity: str
@@ -83,11 +83,11 @@ def exit_reason(run_dir: Path) -> str | None:
             return None
         return f"Signal:{raw['signal']}" if raw["signal"] else f"ExitCode:{raw['code']}"
     except (OSError, ValueError, KeyError, TypeError):
-        return "Killed"  # keeper and all: nobody was left to write it down
+        return "Killed"  # supervisor and all: nobody was left to write it down
 
 
 def leftovers(identity: str, uid: int | None) -> list[int]:
-    """Processes of an instance whose keeper is gone: by its own uid, else by the mark in their environment."""
+    """Processes of an instance whose supervisor is gone: by its own uid, else by the mark in their environment."""
     mark = f"CODEHUB_INSTANCE={identity}".encode()
     found: list[int] = []
     for entry in os.listdir("/proc"):

@@ -1,4 +1,4 @@
-"""The end of an instance: politely through its keeper, then firmly, then whatever is left of it."""
+"""The end of an instance: politely through its supervisor, then firmly, then whatever is left of it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import contextlib
 import os
 import signal
 
-from codehub.adapters.process.keeper import descendants
 from codehub.adapters.process.records import Record, leftovers
+from codehub.adapters.process.supervisor import descendants
 from codehub.domain.errors import Transient
 
 _FIRMLY_S = 10.0
@@ -26,13 +26,13 @@ async def end_tree(record: Record, grace_s: float) -> None:
             try:
                 # The descriptor is of this very process, so what is checked now is what will be signalled.
                 if record.alive:
-                    await _end_keeper(fd, record, grace_s)
+                    await _end_supervisor(fd, record, grace_s)
             finally:
                 os.close(fd)
     await _end_leftovers(record)
 
 
-async def _end_keeper(fd: int, record: Record, grace_s: float) -> None:
+async def _end_supervisor(fd: int, record: Record, grace_s: float) -> None:
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(fd, signal.SIGTERM)
     if await _exited(fd, grace_s + _FIRMLY_S):
@@ -44,7 +44,9 @@ async def _end_keeper(fd: int, record: Record, grace_s: float) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
     if not await _exited(fd, _FIRMLY_S):
-        raise Transient(f"the instance of {record.workspace_id} (keeper {record.pid}) does not end even when killed")
+        raise Transient(
+            f"the instance of {record.workspace_id} (supervisor {record.pid}) does not end even when killed"
+        )
 
 
 async def _exited(fd: int, timeout_s: float) -> bool:

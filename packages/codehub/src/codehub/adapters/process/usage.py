@@ -6,8 +6,8 @@ import time
 
 import psutil
 
-from codehub.adapters.process.keeper import descendants
 from codehub.adapters.process.records import Record
+from codehub.adapters.process.supervisor import descendants
 
 
 class UsageMeter:

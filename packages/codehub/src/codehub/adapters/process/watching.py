@@ -1,4 +1,4 @@
-"""Hints about instances that ended: one pidfd per keeper, no polling."""
+"""Hints about instances that ended: one pidfd per supervisor, no polling."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from codehub.adapters.process.records import Record
 
 
 class ExitWatch:
-    """Tells every open `hints()` of exits of the keepers it was shown, and of what is `tell`ed."""
+    """Tells every open `hints()` of exits of the supervisors it was shown, and of what is `tell`ed."""
 
     def __init__(self) -> None:
         self._open: list[asyncio.Queue[str]] = []

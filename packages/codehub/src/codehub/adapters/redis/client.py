@@ -12,15 +12,15 @@ from redis import exceptions
 from codehub.domain.errors import BackendDown
 
 # A hint that takes longer than this is worth less than the next one.
-_PATIENCE_S = 5.0
+_TIMEOUT_S = 5.0
 
 
 def connect(url: str) -> redis.Redis:
-    """A client on a pool; it connects when it is first used, and anew whenever it must."""
+    """A client on a pool; it connects when it is first used, and again whenever it must."""
     return redis.Redis.from_url(
         url,
-        socket_timeout=_PATIENCE_S,
-        socket_connect_timeout=_PATIENCE_S,
+        socket_timeout=_TIMEOUT_S,
+        socket_connect_timeout=_TIMEOUT_S,
         health_check_interval=15,
         decode_responses=True,
     )

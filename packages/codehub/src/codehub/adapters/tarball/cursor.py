@@ -1,7 +1,7 @@
 """A position in a directory tree, held by descriptors: no path is ever resolved twice, no link followed.
 
 Owns walking, making and removing directories below one root. Depth is bounded by nothing but the disk: only the last few
-levels are kept open, the others are opened anew from the root when they are needed again.
+levels are kept open, the others are opened again from the root when they are needed again.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class DirCursor:
         return self.fd
 
     def _walk_again(self) -> None:
-        """Open the way from the root to here anew, keeping as many levels open as `enter` does."""
+        """Open the way from the root to here again, keeping as many levels open as `enter` does."""
         above = self._fds[0]
         assert above is not None
         for depth, name in enumerate(self._names, start=1):

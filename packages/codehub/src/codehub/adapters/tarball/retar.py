@@ -1,4 +1,4 @@
-"""A tar stream → the same under other names: every entry is read, checked and written anew."""
+"""A tar stream → the same under other names: every entry is read, checked and written again."""
 
 from __future__ import annotations
 

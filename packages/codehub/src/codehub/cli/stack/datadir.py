@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from codehub.adapters.embedded.place import write_private
+from codehub.adapters.embedded.layout import write_private
 from codehub.domain.errors import Conflict, Invalid
 
 # Moves when something under the data directory changes so that an older CodeHub would misread it.

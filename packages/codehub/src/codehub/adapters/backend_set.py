@@ -1,0 +1,128 @@
+"""Which backends this installation has, by the names that workspaces' rows carry, and which one new workspaces get.
+
+Composition of the adapters in this folder; knows nothing of settings, services or the database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from codehub.adapters.docker.engine import Engine
+from codehub.adapters.docker.images import ensure_image
+from codehub.adapters.docker.instances import DockerInstances, DockerLimits, HomesSeen
+from codehub.adapters.homes.docker_volume import DockerVolumeHomes
+from codehub.adapters.homes.local_dir import LocalDirHomes
+from codehub.adapters.homes.mark import WITNESS, HomesMark
+from codehub.adapters.homes.work import Workers
+from codehub.adapters.ide.code_server import CodeServerInstall
+from codehub.adapters.objectstore.archives import ObjectArchives
+from codehub.adapters.objectstore.store import Store, StoreOptions
+from codehub.adapters.process.instances import ProcessInstances, ProcessOptions
+from codehub.adapters.profiles_file import load_profiles
+from codehub.domain.errors import BackendDown, CodeHubError, Invalid
+from codehub.domain.profiles import Catalog
+from codehub.ports.archives import Archives
+from codehub.ports.fence import ignore_progress
+from codehub.ports.homes import Homes
+from codehub.ports.instances import Instances
+
+_AUTO_PATIENCE_S = 120.0  # for a pull that decides where new workspaces run
+
+
+@dataclass(frozen=True, slots=True)
+class BackendOptions:
+    """All that the backends need to know."""
+
+    data_dir: Path
+    homes_dir: Path
+    archive_url: str
+    installation_id: str
+    runtime: str = "auto"  # auto, process or docker: for new workspaces only
+    storage: str = "local-dir"
+    homes_host_dir: Path | None = None
+    docker_host: str = ""
+    limits: DockerLimits = field(default_factory=DockerLimits)
+    store: StoreOptions = field(default_factory=StoreOptions)
+    process: ProcessOptions | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BackendSet:
+    """`instances` and `homes` are by backend name; a workspace whose backend is not among them is Unknown, not lost."""
+
+    instances: Mapping[str, Instances]
+    homes: Mapping[str, Homes]
+    archives: Archives
+    instance_backend: str
+    storage_backend: str
+    isolates_users: bool
+    engine: Engine
+    store: Store
+    workers: Workers
+
+    async def close(self) -> None:
+        await self.engine.close()
+        await asyncio.to_thread(self.workers.close)
+        self.store.close()
+
+
+def load_catalog(profiles_file: Path | None, default: str, allowed_images: tuple[str, ...]) -> Catalog:
+    return Catalog(load_profiles(profiles_file), default, allowed_images)
+
+
+async def open_backends(options: BackendOptions, catalog: Catalog) -> BackendSet:
+    """Every backend there is, and the choice for new workspaces. Processes are always there; an engine may come later."""
+    if options.runtime == "kubernetes":
+        raise Invalid("CODEHUB_RUNTIME=kubernetes is not built yet; use docker or process")
+    store = await asyncio.to_thread(Store, options.archive_url, options.store)
+    workers = Workers()
+    engine = Engine(options.docker_host, options.installation_id)
+    install = CodeServerInstall(options.data_dir / "ide")
+    process = ProcessInstances(
+        options.data_dir / "run" / "instances",
+        options.process or ProcessOptions(hidden=(options.data_dir, options.homes_dir)),
+        {"code-server": install.ensure},
+    )
+    seen = HomesSeen(options.homes_dir, options.homes_host_dir) if options.homes_host_dir else HomesSeen()
+    docker = DockerInstances(engine, options.limits, seen)
+    mark = HomesMark(options.homes_dir, options.data_dir / WITNESS)
+    local = LocalDirHomes(options.homes_dir, store, host_root=options.homes_host_dir, workers=workers, mark=mark)
+    with contextlib.suppress(BackendDown):  # homes are Unknown until their disk is there; all else goes on
+        await local.ping()  # makes and marks the directory, once: from then on its absence is trouble
+    volumes = DockerVolumeHomes(engine, store, workers=workers)
+    chosen = await _choose(options.runtime, engine, catalog)
+    # A volume of the engine is of no use to a process.
+    storage = options.storage if chosen == docker.name else local.name
+    return BackendSet(
+        instances={process.name: process, docker.name: docker},
+        homes={local.name: local, volumes.name: volumes},
+        archives=ObjectArchives(store),
+        instance_backend=chosen,
+        storage_backend=storage,
+        isolates_users=chosen == docker.name or process.isolates_users,
+        engine=engine,
+        store=store,
+        workers=workers,
+    )
+
+
+async def _choose(runtime: str, engine: Engine, catalog: Catalog) -> str:
+    """auto: docker when an engine answers and the default profile's image is there or can be pulled."""
+    if runtime == "process":
+        return ProcessInstances.name
+    if runtime == "docker":
+        return DockerInstances.name
+    try:
+        await engine.ping()
+        image = catalog.profiles[catalog.default].image
+        if not image:
+            return ProcessInstances.name
+        async with asyncio.timeout(_AUTO_PATIENCE_S):
+            await ensure_image(engine, image, ignore_progress)
+    except (BackendDown, CodeHubError, TimeoutError):
+        return ProcessInstances.name
+    return DockerInstances.name

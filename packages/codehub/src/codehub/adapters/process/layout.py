@@ -1,0 +1,88 @@
+"""Where instances' records and sockets are. Owned by CodeHub's user and closed to others; only a socket's own directory
+belongs to its workspace."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+
+from codehub.adapters.process.records import read_record
+from codehub.adapters.tarball.cursor import remove_tree
+from codehub.domain.errors import FenceLost, Invalid, Terminal
+
+_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
+_LONGEST_SOCKET = 100  # sun_path holds 108 bytes
+_SOCKET_NAME = "ide.sock"
+_GONE = ".gone-"
+
+
+class RunLayout:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def prepare(self) -> None:
+        self.root.mkdir(mode=0o711, parents=True, exist_ok=True)
+
+    def run_dir(self, workspace_id: str) -> Path:
+        if not _ID.fullmatch(workspace_id):
+            raise Invalid(f"not a workspace id: {workspace_id!r}")
+        return self.root / workspace_id
+
+    def make(self, workspace_id: str) -> Path:
+        self.prepare()
+        place = self.run_dir(workspace_id)
+        place.mkdir(mode=0o700, exist_ok=True)
+        for left in self.root.glob(f"{_GONE}*"):
+            record = read_record(left)
+            # One that was taken by mistake is its taker's to put back (see `remove`), whichever workspace starts here.
+            if record is None or left.name == f"{_GONE}{record.identity}":
+                remove_tree(left)
+        return place
+
+    def workspaces(self) -> list[str]:
+        try:
+            return sorted(name for name in os.listdir(self.root) if _ID.fullmatch(name))
+        except FileNotFoundError:
+            return []
+
+    def make_socket_dir(self, identity: str, uid: int | None) -> Path:
+        """A directory for one start and its own user alone, where the path of a socket is not too long."""
+        place = self._socket_dir(identity)
+        place.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+        found = place.parent.lstat()
+        if found.st_uid != os.geteuid() or found.st_mode & 0o022 or place.parent.is_symlink():
+            raise Terminal(f"{place.parent} is not CodeHub's own directory: remove it")
+        remove_tree(place)
+        place.mkdir(mode=0o700)
+        if uid is not None:
+            os.chown(place, uid, uid)
+        return place
+
+    def _socket_dir(self, identity: str) -> Path:
+        short = hashlib.sha256(identity.encode()).hexdigest()[:16]
+        beside = self.root / ".s" / short
+        if len(os.fsencode(beside / _SOCKET_NAME)) <= _LONGEST_SOCKET:
+            return beside
+        of_root = hashlib.sha256(os.fsencode(self.root.absolute())).hexdigest()[:12]
+        return Path(f"/tmp/codehub-{of_root}", short)  # noqa: S108 - its owner is checked
+
+    def remove_sockets(self, identity: str) -> None:
+        remove_tree(self._socket_dir(identity))
+
+    def remove(self, workspace_id: str, identity: str) -> None:
+        """What is left of this very start. By one rename that is looked at afterwards: whoever was frozen since its fence
+        finds the next start there, and puts it back (contract 11)."""
+        self.remove_sockets(identity)
+        place, gone = self.run_dir(workspace_id), self.root / f"{_GONE}{identity}"
+        remove_tree(gone)
+        try:
+            place.rename(gone)
+        except FileNotFoundError:
+            return
+        record = read_record(gone)
+        if record is not None and record.identity != identity:
+            gone.rename(place)
+            raise FenceLost(f"the instance of {workspace_id} is another start than the one that was to be removed")
+        remove_tree(gone)

@@ -1,0 +1,235 @@
+"""The supervisor of one instance: starts it, takes its output, ends it as a whole tree, and writes down how it ended.
+
+A program of its own, run by file with the standard library alone (`python -I -S supervisor.py`, the spec on stdin), so that
+it is small, and survives CodeHub. It holds a lock for its lifetime: a workspace has one supervisor at most. Orphans of the
+IDE become its children (subreaper), so that none escapes the end. It keeps CodeHub's own uid; the IDE gets another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import select
+import signal
+import sys
+import time
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+_ORPHANS_GRACE_S = 2.0  # for what is left when the IDE has ended by itself
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def start_ticks(pid: int) -> int:
+    """When a process began, in ticks since boot: with the pid, who it is."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return int(file.read().rpartition(b") ")[2].split()[19])
+
+
+def descendants(root: int) -> list[tuple[int, str]]:
+    """(pid, name) of everything below a process."""
+    children: dict[int, list[tuple[int, str]]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat", "rb") as file:
+                    head, _, rest = file.read().rpartition(b") ")
+            except OSError:
+                continue
+            name = head.partition(b"(")[2].decode("utf-8", "replace")
+            fields = rest.split()
+            if fields[0] != b"Z":
+                children.setdefault(int(fields[1]), []).append((int(entry), name))
+    found: list[tuple[int, str]] = []
+    pending = [root]
+    while pending:
+        below = children.get(pending.pop(), [])
+        found.extend(below)
+        pending.extend(pid for pid, _ in below)
+    return found
+
+
+def write_whole(path: str, content: dict[str, object]) -> None:
+    fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(fd, "w") as file:
+        json.dump(content, file)
+    os.rename(path + ".new", path)
+
+
+class Log:
+    """The output, in a file that is put aside when it has grown enough."""
+
+    def __init__(self, path: str, most: int) -> None:
+        self._path = path
+        self._most = most
+        self._open()
+
+    def _open(self) -> None:
+        self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._size = os.fstat(self._fd).st_size
+
+    def write(self, data: bytes) -> None:
+        with contextlib.suppress(OSError):  # a full disk must not take the IDE with it
+            self._size += os.write(self._fd, data)
+            if self._size >= self._most:
+                os.rename(self._path, self._path + ".1")
+                os.close(self._fd)
+                self._open()
+
+
+class Supervisor:
+    def __init__(self, spec: dict[str, object]) -> None:
+        self.spec = spec
+        self.run_dir = str(spec["run_dir"])
+        self.grace_s = float(str(spec["grace_s"]))
+        self.log = Log(os.path.join(self.run_dir, "output.log"), int(str(spec["log_bytes"])))
+        self.asked_to_stop = False
+        self.child = 0
+        self.exit: dict[str, object] | None = None
+        self.wake_r, self.wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(self.wake_w, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+            signal.signal(number, self._noted)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    def _noted(self, number: int, frame: object) -> None:
+        if number != signal.SIGCHLD:
+            self.asked_to_stop = True
+
+    def start(self) -> None:
+        self.out_r, out_w = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self.out_r, False)
+        self.child = os.fork()
+        if self.child == 0:
+            try:
+                self._become(out_w)
+            except BaseException as error:  # noqa: BLE001 - in a forked child: nothing may get past the exec
+                os.write(2, f"cannot start {self.spec['command']!r}: {error}\n".encode())
+            os._exit(127)
+        os.close(out_w)
+
+    def _become(self, out_w: int) -> None:
+        os.setsid()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        signal.set_wakeup_fd(-1)
+        null = os.open("/dev/null", os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(out_w, 1)
+        os.dup2(out_w, 2)
+        os.umask(0o022)
+        command = [str(part) for part in self.spec["command"]]  # type: ignore[attr-defined]
+        env = {str(k): str(v) for k, v in self.spec["env"].items()}  # type: ignore[attr-defined]
+        uid = self.spec["uid"]
+        if uid is not None and not self.spec["sandboxed"]:
+            os.setgroups([])
+            os.setresgid(int(str(uid)), int(str(uid)), int(str(uid)))
+            os.setresuid(int(str(uid)), int(str(uid)), int(str(uid)))
+        # After the change of uid, which clears it: without its supervisor the IDE ends.
+        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        os.chdir(str(self.spec["cwd"]) if not self.spec["sandboxed"] else "/")
+        os.execve(command[0], command, env)  # noqa: S606
+
+    def run(self) -> None:
+        stop_at: float | None = None
+        while self.exit is None:
+            if self.asked_to_stop and stop_at is None:
+                self._signal_all(signal.SIGTERM)
+                stop_at = time.monotonic() + self.grace_s
+            if stop_at is not None and time.monotonic() >= stop_at:
+                self._signal_all(signal.SIGKILL)
+                stop_at = time.monotonic() + 1.0
+            self._wait(None if stop_at is None else max(0.0, stop_at - time.monotonic()))
+        self._end_orphans()
+        self._drain()
+        self.exit["requested"] = self.asked_to_stop
+        write_whole(os.path.join(self.run_dir, "exit.json"), self.exit)
+
+    def _wait(self, timeout_s: float | None) -> None:
+        readable, _, _ = select.select([self.out_r, self.wake_r], [], [], timeout_s)
+        if self.wake_r in readable:
+            with contextlib.suppress(BlockingIOError):
+                os.read(self.wake_r, 4096)
+        if self.out_r in readable and not self._drain():
+            # Everybody closed it; the end comes as SIGCHLD.
+            os.close(self.out_r)
+            self.out_r = self.wake_r
+        self._reap()
+
+    def _drain(self) -> bool:
+        while self.out_r != self.wake_r:
+            try:
+                data = os.read(self.out_r, 65_536)
+            except BlockingIOError:
+                return True
+            if not data:
+                return False
+            self.log.write(data)
+        return True
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                if pid == self.child:
+                    code = os.waitstatus_to_exitcode(status)
+                    # bubblewrap says 128 + n for a signal, as shells do.
+                    number = -code if code < 0 else code - 128 if self.spec["sandboxed"] and 128 < code < 160 else 0
+                    self.exit = {"code": code if code >= 0 else 128 - code, "signal": number}
+
+    def _signal_all(self, number: int) -> None:
+        for pid, name in descendants(os.getpid()):
+            # bubblewrap has no manners: it would end its sandbox at once.
+            if name != "bwrap" or number == signal.SIGKILL:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, number)
+
+    def _end_orphans(self) -> None:
+        number: int = signal.SIGTERM
+        give_up = time.monotonic() + _ORPHANS_GRACE_S
+        while descendants(os.getpid()):
+            self._signal_all(number)
+            if time.monotonic() >= give_up:
+                number = signal.SIGKILL
+            self._wait(0.05)
+
+
+def main() -> int:
+    spec = json.loads(sys.stdin.buffer.read())
+    lock = os.open(os.path.join(spec["run_dir"], "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print("another supervisor holds this workspace", file=sys.stderr)
+        return 75
+    ready_r, ready_w = os.pipe()
+    if os.fork():
+        # The launcher: says whether the supervisor has begun, and leaves it to the system.
+        os.close(ready_w)
+        return 0 if os.read(ready_r, 1) else 1
+    os.close(ready_r)
+    os.setsid()
+    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    supervisor = Supervisor(spec)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(spec["run_dir"], "exit.json"))
+    record = {**spec["record"], "pid": os.getpid(), "start": start_ticks(os.getpid())}
+    # On record before it begins: a crash of CodeHub right now must not leave an instance nobody knows of.
+    write_whole(os.path.join(spec["run_dir"], "record.json"), record)
+    supervisor.start()
+    os.write(ready_w, b"1")
+    os.close(ready_w)
+    null = os.open("/dev/null", os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
+    supervisor.run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

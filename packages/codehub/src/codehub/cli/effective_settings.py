@@ -1,0 +1,34 @@
+"""What is in force for a command: its environment, and where that is silent, what a running `codehub up` says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from codehub.cli.stack.datadir import holder, read_environment
+from codehub.domain.errors import Invalid
+from codehub.settings import Settings, load_settings
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveSettings:
+    settings: Settings
+    # Whether an `up` is running on the data directory.
+    running: bool
+
+    def require_database(self) -> str:
+        if not self.settings.database_url:
+            raise Invalid(
+                f"no database: no CodeHub runs on {self.settings.data_dir}, and CODEHUB_DATABASE_URL is not set. "
+                "Start one with `codehub up`, or set CODEHUB_DATABASE_URL."
+            )
+        return self.settings.database_url
+
+
+def effective_settings(environment: Mapping[str, str]) -> EffectiveSettings:
+    """Settings from the environment, completed by those of the `up` that runs on the same data directory."""
+    asked = load_settings(environment)
+    running = holder(asked.data_dir) is not None
+    if not running:
+        return EffectiveSettings(asked, running=False)
+    return EffectiveSettings(load_settings({**read_environment(asked.data_dir), **environment}), running=True)

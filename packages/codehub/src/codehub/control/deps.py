@@ -1,0 +1,86 @@
+"""What every component of the coordinator is given: one term's right to act, and the settings it acts by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from codehub.domain.gc import ORPHAN_GRACE
+from codehub.domain.model import Workspace
+from codehub.domain.profiles import AppProfile
+from codehub.ports.activity import DurableActivity
+from codehub.ports.archives import Archives
+from codehub.ports.bus import Bus
+from codehub.ports.clock import Clock
+from codehub.ports.control_store import ControlStore, GcStore, TtlStore
+from codehub.ports.homes import Homes
+from codehub.ports.instances import Instances
+from codehub.ports.leadership import Election
+from codehub.ports.liveness import AsksActivity
+from codehub.ports.notifications import Notifications
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    idle_interval_s: float = 15.0
+    active_interval_s: float = 1.0
+    active_duration_s: float = 30.0
+    operation_timeout_s: float = 600.0
+    max_parallel: int = 32
+    max_retry: int = 3
+    deleted_retention_s: float = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class TtlSettings:
+    interval_s: float = 60.0
+    standby_s: float = 600.0
+    archive_s: float = 1800.0
+    flush_interval_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class GcSettings:
+    interval_s: float = 14_400.0
+    keep: int = 2
+    deleted_retention_s: float = 86_400.0
+    # No setting of an installation's; the simulation shortens it.
+    orphan_grace_s: float = ORPHAN_GRACE.total_seconds()
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorSettings:
+    node_id: str
+    controller: ControllerSettings = ControllerSettings()
+    ttl: TtlSettings = TtlSettings()
+    gc: GcSettings = GcSettings()
+    # After a lost term or a failed campaign; short, since a standby waits inside the lock call anyway.
+    campaign_pause_s: float = 0.5
+    health_bind: str = ""
+    sse_prefix: str = "codehub:sse:"
+    wake_prefix: str = "codehub:wake:"
+
+
+# (image, profile) of a workspace: the profile's name or an image reference, and how it is run.
+ProfileOf = Callable[[Workspace], tuple[str, AppProfile]]
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorDeps:
+    """The world, as ports. `profile_of` raises NotFound when the workspace's profile is no longer there."""
+
+    election: Election
+    store: ControlStore
+    ttl_store: TtlStore
+    gc_store: GcStore
+    notifications: Notifications
+    bus: Bus
+    activity: DurableActivity
+    asks_activity: AsksActivity
+    instances: Mapping[str, Instances]
+    homes: Mapping[str, Homes]
+    archives: Archives
+    profile_of: ProfileOf
+    clock: Clock
+    new_id: Callable[[], str]
+    random: Callable[[], float]

@@ -1,0 +1,54 @@
+"""The backends of one workspace, each behind its circuit breaker. One that is not there now is down, not an error."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+from codehub.control.breaker import Breaker
+from codehub.domain.errors import BackendDown
+from codehub.ports.archives import Archives
+from codehub.ports.clock import Clock
+from codehub.ports.homes import Homes
+from codehub.ports.instances import Instances
+
+T = TypeVar("T")
+
+
+class GuardedBackends:
+    def __init__(
+        self, instances: Mapping[str, Instances], homes: Mapping[str, Homes], archives: Archives, clock: Clock
+    ) -> None:
+        self.instances = instances
+        self.homes = homes
+        self.archives = archives
+        self._instances = {name: Breaker(name, one.ping, clock) for name, one in instances.items()}
+        self._homes = {name: Breaker(name, one.ping, clock) for name, one in homes.items()}
+        self._archives = Breaker("archives", archives.ping, clock)
+
+    async def with_instances(self, name: str, what: Callable[[Instances], Awaitable[T]]) -> T:
+        backend = self.instances.get(name)
+        if backend is None:
+            raise BackendDown(f"the instance backend {name} is not available here")
+        return await self._instances[name].call(lambda: what(backend))
+
+    async def with_homes(self, name: str, what: Callable[[Homes], Awaitable[T]]) -> T:
+        return await self._homes_breaker(name).call(lambda: what(self.homes[name]))
+
+    async def with_archives(self, what: Callable[[Archives], Awaitable[T]]) -> T:
+        return await self._archives.call(lambda: what(self.archives))
+
+    async def with_both(self, name: str, what: Callable[[Homes], Awaitable[T]]) -> T:
+        """Between a home and the archive store. A failure is the store's: a home's own shows in its other calls."""
+        if self._homes_breaker(name).is_open:
+            await self.with_homes(name, lambda homes: homes.ping())
+        return await self._archives.call(lambda: what(self.homes[name]))
+
+    def open_circuits(self) -> list[str]:
+        every = [*self._instances.values(), *self._homes.values(), self._archives]
+        return [breaker.name for breaker in every if breaker.is_open]
+
+    def _homes_breaker(self, name: str) -> Breaker:
+        if name not in self.homes:
+            raise BackendDown(f"the storage backend {name} is not available here")
+        return self._homes[name]

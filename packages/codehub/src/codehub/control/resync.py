@@ -1,0 +1,223 @@
+"""Looking at everything at once, cheaply: which workspaces are worth a worker's look.
+
+One query for the versions of rows, one listing of instances and one of volumes per backend, each compared with the last
+one. Only where something differs is anything judged, by the same pure functions that a worker uses; only where that would
+change something is a worker woken. So the cost follows what changes, not what exists.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Collection, Iterable, Mapping
+from dataclasses import replace
+from itertools import islice
+from typing import Final, TypeVar
+
+import structlog
+
+from codehub.control.guarded_backends import GuardedBackends
+from codehub.control.observe import Observer, volume_seen
+from codehub.control.reconcile import OBSERVED_EVERY
+from codehub.domain.errors import CodeHubError
+from codehub.domain.model import Operation, Phase, Workspace
+from codehub.domain.observed import InstanceSeen, Observed, VolumeSeen, VolumeState
+from codehub.domain.plan import Rest, decide, look
+from codehub.ports.clock import Clock
+from codehub.ports.control_store import ControlStore, Versioned
+from codehub.ports.homes import HomeStatus
+from codehub.ports.instances import ABSENT, InstanceStatus
+
+_log = structlog.get_logger()
+T = TypeVar("T")
+
+# Archives at rest are asked for in turn, a few each time: 10,000 of them within an hour at an interval of 15 s.
+_ARCHIVES_AT_ONCE: Final = 50
+# Those that could not be asked for while the store was away come first.
+_UNKNOWN_AT_ONCE: Final = 500
+# Judging many rows is interrupted this often, so that nothing else waits for it.
+_JUDGED_AT_ONCE: Final = 200
+
+
+class Resync:
+    def __init__(self, store: ControlStore, backends: GuardedBackends, observer: Observer, clock: Clock) -> None:
+        self._store = store
+        self._backends = backends
+        self._observer = observer
+        self._clock = clock
+        self._rows: dict[str, Versioned] = {}
+        # By backend, then by workspace; None while the backend does not answer.
+        self._instances: dict[str, Mapping[str, InstanceStatus] | None] = {}
+        self._homes: dict[str, Mapping[str, HomeStatus] | None] = {}
+        self._archived: deque[str] = deque()
+        # Left by workers since the last look: compared with the next listing itself, since what came and went between two
+        # listings differs in neither.
+        self._noted: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def note(self, workspace_id: str, row: Versioned | None) -> None:
+        """A worker left the row like this; None: it is gone, or was not left in a known state."""
+        if row is None:
+            self._rows.pop(workspace_id, None)
+        else:
+            self._take(row)
+            self._noted.add(workspace_id)
+
+    def under_way(self) -> list[str]:
+        """Operations that are not done, as far as is known here."""
+        return [id_ for id_, row in self._rows.items() if row.workspace.operation is not Operation.NONE]
+
+    def running(self) -> list[tuple[Workspace, str]]:
+        """What runs at rest, with the identity it was last listed under."""
+        found = []
+        for workspace_id, row in self._rows.items():
+            workspace = row.workspace
+            if workspace.phase is Phase.RUNNING and workspace.operation is Operation.NONE:
+                status = (self._instances.get(workspace.instance_backend) or {}).get(workspace_id)
+                if status is not None and status.running:
+                    found.append((workspace, status.identity))
+        return found
+
+    async def observe(self, busy: Collection[str]) -> list[str]:
+        """The keys worth a worker's look, but for those that are being worked on."""
+        noted, self._noted = self._noted, set()
+        try:
+            return await self._look(noted, busy)
+        except BaseException:
+            self._noted |= noted  # a look that failed compared nothing
+            raise
+
+    async def _look(self, noted: set[str], busy: Collection[str]) -> list[str]:
+        differing = await self._list_backends()
+        versions = await self._store.versions()
+        changed = [id_ for id_, version in versions.items() if self._version(id_) != version]
+        for gone in self._rows.keys() - versions.keys():
+            del self._rows[gone]
+        if changed:
+            # Many: one plain read of all is cheaper than naming them.
+            for row in await self._store.load(None if len(changed) > len(versions) // 2 else changed):
+                self._take(row)
+        suspects = (differing | noted | set(changed) | self._not_known()) & self._rows.keys()
+        found = await self._worth_a_look(suspects - set(busy))
+        return [*found, *await self._changed_archives()]
+
+    def _not_known(self) -> set[str]:
+        """What could not be observed once may be by now, and no listing differs when it can."""
+        return {
+            id_
+            for id_, row in self._rows.items()
+            if row.workspace.conditions.volume_ready.is_unknown or row.workspace.conditions.container_ready.is_unknown
+        }
+
+    def stale(self) -> list[str]:
+        """Whose `observed_at` is due, though nothing changed."""
+        before = self._clock.now() - OBSERVED_EVERY
+        rows = (row.workspace for row in self._rows.values())
+        return [row.id for row in rows if row.observed_at is not None and row.observed_at < before]
+
+    def note_observed(self, versions: Mapping[str, str]) -> None:
+        """Their `observed_at` was written, and nothing else."""
+        now = self._clock.now()
+        for workspace_id, version in versions.items():
+            if (row := self._rows.get(workspace_id)) is not None:
+                self._rows[workspace_id] = Versioned(replace(row.workspace, observed_at=now), version)
+
+    def _take(self, row: Versioned) -> None:
+        workspace = row.workspace
+        if workspace.deleted_at is not None:
+            self._rows.pop(workspace.id, None)
+            return
+        if workspace.id not in self._rows:
+            self._archived.append(workspace.id)
+        self._rows[workspace.id] = row
+
+    def _version(self, workspace_id: str) -> str | None:
+        row = self._rows.get(workspace_id)
+        return None if row is None else row.version
+
+    async def _list_backends(self) -> set[str]:
+        """List every backend; the ids whose entry is not what it was."""
+        differing: set[str] = set()
+        for name in self._backends.instances:
+            instances = await _unless_down(self._backends.with_instances(name, lambda one: one.list_all()))
+            differing |= self._differing(self._instances.get(name), instances, "instance_backend", name)
+            self._instances[name] = instances
+        for name in self._backends.homes:
+            homes = await _unless_down(self._backends.with_homes(name, lambda one: one.list_all()))
+            differing |= self._differing(self._homes.get(name), homes, "storage_backend", name)
+            self._homes[name] = homes
+        return differing
+
+    def _differing(
+        self, old: Mapping[str, T] | None, new: Mapping[str, T] | None, column: str, backend: str
+    ) -> set[str]:
+        if old is None or new is None:
+            if old is new:
+                return set()
+            # It went away, or came back: everything that lives there is seen differently.
+            return {id_ for id_, row in self._rows.items() if getattr(row.workspace, column) == backend}
+        if old == new:
+            return set()
+        return {id_ for id_ in old.keys() | new.keys() if old.get(id_) != new.get(id_)}
+
+    async def _worth_a_look(self, suspects: Iterable[str]) -> list[str]:
+        """Those a look would change; what there is something to do for comes first."""
+        urgent: list[str] = []
+        other: list[str] = []
+        now = self._clock.now()
+        for number, workspace_id in enumerate(sorted(suspects)):
+            if number % _JUDGED_AT_ONCE == _JUDGED_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            row = self._rows.get(workspace_id)
+            if row is None:
+                continue
+            workspace = row.workspace
+            looked = look(workspace, self._as_listed(workspace), now)
+            if not isinstance(decide(looked, now, was=workspace.phase), Rest):
+                urgent.append(workspace_id)
+            elif looked != workspace or workspace.observed_at is None or workspace.operation is not Operation.NONE:
+                other.append(workspace_id)
+        return urgent + other
+
+    def _as_listed(self, workspace: Workspace) -> Observed:
+        homes = self._homes.get(workspace.storage_backend)
+        instances = self._instances.get(workspace.instance_backend)
+        volume: VolumeSeen | None = None
+        if homes is not None:
+            status = homes.get(workspace.id)
+            volume = VolumeSeen(VolumeState.ABSENT) if status is None else volume_seen(status)
+        instance: InstanceSeen | None = None
+        if instances is not None:
+            instance = self._observer.instance_seen(workspace, instances.get(workspace.id, ABSENT))
+        archive = workspace.conditions.archive_ready
+        return Observed(volume, None if archive.is_unknown else archive.is_true, instance)
+
+    async def _changed_archives(self) -> list[str]:
+        """Ask for a few archives, in turn; the ids for which the answer is not what is known."""
+        unknown = (id_ for id_, row in self._rows.items() if row.workspace.conditions.archive_ready.is_unknown)
+        turn = list(islice(unknown, _UNKNOWN_AT_ONCE))
+        for _ in range(min(_ARCHIVES_AT_ONCE, len(self._archived))):
+            workspace_id = self._archived.popleft()
+            if workspace_id in self._rows:
+                self._archived.append(workspace_id)
+                if self._rows[workspace_id].workspace.phase is Phase.ARCHIVED:
+                    turn.append(workspace_id)
+        keys = {id_: self._rows[id_].workspace.archive_key for id_ in turn}
+        asked = {id_: key for id_, key in keys.items() if key is not None}
+        if not asked:
+            return []
+        there = await _unless_down(self._backends.with_archives(lambda one: one.committed(asked.values())))
+        if there is None:
+            return []
+        known = {id_: self._rows[id_].workspace.conditions.archive_ready for id_ in asked if id_ in self._rows}
+        return [id_ for id_, was in known.items() if was.is_unknown or there[asked[id_]] is not was.is_true]
+
+
+async def _unless_down(listing: Awaitable[T]) -> T | None:
+    try:
+        return await listing
+    except CodeHubError as error:
+        _log.debug("a backend could not be listed", error=str(error))
+        return None

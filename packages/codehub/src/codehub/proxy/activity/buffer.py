@@ -1,0 +1,104 @@
+"""Who worked when, buffered: a touch is a write to memory, and the flush brings it to the activity store.
+
+A failed flush keeps what it could not bring. Knows nothing of what counts as work: that is `background`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from codehub.domain.errors import CodeHubError
+from codehub.ports.activity import ActivityStore
+from codehub.proxy.coarse_clock import CoarseClock
+
+_log = structlog.get_logger()
+
+# Times in the store are seconds: touching more often than this says nothing new.
+RESOLUTION_S = 1.0
+
+
+class Activity:
+    """One workspace's last touch."""
+
+    __slots__ = ("_buffer", "_workspace_id", "quiet_at")
+
+    def __init__(self, workspace_id: str, buffer: ActivityBuffer) -> None:
+        self._workspace_id = workspace_id
+        self._buffer = buffer
+        self.quiet_at = 0.0  # until this (coarse, monotonic) time a touch would change nothing
+
+    def touch(self) -> None:
+        clock = self._buffer.clock
+        if clock.now >= self.quiet_at:
+            self._buffer.record(self._workspace_id, ended_silence=clock.now - self.quiet_at)
+            self.quiet_at = clock.now + RESOLUTION_S
+
+
+class ActivityBuffer:
+    """All workspaces' touches since the last flush that succeeded."""
+
+    def __init__(
+        self, store: ActivityStore, clock: CoarseClock, *, flush_interval_s: float, ttl_standby_s: float
+    ) -> None:
+        self.clock = clock
+        self._store = store
+        self._flush_interval_s = flush_interval_s
+        self._urgent_after_s = ttl_standby_s / 2
+        self._touched: dict[str, float] = {}
+        self._by_id: dict[str, Activity] = {}
+        self._urgent = asyncio.Event()
+
+    def of(self, workspace_id: str) -> Activity:
+        activity = self._by_id.get(workspace_id)
+        if activity is None:
+            activity = self._by_id[workspace_id] = Activity(workspace_id, self)
+        return activity
+
+    def record(self, workspace_id: str, *, ended_silence: float) -> None:
+        self._touched[workspace_id] = self.clock.unix
+        if ended_silence > self._urgent_after_s:
+            self._urgent.set()
+
+    @property
+    def pending(self) -> dict[str, float]:
+        return dict(self._touched)
+
+    async def flush(self) -> None:
+        """Bring what is there. What was touched meanwhile, or could not be brought, stays for the next time."""
+        batch = dict(self._touched)
+        if not batch:
+            return
+        await self._store.flush(batch)
+        for workspace_id, at in batch.items():
+            if self._touched.get(workspace_id) == at:
+                del self._touched[workspace_id]
+
+    async def run(self) -> None:
+        """Flush every interval, and at once when a touch ended a long silence. Ends by cancellation."""
+        failing = False
+        while True:
+            try:
+                async with asyncio.timeout(self._flush_interval_s):
+                    await self._urgent.wait()
+            except TimeoutError:
+                pass
+            self._urgent.clear()
+            try:
+                await self.flush()
+            except CodeHubError as error:
+                if not failing:
+                    _log.warning("activity is kept until its store is back", error=str(error))
+                failing = True
+                # Once a second, not at the next interval: what waits here may be about to be put to sleep.
+                await asyncio.sleep(min(1.0, self._flush_interval_s))
+                self._urgent.set()
+            else:
+                failing = False
+
+    def forget_idle(self, live: set[str]) -> None:
+        """Drop the bookkeeping of workspaces that nobody is connected to and that have nothing to flush."""
+        for workspace_id in [i for i in self._by_id if i not in live and i not in self._touched]:
+            if self.clock.now > self._by_id[workspace_id].quiet_at + self._urgent_after_s:
+                del self._by_id[workspace_id]

@@ -1,0 +1,62 @@
+"""Recent admissions by credential: fresh for two seconds, kept for a minute as a fallback while the database is away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from codehub.proxy.admission.decision import Admission, Credential
+from codehub.proxy.coarse_clock import CoarseClock
+
+FRESH_S: Final = 2.0
+RENEW_S: Final = 1.0  # from here on the next request triggers a refresh
+KEPT_S: Final = 60.0
+MAX_REMEMBERED: Final = 20_000
+
+
+class AdmissionCache:
+    def __init__(self, clock: CoarseClock) -> None:
+        self._clock = clock
+        self._admissions: dict[Credential, Admission] = {}
+        self._verified: dict[Credential, float] = {}
+
+    def fresh(self, credential: Credential) -> Admission | None:
+        admission = self._admissions.get(credential)
+        return None if admission is None or self._clock.now > admission.fresh_until else admission
+
+    def holds(self, admission: Admission) -> bool:
+        return self._admissions.get(admission.credential) is admission
+
+    def remember(self, admission: Admission) -> None:
+        if len(self._admissions) >= MAX_REMEMBERED:
+            self.sweep()
+        self._admissions[admission.credential] = admission
+        self.refresh(admission)
+
+    def refresh(self, admission: Admission) -> None:
+        """It was checked again just now, and nothing had changed."""
+        now = self._clock.now
+        admission.fresh_until = now + FRESH_S
+        admission.renew_at = now + RENEW_S
+        self._verified[admission.credential] = now
+
+    def drop(self, credential: Credential) -> None:
+        """Whoever still holds the admission sees that it is over."""
+        admission = self._admissions.pop(credential, None)
+        if admission is not None:
+            admission.fresh_until = 0.0
+
+    def kept(self, credentials: Iterable[Credential]) -> Admission | None:
+        """An admission of the last minute, used while the database is away."""
+        for credential in credentials:
+            admission = self._admissions.get(credential)
+            if admission is not None and self._clock.now - self._verified[credential] < KEPT_S:
+                admission.fresh_until = self._clock.now + FRESH_S
+                return admission
+        return None
+
+    def sweep(self) -> None:
+        oldest = self._clock.now - KEPT_S
+        for credential in [c for c, at in self._verified.items() if at < oldest]:
+            self.drop(credential)
+            del self._verified[credential]

@@ -1,0 +1,351 @@
+"""The admission controller: decides about each request and caches the decision for two seconds, or answers it with a page.
+
+The database is queried once per credential and workspace in that time. While it is away, whoever was admitted within the
+last minute stays admitted; new requests get 503 with Retry-After.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+from urllib.parse import quote
+
+from codehub.domain import routing
+from codehub.domain.errors import BackendDown, LimitExceeded, Transient
+from codehub.domain.model import Operation
+from codehub.domain.routing import Page
+from codehub.proxy import pages
+from codehub.proxy.admission.cache import AdmissionCache
+from codehub.proxy.admission.decision import Admission, Credential, Reply, refusal
+from codehub.proxy.admission.request_context import RequestContext, is_work, must_be_own, read, ticket_of
+from codehub.proxy.admission.singleflight import SingleFlight
+from codehub.proxy.admission.targets import Targets
+from codehub.proxy.coarse_clock import CoarseClock
+from codehub.proxy.http1.headers import NONCE_COOKIE, OWN_PATH, TICKET_PARAMETER, bearer_token, cookie_value
+from codehub.proxy.http1.messages import RequestHead
+from codehub.services.workspace_access import AccessSnapshot, WorkspaceAccess
+
+# After a failed query, requests that have a cached admission use it for this long instead of querying again.
+PAUSE_S: Final = 2.0
+_ID_END: Final = 39  # of `/w/` and an id
+_MESSAGES: Final[dict[Page, str]] = {
+    Page.NOT_FOUND: "there is no such workspace",
+    Page.FORBIDDEN: "this workspace belongs to someone else",
+    Page.WAKING: "the workspace is not up yet: ask again",
+    Page.AWAY: "the workspace runs but does not answer",
+    Page.ARCHIVED: "the workspace is archived: restore it in the dashboard",
+    Page.PENDING: "the workspace is not started",
+    Page.ERROR: "the workspace is in ERROR: its timeline says why",
+    Page.LIMIT: "too many workspaces are running: stop one first",
+    Page.UNAVAILABLE: "the database does not answer: ask again",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """`dashboard` is the public base URL; the other two are as in the settings."""
+
+    dashboard: str
+    workspaces: str
+    host_pattern: str
+
+    @property
+    def secure(self) -> bool:
+        return self.workspaces.startswith("https:")
+
+
+class AdmissionController:
+    def __init__(self, access: WorkspaceAccess, targets: Targets, addresses: Addresses, clock: CoarseClock) -> None:
+        self._access = access
+        self._targets = targets
+        self._addresses = addresses
+        self._clock = clock
+        self._cache = AdmissionCache(clock)
+        self._ask_again_at = 0.0
+        self._renewals: set[asyncio.Task[None]] = set()
+        self._lookups = SingleFlight(access)
+
+    # ── the hot path ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def recall(self, request: RequestHead, cookies: list[bytes]) -> Admission | None:
+        target = request.target
+        workspace = target[3:_ID_END]
+        token = bearer_token(request.fields.authorization) if request.fields.authorization else b""
+        for secret in [token] if token else cookies[:4]:
+            admission = self._cache.fresh((workspace, secret))
+            if admission is None:
+                continue
+            if target[_ID_END : _ID_END + 1] != b"/" or target[:3] != b"/w/":
+                return None
+            if target.startswith(OWN_PATH, _ID_END + 1) or TICKET_PARAMETER in target:
+                return None
+            if admission.host and request.fields.host != admission.host:
+                return None
+            if request.fields.origin and request.fields.origin != admission.origin and must_be_own(request):
+                return None
+            if self._clock.now > admission.renew_at:
+                self.renew(admission)
+            return admission
+        return None
+
+    def renew(self, admission: Admission) -> None:
+        """Nobody waits for the database every two seconds: whoever comes in the second half of an admission's life has
+        it renewed for all, once."""
+        admission.renew_at = inf
+        task = asyncio.get_running_loop().create_task(self._renew(admission), name="renewal")
+        self._renewals.add(task)
+        task.add_done_callback(self._renewals.discard)
+
+    async def _renew(self, admission: Admission) -> None:
+        workspace_id, secret = admission.credential[0].decode(), admission.credential[1]
+        by_token = not admission.host
+        try:
+            seen = await self._lookups.do(workspace_id, [] if by_token else [secret], secret if by_token else b"")
+            target = await self._targets.find(seen.workspace) if seen.workspace is not None else None
+        except (BackendDown, Transient):
+            return  # it ends in time, and whoever comes then is told
+        if not self._cache.holds(admission):
+            return
+        if target is admission.target and _route(seen, navigation=False, with_token=False) == routing.Forward():
+            self._cache.refresh(admission)
+        else:
+            # Something changed: the next one is decided about again.
+            self._cache.drop(admission.credential)
+
+    # ── decisions ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def decide(
+        self, request: RequestHead, cookies: list[bytes], *, failed: Admission | None
+    ) -> Admission | Reply:
+        context = read(request, cookies)
+        if isinstance(context, Reply):
+            return context
+        if not routing.is_workspace_id(context.workspace_id):
+            return self._answer(context, 404, Page.NOT_FOUND)
+        misdirected = self._misdirected(context)
+        if misdirected is not None:
+            return misdirected
+        try:
+            return await self._decide(context, failed)
+        except (BackendDown, Transient):
+            self._ask_again_at = self._clock.now + PAUSE_S
+            return self._kept(context) or self._answer(context, 503, Page.UNAVAILABLE, retry_after_s=5)
+
+    async def _decide(self, context: RequestContext, failed: Admission | None) -> Admission | Reply:
+        if self._clock.now < self._ask_again_at and failed is None:
+            kept = self._kept(context)
+            if kept is not None:
+                return kept
+        ticket = ticket_of(context.rest)
+        if ticket is not None:
+            return await self._redeem(context, *ticket)
+        seen = await self._lookups.do(context.workspace_id, context.cookies, context.token)
+        way = _route(seen, navigation=context.navigation, with_token=bool(context.token))
+        if context.rest.partition("?")[0].endswith(f"{context.workspace_id}/{pages.STATUS_PATH}"):
+            return await self._status(context, seen)
+        for secret in (context.token, *context.cookies):
+            self._cache.drop((context.workspace_id.encode(), secret))
+        match way:
+            case routing.SignIn():
+                return self._sign_in(context)
+            case routing.Answer(status, page, retry_after_s):
+                return self._answer(context, status, page, seen=seen, retry_after_s=retry_after_s)
+            case routing.Wake():
+                return await self._wake(context, seen)
+            case routing.Forward(ask_running, rising, leaving):
+                admission = await self._admit(
+                    context, seen, failed, rising=rising, remember=not rising and not leaving
+                )
+                if ask_running or (leaving and isinstance(admission, Admission) and is_work(context, admission)):
+                    await self._ask_running(seen)
+                return admission
+
+    async def _admit(
+        self, context: RequestContext, seen: AccessSnapshot, failed: Admission | None, *, rising: bool, remember: bool
+    ) -> Admission | Reply:
+        assert seen.workspace is not None
+        target = await self._targets.find(seen.workspace, again=failed is not None)
+        # The same instance was tried a moment ago and did not take the connection.
+        same = failed is not None and target is not None and target.pool is failed.target.pool
+        if target is None or same:
+            return self._away(context, seen, rising=rising)
+        own = self._addresses
+        admission = Admission(
+            (context.workspace_id.encode(), seen.secret),
+            target,
+            b"" if context.token else self._authority(context.workspace_id),
+            routing.workspace_origin(own.workspaces, own.host_pattern, context.workspace_id).encode(),
+            0.0,
+            rising,
+        )
+        if remember:
+            self._cache.remember(admission)
+        return admission
+
+    async def _wake(self, context: RequestContext, seen: AccessSnapshot) -> Reply:
+        try:
+            await self._access.wake(seen)
+        except LimitExceeded:
+            assert seen.user_id is not None
+            running = await self._access.running(seen.user_id)
+            return self._answer(context, 502, Page.LIMIT, seen=seen, running=running)
+        return self._answer(context, 503, Page.WAKING, seen=seen, retry_after_s=routing.RETRY_AFTER_S)
+
+    async def _ask_running(self, seen: AccessSnapshot) -> None:
+        try:
+            await self._access.wake(seen)
+        except LimitExceeded:
+            return  # it still runs: whoever comes in may go on until it sleeps
+
+    async def _status(self, context: RequestContext, seen: AccessSnapshot) -> Reply:
+        """For the pages that follow. Never wakes, is never activity."""
+        if seen.user_id is None:
+            return refusal(401, "sign in first")
+        if seen.workspace is None or not seen.is_owner:
+            return refusal(404, _MESSAGES[Page.NOT_FOUND])
+        workspace = seen.workspace
+        way = _route(seen, navigation=True, with_token=False)
+        page: Page | None = Page.WAKING
+        if isinstance(way, routing.Forward):
+            page = None if await self._answers(seen) else Page.AWAY
+        elif isinstance(way, routing.Answer):
+            page = way.page
+        body = pages.status_document(page, workspace)
+        return Reply(200, body, ((b"Content-Type", b"application/json"),))
+
+    async def _answers(self, seen: AccessSnapshot) -> bool:
+        assert seen.workspace is not None
+        target = await self._targets.find(seen.workspace, again=True)
+        if target is None:
+            return False
+        try:
+            target.pool.put(await target.pool.connect())
+        except OSError:
+            return False
+        return True
+
+    # ── signing in ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _sign_in(self, context: RequestContext) -> Reply:
+        if not context.navigation:
+            return refusal(401, "sign in first: no workspace cookie or API token, or one that is over")
+        nonce = cookie_value(context.request.fields.cookie, NONCE_COOKIE) or secrets.token_urlsafe(24).encode()
+        digest = hashlib.sha256(nonce).hexdigest()
+        place = f"{self._addresses.dashboard}/handover/{context.workspace_id}"
+        location = f"{place}?nonce={digest}&next={quote(context.rest, safe='')}"
+        return Reply(
+            303,
+            headers=(
+                (b"Location", location.encode()),
+                (b"Set-Cookie", self._cookie(NONCE_COOKIE, nonce, context.workspace_id, b"; Max-Age=600")),
+            ),
+        )
+
+    async def _redeem(self, context: RequestContext, ticket: str, rest: str) -> Reply:
+        nonce = cookie_value(context.request.fields.cookie, NONCE_COOKIE)
+        secret = None
+        if context.navigation and nonce:
+            secret = await self._access.redeem(ticket.encode(), nonce, context.workspace_id)
+        if secret is None:
+            return self._answer(context, 401, Page.SIGNED_OUT)
+        return Reply(
+            303,
+            headers=(
+                (b"Location", rest.encode()),
+                (b"Set-Cookie", self._cookie(b"codehub_ws", secret.encode(), context.workspace_id)),
+                (b"Set-Cookie", self._cookie(NONCE_COOKIE, b"", context.workspace_id, b"; Max-Age=0")),
+            ),
+        )
+
+    def _cookie(self, name: bytes, value: bytes, workspace_id: str, more: bytes = b"") -> bytes:
+        secure = b"; Secure" if self._addresses.secure else b""
+        path = routing.workspace_path(workspace_id).encode()
+        return b"%b=%b; Path=%b; HttpOnly; SameSite=Lax%b%b" % (name, value, path, secure, more)
+
+    # ── addresses and answers ────────────────────────────────────────────────────────────────────────────────────
+
+    def _authority(self, workspace_id: str) -> bytes:
+        own = self._addresses
+        return routing.workspace_authority(own.workspaces, own.host_pattern, workspace_id).encode()
+
+    def _misdirected(self, context: RequestContext) -> Reply | None:
+        request = context.request
+        own = self._addresses
+        origin = routing.workspace_origin(own.workspaces, own.host_pattern, context.workspace_id)
+        if request.fields.host.lower() != self._authority(context.workspace_id).lower() and not context.token:
+            if context.navigation:
+                return Reply(307, headers=((b"Location", (origin + context.rest).encode()),))
+            return refusal(421, f"workspaces are at {origin}")
+        if request.fields.origin and request.fields.origin.decode("latin-1") != origin and must_be_own(request):
+            return refusal(403, "a foreign origin may not do this to a workspace")
+        return None
+
+    def _answer(
+        self,
+        context: RequestContext,
+        status: int,
+        page: Page,
+        *,
+        seen: AccessSnapshot | None = None,
+        running: list[tuple[str, str]] | None = None,
+        retry_after_s: int | None = None,
+    ) -> Reply:
+        if not context.navigation:
+            again = ((b"Retry-After", b"%d" % retry_after_s),) if retry_after_s is not None else ()
+            return refusal(status, _MESSAGES.get(page, page.value), *again)
+        owner = seen is not None and seen.is_owner
+        return pages.render(
+            page,
+            status,
+            dashboard=self._addresses.dashboard,
+            workspace_id=context.workspace_id if routing.is_workspace_id(context.workspace_id) else "",
+            workspace=seen.workspace if seen is not None and owner else None,
+            running=running,
+            retry_after_s=retry_after_s,
+        )
+
+    def _away(self, context: RequestContext, seen: AccessSnapshot | None, *, rising: bool) -> Reply:
+        if rising:
+            return self._answer(context, 503, Page.WAKING, seen=seen, retry_after_s=routing.RETRY_AFTER_S)
+        return self._answer(context, 502, Page.AWAY, seen=seen, retry_after_s=routing.RETRY_AFTER_S)
+
+    def away(self, request: RequestHead, admission: Admission) -> Reply:
+        context = read(request, [])
+        return context if isinstance(context, Reply) else self._away(context, None, rising=admission.rising)
+
+    # ── what is remembered ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _kept(self, context: RequestContext) -> Admission | None:
+        workspace = context.workspace_id.encode()
+        return self._cache.kept(
+            (workspace, secret) for secret in ([context.token] if context.token else context.cookies)
+        )
+
+    def revoked(self, credentials: set[Credential]) -> None:
+        for credential in credentials:
+            self._cache.drop(credential)
+
+    def sweep(self) -> None:
+        self._cache.sweep()
+
+    def close(self) -> None:
+        for task in list(self._renewals):
+            task.cancel()
+        self._lookups.close()
+
+
+def _route(seen: AccessSnapshot, *, navigation: bool, with_token: bool) -> routing.Route:
+    workspace = seen.workspace
+    return routing.route(
+        signed_in=seen.user_id is not None,
+        is_owner=seen.is_owner,
+        phase=workspace.phase if workspace else None,
+        desired=workspace.desired_state if workspace else None,
+        operation=workspace.operation if workspace else Operation.NONE,
+        navigation=navigation,
+        with_token=with_token,
+    )

@@ -1,0 +1,68 @@
+"""What admission needs to know of a request: which workspace, whose credential, is it a navigation, is it work. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from codehub.domain import routing
+from codehub.proxy.admission.decision import Admission, Reply, refusal
+from codehub.proxy.http1.headers import TICKET_PARAMETER, bearer_token, wants_upgrade
+from codehub.proxy.http1.messages import RequestHead
+
+_SAFE: Final = frozenset({b"GET", b"HEAD", b"OPTIONS"})
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """One request, as admission sees it."""
+
+    workspace_id: str
+    rest: str  # path and query, from `/w/` on
+    navigation: bool
+    token: bytes
+    cookies: list[bytes]
+    request: RequestHead
+
+
+def must_be_own(request: RequestHead) -> bool:
+    return request.method not in _SAFE or wants_upgrade(request)
+
+
+def is_work(context: RequestContext, admission: Admission) -> bool:
+    """Something that a person or an agent caused: opening a WebSocket and an IDE's own polls are not."""
+    target = admission.target
+    path = context.request.target[len(target.rewrite.prefix) :].partition(b"?")[0]
+    return not wants_upgrade(context.request) and not target.background.is_request(context.request.method, path)
+
+
+def read(request: RequestHead, cookies: list[bytes]) -> RequestContext | Reply:
+    try:
+        rest = request.target.decode("ascii")
+    except UnicodeDecodeError:
+        return refusal(400, "the address is not ASCII")
+    path, question, query = rest.partition("?")
+    workspace_id, slash, _ = path.removeprefix("/w/").partition("/")
+    if not slash and routing.is_workspace_id(workspace_id):
+        return Reply(308, headers=((b"Location", f"{path}/{question}{query}".encode()),))
+    navigation = routing.is_navigation(
+        request.method.decode("latin-1"),
+        fetch_mode=request.fields.fetch_mode.decode("latin-1"),
+        fetch_dest=request.fields.fetch_dest.decode("latin-1"),
+        purpose=request.fields.purpose.decode("latin-1"),
+        accept=request.fields.accept.decode("latin-1"),
+    )
+    token = bearer_token(request.fields.authorization) if request.fields.authorization else b""
+    return RequestContext(workspace_id, rest, navigation, token, cookies, request)
+
+
+def ticket_of(rest: str) -> tuple[str, str] | None:
+    """(ticket, the address without it), keeping everything else of the query as it was."""
+    path, _, query = rest.partition("?")
+    name = TICKET_PARAMETER.decode() + "="
+    parts = query.split("&")
+    found = [part for part in parts if part.startswith(name)]
+    if not found:
+        return None
+    others = "&".join(part for part in parts if not part.startswith(name))
+    return found[0].removeprefix(name), f"{path}?{others}" if others else path

@@ -1,0 +1,54 @@
+"""Ends what must not go on: WebSockets and streams whose sign-in is over are closed within seconds."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from codehub.domain.errors import CodeHubError
+from codehub.proxy.admission.controller import AdmissionController
+from codehub.proxy.server import ProxyServer
+from codehub.services.workspace_access import WorkspaceAccess
+
+EVERY_S: Final = 2.0
+
+
+class Revocation:
+    def __init__(self, server: ProxyServer, access: WorkspaceAccess, doorman: AdmissionController) -> None:
+        self._server = server
+        self._access = access
+        self._doorman = doorman
+
+    async def run(self) -> None:
+        """Ends by cancellation."""
+        while True:
+            await asyncio.sleep(EVERY_S)
+            try:
+                await self.check()
+            except CodeHubError:
+                continue  # the database is away: open connections go on
+
+    async def check(self) -> None:
+        """One query for everything that is open and older than a decision."""
+        before = self._server.clock.now - EVERY_S
+        streams = [
+            connection
+            for connection in self._server.connections
+            if connection.request is not None and connection.admission is not None and connection.started_at < before
+        ]
+        held = {tunnel.admission.credential for tunnel in self._server.tunnels}
+        held |= {connection.admission.credential for connection in streams if connection.admission is not None}
+        if not held:
+            return
+        live = await self._access.still_live({secret for _, secret in held})
+        over = {credential for credential in held if credential[1] not in live}
+        if not over:
+            return
+        self._doorman.revoked(over)
+        for tunnel in [t for t in self._server.tunnels if t.admission.credential in over]:
+            self._server.metrics.revoked += 1
+            tunnel.abort()
+        for connection in streams:
+            if connection.admission is not None and connection.admission.credential in over:
+                self._server.metrics.revoked += 1
+                connection.revoke()

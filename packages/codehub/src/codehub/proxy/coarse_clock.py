@@ -1,0 +1,20 @@
+"""The proxy's coarse clock: read on every request, moved a few times a second, so that the hot path asks no one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class CoarseClock:
+    """`now` is monotonic, `unix` is wall time; both as of the last tick."""
+
+    __slots__ = ("_monotonic", "_wall", "now", "unix")
+
+    def __init__(self, monotonic: Callable[[], float], wall: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._wall = wall
+        self.tick()
+
+    def tick(self) -> None:
+        self.now = self._monotonic()
+        self.unix = self._wall()

@@ -1,0 +1,317 @@
+"""One browser connection: reads requests, has each decided, and forwards it.
+
+The request's and the response's bytes flow independently and hold each other back. Nothing here awaits on the hot path: a
+decision that is remembered and a pooled upstream make a request one function call, and one that looks like the last is
+not even read again (`warm`).
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Final
+
+from codehub.proxy.admission.decision import Admission, Reply
+from codehub.proxy.connections.exchange import BODY_SILENCE_S, HEAD_TIMEOUT_S, Exchange
+from codehub.proxy.connections.tunnel import open_tunnel
+from codehub.proxy.connections.upstream import UpstreamConnection
+from codehub.proxy.http1.framing import ChunkedBody, LengthBody
+from codehub.proxy.http1.header_cache import MAX_REPEATED, REQUEST_LINE, CachedHeaders
+from codehub.proxy.http1.headers import (
+    OWN_PATH,
+    TICKET_PARAMETER,
+    request_bytes,
+    response_lines,
+    split_cookies,
+    wants_upgrade,
+)
+from codehub.proxy.http1.messages import BadMessage, RequestHead, ResponseHead
+from codehub.proxy.http1.parser import MAX_HEAD, parse_request
+
+MAX_WAITING: Final = 256 * 1024  # what a client may send ahead while its request is being decided
+_REPEATABLE: Final = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"})
+
+
+class ClientConnection(Exchange):
+    """A browser connection. While `request` is None it waits for a head."""
+
+    __slots__ = ()
+
+    def data_received(self, data: bytes) -> None:
+        if self.request is None and not self._buffer and not self._lingering:
+            cut = data.find(b"\r\n")
+            # One with a body behind it is not looked up: that would be to hash the body.
+            warm = self._server.warm.known.get(data[cut:]) if len(data) < MAX_REPEATED else None
+            if warm is None or not self._repeat(data[:cut], warm):
+                self._read_head(data)
+        elif self._body is not None and self.upstream is not None:
+            self._forward_body(data)
+        elif self._lingering:
+            return
+        else:
+            if self._buffer:
+                data = self._buffer + data
+            if self.request is None:
+                self._read_head(data)
+            else:
+                self._buffer = data
+                if len(data) > MAX_WAITING:
+                    self.transport.pause_reading()
+
+    # ── the request ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _repeat(self, line: bytes, warm: CachedHeaders) -> bool:
+        """A request whose headers were read and decided about a moment ago. False when it has to go the long way."""
+        admission = warm.admission
+        server = self._server
+        now = server.clock.now
+        if now > admission.fresh_until or warm.peer != self.peer:
+            return False
+        match = REQUEST_LINE(line)
+        if match is None:
+            return False
+        method, target = match.groups()
+        prefix = warm.prefix
+        if not target.startswith(prefix) or TICKET_PARAMETER in target or target.startswith(OWN_PATH, len(prefix)):
+            return False
+        connection = admission.target.pool.take(repeatable=True)
+        if connection is None:
+            return False
+        if now > admission.renew_at:
+            server.gate.renew(admission)
+        server.metrics.requests += 1
+        self.request = request = RequestHead(method, target, 1, warm.fields)
+        self.fresh = self._retried = self._responded = self._ends_upstream = False
+        self.deadline = inf
+        self.started_at = now
+        self._cookies = warm.cookies
+        self._admission = admission
+        self._counts = None
+        if now >= admission.target.activity.quiet_at:
+            self._flowed()
+        self._sent = sent = b"%b %b HTTP/1.1%b" % (method, target[warm.cut :], warm.rest)
+        self.upstream = connection
+        connection.begin(self, request)
+        connection.transport.write(sent)
+        return True
+
+    def _read_head(self, data: bytes) -> None:
+        end = data.find(b"\r\n\r\n")
+        if end < 0 or end > MAX_HEAD:
+            # Robustness asked for by RFC 9112 2.2: an empty line before a request is skipped.
+            if data.startswith(b"\r\n"):
+                data = data.lstrip(b"\r\n") if len(data) <= 8 else data[2:]
+            if len(data) > MAX_HEAD:
+                self._refuse(431, f"the head is larger than {MAX_HEAD} bytes")
+                return
+            if not self._buffer and data:
+                self.deadline = self._server.clock.now + HEAD_TIMEOUT_S
+            self._buffer = data
+            return
+        if not end:
+            self._read_head(data[4:]) if len(data) > 4 else None
+            return
+        if data.startswith(b"\r\n"):
+            self._read_head(data[2:])
+            return
+        self._buffer = data[end + 4 :]
+        self._block = data[data.find(b"\r\n") : end + 4]
+        try:
+            request = parse_request(data[:end])
+            if request.target[:1] != b"/":
+                _to_origin_form(request)
+        except BadMessage as error:
+            self._refuse(error.status, error.message)
+            return
+        self._begin(request)
+
+    def _begin(self, request: RequestHead) -> None:
+        server = self._server
+        self.request = request
+        self.fresh = False
+        self.deadline = inf
+        self.started_at = server.clock.now
+        self._retried = self._responded = self._ends_upstream = False
+        server.metrics.requests += 1
+        if request.fields.cookie:
+            cookies, self._cookies = split_cookies(request.fields.cookie)
+        else:
+            cookies = self._cookies = []
+        if request.fields.chunked:
+            self._body = ChunkedBody(400)
+        elif request.fields.content_length > 0:
+            self._body = LengthBody(request.fields.content_length)
+        local = server.local(request, self.peer)
+        if local is not None:
+            self._reply(local)
+            return
+        admission = server.gate.recall(request, cookies)
+        if admission is not None:
+            self._forward(request, admission)
+        else:
+            self._start(self._decide(request, cookies, None))
+
+    async def _decide(self, request: RequestHead, cookies: list[bytes], failed: Admission | None) -> None:
+        decision = await self._server.gate.decide(request, cookies, failed=failed)
+        if isinstance(decision, Reply):
+            self._reply(decision)
+        else:
+            self._forward(request, decision)
+
+    def _forward(self, request: RequestHead, admission: Admission) -> None:
+        self._admission = admission
+        target = admission.target
+        upgrade = wants_upgrade(request)
+        if upgrade:
+            if self._body is not None:
+                self._refuse(400, "an upgrade has no body")
+                return
+            self._counts = False
+        else:
+            self._counts = None
+            self._flowed()
+        server = self._server
+        self._sent = request_bytes(
+            request, target.rewrite, self._cookies, server.forwarded_for(request, self.peer), upgrade=upgrade
+        )
+        server.warm.keep(self._block, request, admission, self._cookies, self.peer, self._sent)
+        self._block = b""
+        connection = target.pool.take(repeatable=self._body is None and request.method in _REPEATABLE)
+        if connection is not None:
+            self._send(connection)
+        else:
+            self._start(self._connect(admission))
+
+    async def _connect(self, admission: Admission) -> None:
+        try:
+            connection = await admission.target.pool.connect()
+        except OSError:
+            await self._unreachable(admission)
+            return
+        self._send(connection)
+
+    async def _unreachable(self, admission: Admission) -> None:
+        """The instance may have moved, or the workspace changed: decide once more, with that in mind."""
+        request = self.request
+        if request is None:
+            return
+        cookies = split_cookies(request.fields.cookie)[0] if request.fields.cookie else []
+        if self._retried:
+            decision: Admission | Reply = self._server.away(request, admission)
+        else:
+            self._retried = True
+            decision = await self._server.gate.decide(request, cookies, failed=admission)
+        if isinstance(decision, Reply):
+            self._reply(decision)
+        else:
+            self._forward(request, decision)
+
+    def _send(self, connection: UpstreamConnection) -> None:
+        request = self.request
+        if request is None or connection.closed:
+            connection.abandon()
+            if request is not None:
+                self.upstream_failed("the workspace closed the connection")
+            return
+        self.upstream = connection
+        connection.begin(self, request)
+        connection.transport.write(self._sent)
+        if self._body is not None:
+            waiting, self._buffer = self._buffer, b""
+            self.deadline = self._server.clock.now + BODY_SILENCE_S
+            self.transport.resume_reading()
+            if waiting:
+                self._forward_body(waiting)
+
+    def _forward_body(self, data: bytes) -> None:
+        body = self._body
+        upstream = self.upstream
+        assert body is not None
+        assert upstream is not None
+        try:
+            end = body.feed(data, 0)
+        except BadMessage as error:
+            # The upstream must not take what it has for a whole request.
+            upstream.abandon()
+            self.upstream = None
+            if self._responded:
+                self.transport.abort()
+            else:
+                self._refuse(error.status, error.message)
+            return
+        self._flowed()
+        if end < 0:
+            self.deadline = self._server.clock.now + BODY_SILENCE_S
+            upstream.transport.write(data)
+            return
+        self.deadline = inf
+        self._body = None
+        if end < len(data):
+            self._buffer = data[end:]
+            data = data[:end]
+        upstream.transport.write(data)
+
+    def _read_buffered(self) -> None:
+        if self.request is None and self._buffer and not self.transport.is_closing():
+            data, self._buffer = self._buffer, b""
+            self.deadline = self._server.clock.now + HEAD_TIMEOUT_S
+            self._read_head(data)
+
+    def upstream_lost(self, connection: UpstreamConnection) -> None:
+        """It went away in mid-exchange. A kept-alive one that was just closing is no reason to fail a request."""
+        self.upstream = None
+        request = self.request
+        if request is None or self._responded:
+            self.transport.abort()
+        elif (
+            not connection.started
+            and connection.uses > 1
+            and self._body is None
+            and not self._retried
+            and request.method in _REPEATABLE
+            and not request.fields.has_body
+            and self._admission is not None
+        ):
+            self._retried = True
+            self._start(self._connect(self._admission))
+        else:
+            self.upstream_failed("the workspace closed the connection before it answered")
+
+    def switch(self, upstream: UpstreamConnection, response: ResponseHead, early: bytes) -> None:
+        """101: from here on it is a tunnel, and this protocol is out of it."""
+        request = self.request
+        admission = self._admission
+        if request is None or admission is None or not wants_upgrade(request):
+            upstream.abandon()
+            self.upstream_failed("the workspace switched protocols without being asked")
+            return
+        self._server.metrics.count(101)
+        self._server.connections.discard(self)
+        out = [*response_lines(response, admission.target.rewrite, request.fields.host)]
+        out.append(b"Connection: Upgrade\r\nUpgrade: " + (response.upgrade or request.fields.upgrade))
+        out.append(b"\r\n")
+        waiting, self._buffer = self._buffer, b""
+        tunnel = open_tunnel(
+            self._server, self.transport, upstream, admission, response, b"\r\n".join(out) + early, waiting
+        )
+        if self._ended:
+            # It said all it had to say before the switch: nobody else will tell the other side.
+            tunnel.client.eof_received()
+        self.request = None
+        self.upstream = None
+
+
+def _to_origin_form(request: RequestHead) -> None:
+    """`GET http://host/path` is `GET /path` with that host; anything else is for a forward proxy, which this is not."""
+    target = request.target
+    if request.method == b"OPTIONS" and target == b"*":
+        request.target = b"/*"
+        return
+    lowered = target[:8].lower()
+    for scheme in (b"http://", b"https://"):
+        if lowered.startswith(scheme):
+            authority, slash, path = target[len(scheme) :].partition(b"/")
+            if authority.lower() != request.fields.host.lower():
+                raise BadMessage(400, "the target's host is not the Host")
+            request.target = slash + path or b"/"
+            return
+    raise BadMessage(400, "the target is not a path")

@@ -1,0 +1,312 @@
+"""One browser connection's answers: an exchange's response on its way back, answers of ours, endings, back-pressure.
+
+The half of a connection that the upstream side calls. How requests are read and sent on is `client`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from codehub.proxy.admission.decision import Admission, Reply, refusal
+from codehub.proxy.connections.upstream import EVENT_STREAM, WRITE_HIGH, UpstreamConnection
+from codehub.proxy.http1.framing import BodyScanner
+from codehub.proxy.http1.headers import response_lines
+from codehub.proxy.http1.messages import RequestHead, ResponseHead
+
+if TYPE_CHECKING:
+    from codehub.proxy.server import ProxyServer
+
+HEAD_TIMEOUT_S: Final = 15.0  # from the first byte of a head to its last: slower is an attack or a dead line
+KEEP_ALIVE_S: Final = 75.0
+BODY_SILENCE_S: Final = 60.0  # a body under way that stops for this long is dead
+STALLED_S: Final = 120.0  # a client that takes nothing for this long is dead
+LINGER_S: Final = 5.0
+FIRST_REQUEST_S: Final = 1.0  # what a new connection may take to say something while the proxy shuts down
+
+
+class Exchange(asyncio.Protocol):
+    """`request` is the one being answered; while it is None the connection waits for a head."""
+
+    __slots__ = (
+        "_admission",
+        "_block",
+        "_body",
+        "_buffer",
+        "_closing",
+        "_cookies",
+        "_counts",
+        "_ended",
+        "_ends_upstream",
+        "_lingering",
+        "_responded",
+        "_retried",
+        "_sent",
+        "_server",
+        "_task",
+        "deadline",
+        "fresh",
+        "peer",
+        "request",
+        "started_at",
+        "transport",
+        "upstream",
+    )
+
+    def __init__(self, server: ProxyServer) -> None:
+        self._server = server
+        self.transport: asyncio.Transport
+        self.peer = b""
+        self.request: RequestHead | None = None
+        self.upstream: UpstreamConnection | None = None
+        self.deadline = inf
+        self.fresh = True  # it never asked anything yet
+        self.started_at = 0.0
+        self._buffer = b""
+        self._block = b""  # the headers of a request that is being decided, as they came
+        self._body: BodyScanner | None = None  # of the request, while it is not whole
+        self._cookies: list[bytes] = []
+        self._admission: Admission | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._sent = b""  # the head as it went upstream, while it may have to go again
+        self._retried = False
+        self._responded = False
+        self._ends_upstream = False
+        self._counts: bool | None = False  # whether this exchange's bytes are activity; None: nobody asked yet
+        self._lingering = False
+        self._closing = False
+        self._ended = False  # the client sends no more
+
+    @property
+    def admission(self) -> Admission | None:
+        return self._admission
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(high=WRITE_HIGH)
+        address = transport.get_extra_info("peername")
+        self.peer = address[0].encode() if isinstance(address, tuple) else b"127.0.0.1"
+        self.deadline = self._server.clock.now + (FIRST_REQUEST_S if self._server.draining else HEAD_TIMEOUT_S)
+        self._server.connections.add(self)
+
+    # ── the response, called by the upstream connection ──────────────────────────────────────────────────────────
+
+    def interim(self, response: ResponseHead) -> None:
+        """1xx. HTTP/1.0 does not know them."""
+        if self.request is not None and self.request.minor == 1 and response.status != 101:
+            out = [b"HTTP/1.1 %d %b" % (response.status, response.reason), *response.lines, b"\r\n"]
+            self.transport.write(b"\r\n".join(out))
+
+    def respond(self, response: ResponseHead, *, decode: bool) -> bytes:
+        """The head for the browser; the caller sends it with the first of the body."""
+        request = self.request
+        admission = self._admission
+        assert request is not None
+        assert admission is not None
+        self._responded = True
+        self._ends_upstream = response.close or self._body is not None
+        self._server.metrics.count(response.status)
+        out = response_lines(response, admission.target.rewrite, request.fields.host)
+        bodiless = request.method == b"HEAD" or response.status in (204, 304)
+        endless = not bodiless and not response.chunked and response.content_length < 0
+        if response.content_length >= 0 and not decode:
+            out.append(b"Content-Length: %d" % response.content_length)
+        elif response.chunked and not decode and not (bodiless and response.status == 204):
+            out.append(b"Transfer-Encoding: chunked")
+        if endless or decode or self._server.draining or self._body is not None:
+            request.keep_alive = False
+        if not request.keep_alive:
+            out.append(b"Connection: close")
+        elif request.minor == 0:
+            out.append(b"Connection: keep-alive")
+        out.append(b"\r\n")
+        head = b"\r\n".join(out)
+        # An event stream's own heartbeat is nobody's work; a download that flows is.
+        if EVENT_STREAM in head:
+            self._counts = False
+        return head
+
+    def repeats(self, status: int) -> bool:
+        """Whether an answer's head may be the one that was made from the same bytes for another request."""
+        request = self.request
+        if (
+            request is None
+            or not request.keep_alive
+            or request.minor != 1
+            or request.method == b"HEAD"
+            or self._body is not None
+            or self._server.draining
+        ):
+            return False
+        self._responded = True
+        self._server.metrics.by_class[status // 100] += 1
+        return True
+
+    def deliver(self, data: bytes) -> None:
+        if data:
+            self.transport.write(data)
+            self._flowed()
+
+    def _flowed(self) -> None:
+        """Bytes of this exchange passed. Whether they are work is looked at when it would change anything."""
+        admission = self._admission
+        if admission is None or self._counts is False:
+            return
+        target = admission.target
+        if self._server.clock.now < target.activity.quiet_at:
+            return
+        if self._counts is None and self.request is not None:
+            path = self.request.target[len(target.rewrite.prefix) :].partition(b"?")[0]
+            self._counts = not target.background.is_request(self.request.method, path)
+        if self._counts:
+            target.activity.touch()
+
+    def ends_upstream(self) -> bool:
+        return self._ends_upstream or self._body is not None
+
+    def finish(self, last: bytes) -> None:
+        """The response is whole: on to the next request, or the end."""
+        if last:
+            self.transport.write(last)
+        request = self.request
+        self.request = None
+        self.upstream = None
+        self._sent = b""
+        if self._body is not None:
+            self._linger()
+        elif request is None or not request.keep_alive or self._closing or self._server.draining:
+            self._close()
+        else:
+            self._next()
+
+    def _read_buffered(self) -> None:
+        """Take up the next request from what had arrived."""
+
+    def _next(self) -> None:
+        self.deadline = self._server.clock.now + KEEP_ALIVE_S
+        if self._buffer:
+            # Not called directly: a thousand pipelined requests are not a thousand frames deep.
+            self._server.loop.call_soon(self._read_buffered)
+        self.transport.resume_reading()
+
+    def upstream_failed(self, why: str) -> None:
+        self.upstream = None
+        if self._responded or self.request is None:
+            self.transport.abort()
+        else:
+            self._reply(refusal(502, why))
+
+    # ── answers of ours, endings, back-pressure ──────────────────────────────────────────────────────────────────
+
+    def _reply(self, reply: Reply) -> None:
+        request = self.request
+        self._responded = True
+        self._server.metrics.count(reply.status)
+        unread = self._body is not None
+        close = unread or request is None or not request.keep_alive or self._closing or self._server.draining
+        self.transport.write(reply.encoded(close=close, head_only=request is not None and request.method == b"HEAD"))
+        self.request = None
+        self.upstream = None
+        if unread or (close and self._buffer):
+            self._linger()
+        elif close:
+            self._close()
+        else:
+            self._next()
+
+    def _refuse(self, status: int, message: str) -> None:
+        """The message itself is wrong: nothing that follows on this connection can be trusted."""
+        self._server.metrics.refused += 1
+        self._buffer = b""
+        if self.request is not None:
+            self.request.keep_alive = False
+        self.transport.write(refusal(status, message).encoded(close=True, head_only=False))
+        self.request = None
+        self._linger()
+
+    def _linger(self) -> None:
+        """Close without losing what was written: unread bytes at a close reset the connection."""
+        self._body = None
+        self._buffer = b""
+        self._lingering = True
+        self.deadline = self._server.clock.now + LINGER_S
+        self.transport.resume_reading()
+        if self.transport.can_write_eof() and not self.transport.is_closing():
+            self.transport.write_eof()
+
+    def _close(self) -> None:
+        self.deadline = self._server.clock.now + STALLED_S
+        self.transport.close()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        self._task = self._server.start(work, self)
+
+    def failed(self) -> None:
+        """A task of this connection ended by an error we did not foresee (it is logged by the server)."""
+        if not self.transport.is_closing() and self.request is not None and not self._responded:
+            self._reply(refusal(500, "something went wrong in the proxy; its log says what"))
+        else:
+            self.transport.abort()
+
+    def hold(self) -> None:
+        self.transport.pause_reading()
+
+    def go_on(self) -> None:
+        self.transport.resume_reading()
+
+    def pause_writing(self) -> None:
+        self.deadline = self._server.clock.now + STALLED_S
+        if self.upstream is not None:
+            self.upstream.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self.deadline = inf if self._body is None else self._server.clock.now + BODY_SILENCE_S
+        if self.upstream is not None:
+            self.upstream.transport.resume_reading()
+
+    def expire(self) -> None:
+        """The deadline passed, by the server's sweep."""
+        self.deadline = inf
+        if self.request is None and self._buffer and not self._lingering:
+            self._refuse(408, "the head took too long")
+        elif self._body is not None and not self._responded and self.request is not None:
+            if self.upstream is not None:
+                self.upstream.abandon()
+                self.upstream = None
+            self._refuse(408, "the body stopped")
+        else:
+            self.transport.abort()
+
+    def leave_when_done(self) -> None:
+        """The proxy shuts down: finish what is under way, then close."""
+        self._closing = True
+        if self.request is not None or self._buffer:
+            return
+        if self.fresh:
+            # Just accepted: its first request is on its way, and nobody would ask it again.
+            self.deadline = min(self.deadline, self._server.clock.now + FIRST_REQUEST_S)
+        else:
+            self.transport.close()
+
+    def revoke(self) -> None:
+        self.transport.abort()
+
+    def eof_received(self) -> bool:
+        """A client that said all it had to say may still wait for its answer."""
+        if self.request is None or self._body is not None:
+            return False
+        self._closing = self._ended = True
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.connections.discard(self)
+        self._closing = True
+        self.deadline = inf
+        self.request = None
+        if self._task is not None:
+            self._task.cancel()
+        if self.upstream is not None:
+            self.upstream.abandon()
+            self.upstream = None

@@ -1,0 +1,180 @@
+"""An upgraded connection: bytes both ways, each side's end passed on as a half-close, until both have ended.
+
+Bytes are written first and looked at afterwards, and only where a WebSocket's frames say who is at work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from codehub.proxy.activity.websocket_frames import FrameScanner, InflatingScanner, Scanner, close_frame
+from codehub.proxy.admission.decision import Admission
+from codehub.proxy.connections.upstream import UpstreamConnection
+from codehub.proxy.http1.messages import ResponseHead
+
+if TYPE_CHECKING:
+    from codehub.proxy.server import ProxyServer
+
+# After one side ended, the other may finish what it says, but not for ever.
+HALF_CLOSED_S: Final = 60.0
+
+
+class TunnelSide(asyncio.Protocol):
+    """What one side sends, on its way to the other."""
+
+    __slots__ = ("_feed", "_tunnel", "_write", "ended", "gone", "other", "scanner", "transport")
+
+    def __init__(self, tunnel: Tunnel, transport: asyncio.Transport, scanner: Scanner | None) -> None:
+        self._tunnel = tunnel
+        self.transport = transport
+        self.scanner = scanner
+        self._feed = scanner.feed if scanner is not None else None
+        self.ended = False  # it sends no more
+        self.gone = False
+        self.other: TunnelSide
+
+    def join(self, other: TunnelSide) -> None:
+        self.other = other
+        self._write = other.transport.write
+
+    def data_received(self, data: bytes) -> None:
+        self._write(data)
+        if self._feed is not None:
+            self._feed(data)
+
+    @property
+    def between_frames(self) -> bool:
+        return self.scanner is None or self.scanner.at_boundary
+
+    def eof_received(self) -> bool:
+        self.ended = True
+        if self.other.ended or self.other.transport.is_closing():
+            self.other.transport.close()
+            return False
+        self._tunnel.half_closed()
+        self.other.transport.write_eof()
+        return True
+
+    def pause_writing(self) -> None:
+        self.other.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if not self.other.transport.is_closing():
+            self.other.transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._tunnel.lost(self, exc)
+
+
+class Tunnel:
+    """Two sides and whose they are."""
+
+    __slots__ = ("_closing", "_server", "admission", "client", "deadline", "is_websocket", "server")
+
+    def __init__(self, server: ProxyServer, admission: Admission) -> None:
+        self._server = server
+        self.admission = admission
+        self.deadline = float("inf")
+        self.is_websocket = False
+        self._closing = False
+        self.client: TunnelSide
+        self.server: TunnelSide
+
+    def half_closed(self) -> None:
+        self.deadline = self._server.clock.now + HALF_CLOSED_S
+
+    def lost(self, side: TunnelSide, exc: Exception | None) -> None:
+        other = side.other
+        side.ended = side.gone = True
+        if other.gone:
+            self._server.tunnels.discard(self)
+            return
+        self.half_closed()
+        if exc is not None:
+            other.transport.abort()
+        elif not other.transport.is_closing():
+            other.transport.close()
+
+    def expire(self) -> None:
+        self.abort()
+
+    def abort(self) -> None:
+        self.client.transport.abort()
+        self.server.transport.abort()
+
+    def go_away(self) -> bool:
+        """Say so to both sides between two frames and close. False while a frame is still on its way to the browser."""
+        if self._closing:
+            return True
+        if self.is_websocket:
+            if not self.server.between_frames:
+                return False
+            if not self.server.ended:
+                self.client.transport.write(close_frame(self.admission.target.close_code, masked=False))
+            if not self.client.ended and self.client.between_frames:
+                self.server.transport.write(close_frame(1001, masked=True))
+        self._closing = True
+        self.client.transport.close()
+        self.server.transport.close()
+        return True
+
+
+def open_tunnel(
+    server: ProxyServer,
+    client: asyncio.Transport,
+    upstream: UpstreamConnection,
+    admission: Admission,
+    response: ResponseHead,
+    to_client: bytes,
+    to_server: bytes,
+) -> Tunnel:
+    """Joins two transports. `to_client` begins with the 101's head; both carry what had arrived by then."""
+    tunnel = Tunnel(server, admission)
+    tunnel.is_websocket = response.upgrade.lower() == b"websocket"
+    head_size = to_client.find(b"\r\n\r\n") + 4
+    server_scanner, client_scanner = _scanners(server, admission, response) if tunnel.is_websocket else (None, None)
+    tunnel.client = TunnelSide(tunnel, client, client_scanner)
+    tunnel.server = TunnelSide(tunnel, upstream.transport, server_scanner)
+    tunnel.client.join(tunnel.server)
+    tunnel.server.join(tunnel.client)
+    upstream.client = None
+    upstream.pool.discard(upstream)
+    server.tunnels.add(tunnel)
+    client.set_protocol(tunnel.client)
+    upstream.transport.set_protocol(tunnel.server)
+    client.write(to_client)
+    if server_scanner is not None and len(to_client) > head_size:
+        server_scanner.feed(to_client[head_size:])
+    if to_server:
+        tunnel.client.data_received(to_server)
+    client.resume_reading()
+    upstream.transport.resume_reading()
+    return tunnel
+
+
+def _scanners(server: ProxyServer, admission: Admission, response: ResponseHead) -> tuple[Scanner, Scanner]:
+    """(of what the server sends, of what the browser sends)."""
+    target = admission.target
+    extensions = _extensions(response)
+    if b"permessage-deflate" in extensions and target.background.frame_rules:
+        return (
+            InflatingScanner(
+                target.activity, target.background, keep_context=b"server_no_context_takeover" not in extensions
+            ),
+            InflatingScanner(
+                target.activity, target.background, keep_context=b"client_no_context_takeover" not in extensions
+            ),
+        )
+    return (
+        FrameScanner(target.activity, server.clock, target.background),
+        FrameScanner(target.activity, server.clock, target.background),
+    )
+
+
+def _extensions(response: ResponseHead) -> bytes:
+    for line in response.lines:
+        name, _, value = line.partition(b":")
+        if name.lower() == b"sec-websocket-extensions":
+            return value.lower()
+    return b""

@@ -1,0 +1,311 @@
+"""Connections to one workspace's IDE: a pool of idle ones, and one exchange at a time on each.
+
+An upstream belongs to an instance's identity: another identity is another pool, so that a reused port never carries one
+workspace's traffic to another. Knows nothing of who may talk to the workspace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+
+from codehub.ports.instances import Upstream
+from codehub.proxy.connections.keepalive import enable_keepalive
+from codehub.proxy.http1.framing import BodyScanner, ChunkedBody, EndlessBody, LengthBody
+from codehub.proxy.http1.messages import BadMessage, RequestHead, ResponseHead
+from codehub.proxy.http1.parser import MAX_HEAD, parse_response
+
+if TYPE_CHECKING:
+    from codehub.proxy.connections.client import ClientConnection
+
+CONNECT_TIMEOUT_S: Final = 5.0
+# Node closes an idle connection after 5 s; one of ours must never be the one it is just closing.
+IDLE_S: Final = 4.0
+# A request that may not be repeated gets a connection that was in use a moment ago, or a new one.
+FRESH_S: Final = 1.0
+MAX_IDLE: Final = 64
+WRITE_HIGH: Final = 256 * 1024
+MAX_ANSWERS: Final = 64  # heads remembered for each instance
+MAX_KEPT_HEAD: Final = 2048
+EVENT_STREAM: Final = b"text/event-stream"
+
+
+class UpstreamConnection(asyncio.Protocol):
+    """One connection. While `client` is set, an exchange is under way."""
+
+    __slots__ = (
+        "_body",
+        "_decode",
+        "_head",
+        "client",
+        "closed",
+        "idle_since",
+        "method",
+        "pool",
+        "started",
+        "transport",
+        "uses",
+    )
+
+    def __init__(self, pool: UpstreamPool) -> None:
+        self.pool = pool
+        self.transport: asyncio.Transport
+        self.client: ClientConnection | None = None
+        self.method = b""
+        self.uses = 0
+        self.idle_since = 0.0
+        self.started = False  # a byte of the response came
+        self.closed = False
+        self._head = b""
+        self._body: BodyScanner | None = None
+        self._decode = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(high=WRITE_HIGH)
+        self.pool.open.add(self)
+
+    def begin(self, client: ClientConnection, request: RequestHead) -> None:
+        """The next exchange is this client's."""
+        self.client = client
+        self.method = request.method
+        self._decode = request.minor == 0
+        self.started = False
+        self.uses += 1
+
+    def data_received(self, data: bytes) -> None:
+        client = self.client
+        if client is None:
+            # Nobody asked: whatever it is, it is not the answer to what comes next.
+            self.abandon()
+            return
+        self.started = True
+        body = self._body
+        try:
+            if body is None:
+                if not self._repeat(client, data):
+                    self._read_head(client, data)
+            else:
+                self._read_body(client, body, data, 0, b"")
+        except BadMessage as error:
+            self.abandon()
+            client.upstream_failed(error.message)
+
+    def _repeat(self, client: ClientConnection, data: bytes) -> bool:
+        """An answer whose head was read and mapped before. False when it has to go the long way."""
+        end = data.find(b"\r\n\r\n") + 4
+        known = self.pool.answers.get(data[:end])
+        if known is None or self._head or not client.repeats(known.status):
+            return False
+        over = end + known.length
+        if over == len(data):
+            self.client = None
+            self.pool.put(self)
+            client.finish(known.head + data[end:])
+        elif over < len(data):
+            self._finish(client, known.head + data[end:over], surplus=True)
+        else:
+            self._body = LengthBody(over - len(data))
+            client.deliver(known.head + data[end:])
+        return True
+
+    def _read_head(self, client: ClientConnection, data: bytes) -> None:
+        if self._head:
+            data = self._head + data
+            self._head = b""
+        while True:
+            end = data.find(b"\r\n\r\n")
+            if end < 0 or end > MAX_HEAD:
+                if len(data) > MAX_HEAD:
+                    raise BadMessage(502, "the upstream's head is too large")
+                self._head = data
+                return
+            response = parse_response(data[:end])
+            if response.status == 101:
+                client.switch(self, response, data[end + 4 :])
+                return
+            if response.status >= 200:
+                break
+            client.interim(response)
+            data = data[end + 4 :]
+            if not data:
+                return
+        self._body = body = self._body_of(response)
+        head = client.respond(response, decode=self._decode and response.chunked)
+        self.pool.keep(data[: end + 4], head, response, self.method)
+        if body is None:
+            self._finish(client, head, surplus=len(data) > end + 4)
+        else:
+            self._read_body(client, body, data, end + 4, head)
+
+    def _body_of(self, response: ResponseHead) -> BodyScanner | None:
+        if self.method == b"HEAD" or response.status in (204, 304):
+            return None
+        if response.chunked:
+            return ChunkedBody(502, decode=self._decode)
+        if response.content_length < 0:
+            response.close = True
+            return EndlessBody()
+        return LengthBody(response.content_length) if response.content_length else None
+
+    def _read_body(self, client: ClientConnection, body: BodyScanner, data: bytes, at: int, head: bytes) -> None:
+        end = body.feed(data, at)
+        over = end >= 0
+        if isinstance(body, ChunkedBody) and body.decoded:
+            piece = b"".join(body.decoded)
+            body.decoded.clear()
+        elif self._decode and isinstance(body, ChunkedBody):
+            piece = b""
+        elif at or (over and end < len(data)):
+            piece = data[at:end] if over else data[at:]
+        else:
+            piece = data
+        if over:
+            self._finish(client, head + piece if head else piece, surplus=end < len(data))
+        elif head:
+            client.deliver(head + piece)
+        else:
+            client.deliver(piece)
+
+    def _finish(self, client: ClientConnection, last: bytes, *, surplus: bool) -> None:
+        """The response is whole. The connection goes back to the pool unless something speaks against it."""
+        self._body = None
+        self.client = None
+        # More than was promised is an answer to a question nobody asked: never let it be the next one's.
+        if surplus or client.ends_upstream():
+            self.abandon()
+        else:
+            self.pool.put(self)
+        client.finish(last)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        self.pool.discard(self)
+        client = self.client
+        if client is None:
+            return
+        self.client = None
+        if isinstance(self._body, EndlessBody) and exc is None:
+            client.finish(b"")
+        else:
+            client.upstream_lost(self)
+
+    def pause_writing(self) -> None:
+        if self.client is not None:
+            self.client.hold()
+
+    def resume_writing(self) -> None:
+        if self.client is not None:
+            self.client.go_on()
+
+    def abandon(self) -> None:
+        """Close it; whatever was under way is over."""
+        self.client = None
+        self.closed = True
+        self.transport.abort()
+
+
+@dataclass(frozen=True, slots=True)
+class KnownAnswer:
+    """A head as the browser gets it, and how many bytes of body follow."""
+
+    head: bytes
+    length: int
+    status: int
+
+
+class UpstreamPool:
+    """The connections to one instance."""
+
+    def __init__(self, upstream: Upstream, loop: asyncio.AbstractEventLoop) -> None:
+        self.upstream = upstream
+        self.open: set[UpstreamConnection] = set()
+        self.answers: dict[bytes, KnownAnswer] = {}  # by the bytes of their heads
+        self._idle: list[UpstreamConnection] = []
+        self._loop = loop
+        self._retired = False
+
+    def take(self, *, repeatable: bool) -> UpstreamConnection | None:
+        """The idle connection used last, unless it may just be closing."""
+        idle = self._idle
+        now = self._loop.time()
+        while idle:
+            connection = idle.pop()
+            age = now - connection.idle_since
+            if not connection.closed and age < (IDLE_S if repeatable else FRESH_S):
+                return connection
+            if age < IDLE_S and not connection.closed:
+                idle.append(connection)
+                return None
+            connection.abandon()
+        return None
+
+    async def connect(self) -> UpstreamConnection:
+        """A new connection. Raises OSError (also when it takes too long)."""
+        upstream = self.upstream
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            if upstream.socket_path:
+                _, protocol = await self._loop.create_unix_connection(
+                    lambda: UpstreamConnection(self), upstream.socket_path
+                )
+            else:
+                _, protocol = await self._loop.create_connection(
+                    lambda: UpstreamConnection(self), upstream.host, upstream.port
+                )
+                enable_keepalive(protocol.transport.get_extra_info("socket"))
+        return protocol
+
+    def put(self, connection: UpstreamConnection) -> None:
+        if connection.closed:
+            return
+        if self._retired or len(self._idle) >= MAX_IDLE:
+            connection.abandon()
+            return
+        connection.idle_since = self._loop.time()
+        self._idle.append(connection)
+
+    def keep(self, raw: bytes, head: bytes, response: ResponseHead, method: bytes) -> None:
+        """The same bytes are the same head again, unless the request decides about it or the connection ends by it."""
+        bodiless = response.status in (204, 304)
+        if (
+            method == b"HEAD"
+            or response.close
+            or response.chunked
+            or response.cookies
+            or response.location is not None
+            or (response.content_length < 0 and not bodiless)
+            or b"\r\nConnection: " in head
+            or EVENT_STREAM in head
+            or len(raw) > MAX_KEPT_HEAD
+        ):
+            return
+        if len(self.answers) >= MAX_ANSWERS:
+            self.answers.clear()
+        self.answers[raw] = KnownAnswer(head, 0 if bodiless else response.content_length, response.status)
+
+    def discard(self, connection: UpstreamConnection) -> None:
+        self.open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+
+    def sweep(self) -> None:
+        """Close what was idle for long."""
+        oldest = self._loop.time() - IDLE_S
+        while self._idle and self._idle[0].idle_since < oldest:
+            self._idle.pop(0).abandon()
+
+    def close(self) -> None:
+        """Now, and whatever is under way."""
+        self._retired = True
+        for connection in list(self.open):
+            connection.abandon()
+
+    def retire(self) -> None:
+        """No new exchanges: the instance is another one now. What is under way ends by itself."""
+        self._retired = True
+        while self._idle:
+            self._idle.pop().abandon()

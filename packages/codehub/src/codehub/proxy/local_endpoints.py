@@ -1,0 +1,60 @@
+"""What the proxy answers without a workspace: its health, its metrics, and the way to the dashboard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from codehub.domain.routing import is_workspace_id
+from codehub.proxy import metrics
+from codehub.proxy.admission.decision import Admission, Reply, refusal
+from codehub.proxy.http1.messages import RequestHead
+
+if TYPE_CHECKING:
+    from codehub.proxy.server import ProxyServer
+
+_LOOPBACK = (b"127.", b"::1")
+
+
+class LocalEndpoints:
+    def __init__(self, dashboard: str, host_pattern: str, away: Callable[[RequestHead, Admission], Reply]) -> None:
+        self._dashboard = dashboard
+        self._host_suffix = host_pattern[1:].lower()
+        self._away = away
+        self.hub: ProxyServer | None = None
+
+    def local(self, request: RequestHead, peer: bytes) -> Reply | None:
+        if request.target.startswith(b"/w/"):
+            return None
+        path = request.target.partition(b"?")[0]
+        if request.method not in (b"GET", b"HEAD"):
+            return refusal(404, "there is nothing here but workspaces, at /w/{id}/")
+        if path == b"/health":
+            ending = self.hub is not None and self.hub.draining
+            return Reply(
+                503 if ending else 200,
+                b'{"status":"%b"}\n' % (b"draining" if ending else b"ok"),
+                ((b"Content-Type", b"application/json"),),
+            )
+        # Figures are for the machine itself: what came through another proxy is not from here.
+        if (
+            path == b"/metrics"
+            and peer.startswith(_LOOPBACK)
+            and not request.fields.forwarded_for
+            and self.hub is not None
+        ):
+            return Reply(200, metrics.page(self.hub), ((b"Content-Type", b"text/plain; version=0.0.4"),))
+        if path == b"/":
+            return Reply(303, headers=((b"Location", self._home(request.fields.host).encode()),))
+        return refusal(404, "there is nothing here but workspaces, at /w/{id}/")
+
+    def _home(self, host: bytes) -> str:
+        """A workspace's own host leads into it, any other to the dashboard."""
+        name = host.decode("latin-1").lower().partition(":")[0]
+        workspace_id = name.removesuffix(self._host_suffix)
+        if self._host_suffix and workspace_id != name and is_workspace_id(workspace_id):
+            return f"/w/{workspace_id}/"
+        return f"{self._dashboard}/"
+
+    def away(self, request: RequestHead, admission: Admission) -> Reply:
+        return self._away(request, admission)

@@ -1,0 +1,137 @@
+"""The workspace proxy as a whole: `run_proxy` puts the parts together, listens, and ends by cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from ipaddress import ip_network
+
+import structlog
+
+from codehub.adapters.postgres.pool import Database
+from codehub.domain.errors import CodeHubError, Invalid
+from codehub.domain.limits import RunningLimits
+from codehub.domain.profiles import AppProfile, Catalog
+from codehub.ports.activity import ActivityStore
+from codehub.ports.instances import Instances, Upstream
+from codehub.proxy.activity.buffer import ActivityBuffer
+from codehub.proxy.admission.controller import Addresses, AdmissionController
+from codehub.proxy.admission.revocation import Revocation
+from codehub.proxy.admission.targets import Targets
+from codehub.proxy.coarse_clock import CoarseClock
+from codehub.proxy.local_endpoints import LocalEndpoints
+from codehub.proxy.server import ProxyServer
+from codehub.services.workspace_access import WorkspaceAccess
+from codehub.settings import Settings
+
+_log = structlog.get_logger()
+
+# The first socket a service manager hands over (LISTEN_FDS): a restart then loses no connection in the queue.
+_FIRST_PASSED = 3
+# New objects between two collections: an exchange leaves no cycles, so there is little to find.
+_COLLECT_AFTER = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyDeps:
+    database: Database
+    activity: ActivityStore
+    instances: Mapping[str, Instances]  # by the name in `workspaces.instance_backend`
+    catalog: Catalog
+    now: Callable[[], datetime]
+
+
+async def run_proxy(
+    settings: Settings,
+    deps: ProxyDeps,
+    *,
+    sockets: list[socket.socket] | None = None,
+    ready: Callable[[], None] = lambda: None,
+    grace_s: float = 10.0,
+) -> None:
+    """Serves until cancelled; then shuts down gracefully, within `grace_s` and a little."""
+    loop = asyncio.get_running_loop()
+    clock = CoarseClock(loop.time, time.time)
+    buffer = ActivityBuffer(
+        deps.activity, clock, flush_interval_s=settings.flush_interval_s, ttl_standby_s=settings.ttl_standby_s
+    )
+    gate = WorkspaceAccess(
+        deps.database, RunningLimits(settings.max_running_per_user, settings.max_running_global), deps.now
+    )
+    addresses = Addresses(settings.public_url, settings.workspace_url, settings.workspace_host)
+    scheme = b"https" if addresses.secure else b"http"
+
+    async def resolve(backend: str, workspace_id: str) -> Upstream | None:
+        instances = deps.instances.get(backend)
+        return None if instances is None else await instances.resolve_upstream(workspace_id)
+
+    def profile_of(image_ref: str, backend: str) -> AppProfile:
+        try:
+            return deps.catalog.resolve(image_ref, backend)[1]
+        except Invalid:
+            # An image that was allowed once and still runs: it is proxied as the default profile is.
+            return deps.catalog.profiles[deps.catalog.default]
+
+    targets = Targets(resolve, profile_of, buffer, clock, scheme)
+    admission = AdmissionController(gate, targets, addresses, clock)
+    door = LocalEndpoints(settings.public_url, settings.workspace_host, admission.away)
+    hub = ProxyServer(
+        admission,
+        door,
+        clock,
+        trusted=tuple(ip_network(network, strict=False) for network in settings.trusted_proxies),
+        grace_s=grace_s,
+    )
+    door.hub = hub
+    hub.on_tick += [targets.sweep, admission.sweep]
+    hub.on_stop += [admission.close, targets.close]
+    listeners = sockets or passed_sockets() or [listen(settings.proxy_bind)]
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(buffer.run(), name="activity")
+            group.create_task(Revocation(hub, gate, admission).run(), name="revocation")
+            group.create_task(hub.run(listeners, ready), name="listener")
+    finally:
+        try:
+            async with asyncio.timeout(5):
+                await buffer.flush()
+        except (CodeHubError, TimeoutError) as error:
+            _log.warning("the last activity could not be brought to its store", error=str(error))
+
+
+def settle_memory() -> None:
+    """For a process that is a proxy: what is there at its start stays, and no collection walks it while requests wait."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_COLLECT_AFTER, 20, 50)
+
+
+def listen(bind: str) -> socket.socket:
+    """A listening socket that other replicas on this machine may share (SO_REUSEPORT). Raises OSError."""
+    host, _, port = bind.rpartition(":")
+    host = host.strip("[]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.bind((host, int(port)))
+        listener.setblocking(False)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def passed_sockets() -> list[socket.socket]:
+    """What a service manager handed over, if it was meant for this process."""
+    if os.environ.get("LISTEN_PID") != str(os.getpid()):
+        return []
+    count = int(os.environ.get("LISTEN_FDS", "0"))
+    return [socket.socket(fileno=fd) for fd in range(_FIRST_PASSED, _FIRST_PASSED + count)]

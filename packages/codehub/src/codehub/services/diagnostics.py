@@ -1,0 +1,65 @@
+"""What can be read of a workspace beside its row: its timeline, its archives, its instance's output and use of
+resources. No database connection is held while a backend is asked."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+
+from codehub.adapters.postgres import timeline
+from codehub.adapters.postgres.pool import Database
+from codehub.adapters.postgres.timeline import Generation, TimelineEntry
+from codehub.domain.errors import BackendDown, UpstreamUnavailable
+from codehub.ports.instances import Instances
+from codehub.services.principal import Principal
+from codehub.services.workspaces import Workspaces
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostics:
+    database: Database
+    workspaces: Workspaces
+    instances: Mapping[str, Instances]
+
+    async def timeline(
+        self, who: Principal, workspace_id: str, limit: int, offset: int
+    ) -> tuple[list[TimelineEntry], int]:
+        await self.workspaces.get(who, workspace_id)
+        async with self.database.transaction() as tx:
+            return await timeline.page(tx, workspace_id, limit, offset)
+
+    async def archives(self, who: Principal, workspace_id: str) -> list[Generation]:
+        await self.workspaces.get(who, workspace_id)
+        async with self.database.transaction() as tx:
+            return await timeline.generations(tx, workspace_id)
+
+    async def logs(
+        self, who: Principal, workspace_id: str, *, follow: bool, tail: int | None
+    ) -> AsyncIterator[bytes]:
+        """The instance's output. Whether its backend answers is known before the first byte."""
+        backend = await self._backend(who, workspace_id)
+        try:
+            await backend.status(workspace_id)
+        except BackendDown as error:
+            raise _told(workspace_id) from error
+        return backend.logs(workspace_id, follow=follow, tail=tail)
+
+    async def usage(self, who: Principal, workspace_id: str) -> Mapping[str, float] | None:
+        backend = await self._backend(who, workspace_id)
+        try:
+            return await backend.usage(workspace_id)
+        except BackendDown as error:
+            raise _told(workspace_id) from error
+
+    async def _backend(self, who: Principal, workspace_id: str) -> Instances:
+        found = await self.workspaces.get(who, workspace_id)
+        backend = self.instances.get(found.workspace.instance_backend)
+        if backend is None:
+            raise UpstreamUnavailable(
+                f"this API process has no access to the {found.workspace.instance_backend} backend"
+            )
+        return backend
+
+
+def _told(workspace_id: str) -> UpstreamUnavailable:
+    return UpstreamUnavailable(f"the backend that runs workspace {workspace_id} does not answer now: try again later")

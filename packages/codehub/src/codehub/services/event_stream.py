@@ -1,0 +1,328 @@
+"""Live events: what changed, to every open stream of whoever may see it (design 8).
+
+```
+ bus ──hint──► dirty ids ─┐                        ┌► stream (pending frames, newest per workspace)
+ poll ─version differs────┼► one loader ─ frames ──┼► stream
+ a new stream ─ wanting ──┘   (rows, once a change) └► stream
+```
+
+One loader does every read, one after another, so that no stream ever gets an older state after a newer one. Hints only make
+it sooner: a poll of row versions finds whatever no hint told of, often while the bus is away. No stream holds a database
+connection, and what waits for a slow one is bounded by the workspaces it may see.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import structlog
+
+from codehub.adapters.postgres import sessions, workspaces
+from codehub.adapters.postgres.pool import Database
+from codehub.adapters.postgres.workspaces import WorkspaceWithOwner
+from codehub.domain.errors import BackendDown, CodeHubError, Transient
+from codehub.ports.bus import Bus
+from codehub.services.ids import is_id
+from codehub.services.principal import Clock, Ids, Principal
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often, in seconds. Tests hurry these; nobody else should."""
+
+    tick_s: float = 5.0  # sessions looked at; versions polled while the bus is away
+    poll_s: float = 30.0  # versions polled while the bus is there
+    retry_s: float = 1.0  # after a failure of the database or the bus
+    probe_s: float = 20.0  # a word to ourselves through the bus: a dead connection is found this soon
+    heartbeat_s: float = 30.0
+    send_s: float = 30.0  # a client that took nothing for this long is dropped
+
+
+def frame(event: str, data: str) -> bytes:
+    return f"event: {event}\ndata: {data}\n\n".encode()
+
+
+HEARTBEAT = frame("heartbeat", "{}")
+
+
+@dataclass(eq=False, slots=True)
+class Stream:
+    """One client. `owner` is whose workspaces it sees; None is everybody's."""
+
+    owner: str | None
+    bearer_id: str
+    _pending: dict[str, bytes] = field(default_factory=dict)
+    _snapshot: bytes | None = None
+    _begun: bool = False
+    _over: bool = False
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def next(self, timeout_s: float) -> bytes | None:
+        """What to send now: frames, a heartbeat when nothing came for so long, None when the stream is over."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        except TimeoutError:
+            return HEARTBEAT
+        if self._over:
+            return None
+        self._changed.clear()
+        frames = ([self._snapshot] if self._snapshot is not None else []) + list(self._pending.values())
+        self._snapshot = None
+        self._pending.clear()
+        return b"".join(frames)
+
+    def begin(self, snapshot: bytes) -> None:
+        self._begun = True
+        self._snapshot = snapshot
+        self._pending.clear()
+        self._changed.set()
+
+    def offer(self, workspace_id: str, what: bytes) -> None:
+        """The newest frame of a workspace replaces one that was not sent yet."""
+        if self._begun:
+            self._pending.pop(workspace_id, None)
+            self._pending[workspace_id] = what
+            self._changed.set()
+
+    def end(self) -> None:
+        self._over = True
+        self._changed.set()
+
+
+class EventBroadcaster:
+    def __init__(
+        self,
+        database: Database,
+        bus: Bus,
+        *,
+        prefix: str,
+        render: Callable[[WorkspaceWithOwner], str],
+        clock: Clock,
+        ids: Ids,
+        pace: Pace,
+    ) -> None:
+        self._database = database
+        self._bus = bus
+        self._prefix = prefix
+        self._probe_channel = f"{prefix}probe:{ids()}"
+        self._render = render
+        self._clock = clock
+        self.pace = pace
+        self._streams: dict[str | None, set[Stream]] = {}
+        self._wanting: set[Stream] = set()
+        self._dirty: dict[str, None] = {}
+        self._known: dict[str, tuple[str, str]] = {}  # id → (owner, version) of what was last sent
+        self._wake = asyncio.Event()
+        self._heard = asyncio.Event()
+        self._connected = False
+        self._stopped = False
+
+    @property
+    def open_streams(self) -> int:
+        return sum(len(streams) for streams in self._streams.values())
+
+    @property
+    def connected(self) -> bool:
+        """Whether hints come in: our own word came back through the bus."""
+        return self._connected
+
+    def open(self, who: Principal, *, everybody: bool) -> Stream:
+        """A stream that begins with a snapshot. Give it back with `close`."""
+        if everybody:
+            who.must_be_admin()
+        stream = Stream(None if everybody else who.user_id, who.bearer_id)
+        if self._stopped:
+            stream.end()
+        self._streams.setdefault(stream.owner, set()).add(stream)
+        self._wanting.add(stream)
+        self._wake.set()
+        return stream
+
+    def close(self, stream: Stream) -> None:
+        self._wanting.discard(stream)
+        streams = self._streams.get(stream.owner, set())
+        streams.discard(stream)
+        if not streams:
+            self._streams.pop(stream.owner, None)
+            if None not in self._streams:
+                self._known = {id_: seen for id_, seen in self._known.items() if seen[0] in self._streams}
+
+    def ended(self, bearer_id: str) -> None:
+        """A session or token is over, and so are its streams."""
+        for stream in self._all():
+            if stream.bearer_id == bearer_id:
+                stream.end()
+
+    def stop(self) -> None:
+        """End every stream, and every one to come: the process is leaving."""
+        self._stopped = True
+        for stream in self._all():
+            stream.end()
+
+    def changed(self, workspace_id: str) -> None:
+        """A hint. Nobody listens: nothing is loaded."""
+        if self._streams:
+            self._dirty[workspace_id] = None
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Ends by cancellation."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._load())
+            group.create_task(self._watch())
+            group.create_task(self._listen())
+
+    async def _load(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            wanting, self._wanting = self._wanting, set()
+            dirty, self._dirty = self._dirty, {}
+            try:
+                if wanting:
+                    await self._begin(wanting)
+                    wanting = set()
+                if dirty:
+                    await self._tell(dirty)
+            except (BackendDown, Transient) as error:
+                _log.warning("live events wait for the database", error=str(error))
+                self._wanting |= {stream for stream in wanting if stream in self._streams.get(stream.owner, ())}
+                self._dirty = {**dirty, **self._dirty}
+                self._wake.set()
+                await asyncio.sleep(self.pace.retry_s)
+
+    async def _begin(self, wanting: set[Stream]) -> None:
+        for owner in {stream.owner for stream in wanting}:
+            async with self._database.transaction() as tx:
+                found = await workspaces.all_of(tx, owner)
+            items = ",".join(self._render(owned) for owned in found)
+            snapshot = frame("snapshot", f'{{"items":[{items}]}}')
+            for owned in found:
+                self._note(owned)
+            for stream in wanting:
+                if stream.owner == owner:
+                    stream.begin(snapshot)
+
+    async def _tell(self, dirty: Iterable[str]) -> None:
+        async with self._database.transaction() as tx:
+            found = await workspaces.many(tx, list(dirty))
+        for workspace_id in dirty:
+            owned = found.get(workspace_id)
+            owner = owned.workspace.owner_user_id if owned else self._known.get(workspace_id, ("", ""))[0]
+            streams = self._streams.get(owner, set()) | self._streams.get(None, set())
+            if not streams:
+                continue
+            if owned is None or owned.workspace.deleted_at is not None:
+                self._known.pop(workspace_id, None)
+                what = frame("workspace_deleted", json.dumps({"id": workspace_id}))
+            else:
+                self._note(owned)
+                what = frame("workspace_updated", self._render(owned))
+            for stream in streams:
+                stream.offer(workspace_id, what)
+
+    def _note(self, owned: WorkspaceWithOwner) -> None:
+        self._known[owned.workspace.id] = (owned.workspace.owner_user_id, owned.version)
+
+    async def _watch(self) -> None:
+        """Ends streams whose session is over, and polls what hints may have missed."""
+        since_poll = 0.0
+        while True:
+            await asyncio.sleep(self.pace.tick_s)
+            since_poll += self.pace.tick_s
+            try:
+                await self._end_stale()
+                if not self._connected or since_poll >= self.pace.poll_s:
+                    since_poll = 0.0
+                    await self._poll()
+            except (BackendDown, Transient) as error:
+                _log.warning("live events cannot look at the database", error=str(error))
+
+    async def _end_stale(self) -> None:
+        bearers = {stream.bearer_id for stream in self._all()}
+        if not bearers:
+            return
+        async with self._database.transaction() as tx:
+            live = await sessions.still_live(tx, bearers, self._clock())
+        for bearer_id in bearers - live:
+            self.ended(bearer_id)
+
+    async def _poll(self) -> None:
+        if not self._streams:
+            return
+        owners = None if None in self._streams else [owner for owner in self._streams if owner is not None]
+        async with self._database.transaction() as tx:
+            there = await workspaces.versions(tx, owners)
+        for workspace_id in {id_ for id_, seen in there.items() if self._known.get(id_) != seen} | (
+            self._known.keys() - there.keys()
+        ):
+            self.changed(workspace_id)
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._receive())
+                    group.create_task(self._probe())
+            except* (BackendDown, _Silent) as errors:
+                if self._connected:
+                    _log.warning("live events go on without the bus", error=str(errors.exceptions[0]))
+            self._connected = False
+            await asyncio.sleep(self.pace.retry_s)
+
+    async def _receive(self) -> None:
+        async for channel, payload in self._bus.subscribe(f"{self._prefix}*"):
+            if channel == self._probe_channel:
+                self._heard.set()
+            else:
+                for workspace_id in _ids_in(payload):
+                    self.changed(workspace_id)
+        raise _Silent("the subscription ended")
+
+    async def _probe(self) -> None:
+        """Say a word to ourselves: heard means subscribed. What changed before that is found by a poll."""
+        while True:
+            self._heard.clear()
+            await self._say()
+            if not self._connected:
+                self._connected = True
+                try:
+                    await self._poll()
+                except (BackendDown, Transient) as error:
+                    _log.warning("live events cannot look at the database", error=str(error))
+            await asyncio.sleep(self.pace.probe_s)
+
+    async def _say(self) -> None:
+        for _ in range(10):
+            await self._bus.publish(self._probe_channel, "{}")
+            try:
+                async with asyncio.timeout(self.pace.retry_s):
+                    await self._heard.wait()
+                return
+            except TimeoutError:
+                continue
+        raise _Silent("the bus takes messages and gives none back")
+
+    def _all(self) -> list[Stream]:
+        return [stream for streams in self._streams.values() for stream in streams]
+
+
+class _Silent(CodeHubError):
+    """The subscription is open but nothing comes through it."""
+
+
+def _ids_in(payload: str) -> list[str]:
+    """A hint is `{"id": …}` or the bare id; anything else is nobody's."""
+    try:
+        value = json.loads(payload)
+    except ValueError:
+        value = payload
+    if isinstance(value, dict):
+        value = value.get("id")
+    return [value] if isinstance(value, str) and is_id(value) else []

@@ -1,0 +1,135 @@
+"""What the workspace proxy asks of the database: who is this, what is the workspace's state, wake it; and the ticket.
+
+A ticket takes a person's sign-in from the dashboard's origin to the workspace's, once, within a minute, bound to the nonce
+that the asking browser holds. No connection is held beyond a call.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from codehub.adapters.postgres import proxy_access as statements
+from codehub.adapters.postgres import timeline, workspaces
+from codehub.adapters.postgres.pool import Database
+from codehub.domain.errors import Denied, WorkspaceNotFound
+from codehub.domain.limits import RunningLimits
+from codehub.domain.model import DesiredState, Phase, Workspace
+from codehub.services.passwords import hash_secret, new_secret
+from codehub.services.principal import Clock, Principal
+
+TICKET_LIFE: Final = timedelta(seconds=60)
+# A page can add cookies of our name at other paths; more of them than this are nobody's honest browser.
+MAX_COOKIES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSnapshot:
+    """One look: the workspace's row, and who presented what. `secret` is the credential that was found to be live."""
+
+    workspace: Workspace | None
+    user_id: str | None
+    username: str = ""
+    secret: bytes = b""
+
+    @property
+    def is_owner(self) -> bool:
+        return self.workspace is not None and self.workspace.owner_user_id == self.user_id
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceAccess:
+    database: Database
+    limits: RunningLimits
+    clock: Clock
+
+    async def look(self, workspace_id: str, *, cookies: Sequence[bytes], token: bytes) -> AccessSnapshot:
+        """A token that is given and wrong is never made up for by a cookie."""
+        now = self.clock()
+        presented = {_hash(secret): secret for secret in ([token] if token else cookies[:MAX_COOKIES])}
+        async with self.database.transaction() as tx:
+            workspace = await statements.workspace(tx, workspace_id)
+            holder = None
+            if token:
+                holder = await statements.by_token(tx, _hash(token), now)
+            elif presented:
+                holder = await statements.by_cookies(tx, list(presented), workspace_id, now)
+        if holder is None:
+            return AccessSnapshot(workspace, None)
+        return AccessSnapshot(workspace, holder.user_id, holder.username, presented[holder.secret_hash])
+
+    async def wake(self, seen: AccessSnapshot) -> None:
+        """Ask for RUNNING. Raises LimitExceeded. A workspace that changed its mind meanwhile is left alone."""
+        workspace = seen.workspace
+        assert workspace is not None
+        async with self.database.transaction() as tx:
+            if workspace.desired_state is not DesiredState.RUNNING:
+                await workspaces.take_running_slot(tx, workspace.owner_user_id, workspace.id, self.limits)
+            row = await workspaces.lock(tx, workspace.id)
+            if row is None or row.desired_state in (DesiredState.RUNNING, DesiredState.DELETED):
+                return
+            if row.phase not in (Phase.STANDBY, Phase.RUNNING):
+                return
+            now = self.clock()
+            await workspaces.set_desired_state(tx, row.id, DesiredState.RUNNING, now)
+            await timeline.record(
+                tx, row.id, at=now, kind="wake", message="opened it: asked it to run", actor=seen.username
+            )
+
+    async def running(self, user_id: str) -> list[tuple[str, str]]:
+        async with self.database.transaction() as tx:
+            return await statements.running_of(tx, user_id)
+
+    async def still_live(self, secrets: Collection[bytes]) -> set[bytes]:
+        by_hash = {_hash(secret): secret for secret in secrets}
+        async with self.database.transaction() as tx:
+            live = await statements.still_live(tx, list(by_hash), self.clock())
+        return {by_hash[digest] for digest in live}
+
+    async def issue(self, who: Principal, workspace_id: str, nonce_hash: bytes) -> str:
+        """A ticket for the owner's browser. Raises WorkspaceNotFound or Denied."""
+        now = self.clock()
+        ticket = new_secret()
+        async with self.database.transaction() as tx:
+            workspace = await statements.workspace(tx, workspace_id)
+            if (
+                workspace is None
+                or workspace.deleted_at is not None
+                or workspace.desired_state is DesiredState.DELETED
+            ):
+                raise WorkspaceNotFound("there is no such workspace")
+            if workspace.owner_user_id != who.user_id:
+                raise Denied("this workspace belongs to someone else")
+            await statements.delete_expired_tickets(tx, now)
+            await statements.insert_ticket(
+                tx,
+                ticket_hash=hash_secret(ticket),
+                nonce_hash=nonce_hash,
+                session_id=who.bearer_id,
+                workspace_id=workspace_id,
+                expires_at=now + TICKET_LIFE,
+            )
+        return ticket
+
+    async def redeem(self, ticket: bytes, nonce: bytes, workspace_id: str) -> str | None:
+        """A workspace cookie's secret for a ticket, or None: used, too old, or another browser's or workspace's."""
+        now = self.clock()
+        async with self.database.transaction() as tx:
+            taken = await statements.take_ticket(tx, _hash(ticket), now)
+            if taken is None:
+                return None
+            nonce_hash, session_id, ticket_workspace = taken
+            if ticket_workspace != workspace_id or not hmac.compare_digest(nonce_hash, _hash(nonce)):
+                return None
+            secret = new_secret()
+            await statements.insert_proxy_session(
+                tx, secret_hash=hash_secret(secret), session_id=session_id, workspace_id=workspace_id, now=now
+            )
+            return secret
+
+
+def _hash(secret: bytes) -> bytes:
+    return hash_secret(secret.decode("utf-8", "surrogateescape"))

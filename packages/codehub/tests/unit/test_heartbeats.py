@@ -1,0 +1,172 @@
+"""A term as a whole, on a virtual clock: what one component's trouble does to the others and to leadership."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from codehub.control.coordinator import run_coordinator
+from codehub.control.deps import CoordinatorDeps, CoordinatorSettings, TtlSettings
+from codehub.control.metrics import Metrics
+from codehub.control.ttl_runner import TtlRunner
+from codehub.domain.model import DesiredState, Operation, Phase, Workspace
+from codehub.domain.profiles import AppProfile
+from codehub.ports.fence import Fence
+from testing.codehub.memory.activity import MemoryActivity
+from testing.codehub.memory.bus import MemoryBus
+from testing.codehub.memory.database import MemoryDatabase
+from testing.codehub.memory.leadership import MemoryElection
+from testing.codehub.memory.world import MemoryArchives, MemoryHomes, MemoryInstances
+from testing.codehub.simulation.loop import VirtualClock, VirtualLoop, run_virtual
+from testing.codehub.workspaces import workspace
+
+PROFILE = AppProfile("code-server")
+
+
+class SlowToStop(MemoryInstances):
+    """Takes ten seconds to end, once."""
+
+    async def stop(self, workspace_id: str, fence: Fence) -> None:
+        await asyncio.sleep(10)
+        await super().stop(workspace_id, fence)
+
+
+class Term:
+    def __init__(self, loop: VirtualLoop) -> None:
+        self.clock = VirtualClock(loop)
+        self.database = MemoryDatabase()
+        self.activity, self.bus = MemoryActivity(), MemoryBus()
+        self.metrics = Metrics()
+        archives = MemoryArchives()
+        store = cast(Any, self.database)
+        self.deps = CoordinatorDeps(
+            election=MemoryElection(self.database, self.clock),
+            store=store,
+            ttl_store=store,
+            gc_store=store,
+            notifications=store,
+            bus=self.bus,
+            activity=self.activity,
+            asks_activity=cast(Any, None),
+            instances={"process": SlowToStop()},
+            homes={"local-dir": MemoryHomes(archives)},
+            archives=archives,
+            profile_of=lambda row: (row.image_ref, PROFILE),
+            clock=self.clock,
+            new_id=iter(map(str, range(1_000))).__next__,
+            random=lambda: 0.5,
+        )
+
+    def error_of(self, component: str) -> object:
+        return self.database.components[component]["last_error"]
+
+    def counted(self, name: str, **labels: str) -> float:
+        return self.metrics.registry.get_sample_value(f"codehub_coordinator_{name}", labels) or 0.0
+
+
+def during_a_term(scenario: Callable[[Term], Awaitable[None]]) -> None:
+    loop = VirtualLoop()
+
+    async def run() -> None:
+        term = Term(loop)
+        settings = CoordinatorSettings("node", ttl=TtlSettings(interval_s=5.0))
+        leading = asyncio.create_task(run_coordinator(settings, term.deps, metrics=term.metrics))
+        await asyncio.sleep(10)
+        await scenario(term)
+        leading.cancel()
+        await asyncio.wait([leading])
+
+    run_virtual(run(), loop)
+
+
+def test_a_component_that_ends_gives_up_leadership_which_is_sought_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, terms = TtlRunner.run, 0
+
+    async def ends_in_its_first_term(self: TtlRunner) -> None:
+        nonlocal terms
+        terms += 1
+        if terms > 1:
+            await run(self)
+
+    monkeypatch.setattr(TtlRunner, "run", ends_in_its_first_term)
+
+    async def scenario(term: Term) -> None:
+        assert term.database.epoch == 2
+        assert term.counted("leader_changes_total", what="won") == 2
+        assert term.counted("leader_changes_total", what="lost") == 1
+        assert term.counted("is_leader") == 1
+
+    during_a_term(scenario)
+
+
+def test_a_failing_tick_is_skipped_and_told_and_the_others_go_on() -> None:
+    async def scenario(term: Term) -> None:
+        term.activity.away = True
+        term.database.put(replace(workspace(created_at=term.clock.now()), last_access_at=term.clock.now()))
+        await asyncio.sleep(20)
+        assert term.error_of("ttl_runner") == "the activity store is away"
+        assert term.error_of("workspace_controller") is None
+        row = term.database.rows[workspace().id]
+        assert (row.phase, row.operation) == (Phase.RUNNING, Operation.NONE), "the controller goes on"
+        assert term.counted("ticks_total", component="ttl_runner", outcome="failed") > 0
+        assert term.counted("operations_total", operation="STARTING", outcome="done") == 1
+        assert term.database.epoch == 1, "leadership is kept"
+        term.activity.away = False
+        await asyncio.sleep(20)
+        assert term.error_of("ttl_runner") is None
+
+    during_a_term(scenario)
+
+
+def test_the_event_listener_says_when_it_cannot_listen_or_publish_and_when_it_can_again() -> None:
+    async def scenario(term: Term) -> None:
+        assert term.error_of("event_listener") is None
+        term.database.cut_listeners()
+        await asyncio.sleep(0.5)
+        await asyncio.sleep(20)
+        term.database.put(workspace(created_at=term.clock.now()))
+        await asyncio.sleep(6)
+        assert term.error_of("event_listener") is None, "one failure is not told for ever"
+        term.bus.away = True
+        term.database.put(replace(term.database.rows[workspace().id], name="changed"))
+        await asyncio.sleep(10)
+        assert term.error_of("event_listener") == "hints are dropped: the bus is away"
+        term.bus.away = False
+        await asyncio.sleep(10)
+        term.database.put(replace(term.database.rows[workspace().id], name="again"))
+        await asyncio.sleep(6)
+        assert term.error_of("event_listener") is None
+
+    during_a_term(scenario)
+
+
+def test_traffic_that_asks_for_running_again_while_it_stops_is_taken_and_acted_on_when_it_has_stopped() -> None:
+    async def scenario(term: Term) -> None:
+        now = term.clock.now()
+        term.database.put(replace(workspace(created_at=now), last_access_at=now))
+        await asyncio.sleep(5)
+
+        def row() -> Workspace:
+            return term.database.rows[workspace().id]
+
+        assert row().phase is Phase.RUNNING
+        term.database.put(replace(row(), desired_state=DesiredState.STANDBY))
+        await asyncio.sleep(5)
+        assert row().operation is Operation.STOPPING
+        term.database.put(replace(row(), desired_state=DesiredState.RUNNING, last_access_at=term.clock.now()))
+        await asyncio.sleep(2)
+        assert row().operation is Operation.STOPPING, "what is under way is not preempted (contract 4)"
+        await asyncio.sleep(10)
+        assert (row().phase, row().operation, row().desired_state) == (
+            Phase.RUNNING,
+            Operation.NONE,
+            DesiredState.RUNNING,
+        )
+        kinds = [event.kind for _, event in term.database.events[workspace().id]]
+        assert kinds[-4:] == ["operation_started", "operation_done"] * 2, "stopped, then started"
+
+    during_a_term(scenario)

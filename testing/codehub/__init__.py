@@ -1,0 +1,1 @@
+"""What the tests of CodeHub share: real parts, contract suites, twins, the simulation."""

@@ -1,0 +1,140 @@
+"""A base image for `Dockerfile` where none can be pulled: this machine's Python, a shell and what the recipe calls.
+
+It is imported under the name that the recipe's FROM says; everything after FROM is what an operator builds.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+# What the recipe runs, and what a Python needs around it.
+_PROGRAMS: Final = ("sh", "useradd", "mkdir", "chown", "cat", "ls", "env", "id")
+_FILES: Final = ("/etc/login.defs", "/etc/nsswitch.conf")
+# What wheels count on besides libc: beside it, and in every image that one would begin from.
+_ALWAYS: Final = (
+    "libpthread.so.0", "librt.so.1", "libdl.so.2", "libutil.so.1", "libresolv.so.2", "libnss_files.so.2",
+    "libnss_dns.so.2", "libgcc_s.so.1", "libstdc++.so.6",
+)  # fmt: skip
+_LEFT_OUT: Final = (
+    "test",
+    "tests",
+    "idlelib",
+    "tkinter",
+    "turtledemo",
+    "__pycache__",
+    "site-packages",
+    "lib2to3",
+    "config-*",
+)
+
+
+def base_names(dockerfile: str) -> set[str]:
+    """The images that a recipe begins from."""
+    froms = [line.split() for line in dockerfile.splitlines() if line.startswith("FROM ")]
+    stages = {words[3] for words in froms if len(words) > 3}
+    return {words[1] for words in froms} - stages
+
+
+def make_root(root: Path) -> None:
+    """A file system that holds the Python which runs this, at the same place, and as `python` on the path."""
+    for name in (
+        "usr/bin",
+        "usr/lib",
+        "usr/lib64",
+        "usr/sbin",
+        "usr/local/bin",
+        "etc",
+        "tmp",
+        "var/lib",
+        "root",
+        "proc",
+        "dev",
+    ):
+        (root / name).mkdir(parents=True)
+    (root / "tmp").chmod(0o1777)
+    for name in ("bin", "lib", "lib64", "sbin"):
+        (root / name).symlink_to(f"usr/{name}")
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    prefix = Path(sys.base_prefix)
+    program = (prefix / "bin" / version).resolve()
+    library = Path(sysconfig.get_path("stdlib"))
+    shutil.copytree(library, _inside(root, library), ignore=shutil.ignore_patterns(*_LEFT_OUT), symlinks=True)
+    tools = [Path(found) for name in _PROGRAMS if (found := shutil.which(name, path="/usr/bin:/bin:/usr/sbin:/sbin"))]
+    programs = [program, *tools]
+    libraries = _libraries([*programs, *library.glob("lib-dynload/*.so")])
+    beside = {path.parent / name for path in libraries if path.name == "libc.so.6" for name in _ALWAYS}
+    for path in {*programs, *libraries, *beside, *map(Path, _FILES)}:
+        if path.exists():
+            target = _inside(root, path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, target)
+    for name in ("python", "python3", version):
+        link = root / "usr/local/bin" / name
+        if not link.exists():
+            link.symlink_to(program)
+    (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+    (root / "etc/group").write_text("root:x:0:\n")
+    _trust(root)
+
+
+def copy_distributions(name: str, target: Path, leaving_out: set[str]) -> None:
+    """What a distribution needs, as it is installed here, but not itself (it may be installed from its sources)."""
+    target.mkdir(parents=True)
+    wanted, seen = [name], set(leaving_out)
+    while wanted:
+        here = canonicalize_name(wanted.pop())
+        if here in seen:
+            continue
+        seen.add(here)
+        distribution = metadata.distribution(here)
+        for line in distribution.requires or []:
+            requirement = Requirement(line)
+            if requirement.marker is None or any(
+                requirement.marker.evaluate({"extra": extra}) for extra in ("", "binary", "pool")
+            ):
+                wanted.append(requirement.name)
+        if here != name:
+            _copy_files(distribution, target)
+
+
+def _copy_files(distribution: metadata.Distribution, target: Path) -> None:
+    for file in distribution.files or []:
+        source = Path(str(distribution.locate_file(file)))
+        if ".." not in file.parts and file.suffix != ".pyc" and source.is_file():
+            place = target / file
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, place)
+
+
+def _trust(root: Path) -> None:
+    """The certificates by which this machine reaches the package index."""
+    bundle = Path("/etc/ssl/certs/ca-certificates.crt")
+    if bundle.exists():
+        target = root / "etc/ssl/certs" / bundle.name
+        target.parent.mkdir(parents=True)
+        shutil.copy2(bundle, target)
+
+
+def _inside(root: Path, path: Path) -> Path:
+    text = str(path).lstrip("/")
+    # The usual links: /bin is usr/bin, and so on.
+    return root / (f"usr/{text}" if text.split("/")[0] in ("bin", "lib", "lib64", "sbin") else text)
+
+
+def _libraries(programs: Iterable[Path]) -> set[Path]:
+    found: set[Path] = set()
+    for program in programs:
+        said = subprocess.run(["ldd", program], capture_output=True, text=True).stdout
+        found |= {Path(word) for line in said.splitlines() for word in line.split() if word.startswith("/")}
+    return found

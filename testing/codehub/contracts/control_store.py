@@ -1,0 +1,288 @@
+"""What the coordinator's store must do, in memory and on PostgreSQL alike."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+import pytest
+
+from codehub.domain.errors import Deposed
+from codehub.domain.gc import archive_key_of
+from codehub.domain.model import (
+    Condition,
+    Conditions,
+    ConditionStatus,
+    DesiredState,
+    ErrorReason,
+    HomeCtx,
+    Operation,
+    Phase,
+    Progress,
+    Workspace,
+)
+from codehub.domain.ttl import ActivityCoverage, Span, is_to_archive, is_to_sleep
+from codehub.ports.archives import ArchivePlace
+from codehub.ports.control_store import Change, ControlStore, GcStore, TimelineEvent, TtlStore
+from codehub.ports.homes import ArchiveReceipt
+from testing.codehub.workspaces import NOW, workspace
+
+
+class StoreWorld(Protocol):
+    store: ControlStore
+    ttl: TtlStore
+    gc: GcStore
+
+    async def elect(self) -> int:
+        """A new leader's epoch."""
+        ...
+
+    async def put(self, row: Workspace) -> None:
+        """As the API would: insert, or overwrite every column."""
+        ...
+
+    async def kinds(self, workspace_id: str) -> list[str]:
+        """The kinds of its timeline, oldest first."""
+        ...
+
+
+def ws(number: int = 1, /, **changes: Any) -> Workspace:
+    return replace(workspace(f"01980000-0000-7000-8000-{number:012d}"), **changes)
+
+
+async def one(world: StoreWorld, workspace_id: str) -> Workspace:
+    return (await world.store.load([workspace_id]))[0].workspace
+
+
+CONDITIONS = Conditions(
+    volume_ready=Condition(ConditionStatus.TRUE, "Ready", "", NOW),
+    archive_ready=Condition(ConditionStatus.FALSE, "NoArchive", "", NOW),
+    container_ready=Condition(ConditionStatus.UNKNOWN, "NotObserved", "away", NOW),
+    healthy=Condition(ConditionStatus.TRUE, "AllConditionsMet", "", NOW),
+)
+
+
+def intent(row: Workspace) -> Change:
+    after = replace(
+        row,
+        operation=Operation.ARCHIVING,
+        op_started_at=NOW,
+        archive_op_id="op-1",
+        conditions=CONDITIONS,
+        phase=Phase.STANDBY,
+        home_ctx=HomeCtx("inc-1", None),
+        observed_at=NOW,
+        progress=Progress("x", 1, 2),
+    )
+    return Change(row, after, is_intent=True, events=(TimelineEvent("operation_started", "Archiving", {"a": 1}),))
+
+
+class ControlStoreContract:
+    async def test_a_committed_change_is_read_back_whole(self, world: StoreWorld) -> None:
+        epoch = await world.elect()
+        await world.put(ws())
+        change = intent(ws())
+        row = await world.store.commit(epoch, change, NOW)
+        assert row is not None
+        assert row.workspace == replace(change.after, updated_at=NOW)
+        assert (await world.store.load([ws().id]))[0] == row
+        assert await world.kinds(ws().id) == ["operation_started"]
+
+    async def test_a_deposed_leaders_write_changes_nothing(self, world: StoreWorld) -> None:
+        old = await world.elect()
+        await world.put(ws())
+        epoch = await world.elect()
+        assert epoch == old + 1
+        before = await world.store.load()
+        place = ArchivePlace(ws().id, "op-1", archive_key_of(ws().id, "op-1"))
+        for late in (
+            world.store.commit(old, intent(ws()), NOW),
+            world.store.note_observed(old, [ws().id], NOW),
+            world.store.note_progress(old, ws(), Progress("x")),
+            world.ttl.note_access(old, {ws().id: NOW}),
+            world.ttl.record_coverage(old, ActivityCoverage(NOW)),
+            world.ttl.put_to_sleep(old, NOW, timedelta(), ()),
+            world.ttl.put_to_archive(old, NOW, timedelta()),
+            world.gc.begin_purges(old, NOW, timedelta()),
+            world.gc.note_orphans(old, [place], NOW),
+            world.gc.forget_archive(old, place),
+        ):
+            with pytest.raises(Deposed):
+                await late
+        await world.store.note_components(old, {"late": {}})
+        assert await world.store.load() == before
+        assert await world.gc.orphans() == []
+        assert await world.ttl.coverage() == ActivityCoverage()
+
+    @pytest.mark.parametrize(
+        "moved",
+        [
+            {"operation": Operation.STARTING},
+            {"archive_op_id": "another"},
+            {"archive_key": "another/key/home.tar.zst"},
+            {"error_reason": ErrorReason.TIMEOUT, "phase": Phase.ERROR},
+            {"deleted_at": NOW},
+            {"desired_state": DesiredState.ARCHIVED},
+        ],
+    )
+    async def test_an_intent_depends_on_what_it_was_decided_from(
+        self, world: StoreWorld, moved: dict[str, Any]
+    ) -> None:
+        epoch = await world.elect()
+        await world.put(ws(**moved))
+        assert await world.store.commit(epoch, intent(ws()), NOW) is None
+        assert await one(world, ws().id) == ws(**moved)
+        assert await world.kinds(ws().id) == []
+
+    async def test_an_outcome_is_committed_whatever_is_desired_by_now(self, world: StoreWorld) -> None:
+        epoch = await world.elect()
+        await world.put(ws(desired_state=DesiredState.STANDBY, last_access_at=NOW, name="renamed"))
+        receipt = ArchiveReceipt(archive_key_of(ws().id, "op-1"), "op-1", 50, "0" * 64)
+        change = Change(ws(), ws(archive_key=receipt.archive_key), generation=receipt)
+        row = await world.store.commit(epoch, change, NOW)
+        assert row is not None
+        assert row.workspace.desired_state is DesiredState.STANDBY
+        assert row.workspace.name == "renamed"
+        again = Change(row.workspace, row.workspace, generation=receipt)
+        assert await world.store.commit(epoch, again, NOW) is not None
+        claim = (await world.gc.claims([ws().id], 2))[ws().id]
+        assert claim.kept == {"op-1"}
+        assert claim.archive_key == receipt.archive_key
+
+    async def test_every_change_by_anybody_is_another_version(self, world: StoreWorld) -> None:
+        epoch = await world.elect()
+        await world.put(ws())
+        await world.put(ws(2, deleted_at=NOW, phase=Phase.DELETED, desired_state=DesiredState.DELETED))
+        first = await world.store.versions()
+        assert set(first) == {ws().id}
+        assert await world.store.versions() == first
+        await world.put(ws(memo="changed"))
+        second = await world.store.versions()
+        assert second != first
+        third = await world.store.note_observed(epoch, [ws().id, ws(2).id], NOW)
+        assert third == await world.store.versions() != second
+        assert (await one(world, ws().id)).observed_at == NOW
+        assert [row.workspace.id for row in await world.store.load()] == [ws().id]
+        assert len(await world.store.load([ws().id, ws(2).id])) == 2
+
+    async def test_progress_is_noted_only_while_the_operation_is_the_same(self, world: StoreWorld) -> None:
+        epoch = await world.elect()
+        row = ws(operation=Operation.ARCHIVING, op_started_at=NOW)
+        await world.put(row)
+        await world.store.note_progress(epoch, row, Progress("archiving", 5, 10))
+        assert (await one(world, row.id)).progress == Progress("archiving", 5, 10)
+        await world.store.note_progress(epoch, replace(row, op_started_at=NOW - timedelta(1)), Progress("late", 9, 9))
+        assert (await one(world, row.id)).progress == Progress("archiving", 5, 10)
+
+    async def test_restarts_are_counted_from_the_timeline(self, world: StoreWorld) -> None:
+        epoch = await world.elect()
+        await world.put(ws())
+        for minute in (0, 5, 20):
+            row = await one(world, ws().id)
+            at = NOW + timedelta(minutes=minute)
+            await world.store.commit(epoch, Change(row, row, events=(TimelineEvent("restarting", "again"),)), at)
+        assert await world.store.restarts_since(ws().id, NOW + timedelta(minutes=4)) == 2
+        assert await world.store.restarts_since(ws(2).id, NOW) == 0
+
+    async def test_access_never_goes_backwards(self, world: StoreWorld) -> None:
+        epoch = await world.elect()
+        await world.put(ws())
+        later = NOW + timedelta(minutes=1)
+        await world.ttl.note_access(epoch, {ws().id: later, ws(9).id: later})
+        await world.ttl.note_access(epoch, {ws().id: NOW})
+        assert (await one(world, ws().id)).last_access_at == later
+
+    async def test_the_statements_of_the_ttl_are_the_rules_of_the_domain(self, world: StoreWorld) -> None:
+        epoch = await world.elect()
+        ttl = timedelta(minutes=10)
+        rows = _ttl_rows()
+        for row in rows:
+            await world.put(row)
+        gaps = [
+            Span(NOW - timedelta(minutes=25), NOW - timedelta(minutes=18)),
+            Span(NOW - timedelta(minutes=8), NOW + timedelta(minutes=1)),
+        ]
+        to_sleep = {row.id for row in rows if is_to_sleep(row, NOW, ttl, gaps)}
+        to_archive = {row.id for row in rows if is_to_archive(row, NOW, ttl)}
+        assert to_sleep
+        assert to_archive
+        assert {row.id for row in await world.ttl.idle(NOW, ttl, gaps)} == to_sleep
+        assert set(await world.ttl.put_to_sleep(epoch, NOW, ttl, gaps)) == to_sleep
+        assert set(await world.ttl.put_to_archive(epoch, NOW, ttl)) == to_archive
+        for row in rows:
+            desired = (await one(world, row.id)).desired_state
+            if row.id in to_sleep:
+                assert desired is DesiredState.STANDBY
+            elif row.id in to_archive:
+                assert desired is DesiredState.ARCHIVED
+            else:
+                assert desired is row.desired_state
+        assert await world.kinds(sorted(to_sleep)[0]) == ["put_to_sleep"]
+        assert await world.ttl.put_to_sleep(epoch, NOW, ttl, gaps) == []
+
+    async def test_what_was_seen_is_kept(self, world: StoreWorld) -> None:
+        epoch = await world.elect()
+        coverage = ActivityCoverage(NOW, (Span(NOW - timedelta(hours=1), NOW),))
+        await world.ttl.record_coverage(epoch, ActivityCoverage(NOW))
+        await world.ttl.record_coverage(epoch, coverage)
+        assert await world.ttl.coverage() == coverage
+
+    async def test_only_what_was_deleted_long_ago_is_purged(self, world: StoreWorld) -> None:
+        epoch = await world.elect()
+        gone = {"desired_state": DesiredState.DELETED, "phase": Phase.DELETED}
+        await world.put(ws(1))
+        await world.put(ws(2, **gone, deleted_at=NOW - timedelta(hours=23)))
+        await world.put(ws(3, **gone, deleted_at=NOW - timedelta(hours=25)))
+        assert await world.gc.begin_purges(epoch, NOW, timedelta(hours=24)) == [ws(3).id]
+        assert await world.gc.begin_purges(epoch, NOW, timedelta(hours=24)) == []
+        claims = await world.gc.claims([ws(n).id for n in range(1, 5)], 2)
+        assert {id_: claim.purged_at is not None for id_, claim in claims.items()} == {
+            ws(1).id: False,
+            ws(2).id: False,
+            ws(3).id: True,
+        }
+
+    async def test_the_newest_generations_are_kept(self, world: StoreWorld) -> None:
+        epoch = await world.elect()
+        await world.put(ws())
+        for number in range(4):
+            row = await one(world, ws().id)
+            made = ArchiveReceipt(archive_key_of(row.id, f"op-{number}"), f"op-{number}", 1, "0" * 64)
+            at = NOW + timedelta(minutes=number)
+            await world.store.commit(epoch, Change(row, row, generation=made), at)
+        assert (await world.gc.claims([ws().id], 2))[ws().id].kept == {"op-2", "op-3"}
+        await world.gc.forget_archive(epoch, ArchivePlace(ws().id, "op-3", archive_key_of(ws().id, "op-3")))
+        assert (await world.gc.claims([ws().id], 2))[ws().id].kept == {"op-1", "op-2"}
+
+    async def test_an_orphan_keeps_the_time_it_was_first_seen_until_it_is_none(self, world: StoreWorld) -> None:
+        epoch = await world.elect()
+        a, b = (ArchivePlace(ws().id, op, archive_key_of(ws().id, op)) for op in ("a", "b"))
+        later = NOW + timedelta(hours=1)
+        await world.gc.note_orphans(epoch, [a], NOW)
+        await world.gc.note_orphans(epoch, [a, b], later)
+        assert await world.gc.orphans() == [(a, NOW), (b, later)]
+        await world.gc.note_orphans(epoch, [b], later)
+        assert await world.gc.orphans() == [(b, later)]
+        await world.gc.forget_archive(epoch, b)
+        assert await world.gc.orphans() == []
+
+
+def _ttl_rows() -> list[Workspace]:
+    """One row for each way in which the rules can be met or missed."""
+    rows: list[Workspace] = []
+
+    def add(phase: Phase, desired: DesiredState, minutes: int, **changes: Any) -> None:
+        at: datetime = NOW - timedelta(minutes=minutes)
+        rows.append(ws(len(rows) + 1, phase=phase, desired_state=desired, phase_changed_at=at, **changes))
+
+    for minutes in (5, 10, 12, 17, 20, 30, 60):
+        add(Phase.RUNNING, DesiredState.RUNNING, minutes)
+        add(Phase.RUNNING, DesiredState.RUNNING, 60, last_access_at=NOW - timedelta(minutes=minutes))
+        add(Phase.STANDBY, DesiredState.STANDBY, minutes)
+    add(Phase.RUNNING, DesiredState.STANDBY, 60)
+    add(Phase.RUNNING, DesiredState.RUNNING, 60, operation=Operation.STARTING)
+    add(Phase.STANDBY, DesiredState.RUNNING, 60)
+    add(Phase.STANDBY, DesiredState.STANDBY, 60, operation=Operation.ARCHIVING)
+    add(Phase.STANDBY, DesiredState.STANDBY, 60, deleted_at=NOW)
+    return rows

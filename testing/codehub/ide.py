@@ -1,0 +1,23 @@
+"""The real code-server, installed once per checkout into `.parts/ide` (1–2 minutes the first time, then nothing)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from codehub.adapters.ide.code_server import CodeServerInstall
+from codehub.domain.model import Progress
+
+IDE_DIR = Path(__file__).resolve().parents[2] / ".parts/ide"
+
+
+def installed_code_server() -> Path:
+    """The directory that holds the `code-server` program; installed now unless it is there. Waits for others doing so."""
+    return CodeServerInstall(IDE_DIR).ensure(_tell)
+
+
+def _tell(progress: Progress) -> None:
+    print(f"{progress.step} {progress.done}/{progress.total}", flush=True)
+
+
+if __name__ == "__main__":
+    print(installed_code_server())

@@ -1,0 +1,147 @@
+"""A workspace archived and restored over and over by coordinators each of which is killed -9 at a point of its own.
+
+Every coordinator is a whole `codehub serve coordinator` on real PostgreSQL. It first carries on what the one before it left
+and has to get it right; then it is asked for the next step, and dies at its point of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from codehub.adapters.objectstore.layout import META_SUFFIX
+from codehub.adapters.objectstore.store import Store
+from codehub.domain.gc import archive_key_of
+from codehub.domain.model import DesiredState, Phase
+from testing.codehub.installation import Coordinator, Installation, until
+from testing.codehub.trees import Fingerprint, differences, fingerprint, make_rich_tree
+
+KEPT = 2  # generations, as CODEHUB_ARCHIVE_KEEP is by default
+
+# The named points, in their order; `bytes` is passed for every chunk.
+PROVISION = ("commit:NONE→PROVISIONING", "provision:staged", "provision:swapped", "commit:PROVISIONING→NONE")
+ARCHIVE = (
+    "commit:NONE→ARCHIVING",
+    "archive:before-data",
+    "archive:bytes",
+    "archive:after-data",
+    "archive:verified",
+    "archive:after-meta",
+    "commit:ARCHIVING→ARCHIVING",
+    "deprovision:fenced",
+    "deprovision:renamed",
+    "deprovision:half-removed",
+    "deprovision:removed",
+    "commit:ARCHIVING→NONE",
+)
+RESTORE = (
+    "commit:NONE→RESTORING",
+    "restore:staged",
+    "restore:bytes",
+    "restore:unpacked",
+    "restore:swapped",
+    "commit:RESTORING→NONE",
+)
+
+
+@dataclass
+class KillChain:
+    """`files` is where the home's files are, `leftovers` what must not be there while nothing is under way."""
+
+    here: Installation
+    store: Store
+    files: Path
+    leftovers: Callable[[], list[str]]
+    owner: tuple[int, int] | None
+    exact: bool = True
+    pick: Callable[[str], int] = lambda point: 1  # which passing of a point is meant
+    before: Fingerprint = field(default_factory=dict)
+    ops: list[str] = field(default_factory=list)
+
+    async def provision(self, points: Sequence[str]) -> None:
+        await self.here.create(DesiredState.STANDBY)
+        for point in points:
+            await self.here.coordinator(point).died()
+
+    async def cycle(self, archive: Sequence[str], restore: Sequence[str]) -> None:
+        """Archived and restored, by coordinators killed at these points, one after the other."""
+        first, *others = archive
+        victim = self._armed(first)
+        await self._rested(victim)
+        await self.here.ask(DesiredState.ARCHIVED)
+        await victim.died()
+        self._nothing_lost(first, op := (await self.here.now()).archive_op_id)
+        for point in others:
+            await self._armed(point).died()
+            self._nothing_lost(point, (await self.here.now()).archive_op_id)
+
+        first, *others = restore
+        victim = self._armed(first)
+        row = await self.here.reaches(Phase.ARCHIVED)
+        assert row.archive_op_id is not None
+        assert op in (row.archive_op_id, *self.ops, None), f"{archive}: carried on under the same name"
+        self.ops.append(row.archive_op_id)
+        assert row.archive_key == archive_key_of(row.id, row.archive_op_id)
+        assert not self.files.exists(), archive
+        assert self._stored() == self._whole(self.ops), f"{archive}: every archive once, and no half of one"
+        await until(self._tidied, f"{archive}: nothing is left over")
+        await self.here.ask(DesiredState.STANDBY)
+        await victim.died()
+        for point in others:
+            await self._armed(point).died()
+
+    async def end(self) -> None:
+        """The last one is killed nowhere; its GC leaves the newest generations and nothing else."""
+        self.here.told(COORDINATOR_GC_INTERVAL="1")
+        last = self.here.coordinator()
+        await self._rested(last)
+        needless = sorted(self.ops[:-KEPT])
+
+        async def noted() -> bool:
+            async with self.here.database.transaction() as tx:
+                rows = await (await tx.execute("SELECT op_id FROM archive_orphans ORDER BY op_id")).fetchall()
+            return [row["op_id"] for row in rows] == needless
+
+        async def collected() -> bool:
+            return self._stored() == self._whole(self.ops[-KEPT:])
+
+        await until(noted, "the GC has noted what nobody needs")
+        assert self._stored() == self._whole(self.ops), "not before their time"
+        async with self.here.database.transaction() as tx:
+            await tx.execute("UPDATE archive_orphans SET first_seen_at = first_seen_at - interval '3 hours'")
+        await until(collected, "the GC has left the kept generations")
+        assert self._changes() == []
+
+    def _armed(self, point: str) -> Coordinator:
+        return self.here.coordinator(point, nth=self.pick(point))
+
+    async def _rested(self, coordinator: Coordinator) -> None:
+        """It leads, and the home is whole and as it was."""
+        await self.here.leads(coordinator)
+        row = await self.here.reaches(Phase.STANDBY)
+        assert (row.error_reason, row.error_count) == (None, 0)
+        if not self.before:
+            make_rich_tree(self.files, owner=self.owner)
+            self.before = fingerprint(self.files, exact=self.exact)
+        assert self._changes() == []
+        await until(self._tidied, "nothing is left over")
+
+    async def _tidied(self) -> bool:
+        """Which comes right after an operation's end."""
+        return self.leftovers() == []
+
+    def _changes(self) -> list[str]:
+        return differences(self.before, fingerprint(self.files, exact=self.exact))
+
+    def _nothing_lost(self, point: str, op_id: str | None) -> None:
+        committed = op_id is not None and self.store.size(archive_key_of(self.here.row.id, op_id) + META_SUFFIX)
+        assert committed or self._changes() == [], f"{point}: what is not archived is in its home, whole"
+
+    def _stored(self) -> list[str]:
+        """All there is of the workspace in the store, halves of uploads too."""
+        return sorted(self.store.paths(f"{self.here.row.id}/"))
+
+    def _whole(self, ops: Sequence[str]) -> list[str]:
+        keys = [archive_key_of(self.here.row.id, op) for op in ops]
+        return sorted([*keys, *(key + META_SUFFIX for key in keys)])

@@ -1,0 +1,234 @@
+"""The coordinator's tables in memory: rows, versions, epoch, timeline, orphans. Passes the suite of PostgreSQL's stores.
+
+Every method is one atomic step, as a transaction is. `notices` get what the triggers would notify.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from codehub.domain.errors import BackendDown, Deposed
+from codehub.domain.gc import Claim
+from codehub.domain.model import DesiredState, Phase, Progress, Workspace
+from codehub.domain.ttl import ActivityCoverage, Span, is_to_archive, is_to_sleep
+from codehub.ports.archives import ArchivePlace
+from codehub.ports.control_store import Change, TimelineEvent, Versioned
+from codehub.ports.homes import ArchiveReceipt
+from codehub.ports.notifications import Notice, NoticeKind
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    receipt: ArchiveReceipt
+    committed_at: datetime
+
+
+class MemoryDatabase:
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.rows: dict[str, Workspace] = {}
+        self.events: dict[str, list[tuple[datetime, TimelineEvent]]] = {}
+        self.generations: dict[str, dict[str, Generation]] = {}
+        self.components: Mapping[str, Mapping[str, object]] = {}
+        self._versions: dict[str, str] = {}
+        self._version = 0
+        self._sight = ActivityCoverage()
+        self._orphans: dict[str, tuple[ArchivePlace, datetime]] = {}
+        self._listeners: list[asyncio.Queue[Notice | None]] = []
+
+    # What the API does.
+
+    def put(self, workspace: Workspace) -> None:
+        """Insert, or change from outside the coordinator, with the notifications of the triggers."""
+        old = self.rows.get(workspace.id)
+        self._write(workspace)
+        if (
+            old is None
+            or old.desired_state is not workspace.desired_state
+            or (old.error_reason is not None and workspace.error_reason is None)
+            or (old.deleted_at is not None and workspace.deleted_at is None)
+        ):
+            self._notify(NoticeKind.WAKE, workspace)
+
+    def cut_listeners(self) -> None:
+        for queue in self._listeners:
+            queue.put_nowait(None)
+
+    async def listen(self) -> AsyncIterator[Notice | None]:
+        queue: asyncio.Queue[Notice | None] = asyncio.Queue()
+        self._listeners.append(queue)
+        try:
+            yield None
+            while (notice := await queue.get()) is not None:
+                yield notice
+            raise BackendDown("the listening connection broke")
+        finally:
+            self._listeners.remove(queue)
+
+    # ControlStore.
+
+    async def versions(self) -> Mapping[str, str]:
+        return {id_: self._versions[id_] for id_, row in self.rows.items() if row.deleted_at is None}
+
+    async def load(self, ids: Collection[str] | None = None) -> Sequence[Versioned]:
+        if ids is None:
+            found = [row for row in self.rows.values() if row.deleted_at is None]
+        else:
+            found = [self.rows[id_] for id_ in ids if id_ in self.rows]
+        return [Versioned(row, self._versions[row.id]) for row in sorted(found, key=lambda row: row.id)]
+
+    async def commit(self, epoch: int, change: Change, now: datetime) -> Versioned | None:
+        self._must_lead(epoch)
+        before, after = change.before, change.after
+        row = self.rows.get(before.id)
+        if row is None or (
+            row.operation is not before.operation
+            or row.archive_op_id != before.archive_op_id
+            or row.archive_key != before.archive_key
+            or row.error_reason is not before.error_reason
+            or row.deleted_at != before.deleted_at
+            or (change.is_intent and row.desired_state is not before.desired_state)
+        ):
+            return None
+        written = replace(
+            row,
+            conditions=after.conditions,
+            observed_at=after.observed_at,
+            phase=after.phase,
+            phase_changed_at=after.phase_changed_at,
+            operation=after.operation,
+            op_started_at=after.op_started_at,
+            progress=after.progress,
+            archive_op_id=after.archive_op_id,
+            archive_key=after.archive_key,
+            home_ctx=after.home_ctx,
+            error_reason=after.error_reason,
+            error_count=after.error_count,
+            retry_at=after.retry_at,
+            deleted_at=after.deleted_at,
+            updated_at=now,
+        )
+        self._write(written)
+        if change.generation is not None:
+            kept = self.generations.setdefault(row.id, {})
+            kept.setdefault(change.generation.op_id, Generation(change.generation, now))
+        self.events.setdefault(row.id, []).extend((now, event) for event in change.events)
+        return Versioned(written, self._versions[row.id])
+
+    async def note_progress(self, epoch: int, workspace: Workspace, progress: Progress) -> None:
+        self._must_lead(epoch)
+        row = self.rows.get(workspace.id)
+        if row is not None and row.operation is workspace.operation and row.op_started_at == workspace.op_started_at:
+            self._write(replace(row, progress=progress))
+
+    async def note_observed(self, epoch: int, ids: Collection[str], now: datetime) -> Mapping[str, str]:
+        self._must_lead(epoch)
+        live = [id_ for id_ in ids if id_ in self.rows and self.rows[id_].deleted_at is None]
+        for id_ in live:
+            self._write(replace(self.rows[id_], observed_at=now))
+        return {id_: self._versions[id_] for id_ in live}
+
+    async def restarts_since(self, workspace_id: str, since: datetime) -> int:
+        told = self.events.get(workspace_id, [])
+        return sum(1 for at, event in told if event.kind == "restarting" and at >= since)
+
+    async def note_components(self, epoch: int, components: Mapping[str, Mapping[str, object]]) -> None:
+        if epoch == self.epoch:
+            self.components = components
+
+    # TtlStore.
+
+    async def coverage(self) -> ActivityCoverage:
+        return self._sight
+
+    async def record_coverage(self, epoch: int, coverage: ActivityCoverage) -> None:
+        self._must_lead(epoch)
+        self._sight = coverage
+
+    async def note_access(self, epoch: int, times: Mapping[str, datetime]) -> None:
+        self._must_lead(epoch)
+        for id_, at in times.items():
+            row = self.rows.get(id_)
+            if row is not None and (row.last_access_at is None or row.last_access_at < at):
+                self._write(replace(row, last_access_at=at))
+
+    async def idle(self, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> Sequence[Workspace]:
+        return [row for row in self.rows.values() if is_to_sleep(row, now, ttl, gaps)]
+
+    async def put_to_sleep(self, epoch: int, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> Collection[str]:
+        self._must_lead(epoch)
+        rows = [row for row in self.rows.values() if is_to_sleep(row, now, ttl, gaps)]
+        return self._ask_for(rows, DesiredState.STANDBY, "put_to_sleep", now)
+
+    async def put_to_archive(self, epoch: int, now: datetime, ttl: timedelta) -> Collection[str]:
+        self._must_lead(epoch)
+        rows = [row for row in self.rows.values() if is_to_archive(row, now, ttl)]
+        return self._ask_for(rows, DesiredState.ARCHIVED, "put_to_archive", now)
+
+    # GcStore.
+
+    async def begin_purges(self, epoch: int, now: datetime, retention: timedelta) -> Collection[str]:
+        self._must_lead(epoch)
+        found = [
+            row
+            for row in self.rows.values()
+            if row.deleted_at is not None and row.purged_at is None and now - row.deleted_at >= retention
+        ]
+        for row in found:
+            self._write(replace(row, purged_at=now))
+        return [row.id for row in found]
+
+    async def claims(self, ids: Collection[str], keep: int) -> Mapping[str, Claim]:
+        return {id_: self._claim(self.rows[id_], keep) for id_ in ids if id_ in self.rows}
+
+    async def note_orphans(self, epoch: int, places: Collection[ArchivePlace], now: datetime) -> None:
+        self._must_lead(epoch)
+        old = self._orphans
+        self._orphans = {place.archive_key: old.get(place.archive_key, (place, now)) for place in places}
+
+    async def orphans(self) -> Sequence[tuple[ArchivePlace, datetime]]:
+        return [self._orphans[key] for key in sorted(self._orphans)]
+
+    async def forget_archive(self, epoch: int, place: ArchivePlace) -> None:
+        self._must_lead(epoch)
+        self._orphans.pop(place.archive_key, None)
+        self.generations.get(place.workspace_id, {}).pop(place.op_id, None)
+
+    def _must_lead(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            raise Deposed(f"epoch {epoch} is over: the database is at {self.epoch}")
+
+    def _ask_for(self, rows: Sequence[Workspace], desired: DesiredState, kind: str, now: datetime) -> Collection[str]:
+        for row in rows:
+            self.put(replace(row, desired_state=desired, updated_at=now))
+            self.events.setdefault(row.id, []).append((now, TimelineEvent(kind, kind)))
+        return [row.id for row in rows]
+
+    def _claim(self, row: Workspace, keep: int) -> Claim:
+        made = sorted(self.generations.get(row.id, {}).items(), key=lambda one: (one[1].committed_at, one[0]))
+        return Claim(
+            workspace_id=row.id,
+            phase=Phase.DELETED if row.deleted_at is not None else row.phase,
+            archive_key=row.archive_key,
+            archive_op_id=row.archive_op_id,
+            kept=frozenset(op_id for op_id, _ in made[-keep:]),
+            error_recorded=row.error_reason is not None,
+            purged_at=row.purged_at,
+        )
+
+    def _write(self, workspace: Workspace) -> None:
+        old = self.rows.get(workspace.id)
+        self.rows[workspace.id] = workspace
+        self._version += 1
+        self._versions[workspace.id] = str(self._version)
+        if self._listeners:
+            self._notify(NoticeKind.SHOWN, workspace)
+            if workspace.deleted_at is not None and (old is None or old.deleted_at is None):
+                self._notify(NoticeKind.DELETED, workspace)
+
+    def _notify(self, kind: NoticeKind, workspace: Workspace) -> None:
+        for queue in self._listeners:
+            queue.put_nowait(Notice(kind, workspace.id, workspace.owner_user_id))

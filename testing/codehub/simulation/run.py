@@ -1,0 +1,337 @@
+"""One seed: users, coordinators and faults for a while; then the faults end, and everything must converge."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Collection, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any, cast
+
+from codehub.control import act, gc_runner
+from codehub.control.coordinator import run_coordinator
+from codehub.control.deps import (
+    ControllerSettings,
+    CoordinatorDeps,
+    CoordinatorSettings,
+    GcSettings,
+    TtlSettings,
+)
+from codehub.control.metrics import Metrics
+from codehub.control.observe import home_key
+from codehub.domain import observed
+from codehub.domain.errors import Deposed
+from codehub.domain.model import DesiredState, HomeCtx, Operation, Phase
+from codehub.domain.profiles import AppProfile
+from codehub.ports.clock import Clock
+from codehub.ports.leadership import Lease
+from testing.codehub.memory.activity import MemoryActivity
+from testing.codehub.memory.bus import MemoryBus
+from testing.codehub.memory.leadership import PING_EVERY_S, TERM_S, MemoryElection, MemoryLease
+from testing.codehub.simulation.faults import Dice, Gated, Process
+from testing.codehub.simulation.loop import VirtualClock, VirtualLoop, run_virtual
+from testing.codehub.simulation.world import PROCESS, Violation, World, recovered
+from testing.codehub.workspaces import workspace
+
+GRACE_S, RETENTION_S = 120.0, 400.0
+FAULTS_FOR_S = 80.0
+CONVERGES_WITHIN_S = 1_500.0
+_PROFILE = AppProfile("code-server", health_timeout_s=20.0)
+_WANTED = {
+    DesiredState.RUNNING: Phase.RUNNING,
+    DesiredState.STANDBY: Phase.STANDBY,
+    DesiredState.ARCHIVED: Phase.ARCHIVED,
+    DesiredState.DELETED: Phase.DELETED,
+}
+_METRICS = Metrics()
+_SETTINGS = CoordinatorSettings(
+    node_id="node",
+    controller=ControllerSettings(
+        active_interval_s=2.0,
+        active_duration_s=6.0,
+        operation_timeout_s=120.0,
+        max_parallel=4,
+        deleted_retention_s=RETENTION_S,
+    ),
+    ttl=TtlSettings(interval_s=10.0, standby_s=40.0, archive_s=40.0, flush_interval_s=5.0),
+    gc=GcSettings(interval_s=60.0, deleted_retention_s=RETENTION_S, orphan_grace_s=GRACE_S),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    seed: int
+    steps: int
+    faults: dict[str, int]
+    failure: str | None = None
+    history: list[str] = field(default_factory=list)
+
+
+class _GatedLease:
+    def __init__(self, inner: MemoryLease, process: Process, clock: Clock) -> None:
+        self._inner, self._process, self._clock = inner, process, clock
+        self.epoch, self.holder_id = inner.epoch, inner.holder_id
+
+    def fence(self) -> None:
+        self._inner.fence()
+
+    async def hold(self) -> None:
+        while True:
+            await asyncio.sleep(PING_EVERY_S)
+            await self._process.reach()
+            self.fence()
+            sent = self._clock.monotonic()
+            if not self._inner.lock.confirm(self._inner):
+                self._inner.deadline = float("-inf")
+                raise Deposed("the lock is another's")
+            self._inner.deadline = sent + TERM_S
+
+
+class _GatedElection:
+    def __init__(self, inner: MemoryElection, process: Process, clock: Clock) -> None:
+        self._inner, self._process, self._clock = inner, process, clock
+
+    @asynccontextmanager
+    async def campaign(self, holder_id: str) -> AsyncIterator[Lease]:
+        await self._process.reach()
+        async with self._inner.campaign(holder_id) as lease:
+            self._lease = lease
+            await self._process.reach()
+            yield _GatedLease(lease, self._process, self._clock)
+
+
+class Simulation:
+    def __init__(self, seed: int, loop: VirtualLoop, bugs: Collection[str]) -> None:
+        self.dice = random.Random(seed)
+        self.clock = VirtualClock(loop)
+        self.world = World(self.clock, self.dice, grace_s=GRACE_S, retention_s=RETENTION_S, bugs=bugs)
+        self.activity = MemoryActivity()
+        self.bus = MemoryBus()
+        self.election = MemoryElection(self.world.database, self.clock)
+        self.processes: dict[str, Process] = {}
+        self.history: list[str] = []
+        self.quiet = False
+        self._ids = count(1)
+        self._numbers = count(1)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            parts = [group.create_task(self._coordinator(name)) for name in ("a", "b")]
+            others = [group.create_task(self._users()), group.create_task(self._weather())]
+            await asyncio.sleep(FAULTS_FOR_S)
+            for task in others:
+                task.cancel()
+            await self._calm()
+            await self._converge()
+            for task in parts:
+                task.cancel()
+
+    # The coordinators.
+
+    async def _coordinator(self, name: str) -> None:
+        while True:
+            process = self.processes[name] = Process(name, self.dice, self.world.count)
+            if self.quiet:
+                process.odds = Dice.none()
+            PROCESS.set(process)
+            election = _GatedElection(self.election, process, self.clock)
+            task = asyncio.create_task(run_coordinator(_SETTINGS, self._deps(process, election), metrics=_METRICS))
+            crashed = asyncio.create_task(process.crashed.wait())
+            try:
+                await asyncio.wait([task, crashed], return_when=asyncio.FIRST_COMPLETED)
+                if task.done():
+                    task.result()
+            finally:
+                process.dead = True
+                self.world.steps += process.steps
+                crashed.cancel()
+                task.cancel()
+                await asyncio.wait([task])
+            self.note(f"{name} crashed")
+            await asyncio.sleep(self.dice.uniform(0.1, 6))
+
+    def _deps(self, process: Process, election: _GatedElection) -> CoordinatorDeps:
+        world = self.world
+        store = cast(Any, Gated(world.database, process, may_fail=False))
+        return CoordinatorDeps(
+            election=election,
+            store=store,
+            ttl_store=store,
+            gc_store=store,
+            notifications=store,
+            bus=cast(Any, Gated(self.bus, process)),
+            activity=cast(Any, Gated(self.activity, process)),
+            asks_activity=cast(Any, None),
+            instances={"process": cast(Any, Gated(world.instances, process))},
+            homes={"local-dir": cast(Any, Gated(world.homes, process))},
+            archives=cast(Any, Gated(world.archives, process)),
+            profile_of=lambda row: (row.image_ref, _PROFILE),
+            clock=self.clock,
+            new_id=lambda: f"id-{next(self._ids)}",
+            random=self.dice.random,
+        )
+
+    # Everybody else.
+
+    async def _users(self) -> None:
+        for _ in range(self.dice.randint(1, 3)):
+            self._create()
+        touched: dict[str, float] = {}
+        while True:
+            await asyncio.sleep(self.dice.uniform(0.2, 3.5))
+            self._act(touched)
+            if touched and self.dice.random() < 0.4 and not self.activity.away:
+                await self.activity.flush(touched)
+                touched.clear()
+
+    def _act(self, touched: dict[str, float]) -> None:
+        rows = self.world.database.rows
+        if len(rows) < 4 and self.dice.random() < 0.05:
+            self._create()
+        row = rows[self.dice.choice(sorted(rows))]
+        roll = self.dice.random()
+        if row.deleted_at is not None:
+            if roll < 0.2 and row.purged_at is None:
+                self._say(f"undelete {row.id[-3:]}")
+                back = recovered(row, self.clock.now(), DesiredState.ARCHIVED)
+                self.world.database.put(replace(back, deleted_at=None))
+        elif roll < 0.6:
+            self.world.write(row.id)
+            touched[row.id] = self.clock.now().timestamp()
+        elif row.desired_state is not DesiredState.DELETED:
+            desired = self.dice.choices(list(DesiredState), [5.0, 3.0, 3.0, 0.5])[0]
+            self._say(f"{row.id[-3:]} → {desired}")
+            self.world.database.put(recovered(row, self.clock.now(), desired))
+
+    def _create(self) -> None:
+        id_ = f"01980000-0000-7000-8000-{next(self._numbers):012d}"
+        desired = self.dice.choice([DesiredState.RUNNING, DesiredState.RUNNING, DesiredState.ARCHIVED])
+        self._say(f"create {id_[-3:]} → {desired}")
+        self.world.database.put(workspace(id_, desired=desired, created_at=self.clock.now()))
+
+    async def _weather(self) -> None:
+        """Backends and Redis come and go; instances end by themselves or fall silent."""
+        world = self.world
+        while True:
+            await asyncio.sleep(self.dice.uniform(2, 18))
+            what = self.dice.randrange(9)
+            world.count(f"weather {what}")
+            away_s = self.dice.uniform(1, 45)
+            if what < 5:
+                part: Any = [world.instances, world.homes, world.archives, self.activity, self.bus][what]
+                self._say(f"{type(part).__name__} away")
+                part.away = True
+                asyncio.get_running_loop().call_later(away_s, setattr, part, "away", False)
+            elif what == 5:
+                self.activity.wipe()
+            elif what == 6:
+                world.database.cut_listeners()
+            elif running := sorted(id_ for id_ in world.instances.there if world.instances.runs(id_)):
+                victim = self.dice.choice(running)
+                if what == 7:
+                    world.instances.end(victim, "OOMKilled")
+                else:
+                    world.instances.deaf.add(victim)
+                    asyncio.get_running_loop().call_later(2 * away_s, world.instances.deaf.discard, victim)
+
+    async def _calm(self) -> None:
+        """No more faults; what is frozen goes on, and acts late."""
+        self._say("calm")
+        self.quiet = True
+        world = self.world
+        world.half_done = world.gap = 0.0
+        world.instances.deaf.clear()
+        for part in (world.instances, world.homes, world.archives, self.activity, self.bus):
+            part.away = False
+        for process in self.processes.values():
+            process.odds = Dice.none()
+            process.thaw()
+
+    async def _converge(self) -> None:
+        """Each workspace reaches what it was asked to be; owners recover what ended in ERROR, as they would."""
+        deadline = self.clock.monotonic() + CONVERGES_WITHIN_S
+        while not self._converged():
+            late = [
+                f"{row.id[-3:]} {row.phase} {row.operation} → {row.desired_state} {row.error_reason}"
+                for row in self.world.database.rows.values()
+            ]
+            self.world.must(self.clock.monotonic() < deadline, f"does not converge: {late}")
+            await asyncio.sleep(5)
+            for row in list(self.world.database.rows.values()):
+                if row.phase is Phase.ERROR and row.error_reason is not None:
+                    self.world.database.put(recovered(row, self.clock.now(), row.desired_state))
+        for id_ in list(self.world.database.rows):
+            self.world.check(id_)
+            self.world.write(id_)
+
+    def _converged(self) -> bool:
+        return all(
+            row.phase is _WANTED[row.desired_state] and row.operation is Operation.NONE
+            for row in self.world.database.rows.values()
+        )
+
+    def note(self, what: str) -> None:
+        self._say(what)
+
+    def _say(self, what: str) -> None:
+        self.history.append(f"{self.clock.monotonic() - 1_000:8.2f} {what}")
+
+
+def run_seed(seed: int, *, bugs: Collection[str] = ()) -> Outcome:
+    """Run one seed to its end. The same seed gives the same run, to the last step."""
+    loop = VirtualLoop()
+    simulation = Simulation(seed, loop, bugs)
+    failure = None
+    with planted(bugs):
+        try:
+            run_virtual(simulation.run(), loop)
+        except BaseExceptionGroup as errors:
+            failure = _told(errors)
+        except Violation as violation:
+            failure = str(violation)
+    world = simulation.world
+    if world.violations:
+        failure = world.violations[0]
+    return Outcome(seed, world.steps, world.faults, failure, simulation.history)
+
+
+def _told(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"
+
+
+@contextmanager
+def planted(bugs: Collection[str]) -> Iterator[None]:
+    """The bugs that are code, put in for as long as one seed runs."""
+    with ExitStack() as stack:
+        if "volume-before-key" in bugs:
+            stack.enter_context(_instead(act.Actor, "_archive_and_remove", _volume_before_key))
+        if "gc-without-grace" in bugs:
+            stack.enter_context(_instead(gc_runner, "is_due", lambda *_: True))
+        if "marker-ignored" in bugs:
+            stack.enter_context(
+                _instead(observed, "_is_made_from_what_is_recorded", lambda row, ctx: ctx is not None)
+            )
+        yield
+
+
+@contextmanager
+def _instead(owner: Any, name: str, bug: Any) -> Iterator[None]:
+    right = getattr(owner, name)
+    setattr(owner, name, bug)
+    try:
+        yield
+    finally:
+        setattr(owner, name, right)
+
+
+async def _volume_before_key(self: Any, task: Any, ctx: HomeCtx, *, current: bool) -> None:
+    """Contract 8 the wrong way round: the volume goes, and only then its archive's key is committed."""
+    row, home = task.workspace, home_key(task.workspace)
+    homes = self._backends.homes[row.storage_backend]
+    receipt = await homes.archive(home, ctx, row.archive_op_id, task.report, task.fence)
+    await homes.deprovision(home, ctx, task.fence)
+    await task.record(receipt, current)

@@ -1,8 +1,0 @@
-"""One contract suite per port, run against every implementation of it, the in-memory twins included.
-
-A test module subclasses a suite as `Test…` and gives it a `world` fixture.
-"""
-
-import pytest
-
-pytest.register_assert_rewrite("testing.contracts.archives", "testing.contracts.homes", "testing.contracts.instances")

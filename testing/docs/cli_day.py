@@ -1,0 +1,187 @@
+"""A whole day of a workspace by the `codehub` command, on a whole CodeHub: a test follows it, and the docs show it.
+
+`python -m testing.docs.cli_day` lives it with the real code-server and writes docs/a-day.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from testing.codehub.full_stack import PATIENCE_S, Stack, fresh_stack
+
+DOC: Final = Path(__file__).resolve().parents[2] / "docs/a-day.md"
+# Nothing that packs well; for the docs so much that putting it away and bringing it back can be watched.
+_PIECE: Final = 10_000_000
+_DOC_PIECES: Final = 600
+
+
+@dataclass(slots=True)
+class Day:
+    """Runs commands one after the other and keeps what a person saw."""
+
+    stack: Stack
+    seen: list[str] = field(default_factory=list)
+
+    def tell(self, heading: str) -> None:
+        self.seen.append(f"\n# {heading}")
+
+    def run(self, words: str, *, code: int = 0, stdin: str = "", shown: str = "", **environment: str) -> str:
+        """One command as typed; its standard output, and both in the transcript."""
+        done = subprocess.run(
+            self.stack.command(*_split(words)),
+            env={**self.stack.environment, "COLUMNS": "132", **environment},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+        assert done.returncode == code, (words, done)
+        assert "Traceback" not in done.stderr, (words, done)
+        self._keep(shown or f"codehub {words}", done.stderr + done.stdout, code)
+        return done.stdout
+
+    def interrupt(self, words: str, until: str) -> None:
+        """A command that goes on until Ctrl-C, which comes once `until` was printed."""
+        command = self.stack.command(*_split(words))
+        said = ""
+        with subprocess.Popen(
+            command,
+            env=self.stack.environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            # Where the tests run in a shell's background, Ctrl-C is ignored from there on down.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        ) as process:
+            assert process.stdout is not None
+            while until not in said:
+                line = process.stdout.readline()
+                assert line, (words, said)
+                said += line
+            process.send_signal(signal.SIGINT)
+            process.wait(PATIENCE_S)
+        assert process.returncode == 130, process.returncode
+        self._keep(f"codehub {words}", said + "^C", 130)
+
+    def _keep(self, command: str, output: str, code: int) -> None:
+        self.seen.append(f"$ {command}")
+        self.seen += [line.rstrip() for line in output.strip("\n").splitlines()]
+        if code:
+            self.seen.append(f"[exit code {code}]")
+
+
+def _split(words: str) -> list[str]:
+    return [quoted or bare for quoted, bare in re.findall(r'"([^"]*)"|(\S+)', words)]
+
+
+def live(day: Day, says: Callable[[str], str], pieces: int = 1) -> None:
+    """From signing in to the evening. `says` is what is in the output of the workspace with an id."""
+    stack = day.stack
+    day.tell("morning: sign in, make a workspace, wait until it runs")
+    day.run(
+        "login -u admin --password-stdin",
+        stdin=f"{stack.password()}\n",
+        shown="codehub login -u admin --password-stdin < password",
+    )
+    created = day.run('ws create api --description "the payments service" --wait')
+    assert created.strip() == "api: RUNNING", created
+    listed = day.run("ws ls")
+    assert re.search(r"^api\s+RUNNING", listed, re.M), listed
+    link = day.run("ws open api --print")
+    assert link.startswith(f"{stack.url}/"), link
+
+    day.tell("work in it; follow what the IDE says, until Ctrl-C")
+    workspace_id = str(json.loads(_quietly(day, "ws show api --json"))["id"])
+    day.interrupt("ws logs -f api", until=says(workspace_id))
+    assert re.search(r"\d+ %\s+[\d.]+ MB", day.run("ws usage api"))
+    home = stack.home_of("api")
+    _write(home / "data", (os.urandom(_PIECE) for _ in range(pieces)))
+    _write(home / "chapter", [b"one\n"])
+
+    day.tell("lunch: it sleeps; its files stay")
+    assert day.run("ws stop api").strip() == "api: STOPPED (asleep)"
+
+    day.tell("another task comes first: into the archive, and back when it is wanted")
+    assert day.run("ws archive api").strip() == "api: STOPPED (archived)"
+    assert not home.exists()
+    assert "ARCHIVE KEY" in day.run("admin archives api")
+    assert day.run("ws start api").strip() == "api: RUNNING"
+    assert (stack.home_of("api") / "chapter").read_bytes() == b"one\n"
+    assert (stack.home_of("api") / "data").stat().st_size == pieces * _PIECE
+    day.run('ws edit api --memo "left off at the refund tests"')
+    assert "left off at the refund tests" in day.run("ws show api")
+
+    day.tell("evening: away with it, and the morning after it was wanted after all")
+    day.run("ws rm api", code=2)
+    day.run("ws rm api --yes", code=6)
+    day.run("ws rm api --yes --force")
+    day.run("ws show api", code=5)
+    assert workspace_id in day.run("admin undelete")
+    assert "is back" in day.run(f"admin undelete {workspace_id}")
+    assert day.run("ws start api").strip() == "api: RUNNING"
+    assert (stack.home_of("api") / "chapter").read_bytes() == b"one\n"
+    assert "Its home is restored" in day.run("ws events api")
+
+
+def demonstrate(day: Day) -> None:
+    """`codehub demo`, waited for: each of its workspaces is in the state that its description says."""
+    day.tell("a look around: a few workspaces in different states")
+    shown = day.run("demo")
+    for name, state in (
+        ("hello", r"RUNNING"),
+        ("weekend-project", r"STOPPED\s+asleep"),
+        ("last-years-thesis", r"STOPPED\s+archived"),
+        ("idea", r"CREATED"),
+    ):
+        assert re.search(rf"^{name}\s+{state}", shown, re.M), (name, shown)
+    day.run("demo --remove")
+
+
+def _quietly(day: Day, words: str) -> str:
+    kept = len(day.seen)
+    answer = day.run(words)
+    del day.seen[kept:]
+    return answer
+
+
+def _write(path: Path, content: Iterable[bytes]) -> None:
+    """As the workspace's own user."""
+    with path.open("wb") as file:
+        file.writelines(content)
+    owner = path.parent.stat()
+    os.chown(path, owner.st_uid, owner.st_gid)
+
+
+def main() -> None:
+    with fresh_stack() as stack:
+        stack.up()
+        day = Day(stack)
+        banner = stack.said().split("\n\n")
+        day.seen += ["# in another terminal, `codehub up` said:", *banner[1].splitlines()]
+        day.tell("the IDE, ahead of the first workspace (else its first start installs it)")
+        day.run("ide install")
+        live(day, lambda _: "HTTP server listening", _DOC_PIECES)
+        demonstrate(day)
+        day.tell("is everything well? and good night")
+        day.run("doctor")
+        day.run("down")
+        text = "\n".join(day.seen).replace(stack.password(), "…").replace(str(stack.data_dir), "/var/lib/codehub")
+    # Each was good for one sign-in within a minute.
+    text = re.sub(r"secret=\S+", "secret=…", text)
+    DOC.write_text(
+        "# A day of a workspace, by the command\n\nWritten by a real run with the real code-server: "
+        "`python -m testing.docs.cli_day`. A test lives the same day in `make test`.\n\n"
+        f"```text\n{text.strip()}\n```\n",
+        encoding="utf-8",
+    )
+
+
+if __name__ == "__main__":
+    main()

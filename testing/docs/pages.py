@@ -1,0 +1,123 @@
+"""Writes the reference pages that are drawn from the code: `python -m testing.docs.pages`. A test holds them fresh."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import click
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from codehub.cli.main import Exit, cli
+from codehub.settings import Settings
+
+DOCS: Final = Path(__file__).parents[2] / "docs"
+# What a machine decides is said in words, or the page would differ from one to the next.
+_DEFAULTS_IN_WORDS: Final[Mapping[str, str]] = {
+    "CODEHUB_DATA_DIR": "`~/.local/share/codehub`; as root `/var/lib/codehub`",
+    "COORDINATOR_NODE_ID": "host name and process id",
+}
+_EXIT_WORDS: Final[Mapping[Exit, str]] = {
+    Exit.DONE: "done",
+    Exit.FAILED: "it failed; the message says why and what to do",
+    Exit.USAGE: "called wrongly, or a value was refused",
+    Exit.UNAUTHORIZED: "not signed in: `codehub login`",
+    Exit.DENIED: "not allowed",
+    Exit.NOT_FOUND: "there is no such thing",
+    Exit.CONFLICT: "not from this state, or over a limit",
+    Exit.UNREACHABLE: "the server or a service it needs does not answer, or `--timeout` has passed",
+    Exit.INTERRUPTED: "interrupted",
+}
+
+
+def configuration() -> str:
+    """docs/configuration.md"""
+    lines = [
+        "# Configuration",
+        "",
+        "Drawn from `codehub/settings.py` by `python -m testing.docs.pages`; a test keeps it fresh.",
+        "",
+        "Every setting is an environment variable. `CODEHUB_CONFIG_FILE` may name a TOML file with the same names as keys;",
+        "the environment goes before it. An empty variable is an unset one. A wrong value stops CodeHub at start, naming",
+        "the variable and what was expected. Times are seconds or take a unit: `30s`, `10m`, `4h`, `7d`. Sizes: `4G`.",
+        "",
+        "`codehub env` prints what is in force in a running `codehub up`.",
+        "",
+        "| variable | default | meaning |",
+        "|---|---|---|",
+    ]
+    for name, field in Settings.model_fields.items():
+        alias = field.alias or name
+        words = (field.description or "").replace("|", "\\|")
+        lines.append(f"| `{alias}` | {_default(alias, field)} | {words} |")
+    return "\n".join(lines) + "\n"
+
+
+def _default(alias: str, field: FieldInfo) -> str:
+    if alias in _DEFAULTS_IN_WORDS:
+        return _DEFAULTS_IN_WORDS[alias]
+    value = field.default
+    if value is PydanticUndefined or value is None or value in ("", ()):
+        return "–"
+    return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
+
+
+def command_line() -> str:
+    """docs/cli.md"""
+    lines = [
+        "# The `codehub` command",
+        "",
+        "Drawn from the commands' own help by `python -m testing.docs.pages`; a test keeps it fresh.",
+        "",
+        "People get tables and progress bars, scripts get `--json`. What is waited for goes to standard error, results to",
+        'standard output. `eval "$(codehub completion bash)"` teaches the shell the commands and the names of workspaces.',
+        "",
+        "## Exit codes",
+        "",
+        "| code | meaning |",
+        "|---|---|",
+        *[f"| {code.value} | {_EXIT_WORDS[code]} |" for code in Exit],
+        "",
+    ]
+    for path, command in commands():
+        context = click.Context(
+            command, info_name=" ".join(("codehub", *path)), terminal_width=100, max_content_width=100
+        )
+        lines += [f"## codehub {' '.join(path)}", "", "```text", command.get_help(context).rstrip(), "```", ""]
+    return "\n".join(lines)
+
+
+def commands() -> list[tuple[tuple[str, ...], click.Command]]:
+    """Every command there is, by what is typed for it."""
+    context = click.Context(cli)
+    found = []
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None, name
+        found += _leaves(command, (name,))
+    return sorted(found, key=lambda each: each[0])
+
+
+def _leaves(command: click.Command, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], click.Command]]:
+    if not isinstance(command, click.Group):
+        return [(path, command)]
+    found: list[tuple[tuple[str, ...], click.Command]] = []
+    for name, below in command.commands.items():
+        found += _leaves(below, (*path, name))
+    return found
+
+
+PAGES: Final[Mapping[str, Callable[[], str]]] = {"configuration.md": configuration, "cli.md": command_line}
+
+
+def main() -> None:
+    DOCS.mkdir(exist_ok=True)
+    for name, draw in PAGES.items():
+        (DOCS / name).write_text(draw(), encoding="utf-8")
+        click.echo(f"wrote docs/{name}")
+
+
+if __name__ == "__main__":
+    main()
