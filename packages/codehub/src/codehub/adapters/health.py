@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from codehub.adapters.workspace_socket import open_workspace_socket
 from codehub.domain.profiles import AppProfile
 from codehub.ports.instances import Upstream
 
@@ -40,7 +41,8 @@ async def answers(upstream: Upstream, workspace_id: str, profile: AppProfile) ->
 
 async def _connect(upstream: Upstream) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     if upstream.socket_path:
-        return await asyncio.open_unix_connection(upstream.socket_path)
+        connected = await open_workspace_socket(upstream.socket_path, upstream.uid)
+        return await asyncio.open_unix_connection(sock=connected)
     return await asyncio.open_connection(upstream.host, upstream.port)
 
 

@@ -38,6 +38,7 @@ class Upstream:
 
     `identity` changes with every start: after a refused connection it is resolved again and the identity compared,
     so that a reused port never carries one workspace's traffic to another. `secret` is a (header, value) the proxy adds.
+    `uid` is the user who must be the one listening at `socket_path`; None means CodeHub's own user.
     """
 
     identity: str
@@ -45,6 +46,7 @@ class Upstream:
     port: int = 0
     socket_path: str = ""
     secret: tuple[str, str] | None = None
+    uid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class InstanceStatus:
     spec_digest: str = ""  # `spec_digest(spec)` of what it was made from
     upstream: Upstream | None = None
     exit_reason: str | None = None  # "OOMKilled", "ExitCode:137", "ImageMissing", …
+    # Where `workspaced` of this start answers; None for one that was started without it.
+    workspaced: Upstream | None = None
 
 
 ABSENT = InstanceStatus(exists=False)

@@ -1,8 +1,10 @@
 """Starts `workspaced`, and starts it again whenever it dies.
 
-`python -I -S -B workspaced/__main__.py [-- COMMAND …]`, with its configuration as JSON in CODEHUB_WORKSPACED (taken out of
-the environment of everything that follows). With a COMMAND it becomes that command, the IDE, after starting a supervisor
-beside it; without one it is the supervisor itself.
+`python -I -S -B workspaced/__main__.py [-- COMMAND …]`, with its configuration as JSON in CODEHUB_WORKSPACED. With a
+COMMAND it becomes that command, the IDE, after starting a supervisor beside it; without one it becomes the supervisor.
+
+The configuration holds the secret of this start. The supervisor executes itself once more and reads it from a pipe, so
+that it is in no process's environment, where `cat /proc/*/environ` would print it into a log.
 """
 
 from __future__ import annotations
@@ -23,23 +25,26 @@ if not __package__:
     __import__(__package__)
 
 CONFIGURATION = "CODEHUB_WORKSPACED"
+_SUPERVISE = "--supervise"  # followed by the descriptor that the configuration is read from
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 10.0
 _SETTLED_S = 30.0  # after this long a death is a new one, and the pause begins again
 
 
 def main(arguments: list[str]) -> None:
+    if arguments[:1] == [_SUPERVISE]:
+        with open(int(arguments[1]), "rb") as pipe:
+            supervise(json.loads(pipe.read()))
     raw = os.environ.pop(CONFIGURATION, "")
     if not raw:
         sys.exit(f"workspaced is started by CodeHub, which gives it {CONFIGURATION}")
-    configuration: dict[str, object] = json.loads(raw)
     if arguments[:1] != ["--"]:
-        supervise(configuration)
+        execute_again(raw)
     command = arguments[1:]
     if os.fork() == 0:
         # Away from the IDE: neither its end nor its signals are ours.
         os.setsid()
         if os.fork() == 0:
-            supervise(configuration)
+            execute_again(raw)
         os._exit(0)
     with contextlib.suppress(ChildProcessError):
         os.wait()
@@ -47,6 +52,16 @@ def main(arguments: list[str]) -> None:
         os.execvp(command[0], command)  # noqa: S606
     except OSError as error:
         sys.exit(f"{command[0]}: {error.strerror}")
+
+
+def execute_again(raw: str) -> NoReturn:
+    read_fd, write_fd = os.pipe()
+    os.set_inheritable(read_fd, True)
+    # Smaller than a pipe's buffer, so this never blocks.
+    os.write(write_fd, raw.encode())
+    os.close(write_fd)
+    own = [sys.executable, "-I", "-S", "-B", os.path.abspath(__file__), _SUPERVISE, str(read_fd)]
+    os.execv(sys.executable, own)  # noqa: S606
 
 
 def supervise(configuration: dict[str, object]) -> NoReturn:

@@ -10,6 +10,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
+from codehub.adapters.workspace_socket import open_workspace_socket
 from codehub.ports.instances import Upstream
 from codehub.proxy.connections.keepalive import enable_keepalive
 from codehub.proxy.http1.framing import BodyScanner, ChunkedBody, EndlessBody, LengthBody
@@ -249,8 +250,9 @@ class UpstreamPool:
         upstream = self.upstream
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             if upstream.socket_path:
+                connected = await open_workspace_socket(upstream.socket_path, upstream.uid)
                 _, protocol = await self._loop.create_unix_connection(
-                    lambda: UpstreamConnection(self), upstream.socket_path
+                    lambda: UpstreamConnection(self), sock=connected
                 )
             else:
                 _, protocol = await self._loop.create_connection(
