@@ -13,9 +13,10 @@ from codehub.api.addresses import client_address
 from codehub.api.config import ApiConfig, ApiDeps
 from codehub.api.metrics import ApiMetrics
 from codehub.api.views import workspace_view
-from codehub.domain.errors import Unauthorized
+from codehub.domain.errors import Denied, Unauthorized
 from codehub.services.accounts import Accounts
 from codehub.services.diagnostics import Diagnostics
+from codehub.services.doors import Doors
 from codehub.services.event_stream import EventBroadcaster
 from codehub.services.lockout import Lockout
 from codehub.services.passwords import TOKEN_PREFIX
@@ -32,6 +33,7 @@ class Context:
     users: Users
     workspaces: Workspaces
     observing: Diagnostics
+    doors: Doors
     live: EventBroadcaster
     metrics: ApiMetrics
     begun: float
@@ -78,6 +80,7 @@ def make_context(deps: ApiDeps) -> Context:
         users=make_users(deps, live.ended),
         workspaces=workspaces,
         observing=Diagnostics(deps.database, workspaces, deps.instances),
+        doors=Doors(deps.database, workspaces, deps.instances, deps.clock),
         live=live,
         metrics=ApiMetrics(deps.registry),
         begun=deps.monotonic(),
@@ -114,7 +117,15 @@ async def principal(request: Request) -> Principal:
     who = await principal_or_none(request)
     if who is None:
         raise Unauthorized("sign in first: no session or API token, or one that is over")
+    if who.workspace_id is not None and not _within(request.url.path, who.workspace_id):
+        raise Denied(f"this API token is good for workspace {who.workspace_id} only")
     return who
+
+
+def _within(path: str, workspace_id: str) -> bool:
+    """Whether an address is one workspace's own. Asked here, for every route at once."""
+    rest = path.removeprefix(f"/api/v1/workspaces/{workspace_id}")
+    return path == "/api/v1/session" or (rest != path and rest[:1] in ("", "/", ":"))
 
 
 Ctx = Annotated[Context, Depends(context_of)]

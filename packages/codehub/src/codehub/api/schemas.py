@@ -145,6 +145,9 @@ class PasswordChange(Wire):
 class TokenCreate(Wire):
     name: Name
     expires_in_days: Annotated[int, Field(ge=1, le=3_650)] | None = None
+    workspace_id: Annotated[str, Field(min_length=1, max_length=64)] | None = Field(
+        None, description="Limits the token to this one of your workspaces."
+    )
 
 
 class UserCreate(Wire):

@@ -133,6 +133,9 @@ class TokenView(View):
     created_at: datetime
     expires_at: datetime | None
     last_used_at: datetime | None
+    workspace_id: str | None = Field(
+        None, description="The only workspace it is good for; null for all of one's own."
+    )
 
 
 class MintedTokenView(TokenView):
@@ -295,6 +298,7 @@ def token_view(token: Token) -> TokenView:
         created_at=token.created_at,
         expires_at=token.expires_at,
         last_used_at=token.last_used_at,
+        workspace_id=token.workspace_id,
     )
 
 

@@ -57,7 +57,7 @@ class WorkspaceAccess:
                 holder = await statements.by_token(tx, _hash(token), now)
             elif presented:
                 holder = await statements.by_cookies(tx, list(presented), workspace_id, now)
-        if holder is None:
+        if holder is None or holder.workspace_id not in (None, workspace_id):
             return AccessSnapshot(workspace, None)
         return AccessSnapshot(workspace, holder.user_id, holder.username, presented[holder.secret_hash])
 
@@ -103,6 +103,8 @@ class WorkspaceAccess:
                 raise WorkspaceNotFound("there is no such workspace")
             if workspace.owner_user_id != who.user_id:
                 raise Denied("this workspace belongs to someone else")
+            if who.workspace_id not in (None, workspace_id):
+                raise Denied("the API token that you signed in with is good for another workspace only")
             await statements.delete_expired_tickets(tx, now)
             await statements.insert_ticket(
                 tx,

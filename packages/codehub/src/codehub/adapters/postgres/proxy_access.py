@@ -18,6 +18,7 @@ class Holder:
     secret_hash: bytes
     user_id: str
     username: str
+    workspace_id: str | None = None  # the only workspace a token is good for
 
 
 async def workspace(tx: Transaction, workspace_id: str) -> Workspace | None:
@@ -43,12 +44,13 @@ async def by_cookies(
 async def by_token(tx: Transaction, secret_hash: bytes, now: datetime) -> Holder | None:
     row = await (
         await tx.execute(
-            "SELECT u.id, u.username FROM api_tokens t JOIN users u ON u.id = t.user_id WHERE t.secret_hash = %s"
+            "SELECT u.id, u.username, t.workspace_id FROM api_tokens t JOIN users u ON u.id = t.user_id"
+            " WHERE t.secret_hash = %s"
             " AND (t.expires_at IS NULL OR t.expires_at > %s) AND u.disabled_at IS NULL",
             [secret_hash, now],
         )
     ).fetchone()
-    return None if row is None else Holder(secret_hash, row["id"], row["username"])
+    return None if row is None else Holder(secret_hash, row["id"], row["username"], row["workspace_id"])
 
 
 async def still_live(tx: Transaction, secret_hashes: Collection[bytes], now: datetime) -> set[bytes]:

@@ -157,6 +157,13 @@ async def set_desired_state(
     )
 
 
+async def touch(tx: Transaction, workspace_id: str, now: datetime) -> None:
+    """Somebody worked in it just now."""
+    await tx.execute(
+        "UPDATE workspaces SET last_access_at = greatest(last_access_at, %s) WHERE id = %s", [now, workspace_id]
+    )
+
+
 async def edit(tx: Transaction, workspace_id: str, *, name: str, description: str, memo: str, now: datetime) -> None:
     await tx.execute(
         "UPDATE workspaces SET name = %s, description = %s, memo = %s, updated_at = %s WHERE id = %s",
