@@ -4,10 +4,10 @@ SHELL := /bin/bash
 SEEDS ?= 10000
 ARGS ?=
 
-help:  ## what can be made
+help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-up: run-env  ## run CodeHub on its embedded default (Ctrl-C stops it)
+up: run-env  ## run CodeHub with its embedded servers (Ctrl-C stops it)
 	@exec .venv/bin/codehub up $(ARGS)
 
 test: dev-env parts  ## run every test
@@ -19,31 +19,34 @@ lint: dev-env  ## formatter, linter, type checker, import contracts
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-cache
 
-format: dev-env  ## format and mend what can be mended
+format: dev-env  ## format, and fix what can be fixed automatically
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
 
-bench: dev-env parts  ## measure beside the peers, print ratios, write bench/results/*.json
+bench: dev-env parts  ## measure side by side with the peers, print ratios, write bench/results/*.json
 	.venv/bin/python -m bench $(ARGS)
 
-simulate: dev-env  ## the control plane under SEEDS seeds of faults
+simulate: dev-env  ## run the control plane simulation with SEEDS seeds
 	.venv/bin/python -m testing.codehub.simulation --seeds $(SEEDS) $(ARGS)
 
-soak: dev-env parts  ## the long runs that `make test` only samples
+soak: dev-env parts  ## run the long tests that `make test` only samples
 	CODEHUB_TEST_SOAK=1 scripts/test.sh -m soak $(ARGS)
 
-show-docker: dev-env parts  ## build the shipped images, walk a file through containers and S3 (docs/show-docker.md)
+show-docker: dev-env parts  ## build the shipped images, run a file through containers and S3 (docs/show-docker.md)
 	.venv/bin/python -m testing.codehub.container_walkthrough
 
-screens: dev-env parts  ## take the pictures in docs/screens anew
+screens: dev-env parts  ## retake the screenshots in docs/screens
 	.venv/bin/python -m e2e.screens
 	.venv/bin/python -m e2e.ide_screens
 	.venv/bin/python -m e2e.sari_screens
 
-transcripts: dev-env parts  ## write docs/a-day.md, docs/sari/transcript.md and show.md anew, from real runs (root, some minutes)
+transcripts: dev-env parts  ## regenerate docs/a-day.md, docs/sari/transcript.md and show.md from real runs (root, some minutes)
 	.venv/bin/python -m testing.docs.cli_day
-	.venv/bin/python -m testing.sari_transcript
-	.venv/bin/python -m testing.sari_bootstrap_transcript
+	.venv/bin/python -m testing.sari.transcript
+	.venv/bin/python -m testing.sari.bootstrap_transcript
+
+docs: docs-env  ## build the documentation site into site/, failing on any warning
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --clean
 
 first-run: dev-env parts  ## time the way from `git clone` to the first open workspace (ARGS=--wheel: from a wheel)
 	.venv/bin/python -m e2e.first_run $(ARGS)
@@ -54,14 +57,17 @@ run-env:
 dev-env:
 	@scripts/bootstrap.sh dev
 
+docs-env:
+	@scripts/bootstrap.sh docs
+
 parts:
 	@scripts/parts.sh
 
-lock:  ## lock the dependencies anew
+lock:  ## lock the dependencies again
 	scripts/lock.sh
 
 clean:  ## remove what was made here (not CodeHub's data)
-	rm -rf .venv .venvs .parts .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results dist
+	rm -rf .venv .venvs .parts .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help up test lint format bench simulate soak show-docker screens transcripts first-run run-env dev-env parts lock clean
+.PHONY: help up test lint format bench simulate soak show-docker screens transcripts docs first-run run-env dev-env docs-env parts lock clean

@@ -5,7 +5,7 @@
     python3 install.py --wheel sari-….whl      from a wheel; with --wheels DIR its dependencies too, without a network
     python3 install.py --host codex            and configure a client (codex, gemini, claude, cursor, vscode or all)
 
-Run it again to upgrade or to mend: a running daemon is reused or hands over without a gap, a failed upgrade leaves the
+Run it again to upgrade or to repair: a running daemon is reused or hands over without a gap, a failed upgrade leaves the
 old version working, and sari's registry and indexes are never deleted. The standard library only; nothing of sari is
 imported here, the new version does the second half itself (sari.install.activate).
 """

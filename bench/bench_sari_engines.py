@@ -19,9 +19,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from sari.index import build, needed, ripgrep
+from sari.index import build, ripgrep, trigram_query
 from sari.index.segment import Segment
-from testing import sari_trees
+from testing.sari import trees
 
 FILES = 100_000
 _CHUNK = 8_192
@@ -32,7 +32,7 @@ _RUNS = 50
 def measure() -> list[dict[str, object]]:
     scratch = Path(tempfile.mkdtemp(prefix="sari-bench-engines-"))
     try:
-        root = sari_trees.generated(scratch / "tree", FILES)
+        root = trees.generated(scratch / "tree", FILES)
         own, fts = (_apart(engine, root, scratch / engine) for engine in ("own", "fts5"))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -51,7 +51,7 @@ def _apart(engine: str, root: Path, target: Path) -> dict[str, float]:
     target.mkdir()
     done = subprocess.run(
         [sys.executable, "-m", "bench.bench_sari_engines", engine, root, target],
-        cwd=sari_trees.REPOSITORY,
+        cwd=trees.REPOSITORY,
         capture_output=True,
         text=True,
         check=True,
@@ -65,7 +65,7 @@ def _own(root: Path, paths: list[bytes], target: Path) -> Callable[[], int]:
         targets.append(target / f"{at}.seg")
         build.build_one(root, paths[at : at + _CHUNK], targets[-1], lambda: False)
     segments = [Segment(one) for one in targets]
-    wanted = needed.by_literal(_LITERAL)
+    wanted = trigram_query.by_literal(_LITERAL)
     return lambda: sum(len(segment.having(wanted) or ()) for segment in segments)
 
 

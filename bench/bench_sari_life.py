@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from testing.sari_parts import python_part
-from testing.sari_processes import memory_of, wait_until
-from testing.sari_shim import INITIALIZE, Shim
-from testing.sari_world import World, new_world
+from testing.sari.parts import python_part
+from testing.sari.processes import memory_of, wait_until
+from testing.sari.shim import INITIALIZE, Shim
+from testing.sari.world import World, new_world
 
 Row = dict[str, object]
 _ROUNDS = 15

@@ -26,11 +26,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sari.index.ripgrep import PROGRAM
-from testing import sari_trees
+from testing.sari import trees
 
 Row = dict[str, object]
 
-_PARTS = sari_trees.REPOSITORY / ".parts"
+_PARTS = trees.REPOSITORY / ".parts"
 # name → (arguments of `search`, flags and pattern for ripgrep and ripgrepx, selective)
 _QUERIES: dict[str, tuple[dict[str, object], list[str], bool]] = {
     "rare literal": ({"query": "unique_000777_fn"}, ["-F", "unique_000777_fn"], True),
@@ -51,7 +51,7 @@ def on_a_tree(size: int) -> list[Row]:
 
 
 def _on_a_tree(scratch: Path, size: int) -> list[Row]:
-    root = sari_trees.generated(scratch / "tree", size)
+    root = trees.generated(scratch / "tree", size)
     walk = [PROGRAM, "--no-config", "--hidden", "--glob", "!.git"]
     by_ripgrep = {name: _timed([*walk, *flags, "./"], root) for name, (_, flags, _) in _QUERIES.items()}
     peer_index, by_peer = _ripgrepx(root, scratch / "rgx-cache")
@@ -152,7 +152,7 @@ def _sari(root: Path, data: Path) -> dict:  # type: ignore[type-arg]
     }
     done = subprocess.run(
         [sys.executable, "-m", "bench.sari_index_probe", root, data],
-        cwd=sari_trees.REPOSITORY,
+        cwd=trees.REPOSITORY,
         input=json.dumps(asked),
         capture_output=True,
         text=True,
@@ -203,7 +203,7 @@ def _ripgrepx(root: Path, cache: Path) -> tuple[float, dict[str, Timed]]:
 def predecessor() -> list[Row]:
     """sari 0.1.26 on a small tree, both ways it offers: over stdio, and its daemon's HTTP. Each has 40 s for an answer."""
     scratch = Path(tempfile.mkdtemp(prefix="sari-bench-old-"))
-    root = sari_trees.generated(scratch / "tree", 1000)
+    root = trees.generated(scratch / "tree", 1000)
     program = str(_environment("bench-sari-0.1.26", "sari==0.1.26") / "sari")
     env = {**os.environ, "HOME": str(scratch), "SARI_WORKSPACE_ROOT": str(root)}
     try:

@@ -1,4 +1,4 @@
--- Written by `python -m testing.schema` from the migrations; a test keeps it fresh.
+-- Written by `python -m testing.codehub.schema` from the migrations; a test keeps it fresh.
 CREATE FUNCTION public.notify_workspace_deleted() RETURNS trigger
     LANGUAGE plpgsql
     AS $$

@@ -11,8 +11,8 @@ from typing import Final
 from playwright.async_api import Browser, Page, expect
 
 from testing.browser import chromium, patient
-from testing.sari_home import SariHome, sari_home
-from testing.sari_shim import Shim
+from testing.sari.home import SariHome, sari_home
+from testing.sari.shim import Shim
 
 REPOSITORY: Final = Path(__file__).parent.parent
 SCREENS: Final = REPOSITORY / "docs" / "sari" / "screens"

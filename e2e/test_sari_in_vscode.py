@@ -13,7 +13,7 @@ import pytest
 from playwright.async_api import BrowserContext, Locator, Page, TimeoutError, expect
 
 from testing.codehub.ide import installed_code_server
-from testing.sari_home import PATIENCE_S, SariHome, sari_home
+from testing.sari.home import TIMEOUT_S, SariHome, sari_home
 
 # Soak: code-server takes minutes to install, and nothing else in `make test` needs it.
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900), pytest.mark.needs("npm", "g++")]
@@ -50,7 +50,7 @@ async def vscode(home: SariHome, place: Path) -> AsyncIterator[str]:
             command, env=home.environment, cwd=place, stdout=log, stderr=log, stdin=subprocess.DEVNULL
         )
         try:
-            yield await asyncio.wait_for(_address(place / "vscode.log"), PATIENCE_S)
+            yield await asyncio.wait_for(_address(place / "vscode.log"), TIMEOUT_S)
         finally:
             process.terminate()
             await asyncio.to_thread(process.wait)
@@ -71,7 +71,7 @@ def choices(page: Page, text: str) -> Locator:
 
 async def list_servers(page: Page) -> None:
     """Until it is there: while VS Code is still starting it takes the focus away from what a person opens."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while True:
             await page.keyboard.press("F1")
             with suppress(TimeoutError, AssertionError):
@@ -106,4 +106,4 @@ async def test_vscode_starts_sari(browser_context: BrowserContext, tmp_path: Pat
         async with vscode(home, tmp_path) as address:
             await page.goto(address)
             await expect(page.get_by_role("treeitem", name="main.py")).to_be_visible()
-            await asyncio.wait_for(started(page), PATIENCE_S)
+            await asyncio.wait_for(started(page), TIMEOUT_S)

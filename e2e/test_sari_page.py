@@ -12,7 +12,7 @@ import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page, expect
 
-from testing.sari_home import SariHome, sari_home
+from testing.sari.home import SariHome, sari_home
 
 CODE = '''"""A shop."""
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, expect
 
-from testing.sari_gated import Gate, gated_sari
-from testing.sari_home import SariHome, sari_home
-from testing.sari_processes import wait_until
-from testing.sari_shim import Shim
+from testing.sari.gated import Gate, gated_sari
+from testing.sari.home import SariHome, sari_home
+from testing.sari.processes import wait_until
+from testing.sari.shim import Shim
 
 
 async def open_page(page: Page, home: SariHome) -> None:

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Makes .venv from a machine that has Python 3.11 or later and nothing else of ours.
-#   scripts/bootstrap.sh run|dev
+#   scripts/bootstrap.sh run|dev|docs
 # Done once per set of locked requirements: the stamp holds their digest. A bootstrap that was cut off is carried on.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-level=${1:?run or dev}
+level=${1:?run, dev or docs}
 
 say() { printf 'bootstrap: %s\n' "$*" >&2; }
 

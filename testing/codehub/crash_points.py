@@ -1,8 +1,8 @@
 """`codehub` in a process of its own that kills itself at a named point: SIGKILL, or SIGSTOP until someone wakes it.
 
 Run as `python -m testing.codehub.crash_points JSON codehub-arguments…`, where JSON is {"do": "kill" | "freeze",
-"point": …, "nth": 1, "told": file}. The rest is the real command with the real backends. What was begun late, after a
-freeze, and what it was answered, is written to the file `told`: one line per answer.
+"point": …, "nth": 1, "log_file": file}. The rest is the real command with the real backends. What was begun late, after a
+freeze, and what it was answered, is written to the file `log_file`: one line per answer.
 
 Points are those that the homes name (`testing.codehub.kill_chain` lists them), and:
 
@@ -37,16 +37,16 @@ class Strike:
         self._freezes = job["do"] == "freeze"
         self._point = job["point"]
         self._left = int(job.get("nth", 1))
-        self._told = Path(job["told"])
+        self._log_file = Path(job["log_file"])
 
     def at(self, point: str) -> bool:
-        """Whether this very call was struck, and goes on late."""
+        """Whether this very call was hit, and continues late."""
         if point != self._point:
             return False
         self._left -= 1
         if self._left != 0:
             return False
-        self._tell(f"struck at {point}")
+        self._tell(f"hit {point}")
         # To this very thread: one sent to the process may be taken by another, while this one goes on for a moment.
         signal.pthread_kill(threading.get_ident(), signal.SIGSTOP if self._freezes else signal.SIGKILL)
         return True
@@ -55,7 +55,7 @@ class Strike:
         self._tell(f"{type(answer).__name__}: {answer}" if isinstance(answer, BaseException) else f"{answer!r}")
 
     def _tell(self, line: str) -> None:
-        with self._told.open("a") as file:
+        with self._log_file.open("a") as file:
             file.write(line + "\n")
 
 
@@ -63,7 +63,7 @@ def _around(owner: Any, name: str, strike: Strike, point: Callable[..., str]) ->
     """Strike before the method, and tell what it was answered when that was late."""
     right = getattr(owner, name)
 
-    async def struck(self: Any, *arguments: Any, **named: Any) -> Any:
+    async def wrapped(self: Any, *arguments: Any, **named: Any) -> Any:
         if not strike.at(point(*arguments)):
             return await right(self, *arguments, **named)
         # As if it had been on its way already: that the term is cancelled first cannot call it back.
@@ -71,7 +71,7 @@ def _around(owner: Any, name: str, strike: Strike, point: Callable[..., str]) ->
         late.add_done_callback(lambda done: strike.answered(done.exception() or done.result()))
         return await asyncio.shield(late)
 
-    setattr(owner, name, struck)
+    setattr(owner, name, wrapped)
 
 
 def _plant(strike: Strike) -> None:

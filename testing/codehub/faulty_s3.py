@@ -11,13 +11,13 @@ from testing.codehub.objectstore import S3Server
 
 
 @dataclass
-class LameProxy:
+class FaultyS3:
     """`mode` is what new connections meet: "", "500", "403", "silent", "slow", "reset-up:BYTES" or "reset-down:BYTES"."""
 
     target: int
     mode: str = ""
     port: int = 0
-    struck: int = 0  # connections that came to their end by the mode
+    failed: int = 0  # connections that came to their end by the mode
     open: set[asyncio.Task[None]] = field(default_factory=set)
 
     @property
@@ -36,7 +36,7 @@ class LameProxy:
         self.open.add(task)
         try:
             if self.mode in ("500", "403"):
-                self.struck += 1
+                self.failed += 1
                 await reader.readuntil(b"\r\n\r\n")
                 body = b"<Error><Code>Told</Code><Message>told to</Message></Error>"
                 head = f"HTTP/1.1 {self.mode} Told\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
@@ -59,7 +59,7 @@ class LameProxy:
                     for pump in (up, down):
                         pump.cancel()
                 ends = await asyncio.gather(up, down, return_exceptions=True)
-                self.struck += True in ends
+                self.failed += True in ends
             finally:
                 forth.close()
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
@@ -84,8 +84,8 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limi
 
 
 @contextlib.asynccontextmanager
-async def lame_proxy(store: S3Server) -> AsyncIterator[LameProxy]:
-    proxy = LameProxy(int(store.endpoint.rpartition(":")[2]))
+async def lame_proxy(store: S3Server) -> AsyncIterator[FaultyS3]:
+    proxy = FaultyS3(int(store.endpoint.rpartition(":")[2]))
     server = await asyncio.start_server(proxy.handle, "127.0.0.1", 0)
     proxy.port = server.sockets[0].getsockname()[1]
     try:

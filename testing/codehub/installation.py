@@ -42,12 +42,12 @@ _LOCK_ID = 12345
 class Coordinator:
     process: subprocess.Popen[bytes]
     node_id: str
-    told: Path
+    log_file: Path
 
     async def died(self) -> None:
         """It was killed at its point."""
         await asyncio.to_thread(self.process.wait, PATIENCE_S)
-        assert self.process.returncode == -signal.SIGKILL, self.told.with_suffix(".log").read_text()[-3000:]
+        assert self.process.returncode == -signal.SIGKILL, self.log_file.with_suffix(".log").read_text()[-3000:]
 
     async def froze(self) -> None:
         await until(lambda: _now(psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED), "it is frozen")
@@ -61,11 +61,11 @@ class Coordinator:
 
     def answers(self) -> list[str]:
         """What it was answered after its freeze."""
-        return self.told.read_text().splitlines()[1:] if self.told.exists() else []
+        return self.log_file.read_text().splitlines()[1:] if self.log_file.exists() else []
 
 
 class Installation:
-    """`environment`: what its coordinators are told beyond what every one here is."""
+    """`environment`: settings of its coordinators beyond the common ones."""
 
     def __init__(self, place: Path, database: Database, redis_url: str, environment: Mapping[str, str]) -> None:
         self.database = database
@@ -98,16 +98,16 @@ class Installation:
     def instance(self) -> Record | None:
         return read_record(self.data_dir / "run/instances" / self.row.id)
 
-    def told(self, **environment: str) -> None:
-        """What coordinators are told from now on."""
+    def configure(self, **environment: str) -> None:
+        """Settings for coordinators that start from now on."""
         self._environment |= environment
 
     def coordinator(self, point: str = "", do: str = "kill", **more: object) -> Coordinator:
-        """One more `codehub serve coordinator`; with a point, one that is struck there."""
+        """One more `codehub serve coordinator`; with a point, one that crashes there."""
         node_id = f"node-{len(self._coordinators)}"
-        told = self.data_dir.parent / f"{node_id}.told"
-        job = {"do": do, "point": point, "told": str(told), **more}
-        with told.with_suffix(".log").open("wb") as log:
+        log_file = self.data_dir.parent / f"{node_id}.answers"
+        job = {"do": do, "point": point, "log_file": str(log_file), **more}
+        with log_file.with_suffix(".log").open("wb") as log:
             started = subprocess.Popen(
                 [sys.executable, "-m", "testing.codehub.crash_points", json.dumps(job), "serve", "coordinator"],
                 env={**self._environment, "COORDINATOR_NODE_ID": node_id},
@@ -116,7 +116,7 @@ class Installation:
                 stderr=log,
                 stdin=subprocess.DEVNULL,
             )
-        self._coordinators.append(Coordinator(started, node_id, told))
+        self._coordinators.append(Coordinator(started, node_id, log_file))
         return self._coordinators[-1]
 
     async def create(self, desired: DesiredState) -> None:
@@ -206,7 +206,7 @@ async def _now(value: bool) -> bool:
     return value
 
 
-async def until(holds: Callable[[], Awaitable[bool]], what: str, told: Callable[[], str] = str) -> None:
+async def until(holds: Callable[[], Awaitable[bool]], what: str, details: Callable[[], str] = str) -> None:
     """Wait for a condition, generously; a database that is away is a no."""
     deadline = asyncio.get_running_loop().time() + PATIENCE_S
     while True:
@@ -215,5 +215,5 @@ async def until(holds: Callable[[], Awaitable[bool]], what: str, told: Callable[
                 return
         except psycopg.Error:
             pass
-        assert asyncio.get_running_loop().time() < deadline, f"it never came to it that {what}\n{told()}"
+        assert asyncio.get_running_loop().time() < deadline, f"it never came to it that {what}\n{details()}"
         await asyncio.sleep(0.02)

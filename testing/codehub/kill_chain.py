@@ -93,7 +93,7 @@ class KillChain:
 
     async def end(self) -> None:
         """The last one is killed nowhere; its GC leaves the newest generations and nothing else."""
-        self.here.told(COORDINATOR_GC_INTERVAL="1")
+        self.here.configure(COORDINATOR_GC_INTERVAL="1")
         last = self.here.coordinator()
         await self._rested(last)
         needless = sorted(self.ops[:-KEPT])

@@ -1,4 +1,4 @@
-"""A real S3 server for tests: SeaweedFS, one per test worker, on ports of its own; and a lame one that fails as told.
+"""A real S3 server for tests: SeaweedFS, one per test worker, on ports of its own; and a faulty one that fails as told.
 
 Started when first asked for, stopped at the end of the session.
 """

@@ -1,4 +1,4 @@
-"""The proxy's data path on its own: a hub in a thread, with a gate that lets everything through to one upstream.
+"""The proxy's data path on its own: a proxy in a thread, with an admitter that admits everything to one upstream.
 
 Tests then speak raw sockets to it and to the scripted upstream, without an event loop of their own.
 """
@@ -32,7 +32,7 @@ WORKSPACE = "01890000-0000-7000-8000-000000000001"
 PREFIX = f"/w/{WORKSPACE}"
 
 
-class OpenGate:
+class AdmitAll:
     """Everything below `/w/` goes to one upstream."""
 
     def __init__(
@@ -77,13 +77,13 @@ class OpenGate:
         return refusal(502, "the upstream is away")
 
 
-class RunningHub:
-    """A hub in its own thread and loop."""
+class RunningProxy:
+    """A proxy in its own thread and loop."""
 
-    def __init__(self, port: int, hub: ProxyServer, gate: OpenGate, activity: ActivityBuffer) -> None:
+    def __init__(self, port: int, proxy: ProxyServer, admitter: AdmitAll, activity: ActivityBuffer) -> None:
         self.port = port
-        self.hub = hub
-        self.gate = gate
+        self.proxy = proxy
+        self.admitter = admitter
         self.activity = activity
         self.skipped_s = 0.0  # how far the coarse clock is ahead: tests of deadlines do not wait for them
         self.stop: Callable[[], None] = lambda: None
@@ -118,13 +118,13 @@ def in_a_thread(main: Callable[[Callable[[], None]], Coroutine[Any, Any, None]])
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    assert ready.wait(60), "the hub did not start"
+    assert ready.wait(60), "the proxy did not start"
 
     def stop() -> None:
         if thread.is_alive() and "task" in state:
             state["loop"].call_soon_threadsafe(state["task"].cancel)
         thread.join(60)
-        assert not thread.is_alive(), "the hub did not stop"
+        assert not thread.is_alive(), "the proxy did not stop"
 
     try:
         yield stop
@@ -135,21 +135,21 @@ def in_a_thread(main: Callable[[Callable[[], None]], Coroutine[Any, Any, None]])
 
 
 @contextmanager
-def running_hub(
+def running_proxy(
     upstream: Upstream, *, strip: bool = True, background: tuple[str, ...] = (), grace_s: float = 2.0
-) -> Iterator[RunningHub]:
+) -> Iterator[RunningProxy]:
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
-    made: list[RunningHub] = []
+    made: list[RunningProxy] = []
 
     async def main(ready: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
         clock = CoarseClock(lambda: loop.time() + (made[0].skipped_s if made else 0.0), time.time)
         buffer = ActivityBuffer(MemoryActivity(), clock, flush_interval_s=3600, ttl_standby_s=7200)
-        gate = OpenGate(upstream, buffer, strip=strip, background=background)
-        hub = ProxyServer(gate, gate, clock, grace_s=grace_s)
-        hub.on_stop.append(gate.close)
-        made.append(RunningHub(listener.getsockname()[1], hub, gate, buffer))
-        await hub.run([listener], ready)
+        admitter = AdmitAll(upstream, buffer, strip=strip, background=background)
+        proxy = ProxyServer(admitter, admitter, clock, grace_s=grace_s)
+        proxy.on_stop.append(admitter.close)
+        made.append(RunningProxy(listener.getsockname()[1], proxy, admitter, buffer))
+        await proxy.run([listener], ready)
 
     with in_a_thread(main) as stop:
         made[0].stop = stop
@@ -157,17 +157,17 @@ def running_hub(
 
 
 @contextmanager
-def wired(*, strip: bool = True, background: tuple[str, ...] = ()) -> Iterator[tuple[RunningHub, ScriptedUpstream]]:
-    """A hub before a scripted upstream."""
+def wired(*, strip: bool = True, background: tuple[str, ...] = ()) -> Iterator[tuple[RunningProxy, ScriptedUpstream]]:
+    """A proxy before a scripted upstream."""
     with scripted_upstream() as upstream:
-        with running_hub(Upstream("one", "127.0.0.1", upstream.port), strip=strip, background=background) as hub:
-            yield hub, upstream
+        with running_proxy(Upstream("one", "127.0.0.1", upstream.port), strip=strip, background=background) as proxy:
+            yield proxy, upstream
 
 
 def main(upstream_port: int) -> None:
-    """A hub as a process of its own: its port on the first line of output, its end with the end of its input."""
-    with running_hub(Upstream("one", "127.0.0.1", upstream_port), grace_s=0.1) as hub:
-        print(hub.port, flush=True)
+    """A proxy as a process of its own: its port on the first line of output, its end with the end of its input."""
+    with running_proxy(Upstream("one", "127.0.0.1", upstream_port), grace_s=0.1) as proxy:
+        print(proxy.port, flush=True)
         sys.stdin.read()
 
 

@@ -130,12 +130,12 @@ class InstancesContract:
                 await refused
         assert await world.instances.status(wid()) == before
 
-    async def test_a_crash_is_hinted_and_its_reason_told(self, world: InstancesWorld) -> None:
+    async def test_a_crash_is_hinted_and_its_reason_reported(self, world: InstancesWorld) -> None:
         await started(world)
         async with aclosing(_opened(world.instances.watch())) as hints:
             heard = asyncio.create_task(_hears(hints, wid()))
 
-            async def told() -> bool:
+            async def reported() -> bool:
                 status = await world.instances.status(wid())
                 return not status.running and status.exit_reason is not None
 
@@ -143,7 +143,7 @@ class InstancesContract:
                 # The stream may open after a crash: hints may be lost, but not for ever.
                 while True:
                     await world.crash(wid())
-                    await until(told, "the crash is seen")
+                    await until(reported, "the crash is seen")
                     if (await asyncio.wait([heard], timeout=2))[0]:
                         break
                     await started(world)

@@ -132,8 +132,8 @@ class MemoryDatabase:
         return {id_: self._versions[id_] for id_ in live}
 
     async def restarts_since(self, workspace_id: str, since: datetime) -> int:
-        told = self.events.get(workspace_id, [])
-        return sum(1 for at, event in told if event.kind == "restarting" and at >= since)
+        events = self.events.get(workspace_id, [])
+        return sum(1 for at, event in events if event.kind == "restarting" and at >= since)
 
     async def note_components(self, epoch: int, components: Mapping[str, Mapping[str, object]]) -> None:
         if epoch == self.epoch:

@@ -142,11 +142,11 @@ class Gated:
     def _listing(self, method: Callable[..., Any]) -> Callable[..., Any]:
         async def call() -> Any:
             fresh = await self._process.call(method, may_fail=self._may_fail)
-            told = fresh
+            listing = fresh
             if self._old_listing is not None and self._process.lies_late():
-                told = self._old_listing
+                listing = self._old_listing
             self._old_listing = fresh
-            return told
+            return listing
 
         return call
 

@@ -288,7 +288,7 @@ def run_seed(seed: int, *, bugs: Collection[str] = ()) -> Outcome:
         try:
             run_virtual(simulation.run(), loop)
         except BaseExceptionGroup as errors:
-            failure = _told(errors)
+            failure = _describe(errors)
         except Violation as violation:
             failure = str(violation)
     world = simulation.world
@@ -297,7 +297,7 @@ def run_seed(seed: int, *, bugs: Collection[str] = ()) -> Outcome:
     return Outcome(seed, world.steps, world.faults, failure, simulation.history)
 
 
-def _told(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"

@@ -141,15 +141,15 @@ def _generator(stream: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
     return stream
 
 
-async def test_out_of_memory_is_told_as_the_reason(box: DockerWorld) -> None:
+async def test_out_of_memory_is_reported_as_the_reason(box: DockerWorld) -> None:
     spec = await box.spec(wid())
     greedy = replace(spec, profile=replace(spec.profile, env=MappingProxyType({"EAT": "all of it"})))
     await box.instances.start(greedy, ignore_progress, no_fence)
 
-    async def told() -> bool:
+    async def reported() -> bool:
         return (await box.instances.status(wid())).exit_reason is not None
 
-    await until(told, "it is seen to end")
+    await until(reported, "it is seen to end")
     assert (await box.instances.status(wid())).exit_reason == "OOMKilled"
 
 

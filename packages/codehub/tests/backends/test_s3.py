@@ -20,7 +20,7 @@ from codehub.ports.homes import HomeState
 from testing.codehub.contracts.archives import ArchivesContract, place
 from testing.codehub.contracts.homes import HomesContract, key, provisioned
 from testing.codehub.contracts.instances import until
-from testing.codehub.faulty_s3 import LameProxy, lame_proxy
+from testing.codehub.faulty_s3 import FaultyS3, lame_proxy
 from testing.codehub.homes import LocalDirWorld, StoreWorld, local_world
 from testing.codehub.objectstore import S3Server
 from testing.codehub.trees import differences, fingerprint, make_rich_tree
@@ -79,7 +79,7 @@ def test_uploads_that_somebody_left_half_done_are_seen_and_ended(store: Store) -
 
 
 @pytest.fixture
-async def lame(s3_server: S3Server) -> AsyncIterator[LameProxy]:
+async def faulty(s3_server: S3Server) -> AsyncIterator[FaultyS3]:
     async with lame_proxy(s3_server) as proxy:
         yield proxy
 
@@ -88,7 +88,7 @@ async def lame(s3_server: S3Server) -> AsyncIterator[LameProxy]:
     "mode", ["500", "403", "silent", "reset-up:1", "reset-up:100000", "reset-up:1900000", "reset-down:150"]
 )
 async def test_a_store_that_fails_loses_nothing_and_is_tried_again(
-    tmp_path: Path, store: Store, lame: LameProxy, s3_server: S3Server, mode: str
+    tmp_path: Path, store: Store, faulty: FaultyS3, s3_server: S3Server, mode: str
 ) -> None:
     local = local_world(tmp_path, store)
     ctx = await provisioned(local, key())
@@ -98,10 +98,10 @@ async def test_a_store_that_fails_loses_nothing_and_is_tried_again(
 
     @contextlib.contextmanager
     def through(how: str) -> Iterator[LocalDirWorld]:
-        lame.mode = how
+        faulty.mode = how
         # Short only where nothing else ends the wait: a store that is well may be slow on a busy machine.
         timeout_s = 2 if how == "silent" else 60
-        reached = Store(store.url, s3_server.options(lame.endpoint, timeout_s=timeout_s, retries=1))
+        reached = Store(store.url, s3_server.options(faulty.endpoint, timeout_s=timeout_s, retries=1))
         try:
             yield local_world(tmp_path, reached)
         finally:
@@ -124,10 +124,10 @@ async def test_a_store_that_fails_loses_nothing_and_is_tried_again(
 
 
 async def test_a_slow_store_takes_its_time_and_loses_nothing(
-    tmp_path: Path, store: Store, lame: LameProxy, s3_server: S3Server
+    tmp_path: Path, store: Store, faulty: FaultyS3, s3_server: S3Server
 ) -> None:
-    lame.mode = "slow"
-    reached = Store(store.url, s3_server.options(lame.endpoint))
+    faulty.mode = "slow"
+    reached = Store(store.url, s3_server.options(faulty.endpoint))
     try:
         local = local_world(tmp_path, reached)
         ctx = await provisioned(local, key())

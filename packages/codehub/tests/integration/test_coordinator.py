@@ -320,8 +320,8 @@ async def test_the_ttl_puts_to_sleep_what_nobody_uses_and_nothing_while_activity
     async with leading(database, parts, chosen):
 
         async def failed_ticks() -> bool:
-            told = (await leadership(database)).components.get("ttl_runner", {})
-            return told.get("last_error") is not None
+            reported = (await leadership(database)).components.get("ttl_runner", {})
+            return reported.get("last_error") is not None
 
         await until(failed_ticks, "the TTL Runner says that it cannot see")
         assert (await row_of(database, ID)).desired_state is DesiredState.RUNNING

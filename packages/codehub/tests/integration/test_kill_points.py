@@ -1,5 +1,5 @@
 """Kill -9 of the coordinator at every named point of provisioning, archive and restore, and at random bytes: whoever comes
-next gets it right. The list with its outcomes is in docs/backends.md.
+next gets it right. The list with its outcomes is in docs/testing.md.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from codehub.adapters.objectstore.store import Store
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.tarball.cursor import remove_tree
 from codehub.domain.model import DesiredState, ErrorReason, Phase
-from testing.codehub.faulty_s3 import LameProxy, lame_proxy
+from testing.codehub.faulty_s3 import FaultyS3, lame_proxy
 from testing.codehub.installation import Installation, installation, until
 from testing.codehub.objectstore import S3Server
 from testing.codehub.trees import Fingerprint, differences, fingerprint, make_rich_tree
@@ -22,13 +22,13 @@ OWNER = (1_500_000_001, 1_500_000_001) if os.geteuid() == 0 else None
 
 
 @pytest_asyncio.fixture
-async def lame(s3_server: S3Server) -> AsyncIterator[LameProxy]:
+async def faulty(s3_server: S3Server) -> AsyncIterator[FaultyS3]:
     async with lame_proxy(s3_server) as proxy:
         yield proxy
 
 
-def behind(lame: LameProxy, store: Store, server: S3Server) -> Mapping[str, str]:
-    return server.environment(store) | {"AWS_ENDPOINT_URL": lame.endpoint}
+def behind(faulty: FaultyS3, store: Store, server: S3Server) -> Mapping[str, str]:
+    return server.environment(store) | {"AWS_ENDPOINT_URL": faulty.endpoint}
 
 
 async def rich(here: Installation) -> Fingerprint:
@@ -37,35 +37,35 @@ async def rich(here: Installation) -> Fingerprint:
     return fingerprint(here.files)
 
 
-async def through_trouble(here: Installation, lame: LameProxy, mode: str, asked: DesiredState) -> None:
+async def through_trouble(here: Installation, faulty: FaultyS3, mode: str, asked: DesiredState) -> None:
     """Asked for while the store does that, which it goes on doing until the coordinator has met it."""
-    lame.turn(mode)
-    before = lame.struck
+    faulty.turn(mode)
+    before = faulty.failed
     await here.ask(asked)
 
     async def met() -> bool:
-        return lame.struck > before
+        return faulty.failed > before
 
     await until(met, f"{asked} meets {mode}")
-    lame.turn("")
+    faulty.turn("")
     row = await here.reaches(Phase(asked.value))
     assert row.error_reason is None
 
 
 @pytest.mark.parametrize("mode", ["500", "reset-up:1000000"])
 async def test_what_a_store_in_trouble_costs_is_time(
-    database: Database, redis_url: str, s3_server: S3Server, lame: LameProxy, mode: str
+    database: Database, redis_url: str, s3_server: S3Server, faulty: FaultyS3, mode: str
 ) -> None:
     store = s3_server.fresh()
-    async with installation(database, redis_url, behind(lame, store, s3_server)) as here:
+    async with installation(database, redis_url, behind(faulty, store, s3_server)) as here:
         await here.create(DesiredState.STANDBY)
         here.coordinator()
         before = await rich(here)
-        await through_trouble(here, lame, mode, DesiredState.ARCHIVED)
+        await through_trouble(here, faulty, mode, DesiredState.ARCHIVED)
         assert not here.files.exists()
         assert len(list(store.paths(here.row.id))) == 2, "one archive and its meta"
         back = mode.replace("reset-up", "reset-down")
-        await through_trouble(here, lame, back, DesiredState.STANDBY)
+        await through_trouble(here, faulty, back, DesiredState.STANDBY)
         assert differences(before, fingerprint(here.files)) == []
     store.close()
 

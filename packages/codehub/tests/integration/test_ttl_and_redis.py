@@ -162,7 +162,7 @@ async def test_nothing_sleeps_unseen_and_nothing_is_lost_while_redis_is_killed_a
         assert (row.desired_state, row.phase) == (DesiredState.RUNNING, Phase.RUNNING)
         assert parts.homes.volumes[ID].files == {"notes": b"kept"}
         async with database.transaction() as tx:
-            told = await (
+            reported = await (
                 await tx.execute("SELECT kind FROM workspace_events WHERE actor = 'ttl' ORDER BY id")
             ).fetchall()
-        assert [line["kind"] for line in told] == ["put_to_sleep", "put_to_archive"]
+        assert [line["kind"] for line in reported] == ["put_to_sleep", "put_to_archive"]

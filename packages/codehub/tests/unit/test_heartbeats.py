@@ -103,7 +103,7 @@ def test_a_component_that_ends_gives_up_leadership_which_is_sought_again(monkeyp
     during_a_term(scenario)
 
 
-def test_a_failing_tick_is_skipped_and_told_and_the_others_go_on() -> None:
+def test_a_failing_tick_is_skipped_and_reported_and_the_others_go_on() -> None:
     async def scenario(term: Term) -> None:
         term.activity.away = True
         term.database.put(replace(workspace(created_at=term.clock.now()), last_access_at=term.clock.now()))

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from testing.sari_callers import Caller, stop_all, total
-from testing.sari_processes import wait_until
-from testing.sari_shim import Shim, found_paths
-from testing.sari_wheels import sari_wheel, wheels
-from testing.sari_world import World
+from testing.sari.callers import Caller, stop_all, total
+from testing.sari.processes import wait_until
+from testing.sari.shim import Shim, found_paths
+from testing.sari.wheels import sari_wheel, wheels
+from testing.sari.world import World
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 CLIENTS = 3

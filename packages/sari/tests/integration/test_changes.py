@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from sari.index import watch
-from sari.index.live import Index
 from sari.index.search import Query
 from sari.index.store import folder_of
-from testing import sari_trees
-from testing.sari_edits import Editor
-from testing.sari_indexes import Open
-from testing.sari_oracle import by_index, by_ripgrep, differences, queries
+from sari.index.workspace_index import WorkspaceIndex
+from testing.sari import trees
+from testing.sari.edits import Editor
+from testing.sari.indexes import Open
+from testing.sari.oracle import by_index, by_ripgrep, differences, queries
 
 
 def _until(condition: Callable[[], bool], what: str) -> None:
@@ -32,7 +32,7 @@ def _until(condition: Callable[[], bool], what: str) -> None:
 @pytest.mark.needs("git")
 def test_through_thousands_of_edits_and_branch_switches(tmp_path: Path, open_index: Open) -> None:
     root = tmp_path / "tree"
-    branches = sari_trees.history(root, seed=11, files=1_500)
+    branches = trees.history(root, seed=11, files=1_500)
     rng = random.Random(12)
     editor = Editor(rng, root)
     index = open_index(root)
@@ -46,7 +46,7 @@ def test_through_thousands_of_edits_and_branch_switches(tmp_path: Path, open_ind
         if turn % 4 == 1:
             editor.ignore_rules()
         if turn % 3 == 2:
-            sari_trees.git(root, "checkout", "-q", "-f", rng.choice(branches))
+            trees.git(root, "checkout", "-q", "-f", rng.choice(branches))
         asked = [Query("needle"), Query(rf"needle_\d*{turn}\b", "regex"), *queries(rng, root, 6)]
         assert differences(index, root, asked) == []
     assert edits >= 2_000
@@ -57,12 +57,12 @@ def test_through_thousands_of_edits_and_branch_switches(tmp_path: Path, open_ind
 @pytest.mark.needs("git")
 def test_killed_while_indexing_it_goes_on_where_it_was(tmp_path: Path, open_index: Open) -> None:
     root, data = tmp_path / "tree", tmp_path / "data"
-    sari_trees.history(root, seed=21, files=1_200, branches=1)
+    trees.history(root, seed=21, files=1_200, branches=1)
     folder = folder_of(root, data)
     rng = random.Random(22)
     for after in (0, 1, 3, 6):
         process = subprocess.Popen(
-            [sys.executable, "-m", "testing.sari_indexer", root, data], stdin=subprocess.PIPE, cwd=sari_trees.REPOSITORY,
+            [sys.executable, "-m", "testing.sari.indexer", root, data], stdin=subprocess.PIPE, cwd=trees.REPOSITORY,
             start_new_session=True,
         )  # fmt: skip
         try:
@@ -72,7 +72,7 @@ def test_killed_while_indexing_it_goes_on_where_it_was(tmp_path: Path, open_inde
             process.wait()
             assert process.stdin is not None
             process.stdin.close()
-        sari_trees.write_source(rng, root / f"src/p1/after_kill_{after}.py", after)
+        trees.write_source(rng, root / f"src/p1/after_kill_{after}.py", after)
         next(iter(sorted(root.glob("src/p2/*/*.py")))).unlink()
     index = open_index(root)
     assert index.wait_listed(120)
@@ -83,13 +83,13 @@ def test_killed_while_indexing_it_goes_on_where_it_was(tmp_path: Path, open_inde
 
 
 def test_a_damaged_index_is_rebuilt(tmp_path: Path, open_index: Open) -> None:
-    root = sari_trees.hostile(tmp_path / "tree")
+    root = trees.hostile(tmp_path / "tree")
     first = open_index(root)
     assert first.wait_settled(120)
     first.close()
     folder = folder_of(root, tmp_path / "data")
     rng = random.Random(3)
-    wanted = by_ripgrep(root, Query("needle"), sari_trees.LATE_NULS)
+    wanted = by_ripgrep(root, Query("needle"), trees.LATE_NULS)
     for damage in ("flip", "cut", "empty", "manifest", "gone", "older manifest", "older segment"):
         victim = rng.choice(sorted(folder.glob("*.seg")))
         content = bytearray(victim.read_bytes())
@@ -110,7 +110,7 @@ def test_a_damaged_index_is_rebuilt(tmp_path: Path, open_index: Open) -> None:
                 (folder / "manifest.json").write_text(manifest.replace('"version": 1', '"version": 0'))
             case "older segment":
                 victim.write_bytes(content.replace(b'"version": 1', b'"version": 0', 1))
-        index = Index(root, tmp_path / "data")
+        index = WorkspaceIndex(root, tmp_path / "data")
         try:
             assert index.wait_listed(120)
             assert by_index(index, Query("needle")) == wanted, damage
@@ -121,10 +121,10 @@ def test_a_damaged_index_is_rebuilt(tmp_path: Path, open_index: Open) -> None:
 
 
 def test_of_two_at_once_one_writes_and_the_other_takes_over(tmp_path: Path) -> None:
-    root = sari_trees.hostile(tmp_path / "tree")
-    first = Index(root, tmp_path / "data")
+    root = trees.hostile(tmp_path / "tree")
+    first = WorkspaceIndex(root, tmp_path / "data")
     assert first.wait_settled(120)
-    second = Index(root, tmp_path / "data")
+    second = WorkspaceIndex(root, tmp_path / "data")
     try:
         assert second.wait_listed(120)
         assert first.status()["writer"] is True
@@ -148,7 +148,7 @@ def test_without_watches_it_compares_before_each_answer(
         raise watch.NoWatching("no watches left")
 
     monkeypatch.setattr(watch.Watcher, "_add", refuse)
-    root = sari_trees.hostile(tmp_path / "tree")
+    root = trees.hostile(tmp_path / "tree")
     index = open_index(root)
     assert index.wait_settled(120)
     assert str(index.status()["watching"]).startswith("polling")
@@ -157,7 +157,7 @@ def test_without_watches_it_compares_before_each_answer(
     for _ in range(8):
         for _ in range(10):
             editor.edit()
-        assert differences(index, root, queries(rng, root, 2), sari_trees.LATE_NULS) == []
+        assert differences(index, root, queries(rng, root, 2), trees.LATE_NULS) == []
 
 
 def test_after_lost_events_everything_is_compared(
@@ -165,7 +165,7 @@ def test_after_lost_events_everything_is_compared(
 ) -> None:
     root = tmp_path / "tree"
     for number in range(30):
-        sari_trees.write_source(random.Random(number), root / f"d{number % 3}/f{number}.py", number)
+        trees.write_source(random.Random(number), root / f"d{number % 3}/f{number}.py", number)
     index = open_index(root)
     assert index.wait_settled(120)
     original = watch.Watcher.drain
@@ -210,7 +210,7 @@ def test_a_folder_listed_before_it_was_watched_is_looked_at_again(
 
 
 def test_the_workspace_stays_as_it_was(tmp_path: Path, open_index: Open) -> None:
-    root = sari_trees.hostile(tmp_path / "tree")
+    root = trees.hostile(tmp_path / "tree")
 
     def picture() -> list[tuple[str, int, int]]:
         walked = [os.path.join(base, name) for base, folders, files in os.walk(root) for name in [*folders, *files]]

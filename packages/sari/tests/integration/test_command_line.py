@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from sari.index.ripgrep import PROGRAM
-from testing import sari_trees
-from testing.sari_home import SariHome, sari_home
+from testing.sari import trees
+from testing.sari.home import SariHome, sari_home
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SariHome]:
     with sari_home(tmp_path_factory.mktemp("command-line")) as made:
         for number in range(300):
-            sari_trees.write_source(random.Random(number), made.workspace / f"src/d{number % 7}/f{number}.py", number)
+            trees.write_source(random.Random(number), made.workspace / f"src/d{number % 7}/f{number}.py", number)
         made.write("src/shapes.py", "class Circle:\n    def area(self):\n        return Area\n\nAREA = 3\n")
         yield made
 

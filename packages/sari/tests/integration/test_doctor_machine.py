@@ -1,4 +1,4 @@
-"""`sari doctor` finds what goes wrong around sari, and says how to mend it."""
+"""`sari doctor` finds problems of the installation and says how to fix them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from sari.install.checks import watch_finding
-from testing.sari_home import sari_home
-from testing.sari_processes import wait_until
+from sari.diagnostics.machine_checks import watch_finding
+from testing.sari.home import sari_home
+from testing.sari.processes import wait_until
 
 SARI = str(Path(sys.executable).with_name("sari"))
 
@@ -87,7 +87,9 @@ def test_two_versions_on_the_path_are_found(patient: Patient) -> None:
     finding = patient.finds("several versions")
     assert finding["level"] == "error"
     assert "0.1.26" in finding["what"]
-    assert "remove" in finding["mend"]
+    assert "remove" in finding["fix"]
+    # The name of the field in version 3.0, kept for one release.
+    assert finding["mend"] == finding["fix"]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +111,7 @@ def test_a_stale_client_entry_is_found_and_install_mends_it(
     finding = patient.finds("Claude Code:")
     assert finding["level"] == "error"
     assert says in finding["what"]
-    assert finding["mend"] == "sari install --host claude --scope user"
+    assert finding["fix"] == "sari install --host claude --scope user"
     assert patient.sari("install", "--host", "claude").returncode == 0
     assert patient.finds("Claude Code:")["level"] == "ok"
 
@@ -137,7 +139,7 @@ def test_a_damaged_registry_is_told_of_before_and_after_it_was_rebuilt(patient: 
     (folder / "server.json").write_text("{ not a registry")
     findings = [finding for finding in patient.examine() if "damaged" in finding["what"]]
     assert findings
-    assert all(finding["mend"] for finding in findings)
+    assert all(finding["fix"] for finding in findings)
     assert patient.finds("was found damaged")["level"] == "warning"
     assert json.loads((folder / "server.json").read_text())["version"] == "2.0"
 
@@ -196,7 +198,7 @@ def test_a_workspace_larger_than_the_watch_limit_is_found(tmp_path: Path) -> Non
         (workspace / str(number)).mkdir(parents=True)
     finding = watch_finding(workspace, limits)
     assert finding.level == "error"
-    assert "sysctl" in finding.mend
+    assert "sysctl" in finding.fix
     (limits / "max_user_watches").write_text("1000000\n")
     assert watch_finding(workspace, limits).level == "ok"
     assert watch_finding(workspace, tmp_path / "none").level == "ok"

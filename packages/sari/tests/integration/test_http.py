@@ -13,9 +13,9 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from sari.web.guard import one_time_key
-from testing.sari_home import PATIENCE_S, sari_home
-from testing.sari_processes import wait_until
-from testing.sari_web import Web
+from testing.sari.home import TIMEOUT_S, sari_home
+from testing.sari.processes import wait_until
+from testing.sari.web import Web
 
 pytestmark = pytest.mark.xdist_group("sari-http")
 
@@ -102,7 +102,7 @@ def test_a_page_opens_a_workspace_searches_it_and_leaves(web: Web) -> None:
     ]
     left = web.ask("/signout", "POST", {}, token=None, Cookie=cookie)
     assert "Max-Age=0" in left.headers["set-cookie"]
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while web.ask(in_workspace(web, "/search", q="needle")).status != 404:
         assert time.monotonic() < deadline, "the workspace of nobody is still open"
 
@@ -163,14 +163,14 @@ def test_two_requests_in_one_packet_get_two_answers(web: Web) -> None:
 
 
 def test_a_crowd_of_silent_connections_is_bounded_and_passes(web: Web) -> None:
-    crowd = [socket.create_connection(("127.0.0.1", web.port), timeout=PATIENCE_S) for _ in range(150)]
+    crowd = [socket.create_connection(("127.0.0.1", web.port), timeout=TIMEOUT_S) for _ in range(150)]
     try:
-        readable, _, _ = select.select(crowd, [], [], PATIENCE_S)
+        readable, _, _ = select.select(crowd, [], [], TIMEOUT_S)
         assert readable[0].recv(64).startswith(b"HTTP/1.1 503"), "only who is turned away hears anything"
     finally:
         for sock in crowd:
             sock.close()
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while web.ask("/health", token=None).status != 200:
         assert time.monotonic() < deadline
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from testing.sari_home import SariHome, sari_home
-from testing.sari_processes import wait_until
-from testing.sari_web import Web
+from testing.sari.home import SariHome, sari_home
+from testing.sari.processes import wait_until
+from testing.sari.web import Web
 
 pytestmark = pytest.mark.xdist_group("sari-http")
 

@@ -10,10 +10,10 @@ from urllib.parse import quote
 
 import pytest
 
-from testing.sari_gated import Gate, gated_sari
-from testing.sari_home import PATIENCE_S, sari_home
-from testing.sari_processes import wait_until
-from testing.sari_web import Web
+from testing.sari.gated import Gate, gated_sari
+from testing.sari.home import TIMEOUT_S, sari_home
+from testing.sari.processes import wait_until
+from testing.sari.web import Web
 
 pytestmark = pytest.mark.xdist_group("sari-http")
 
@@ -43,7 +43,7 @@ def running_calls(web: Web) -> int:
 
 def ask(web: Web, head: str, body: bytes = b"") -> socket.socket:
     """Send a request and do not wait for its answer."""
-    sock = socket.create_connection(("127.0.0.1", web.port), timeout=PATIENCE_S)
+    sock = socket.create_connection(("127.0.0.1", web.port), timeout=TIMEOUT_S)
     lines = [head, "Host: localhost", f"Authorization: Bearer {web.token}", f"Content-Length: {len(body)}"]
     sock.sendall("\r\n".join([*lines, "Content-Type: application/json", "", ""]).encode() + body)
     return sock

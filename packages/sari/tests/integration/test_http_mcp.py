@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
-from testing.sari_home import sari_home
-from testing.sari_web import Answer, Web
+from testing.sari.home import sari_home
+from testing.sari.web import Answer, Web
 
 pytestmark = pytest.mark.xdist_group("sari-http")
 

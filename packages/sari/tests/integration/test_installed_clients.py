@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from testing.sari_home import PATIENCE_S, SariHome, sari_home
-from testing.sari_parts import node_part, python_part
-from testing.sari_web import Web
+from testing.sari.home import TIMEOUT_S, SariHome, sari_home
+from testing.sari.parts import node_part, python_part
+from testing.sari.web import Web
 
 pytestmark = pytest.mark.xdist_group("sari-clients")
 
@@ -51,8 +51,8 @@ def test_codex_calls_a_tool_through_what_was_installed(home: SariHome) -> None:
         stderr=subprocess.DEVNULL,
         text=True,
     )
-    patience = threading.Timer(PATIENCE_S, codex.kill)
-    patience.start()
+    deadline = threading.Timer(TIMEOUT_S, codex.kill)
+    deadline.start()
 
     def ask(identifier: int, method: str, **params: object) -> dict[str, dict[str, object]]:
         assert codex.stdin is not None
@@ -74,7 +74,7 @@ def test_codex_calls_a_tool_through_what_was_installed(home: SariHome) -> None:
         result = ask(3, "mcpServer/tool/call", threadId=thread["id"], **call)["result"]
         assert result["structuredContent"]["matches"][0]["path"] == "main.py"  # type: ignore[index]
     finally:
-        patience.cancel()
+        deadline.cancel()
         codex.kill()
         codex.communicate()
 

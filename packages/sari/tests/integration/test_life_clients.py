@@ -6,9 +6,9 @@ import signal
 import subprocess
 import sys
 
-from testing.sari_processes import kill, wait_until
-from testing.sari_shim import INITIALIZE, SARI, found_paths
-from testing.sari_world import World
+from testing.sari.processes import kill, wait_until
+from testing.sari.shim import INITIALIZE, SARI, found_paths
+from testing.sari.world import World
 
 
 def _sessions(world: World) -> list[dict[str, object]]:

@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from testing.sari_callers import Caller, stop_all, total
-from testing.sari_processes import kill, wait_until
-from testing.sari_shim import Shim, found_paths
-from testing.sari_world import World
+from testing.sari.callers import Caller, stop_all, total
+from testing.sari.processes import kill, wait_until
+from testing.sari.shim import Shim, found_paths
+from testing.sari.world import World
 
 pytestmark = pytest.mark.xdist_group("sari-chaos")
 

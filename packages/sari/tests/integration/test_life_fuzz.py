@@ -10,9 +10,9 @@ import threading
 
 import pytest
 
-from testing.sari_processes import peak_memory_of, wait_until
-from testing.sari_shim import Shim, found_paths
-from testing.sari_world import World
+from testing.sari.processes import peak_memory_of, wait_until
+from testing.sari.shim import Shim, found_paths
+from testing.sari.world import World
 
 _MEGABYTE = 1024 * 1024
 

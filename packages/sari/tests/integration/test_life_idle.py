@@ -3,8 +3,8 @@
 import json
 import signal
 
-from testing.sari_processes import kill, wait_until
-from testing.sari_world import World
+from testing.sari.processes import kill, wait_until
+from testing.sari.world import World
 
 
 def _workspaces(world: World) -> list[str]:
@@ -67,7 +67,7 @@ def test_stopping_says_so_only_when_the_process_is_gone_even_if_it_was_stopped(w
         done = world.sari("daemon", "stop")
         assert world.daemons() == []
         assert str(pid) in done.stdout
-    assert "no sari daemon runs" in world.sari("daemon", "stop").stdout
+    assert "no sari daemon is running" in world.sari("daemon", "stop").stdout
     assert world.sari("daemon", "status").returncode == 3
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from testing.sari_processes import wait_until
-from testing.sari_world import World
+from testing.sari.processes import wait_until
+from testing.sari.world import World
 
 NOBODY = 65534
 

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from testing.sari_parts import python_part
-from testing.sari_processes import wait_until
-from testing.sari_shim import SARI, found_paths
-from testing.sari_world import World
+from testing.sari.parts import python_part
+from testing.sari.processes import wait_until
+from testing.sari.shim import SARI, found_paths
+from testing.sari.world import World
 
 
 @contextmanager

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from testing.sari_processes import kill, wait_until
-from testing.sari_shim import found_paths
-from testing.sari_world import World
+from testing.sari.processes import kill, wait_until
+from testing.sari.shim import found_paths
+from testing.sari.world import World
 
 
 def _answers(world: World, name: str = "project") -> None:
@@ -41,7 +41,7 @@ def _error(world: World) -> str:
     ids=["empty", "cut", "array", "half", "binary", "types"],
 )
 def test_a_damaged_registry_is_rebuilt_around_the_daemon_that_lives(world: World, damage: bytes) -> None:
-    # The daemon's own next write must not be what mends it.
+    # The daemon's own next write must not be what repairs it.
     world.environ["SARI_HEARTBEAT_SEC"] = "600"
     _answers(world)
     daemon = world.one_daemon()

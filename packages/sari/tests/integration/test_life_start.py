@@ -2,9 +2,9 @@
 
 import pytest
 
-from testing.sari_processes import kill, wait_until
-from testing.sari_shim import INITIALIZE, Shim, found_paths, result_of
-from testing.sari_world import World
+from testing.sari.processes import kill, wait_until
+from testing.sari.shim import INITIALIZE, Shim, found_paths, result_of
+from testing.sari.world import World
 
 pytestmark = pytest.mark.xdist_group("sari-chaos")
 

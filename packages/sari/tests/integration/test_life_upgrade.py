@@ -2,11 +2,11 @@
 
 import pytest
 
-from testing.sari_callers import Caller, stop_all, total
-from testing.sari_processes import wait_until
-from testing.sari_shim import Shim
-from testing.sari_versions import sari_of_version
-from testing.sari_world import World
+from testing.sari.callers import Caller, stop_all, total
+from testing.sari.processes import wait_until
+from testing.sari.shim import Shim
+from testing.sari.versions import sari_of_version
+from testing.sari.world import World
 
 pytestmark = pytest.mark.xdist_group("sari-chaos")
 

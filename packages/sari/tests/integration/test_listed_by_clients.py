@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from testing.sari_home import SARI, SariHome, sari_home
-from testing.sari_parts import node_part
+from testing.sari.home import SARI, SariHome, sari_home
+from testing.sari.parts import node_part
 
 pytestmark = [pytest.mark.xdist_group("sari-clients"), pytest.mark.needs("npm", "bwrap")]
 

@@ -6,21 +6,21 @@ from pathlib import Path
 import pytest
 
 from sari.index.search import Query
-from testing import sari_trees
-from testing.sari_indexes import Open
-from testing.sari_oracle import differences, queries
+from testing.sari import trees
+from testing.sari.indexes import Open
+from testing.sari.oracle import differences, queries
 
 
 @pytest.mark.timeout(900)
 def test_on_a_hostile_tree_every_line_is_ripgreps(tmp_path: Path, open_index: Open) -> None:
-    root = sari_trees.hostile(tmp_path / "tree")
+    root = trees.hostile(tmp_path / "tree")
     asked = queries(random.Random(1), root, 120)
     asked += [Query(text, *how) for text in _NASTY for how in (("literal", "smart"), ("regex", "insensitive"))]
     index = open_index(root)
     assert index.wait_listed(120)
-    assert differences(index, root, asked[:8], sari_trees.LATE_NULS) == []
+    assert differences(index, root, asked[:8], trees.LATE_NULS) == []
     assert index.wait_settled(120)
-    assert differences(index, root, asked, sari_trees.LATE_NULS) == []
+    assert differences(index, root, asked, trees.LATE_NULS) == []
 
 
 _NASTY = [
@@ -43,7 +43,7 @@ _NASTY = [
 
 @pytest.mark.timeout(900)
 def test_on_the_python_library(tmp_path: Path, open_index: Open) -> None:
-    root = sari_trees.python_library(tmp_path / "tree")
+    root = trees.python_library(tmp_path / "tree")
     index = open_index(root)
     asked = queries(random.Random(2), root, 80)
     assert differences(index, root, asked[:3]) == []
@@ -54,7 +54,7 @@ def test_on_the_python_library(tmp_path: Path, open_index: Open) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.needs("npm")
 def test_on_a_large_node_modules(tmp_path: Path, open_index: Open) -> None:
-    root = sari_trees.node_modules(tmp_path / "tree")
+    root = trees.node_modules(tmp_path / "tree")
     index = open_index(root)
     asked = queries(random.Random(3), root, 80)
     assert index.wait_settled(120)

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 from sari.protocol.catalog import TOOLS
-from testing.sari_codex import Codex
-from testing.sari_parts import node_part, python_part
-from testing.sari_processes import kill, wait_until
-from testing.sari_shim import SARI
-from testing.sari_world import World
+from testing.sari.codex import Codex
+from testing.sari.parts import node_part, python_part
+from testing.sari.processes import kill, wait_until
+from testing.sari.shim import SARI
+from testing.sari.world import World
 
 pytestmark = pytest.mark.xdist_group("sari-clients")
 
 NAMES = sorted(spec.name for spec in TOOLS)
 _DRIVER = Path(__file__).with_name("sdk_driver.py")
-_PATIENCE_S = 240
+_TIMEOUT_S = 240
 
 
 def _sdk(world: World, root: Path, part: str, mode: str) -> subprocess.Popen[str]:
@@ -37,7 +37,7 @@ def _sdk(world: World, root: Path, part: str, mode: str) -> subprocess.Popen[str
 
 def _seen(process: subprocess.Popen[str]) -> dict[str, Any]:
     try:
-        out, errors = process.communicate(timeout=_PATIENCE_S)
+        out, errors = process.communicate(timeout=_TIMEOUT_S)
     finally:
         process.kill()
         process.wait()
@@ -87,7 +87,7 @@ def test_the_inspector_sees_no_crash(world: World, era: str) -> None:
     cut = _inspect(world, root, *eras, *search)
     wait_until(lambda: len(world.processes()) > 2, "its shim runs")
     os.killpg(cut.pid, signal.SIGTERM)
-    cut.communicate(timeout=_PATIENCE_S)
+    cut.communicate(timeout=_TIMEOUT_S)
     kill(daemon, signal.SIGCONT)
     world.wait_for_only(world.wait_for_one_daemon())
     # Killed in between, the daemon is not missed.

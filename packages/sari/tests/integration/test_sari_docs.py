@@ -15,8 +15,8 @@ import pytest
 
 from sari.cli.parser import build_parser
 from sari.install.clients import CLIENTS, Launch
-from testing.sari_home import SARI, SariHome, sari_home
-from testing.sari_wheels import sari_wheel, wheels
+from testing.sari.home import SARI, SariHome, sari_home
+from testing.sari.wheels import sari_wheel, wheels
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 DOCS = REPOSITORY / "docs" / "sari"

@@ -1,7 +1,7 @@
 """What a client sees of one shim and one daemon."""
 
-from testing.sari_shim import found_paths
-from testing.sari_world import World
+from testing.sari.shim import found_paths
+from testing.sari.world import World
 
 
 def test_a_call_is_answered_and_everything_ends(world: World) -> None:

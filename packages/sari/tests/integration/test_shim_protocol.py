@@ -2,9 +2,9 @@
 
 import signal
 
-from testing.sari_processes import kill
-from testing.sari_shim import INITIALIZE, found_paths, result_of
-from testing.sari_world import World
+from testing.sari.processes import kill
+from testing.sari.shim import INITIALIZE, found_paths, result_of
+from testing.sari.world import World
 
 
 def test_headers_are_answered_in_kind_and_kept_across_a_crash(world: World) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from sari.index.search import Query
-from testing import sari_trees
-from testing.sari_edits import Editor
-from testing.sari_oracle import by_ripgrep, queries
-from testing.sari_shim import Answer
-from testing.sari_world import World
+from testing.sari import trees
+from testing.sari.edits import Editor
+from testing.sari.oracle import by_ripgrep, queries
+from testing.sari.shim import Answer
+from testing.sari.world import World
 
 pytestmark = pytest.mark.timeout(600)
 _QUEUE = Path("/proc/sys/fs/inotify/max_queued_events")
@@ -29,7 +29,7 @@ def _content(result: Answer) -> dict[str, object]:
 def test_a_daemon_that_slept_through_more_events_than_the_kernel_keeps_misses_none(world: World) -> None:
     root = world.workspace("slept")
     for number in range(200):
-        sari_trees.write_source(random.Random(number), root / f"src/d{number % 9}/f{number}.py", number)
+        trees.write_source(random.Random(number), root / f"src/d{number % 9}/f{number}.py", number)
     shim = world.shim(root)
     shim.initialize()
     assert _content(shim.call("search", {"query": "needle in here"}))["total"] == 1
@@ -59,15 +59,15 @@ _FEW_WATCHES = """
 import sys
 from pathlib import Path
 from sari.index import watch
-from sari.index.live import Index
+from sari.index.workspace_index import WorkspaceIndex
 from sari.index.search import Query
-from testing.sari_oracle import by_index, differences
+from testing.sari.oracle import by_index, differences
 root, data = Path(sys.argv[1]), Path(sys.argv[2])
 def refuse(*_):
     raise watch.NoWatching("max_user_watches")
 if sys.argv[3:]:
     watch.Watcher._add = refuse
-index = Index(root, data)
+index = WorkspaceIndex(root, data)
 assert index.wait_settled(120)
 assert "max_user_watches" in str(index.status()["watching"]), index.status()
 (root / "d7/new.txt").write_text("needle saved without a watch")
@@ -93,9 +93,7 @@ def test_when_the_kernel_has_no_watches_left_it_compares_instead(tmp_path: Path)
     else:
         # No user namespaces on this machine: the refusal is made up.
         command.append("refused")
-    done = subprocess.run(
-        command, cwd=sari_trees.REPOSITORY, capture_output=True, text=True, timeout=300, check=False
-    )
+    done = subprocess.run(command, cwd=trees.REPOSITORY, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -103,7 +101,7 @@ def test_a_daemon_killed_again_and_again_while_files_change_answers_as_ripgrep_d
     root = world.workspace("killed")
     rng = random.Random(61)
     for number in range(400):
-        sari_trees.write_source(rng, root / f"src/d{number % 9}/f{number}.py", number)
+        trees.write_source(rng, root / f"src/d{number % 9}/f{number}.py", number)
     editor = Editor(rng, root)
     shim = world.shim(root)
     shim.initialize()

@@ -16,8 +16,8 @@ from sari.index.search import Query
 from sari.protocol.catalog import BY_NAME, TOOLS
 from sari.protocol.tooling import ToolResult
 from sari.tools.workspace import Workspace, open_workspace
-from testing import sari_trees
-from testing.sari_oracle import by_ripgrep
+from testing.sari import trees
+from testing.sari.oracle import by_ripgrep
 
 Ask = Callable[..., Any]
 
@@ -33,7 +33,7 @@ class OneCall:
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
-    root = sari_trees.hostile(tmp_path_factory.mktemp("tools") / "tree")
+    root = trees.hostile(tmp_path_factory.mktemp("tools") / "tree")
     samples = Path(__file__).parent.parent / "fixtures" / "languages"
     for sample in samples.iterdir():
         (root / "lib").mkdir(exist_ok=True)
@@ -91,7 +91,7 @@ def test_the_catalogue_is_the_designs() -> None:
     [("needle", 2_000), ("needle", 30_000), ("n", 60_000), ("needle here", 9_000), ("e", 150_000)],
 )
 def test_all_pages_together_are_the_whole_answer(workspace: Workspace, ask: Ask, query: str, max_tokens: int) -> None:
-    wanted = by_ripgrep(workspace.root, Query(query), sari_trees.LATE_NULS)
+    wanted = by_ripgrep(workspace.root, Query(query), trees.LATE_NULS)
     seen: list[tuple[str, int]] = []
     cursor, pages = None, 0
     while True:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sari.index import ripgrep
 from sari.index.ignore import Globs, Ignored
-from testing import sari_trees
+from testing.sari import trees
 
 _PATHS = (
     "a.py", "b.txt", "src/a.py", "src/b.js", "src/deep/c.py", "src/deep/er/d.ts", "docs/x.md", "docs/y{z}.md",
@@ -66,7 +66,7 @@ def test_the_name_of_a_folder_means_what_is_below_it() -> None:
 
 
 def test_no_folder_with_files_counts_as_ignored(tmp_path: Path) -> None:
-    root = sari_trees.hostile(tmp_path / "tree")
+    root = trees.hostile(tmp_path / "tree")
     ignored = Ignored(root)
     for path in ripgrep.files(root):
         folder = os.fsdecode(path).rpartition("/")[0]

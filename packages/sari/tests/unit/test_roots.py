@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sari.registry.places import find_places
+from sari.registry.layout import find_layout
 from sari.registry.roots import RefusedRoot, find_root, path_of_uri, resolve_root
 
 
@@ -62,7 +62,7 @@ def test_uris_of_local_files_are_paths() -> None:
 
 
 def test_the_home_is_never_an_xdg_variable(tmp_path: Path) -> None:
-    places = find_places({"HOME": str(tmp_path), "XDG_DATA_HOME": "/elsewhere"})
-    assert places.registry_file == str(tmp_path / ".local/share/sari/server.json")
-    assert find_places({"HOME": "/x", "SARI_REGISTRY_FILE": str(tmp_path / "r.json")}).data_dir == str(tmp_path)
-    assert find_places({}).registry_file.endswith("/.local/share/sari/server.json")
+    layout = find_layout({"HOME": str(tmp_path), "XDG_DATA_HOME": "/elsewhere"})
+    assert layout.registry_file == str(tmp_path / ".local/share/sari/server.json")
+    assert find_layout({"HOME": "/x", "SARI_REGISTRY_FILE": str(tmp_path / "r.json")}).data_dir == str(tmp_path)
+    assert find_layout({}).registry_file.endswith("/.local/share/sari/server.json")

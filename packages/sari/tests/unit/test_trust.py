@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from sari.diagnostics.gemini_trust import trust_findings
 from sari.install.clients import CLIENTS, Launch, Machine, Scope
-from sari.install.trust import trust_findings
 
 
 @pytest.fixture
@@ -43,8 +43,8 @@ def test_the_longest_folder_named_decides(
 
 def test_who_is_not_asked_or_does_not_use_gemini_hears_nothing(machine: Machine, tmp_path: Path) -> None:
     assert trust_findings(machine, None) == []
-    told = Machine(machine.home, {"GEMINI_CLI_TRUST_WORKSPACE": "true"}, platform="linux")
-    assert trust_findings(told, tmp_path) == []
+    trusting = Machine(machine.home, {"GEMINI_CLI_TRUST_WORKSPACE": "true"}, platform="linux")
+    assert trust_findings(trusting, tmp_path) == []
     assert trust_findings(Machine(tmp_path / "nobody", platform="linux"), tmp_path) == []
     settings = machine.home / ".gemini" / "settings.json"
     settings.write_text('{"security": {"folderTrust": {"enabled": false}}, ' + settings.read_text().strip()[1:])

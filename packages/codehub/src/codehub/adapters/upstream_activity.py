@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 import httpx
 
+from codehub.adapters.workspace_http import WorkspaceTransport
 from codehub.ports.instances import Upstream
 
 _TIMEOUT_S = 5.0
@@ -32,7 +33,7 @@ class UpstreamActivity:
 
 
 async def _get(upstream: Upstream, path: str) -> bytes | None:
-    transport = httpx.AsyncHTTPTransport(uds=upstream.socket_path or None)
+    transport = WorkspaceTransport(upstream.socket_path, upstream.uid) if upstream.socket_path else None
     address = "http://localhost" if upstream.socket_path else f"http://{upstream.host}:{upstream.port}"
     # Not compressed: a few bytes on the wire must not become many here.
     headers = {"Accept-Encoding": "identity", **(dict([upstream.secret]) if upstream.secret else {})}

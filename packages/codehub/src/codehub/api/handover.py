@@ -51,9 +51,9 @@ async def hand_over(
     if who is None:
         here = f"/handover/{workspace_id}?{urlencode({'nonce': nonce, 'next': path})}"
         return RedirectResponse(f"/?next={quote(here, safe='')}", 303, headers=_QUIET)
-    gate = WorkspaceAccess(context.deps.database, config.limits, context.deps.clock)
+    access = WorkspaceAccess(context.deps.database, config.limits, context.deps.clock)
     try:
-        ticket = await gate.issue(who, workspace_id, bytes.fromhex(nonce))
+        ticket = await access.issue(who, workspace_id, bytes.fromhex(nonce))
     except WorkspaceNotFound:
         return _page(404, "There is no such workspace", "It may have been deleted.")
     except Denied:

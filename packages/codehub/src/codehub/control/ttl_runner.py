@@ -97,10 +97,10 @@ class TtlRunner:
 
     async def _ask(self, idle: Iterable[Workspace], now: datetime) -> None:
         """A profile may say where its IDE tells of activity: asked only for what is about to be put to sleep."""
-        gate = asyncio.Semaphore(_ASKED_AT_ONCE)
+        limit = asyncio.Semaphore(_ASKED_AT_ONCE)
 
         async def ask(workspace: Workspace) -> tuple[str, datetime | None]:
-            async with gate:
+            async with limit:
                 return workspace.id, await self._last_active(workspace, now)
 
         answers = await asyncio.gather(*(ask(workspace) for workspace in idle))

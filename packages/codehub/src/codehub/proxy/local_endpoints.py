@@ -21,7 +21,7 @@ class LocalEndpoints:
         self._dashboard = dashboard
         self._host_suffix = host_pattern[1:].lower()
         self._away = away
-        self.hub: ProxyServer | None = None
+        self.server: ProxyServer | None = None
 
     def local(self, request: RequestHead, peer: bytes) -> Reply | None:
         if request.target.startswith(b"/w/"):
@@ -30,7 +30,7 @@ class LocalEndpoints:
         if request.method not in (b"GET", b"HEAD"):
             return refusal(404, "there is nothing here but workspaces, at /w/{id}/")
         if path == b"/health":
-            ending = self.hub is not None and self.hub.draining
+            ending = self.server is not None and self.server.draining
             return Reply(
                 503 if ending else 200,
                 b'{"status":"%b"}\n' % (b"draining" if ending else b"ok"),
@@ -41,9 +41,9 @@ class LocalEndpoints:
             path == b"/metrics"
             and peer.startswith(_LOOPBACK)
             and not request.fields.forwarded_for
-            and self.hub is not None
+            and self.server is not None
         ):
-            return Reply(200, metrics.page(self.hub), ((b"Content-Type", b"text/plain; version=0.0.4"),))
+            return Reply(200, metrics.page(self.server), ((b"Content-Type", b"text/plain; version=0.0.4"),))
         if path == b"/":
             return Reply(303, headers=((b"Location", self._home(request.fields.host).encode()),))
         return refusal(404, "there is nothing here but workspaces, at /w/{id}/")

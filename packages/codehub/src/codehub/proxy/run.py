@@ -61,7 +61,7 @@ async def run_proxy(
     buffer = ActivityBuffer(
         deps.activity, clock, flush_interval_s=settings.flush_interval_s, ttl_standby_s=settings.ttl_standby_s
     )
-    gate = WorkspaceAccess(
+    access = WorkspaceAccess(
         deps.database, RunningLimits(settings.max_running_per_user, settings.max_running_global), deps.now
     )
     addresses = Addresses(settings.public_url, settings.workspace_url, settings.workspace_host)
@@ -79,24 +79,24 @@ async def run_proxy(
             return deps.catalog.profiles[deps.catalog.default]
 
     targets = Targets(resolve, profile_of, buffer, clock, scheme)
-    admission = AdmissionController(gate, targets, addresses, clock)
+    admission = AdmissionController(access, targets, addresses, clock)
     door = LocalEndpoints(settings.public_url, settings.workspace_host, admission.away)
-    hub = ProxyServer(
+    server = ProxyServer(
         admission,
         door,
         clock,
         trusted=tuple(ip_network(network, strict=False) for network in settings.trusted_proxies),
         grace_s=grace_s,
     )
-    door.hub = hub
-    hub.on_tick += [targets.sweep, admission.sweep]
-    hub.on_stop += [admission.close, targets.close]
+    door.server = server
+    server.on_tick += [targets.sweep, admission.sweep]
+    server.on_stop += [admission.close, targets.close]
     listeners = sockets or passed_sockets() or [listen(settings.proxy_bind)]
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(buffer.run(), name="activity")
-            group.create_task(Revocation(hub, gate, admission).run(), name="revocation")
-            group.create_task(hub.run(listeners, ready), name="listener")
+            group.create_task(Revocation(server, access, admission).run(), name="revocation")
+            group.create_task(server.run(listeners, ready), name="listener")
     finally:
         try:
             async with asyncio.timeout(5):

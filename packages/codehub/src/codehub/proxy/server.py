@@ -1,4 +1,4 @@
-"""What all connections of one proxy share: the clock, the gate, the open connections, and their end.
+"""What all connections of one proxy share: the clock, the admitter, the open connections, and shutdown.
 
 A server listens, sweeps deadlines, and shuts down gracefully: stop accepting, let requests finish, tell WebSockets 1001.
 """
@@ -45,14 +45,14 @@ class ProxyServer:
 
     def __init__(
         self,
-        gate: Admitter,
+        admitter: Admitter,
         door: LocalAnswers,
         clock: CoarseClock,
         *,
         trusted: tuple[Network, ...] = (),
         grace_s: float = 10.0,
     ) -> None:
-        self.gate = gate
+        self.admitter = admitter
         self.local = door.local
         self.away = door.away
         self.clock = clock

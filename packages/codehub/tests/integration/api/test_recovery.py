@@ -71,9 +71,9 @@ async def test_the_owners_verbs_recover_on_the_way(
         None,
     )
     assert row["phase"] == "ERROR", "the phase is the controller's to judge again"
-    told = (await ada.get(f"{W}/{ws}/events")).json()["items"][0]
-    assert (told["kind"], told["actor"]) == (verb, "ada")
-    assert "ContainerWithoutVolume" in told["message"]
+    reported = (await ada.get(f"{W}/{ws}/events")).json()["items"][0]
+    assert (reported["kind"], reported["actor"]) == (verb, "ada")
+    assert "ContainerWithoutVolume" in reported["message"]
 
 
 @pytest.mark.parametrize("reason", ["DataLost", "ArchiveCorrupted"])

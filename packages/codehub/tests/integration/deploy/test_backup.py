@@ -1,4 +1,4 @@
-"""Backup and restore of a whole installation by both ways of docs/operating.md, with everything running afterwards."""
+"""Backup and restore of a whole installation by both ways of docs/backup.md, with everything running afterwards."""
 
 from __future__ import annotations
 

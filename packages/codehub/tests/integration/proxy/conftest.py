@@ -1,4 +1,4 @@
-"""The conformance suite's subjects: a hub of ours, and nginx for every expectation that it shares with us."""
+"""The conformance suite's subjects: a proxy of ours, and nginx for every expectation that it shares with us."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from testing.codehub.nginx import RunningNginx, differs, running_nginx
-from testing.codehub.proxy import PREFIX, RunningHub, wired
+from testing.codehub.proxy import PREFIX, RunningProxy, wired
 from testing.codehub.rawhttp import ScriptedUpstream, scripted_upstream
 
 
@@ -33,7 +33,7 @@ def _is_for_us_alone(item: pytest.Item) -> bool:
 
 
 @pytest.fixture
-def proxied(request: pytest.FixtureRequest) -> Iterator[tuple[RunningHub | RunningNginx, ScriptedUpstream]]:
+def proxied(request: pytest.FixtureRequest) -> Iterator[tuple[RunningProxy | RunningNginx, ScriptedUpstream]]:
     """A subject before a scripted upstream, prefix stripped."""
     if request.param == "nginx":
         with scripted_upstream() as upstream, running_nginx(upstream.port, PREFIX) as nginx:
@@ -44,10 +44,10 @@ def proxied(request: pytest.FixtureRequest) -> Iterator[tuple[RunningHub | Runni
 
 
 @pytest.fixture
-def hub(proxied: tuple[RunningHub, ScriptedUpstream]) -> RunningHub:
+def proxy(proxied: tuple[RunningProxy, ScriptedUpstream]) -> RunningProxy:
     return proxied[0]
 
 
 @pytest.fixture
-def upstream(proxied: tuple[RunningHub, ScriptedUpstream]) -> ScriptedUpstream:
+def upstream(proxied: tuple[RunningProxy, ScriptedUpstream]) -> ScriptedUpstream:
     return proxied[1]

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from testing.codehub.proxy import PREFIX, RunningHub
+from testing.codehub.proxy import PREFIX, RunningProxy
 from testing.codehub.rawhttp import Peer, ScriptedUpstream
 
 HOST = "Host: localhost\r\n"
@@ -86,10 +86,12 @@ BODIES: dict[str, str] = {
 
 
 @pytest.mark.parametrize("case", HEADS)
-def test_a_malformed_head_never_reaches_the_workspace(hub: RunningHub, upstream: ScriptedUpstream, case: str) -> None:
+def test_a_malformed_head_never_reaches_the_workspace(
+    proxy: RunningProxy, upstream: ScriptedUpstream, case: str
+) -> None:
     raw, status = HEADS[case]
     smuggled = f"GET {PREFIX}/smuggled HTTP/1.1\r\n{HOST}\r\n"
-    with hub.connect() as client:
+    with proxy.connect() as client:
         client.send(raw.encode("latin-1") + smuggled.encode())
         response = client.read_message()
         assert response.status == status
@@ -100,65 +102,65 @@ def test_a_malformed_head_never_reaches_the_workspace(hub: RunningHub, upstream:
 
 @pytest.mark.parametrize("case", BODIES)
 def test_a_malformed_chunk_is_refused_and_the_upstream_cut_off(
-    hub: RunningHub, upstream: ScriptedUpstream, case: str
+    proxy: RunningProxy, upstream: ScriptedUpstream, case: str
 ) -> None:
-    with hub.connect() as client:
+    with proxy.connect() as client:
         client.send(CHUNKED + BODIES[case])
         response = client.read_message()
         assert response.status in (400, 431)
         assert client.ended()
 
 
-def test_a_body_that_ends_early_is_not_taken_for_whole(hub: RunningHub, upstream: ScriptedUpstream) -> None:
-    with hub.connect() as client:
+def test_a_body_that_ends_early_is_not_taken_for_whole(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:
+    with proxy.connect() as client:
         client.send(f"{POST}Content-Length: 10\r\n\r\nhello")
         client.end_sending()
         assert client.ended()
 
 
-def test_a_head_that_trickles_is_cut_off(hub: RunningHub) -> None:
-    with hub.connect() as client:
+def test_a_head_that_trickles_is_cut_off(proxy: RunningProxy) -> None:
+    with proxy.connect() as client:
         client.send(GET)
         client.send("X-Slow: ")
         # The proxy has read this much once it counts the connection; then its clock runs ahead.
-        wait_for_head(hub)
-        hub.skip(60)
+        wait_for_head(proxy)
+        proxy.skip(60)
         assert client.read_message().status == 408
         assert client.ended()
 
 
-def test_an_idle_connection_is_closed_in_the_end(hub: RunningHub) -> None:
-    with hub.connect() as client:
+def test_an_idle_connection_is_closed_in_the_end(proxy: RunningProxy) -> None:
+    with proxy.connect() as client:
         client.send(f"{GET}\r\n")
         assert client.read_message().status == 200
-        hub.skip(100)
+        proxy.skip(100)
         assert client.ended()
 
 
-def test_a_body_that_stops_is_cut_off(hub: RunningHub, upstream: ScriptedUpstream) -> None:
-    with hub.connect() as client:
+def test_a_body_that_stops_is_cut_off(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:
+    with proxy.connect() as client:
         client.send(f"{POST}Content-Length: 10\r\n\r\nhello")
         upstream_has_it(upstream)
-        hub.skip(100)
+        proxy.skip(100)
         assert client.read_message().status == 408
         assert client.ended()
 
 
-def test_two_hundred_slow_clients_do_not_keep_others_out(hub: RunningHub) -> None:
-    slow = [hub.connect() for _ in range(200)]
+def test_two_hundred_slow_clients_do_not_keep_others_out(proxy: RunningProxy) -> None:
+    slow = [proxy.connect() for _ in range(200)]
     for client in slow:
         client.send("GET / HT")
-    with hub.connect() as client:
+    with proxy.connect() as client:
         client.send(f"{GET}\r\n")
         assert client.read_message().status == 200
     for client in slow:
         client.close()
 
 
-def wait_for_head(hub: RunningHub) -> None:
+def wait_for_head(proxy: RunningProxy) -> None:
     """Until another connection was answered: what was sent before on other connections has been read by then."""
     for _ in range(2):
-        with hub.connect() as client:
+        with proxy.connect() as client:
             client.send(f"{GET}\r\n")
             assert client.read_message().status == 200
 
@@ -172,15 +174,15 @@ def upstream_has_it(upstream: ScriptedUpstream) -> None:
         time.sleep(0.01)
 
 
-def test_a_connection_that_says_nothing_is_closed(hub: RunningHub) -> None:
-    with hub.connect() as client:
-        wait_for_head(hub)
-        hub.skip(60)
+def test_a_connection_that_says_nothing_is_closed(proxy: RunningProxy) -> None:
+    with proxy.connect() as client:
+        wait_for_head(proxy)
+        proxy.skip(60)
         client.sock.settimeout(60)
         assert client.sock.recv(1, socket.MSG_PEEK) == b""
 
 
-def test_a_client_that_takes_nothing_is_cut_off(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+def test_a_client_that_takes_nothing_is_cut_off(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:
     """Its answer waits for it for two minutes, and not for ever."""
     stopped = threading.Event()
 
@@ -194,12 +196,12 @@ def test_a_client_that_takes_nothing_is_cut_off(hub: RunningHub, upstream: Scrip
             stopped.set()
 
     upstream.script = endless
-    with hub.connect() as client:
+    with proxy.connect() as client:
         client.send(f"{GET}\r\n")
         client.read_until(b"\r\n\r\n")
         # However long it takes until all buffers on the way are full.
         for _ in range(1200):
             if stopped.wait(0.05):
                 return
-            hub.skip(60)
+            proxy.skip(60)
         raise AssertionError("it is still being waited for")

@@ -6,22 +6,22 @@ import threading
 
 import pytest
 
-from testing.codehub.proxy import PREFIX, RunningHub, wired
+from testing.codehub.proxy import PREFIX, RunningProxy, wired
 from testing.codehub.rawhttp import PATIENCE_S, Message, Peer, ScriptedUpstream, answer
 
 HOST = "Host: localhost:8001\r\n"
 GET = f"GET {PREFIX}/ HTTP/1.1\r\n{HOST}\r\n"
 
 
-def ask(hub: RunningHub, request: str = GET) -> Message:
-    with hub.connect() as client:
+def ask(proxy: RunningProxy, request: str = GET) -> Message:
+    with proxy.connect() as client:
         client.send(request)
         return client.read_message(bodiless=request.startswith("HEAD"))
 
 
-def test_a_body_by_length_keeps_the_connection(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+def test_a_body_by_length_keeps_the_connection(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:
     upstream.script = answer("HTTP/1.1 200 Fine\r\nContent-Length: 3\r\nX-A: 1\r\nX-A: 2\r\n\r\nabc", times=2)
-    with hub.connect() as client:
+    with proxy.connect() as client:
         for _ in range(2):
             client.send(GET)
             response = client.read_message()
@@ -31,12 +31,12 @@ def test_a_body_by_length_keeps_the_connection(hub: RunningHub, upstream: Script
     assert upstream.connections == 1
 
 
-def test_chunks_extensions_and_trailers_arrive_as_they_were(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+def test_chunks_extensions_and_trailers_arrive_as_they_were(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:
     body = "5;x=y\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n"
     upstream.script = answer(
         f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n{body}", times=2
     )
-    with hub.connect() as client:
+    with proxy.connect() as client:
         for _ in range(2):
             client.send(GET)
             response = client.read_message()
@@ -44,32 +44,32 @@ def test_chunks_extensions_and_trailers_arrive_as_they_were(hub: RunningHub, ups
             assert response.get("Trailer") == "X-Sum"
 
 
-def test_a_body_until_close_ends_with_the_connection(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+def test_a_body_until_close_ends_with_the_connection(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:
     upstream.script = answer(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 500_000)
-    with hub.connect() as client:
+    with proxy.connect() as client:
         client.send(GET)
         response = client.read_message()
         assert response.body == b"x" * 500_000
         assert response.get("Connection") == "close"
 
 
-def test_an_http_1_0_upstream_is_understood(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+def test_an_http_1_0_upstream_is_understood(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:
     upstream.script = answer("HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok")
-    with hub.connect() as client:
+    with proxy.connect() as client:
         for _ in range(2):
             client.send(GET)
             assert client.read_message().body == b"ok"
     assert upstream.connections == 2
 
 
-def test_chunks_are_decoded_for_an_http_1_0_client(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+def test_chunks_are_decoded_for_an_http_1_0_client(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:
     upstream.script = answer("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
-    response = ask(hub, f"GET {PREFIX}/ HTTP/1.0\r\n{HOST}\r\n")
+    response = ask(proxy, f"GET {PREFIX}/ HTTP/1.0\r\n{HOST}\r\n")
     assert response.get("Transfer-Encoding") is None
     assert response.body == b"abcde"
 
 
-def test_head_has_the_length_and_no_body(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+def test_head_has_the_length_and_no_body(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:
     def script(peer: Peer) -> None:
         peer.read_head()
         peer.send("HTTP/1.1 200 OK\r\nContent-Length: 1234\r\n\r\n")
@@ -77,7 +77,7 @@ def test_head_has_the_length_and_no_body(hub: RunningHub, upstream: ScriptedUpst
         peer.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 
     upstream.script = script
-    with hub.connect() as client:
+    with proxy.connect() as client:
         client.send(f"HEAD {PREFIX}/ HTTP/1.1\r\n{HOST}\r\n")
         assert client.read_message(bodiless=True).get("Content-Length") == "1234"
         client.send(GET)
@@ -86,42 +86,44 @@ def test_head_has_the_length_and_no_body(hub: RunningHub, upstream: ScriptedUpst
 
 
 @pytest.mark.parametrize("status", [204, 304])
-def test_a_status_without_a_body_ends_with_its_head(hub: RunningHub, upstream: ScriptedUpstream, status: int) -> None:
+def test_a_status_without_a_body_ends_with_its_head(
+    proxy: RunningProxy, upstream: ScriptedUpstream, status: int
+) -> None:
     upstream.script = answer(f'HTTP/1.1 {status} X\r\nETag: "e"\r\n\r\n', times=2)
-    with hub.connect() as client:
+    with proxy.connect() as client:
         for _ in range(2):
             client.send(GET)
             response = client.read_message()
             assert (response.status, response.get("ETag")) == (status, '"e"')
 
 
-def test_early_hints_pass_before_the_answer(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+def test_early_hints_pass_before_the_answer(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:
     hints = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n"
     upstream.script = answer(hints * 2 + "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-    with hub.connect() as client:
+    with proxy.connect() as client:
         client.send(GET)
         for _ in range(2):
             assert client.read_until(b"\r\n\r\n").startswith(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>")
         assert client.read_message().body == b"ok"
 
 
-def test_hop_by_hop_headers_of_an_answer_stay_on_their_hop(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+def test_hop_by_hop_headers_of_an_answer_stay_on_their_hop(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:
     hop = "Connection: keep-alive, X-Private\r\nX-Private: 1\r\nKeep-Alive: 5\r\nProxy-Authenticate: x\r\n"
     upstream.script = answer(f"HTTP/1.1 200 OK\r\n{hop}X-Public: 2\r\nContent-Length: 2\r\n\r\nok")
-    response = ask(hub)
+    response = ask(proxy)
     names = {name.lower() for name, _ in response.headers}
     assert names & {"connection", "x-private", "keep-alive", "proxy-authenticate"} == set()
     assert (response.get("X-Public"), response.body) == ("2", b"ok")
 
 
-def test_a_range_answer_passes(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+def test_a_range_answer_passes(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:
     upstream.script = answer("HTTP/1.1 206 Partial\r\nContent-Range: bytes 0-1/9\r\nContent-Length: 2\r\n\r\nab")
-    response = ask(hub)
+    response = ask(proxy)
     assert (response.status, response.get("Content-Range"), response.body) == (206, "bytes 0-1/9", b"ab")
 
 
 def test_events_arrive_one_by_one_and_silence_between_them_is_normal(
-    hub: RunningHub, upstream: ScriptedUpstream
+    proxy: RunningProxy, upstream: ScriptedUpstream
 ) -> None:
     seen = threading.Semaphore(0)
 
@@ -134,12 +136,12 @@ def test_events_arrive_one_by_one_and_silence_between_them_is_normal(
         peer.send("0\r\n\r\n")
 
     upstream.script = script
-    with hub.connect() as client:
+    with proxy.connect() as client:
         client.send(GET)
         client.read_head()
         for n in range(3):
             assert client.read_until(b"\n\n\r\n") == f"9\r\ndata: {n}\n\n\r\n".encode()
-            hub.skip(1000)
+            proxy.skip(1000)
             seen.release()
         assert client.read_until(b"0\r\n\r\n")
 
@@ -159,10 +161,10 @@ def test_events_arrive_one_by_one_and_silence_between_them_is_normal(
     ],
 )
 def test_a_redirect_stays_inside_the_workspace(
-    hub: RunningHub, upstream: ScriptedUpstream, location: str, mapped: str
+    proxy: RunningProxy, upstream: ScriptedUpstream, location: str, mapped: str
 ) -> None:
     upstream.script = answer(f"HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n")
-    assert ask(hub).get("Location") == mapped
+    assert ask(proxy).get("Location") == mapped
 
 
 @pytest.mark.parametrize(
@@ -180,18 +182,18 @@ def test_a_redirect_stays_inside_the_workspace(
     ],
 )
 def test_a_cookie_stays_inside_the_workspace_and_is_never_ours(
-    hub: RunningHub, upstream: ScriptedUpstream, cookie: str, mapped: str | None
+    proxy: RunningProxy, upstream: ScriptedUpstream, cookie: str, mapped: str | None
 ) -> None:
     upstream.script = answer(
         f"HTTP/1.1 200 OK\r\nSet-Cookie: {cookie}\r\nSet-Cookie: z=9\r\nContent-Length: 0\r\n\r\n"
     )
     expected = [*([mapped] if mapped else []), f"z=9; Path={PREFIX}/"]
-    assert ask(hub).all("Set-Cookie") == expected
+    assert ask(proxy).all("Set-Cookie") == expected
 
 
-def test_a_worker_may_not_widen_its_scope(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+def test_a_worker_may_not_widen_its_scope(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:
     upstream.script = answer("HTTP/1.1 200 OK\r\nService-Worker-Allowed: /\r\nContent-Length: 0\r\n\r\n")
-    assert ask(hub).get("Service-Worker-Allowed") is None
+    assert ask(proxy).get("Service-Worker-Allowed") is None
 
 
 @pytest.mark.parametrize(
@@ -207,9 +209,9 @@ def test_a_worker_may_not_widen_its_scope(hub: RunningHub, upstream: ScriptedUps
         "",
     ],
 )
-def test_a_malformed_answer_is_502(hub: RunningHub, upstream: ScriptedUpstream, raw: str) -> None:
+def test_a_malformed_answer_is_502(proxy: RunningProxy, upstream: ScriptedUpstream, raw: str) -> None:
     upstream.script = answer(raw)
-    assert ask(hub).status == 502
+    assert ask(proxy).status == 502
 
 
 @pytest.mark.parametrize(
@@ -221,20 +223,22 @@ def test_a_malformed_answer_is_502(hub: RunningHub, upstream: ScriptedUpstream, 
     ],
 )
 def test_an_answer_that_breaks_off_is_not_taken_for_whole(
-    hub: RunningHub, upstream: ScriptedUpstream, raw: str
+    proxy: RunningProxy, upstream: ScriptedUpstream, raw: str
 ) -> None:
     upstream.script = answer(raw)
-    with hub.connect() as client:
+    with proxy.connect() as client:
         client.send(GET)
         with pytest.raises((ConnectionError, EOFError)):
             client.read_message()
 
 
-def test_more_than_was_promised_never_answers_the_next_request(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+def test_more_than_was_promised_never_answers_the_next_request(
+    proxy: RunningProxy, upstream: ScriptedUpstream
+) -> None:
     upstream.script = answer(
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
     )
-    with hub.connect() as client:
+    with proxy.connect() as client:
         for _ in range(2):
             client.send(GET)
             assert client.read_message().body == b"ok"
@@ -242,6 +246,6 @@ def test_more_than_was_promised_never_answers_the_next_request(hub: RunningHub, 
 
 
 def test_the_prefix_kept_maps_addresses_the_same() -> None:
-    with wired(strip=False) as (hub, upstream):
+    with wired(strip=False) as (proxy, upstream):
         upstream.script = answer(f"HTTP/1.1 302 Found\r\nLocation: {PREFIX}/lab?\r\nContent-Length: 0\r\n\r\n")
-        assert ask(hub).get("Location") == f"{PREFIX}/lab?"
+        assert ask(proxy).get("Location") == f"{PREFIX}/lab?"

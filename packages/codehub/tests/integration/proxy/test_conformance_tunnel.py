@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from codehub.domain.profiles import JUPYTERLAB
-from testing.codehub.proxy import PREFIX, RunningHub, wired
+from testing.codehub.proxy import PREFIX, RunningProxy, wired
 from testing.codehub.rawhttp import Peer, ScriptedUpstream, answer
 
 UPGRADE = (
@@ -43,15 +43,15 @@ def mirror(peer: Peer) -> None:
     peer.send("bye")
 
 
-def opened(hub: RunningHub, raw: str = UPGRADE) -> Peer:
-    client = hub.connect()
+def opened(proxy: RunningProxy, raw: str = UPGRADE) -> Peer:
+    client = proxy.connect()
     client.send(raw)
     assert client.read_until(b"\r\n\r\n").startswith(b"HTTP/1.1 101 ")
     return client
 
 
 def test_an_upgrade_passes_its_subprotocol_and_extension_both_ways(
-    hub: RunningHub, upstream: ScriptedUpstream
+    proxy: RunningProxy, upstream: ScriptedUpstream
 ) -> None:
     asked: list[tuple[str, str]] = []
 
@@ -60,7 +60,7 @@ def test_an_upgrade_passes_its_subprotocol_and_extension_both_ways(
         peer.send(SWITCH)
 
     upstream.script = script
-    with hub.connect() as client:
+    with proxy.connect() as client:
         client.send(UPGRADE)
         _, headers = client.read_head()
         got = {name.lower(): value for name, value in headers}
@@ -77,9 +77,9 @@ def test_an_upgrade_passes_its_subprotocol_and_extension_both_ways(
 
 @pytest.mark.parametrize("background", [(), ("ws:vscode-keepalive",)])
 def test_a_tunnel_carries_bytes_of_any_kind_unchanged(background: tuple[str, ...]) -> None:
-    with wired(background=background) as (hub, upstream):
+    with wired(background=background) as (proxy, upstream):
         upstream.script = mirror
-        with opened(hub) as client:
+        with opened(proxy) as client:
             for payload in (b"", b"x", b"y" * 125, b"z" * 126, b"w" * 65_536, bytes(range(256)) * 4000):
                 raw = frame(payload, masked=True)
                 client.send(raw)
@@ -89,30 +89,32 @@ def test_a_tunnel_carries_bytes_of_any_kind_unchanged(background: tuple[str, ...
             assert client.read_exactly(len(nonsense)) == nonsense
 
 
-def test_what_is_sent_before_the_switch_arrives_after_it(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+def test_what_is_sent_before_the_switch_arrives_after_it(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:
     upstream.script = mirror
-    with hub.connect() as client:
+    with proxy.connect() as client:
         client.send(UPGRADE + "early")
         client.read_until(b"\r\n\r\n")
         assert client.read_exactly(5) == b"early"
 
 
-def test_what_comes_with_the_switch_arrives_too(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+def test_what_comes_with_the_switch_arrives_too(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:
     upstream.script = answer(SWITCH + "hello")
-    with opened(hub) as client:
+    with opened(proxy) as client:
         assert client.read_to_end() == b"hello"
 
 
-def test_a_half_close_is_passed_on_and_the_other_half_goes_on(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+def test_a_half_close_is_passed_on_and_the_other_half_goes_on(
+    proxy: RunningProxy, upstream: ScriptedUpstream
+) -> None:
     upstream.script = mirror
-    with opened(hub) as client:
+    with opened(proxy) as client:
         client.send("abc")
         assert client.read_exactly(3) == b"abc"
         client.end_sending()
         assert client.read_to_end() == b"bye"
 
 
-def test_a_tunnel_ends_when_its_upstream_is_cut(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+def test_a_tunnel_ends_when_its_upstream_is_cut(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:
     def script(peer: Peer) -> None:
         peer.read_head()
         peer.send(SWITCH)
@@ -120,26 +122,26 @@ def test_a_tunnel_ends_when_its_upstream_is_cut(hub: RunningHub, upstream: Scrip
         peer.reset()
 
     upstream.script = script
-    with opened(hub) as client:
+    with opened(proxy) as client:
         client.send("x")
         assert client.ended()
 
 
-def test_silence_does_not_end_a_tunnel(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+def test_silence_does_not_end_a_tunnel(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:
     upstream.script = mirror
-    with opened(hub) as client:
-        hub.skip(100_000)
+    with opened(proxy) as client:
+        proxy.skip(100_000)
         client.send("still here")
         assert client.read_exactly(10) == b"still here"
 
 
 def test_a_line_that_died_without_a_word_is_asked_for_by_the_kernel(
-    hub: RunningHub, upstream: ScriptedUpstream
+    proxy: RunningProxy, upstream: ScriptedUpstream
 ) -> None:
     """An idle WebSocket of a laptop that lost its network stayed for ever."""
     upstream.script = mirror
-    with opened(hub):
-        (tunnel,) = hub.hub.tunnels
+    with opened(proxy):
+        (tunnel,) = proxy.proxy.tunnels
         for side in (tunnel.client, tunnel.server):
             sock = side.transport.get_extra_info("socket")
             assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
@@ -147,7 +149,7 @@ def test_a_line_that_died_without_a_word_is_asked_for_by_the_kernel(
 
 
 def test_a_tunnel_of_which_one_half_has_ended_does_not_stay_for_ever(
-    hub: RunningHub, upstream: ScriptedUpstream
+    proxy: RunningProxy, upstream: ScriptedUpstream
 ) -> None:
     half_closed, over = threading.Event(), threading.Event()
 
@@ -159,36 +161,36 @@ def test_a_tunnel_of_which_one_half_has_ended_does_not_stay_for_ever(
         over.wait(60)  # and says nothing more itself
 
     upstream.script = script
-    with opened(hub) as client:
+    with opened(proxy) as client:
         client.end_sending()
         assert half_closed.wait(60)
-        hub.skip(100)
+        proxy.skip(100)
         assert client.ended()
         over.set()
 
 
-def test_a_refused_upgrade_is_an_ordinary_answer(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+def test_a_refused_upgrade_is_an_ordinary_answer(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:
     upstream.script = answer("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
-    with hub.connect() as client:
+    with proxy.connect() as client:
         client.send(UPGRADE)
         response = client.read_message()
         assert (response.status, response.body) == (403, b"no")
 
 
-def test_another_protocol_than_websocket_is_a_tunnel_too(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+def test_another_protocol_than_websocket_is_a_tunnel_too(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:
     def script(peer: Peer) -> None:
         peer.read_head()
         peer.send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: chat\r\n\r\n")
         peer.send(peer.read_exactly(4))
 
     upstream.script = script
-    with opened(hub, UPGRADE.replace("websocket\r\n", "chat\r\n", 1)) as client:
+    with opened(proxy, UPGRADE.replace("websocket\r\n", "chat\r\n", 1)) as client:
         client.send("ping")
         assert client.read_to_end() == b"ping"
 
 
-def test_http_2_is_never_a_tunnel(hub: RunningHub) -> None:
-    with hub.connect() as client:
+def test_http_2_is_never_a_tunnel(proxy: RunningProxy) -> None:
+    with proxy.connect() as client:
         raw = f"GET {PREFIX}/ HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\n"
         client.send(raw + "Upgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n")
         response = client.read_message()
@@ -197,31 +199,33 @@ def test_http_2_is_never_a_tunnel(hub: RunningHub) -> None:
         assert b"HTTP2-Settings" not in response.body
 
 
-def test_a_thousand_small_frames_pass_in_order(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+def test_a_thousand_small_frames_pass_in_order(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:
     upstream.script = mirror
     raw = b"".join(frame(str(n).encode(), masked=True) for n in range(1000))
-    with opened(hub) as client:
+    with opened(proxy) as client:
         client.send(raw)
         assert client.read_exactly(len(raw)) == raw
 
 
-def test_a_shutdown_tells_a_websocket_1001_between_two_frames(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+def test_a_shutdown_tells_a_websocket_1001_between_two_frames(
+    proxy: RunningProxy, upstream: ScriptedUpstream
+) -> None:
     upstream.script = mirror
-    with opened(hub) as client:
+    with opened(proxy) as client:
         raw = frame(b"word")
         client.send(raw)
         assert client.read_exactly(len(raw)) == raw
-        hub.stop()
+        proxy.stop()
         assert client.read_to_end() == b"\x88\x02\x03\xe9"
 
 
 def test_a_shutdown_tells_a_websocket_what_its_profile_says_instead(
-    hub: RunningHub, upstream: ScriptedUpstream
+    proxy: RunningProxy, upstream: ScriptedUpstream
 ) -> None:
     """JupyterLab takes 1001 for good: its terminals and kernels connected never again after a restart of the proxy."""
     upstream.script = mirror
-    with opened(hub) as client:
-        assert hub.gate.admission is not None
-        hub.gate.admission.target.close_code = JUPYTERLAB.close_code
-        hub.stop()
+    with opened(proxy) as client:
+        assert proxy.admitter.admission is not None
+        proxy.admitter.admission.target.close_code = JUPYTERLAB.close_code
+        proxy.stop()
         assert client.read_to_end() == b"\x88\x02\x03\xf4"

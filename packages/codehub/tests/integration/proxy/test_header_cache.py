@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from codehub.adapters.postgres.pool import Database
-from testing.codehub.proxy import PREFIX, RunningHub, wired
+from testing.codehub.proxy import PREFIX, RunningProxy, wired
 from testing.codehub.proxy_access import NAVIGATION, World, world
 from testing.codehub.rawhttp import Message, Peer, ScriptedUpstream
 
@@ -35,12 +35,12 @@ BLOCKS = {
 @pytest.mark.parametrize("method", ["GET", "PUT"])
 def test_a_request_like_the_last_one_arrives_like_it(block: str, strip: bool, method: str) -> None:
     head = f"{HOST}{BLOCKS[block]}\r\n"
-    with wired(strip=strip) as (hub, _), hub.connect() as client:
+    with wired(strip=strip) as (proxy, _), proxy.connect() as client:
         client.send(f"{method} {PREFIX}/first?q=1 HTTP/1.1\r\n{head}")
         first = client.read_message().body
         client.send(f"{method} {PREFIX}/second?q=%2F HTTP/1.1\r\n{head}")
         second = client.read_message().body
-        assert hub.hub.metrics.requests == 2
+        assert proxy.proxy.metrics.requests == 2
     assert second == first.replace(b"/first?q=1", b"/second?q=%2F")
 
 
@@ -58,8 +58,8 @@ def test_a_request_like_the_last_one_arrives_like_it(block: str, strip: bool, me
         (f"GET {PREFIX}x/ HTTP/1.1", 404),
     ],
 )
-def test_known_headers_make_no_other_line_good(hub: RunningHub, line: str, status: int) -> None:
-    with hub.connect() as client:
+def test_known_headers_make_no_other_line_good(proxy: RunningProxy, line: str, status: int) -> None:
+    with proxy.connect() as client:
         client.send(f"GET {PREFIX}/x HTTP/1.1\r\n{HOST}\r\n")
         assert client.read_message().status == 200
         client.send(f"{line}\r\n{HOST}\r\n")
@@ -90,7 +90,7 @@ def two_answers(client: Peer, method: str = "GET") -> list[Message]:
     ],
 )
 def test_an_answer_like_the_last_one_arrives_like_it(
-    hub: RunningHub, upstream: ScriptedUpstream, head: str, body: str, method: str
+    proxy: RunningProxy, upstream: ScriptedUpstream, head: str, body: str, method: str
 ) -> None:
     def script(peer: Peer) -> None:
         while True:
@@ -98,14 +98,14 @@ def test_an_answer_like_the_last_one_arrives_like_it(
             peer.send(f"HTTP/1.1 {head}\r\n\r\n" + (body if method == "GET" else ""))
 
     upstream.script = script
-    with hub.connect() as client:
+    with proxy.connect() as client:
         first, second = two_answers(client, method)
     assert first == second
     assert upstream.connections == 1
 
 
 def test_a_known_head_with_too_many_bytes_ends_the_upstream_and_not_the_client(
-    hub: RunningHub, upstream: ScriptedUpstream
+    proxy: RunningProxy, upstream: ScriptedUpstream
 ) -> None:
     def script(peer: Peer) -> None:
         while True:
@@ -113,14 +113,14 @@ def test_a_known_head_with_too_many_bytes_ends_the_upstream_and_not_the_client(
             peer.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok" + more)
 
     upstream.script = script
-    with hub.connect() as client:
+    with proxy.connect() as client:
         for path in ("calm", "loud", "calm", "calm"):
             client.send(f"GET {PREFIX}/{path} HTTP/1.1\r\n{HOST}\r\n")
             assert client.read_message().body == b"ok"
     assert upstream.connections == 2
 
 
-def test_a_known_head_with_a_long_body_streams(hub: RunningHub, upstream: ScriptedUpstream) -> None:
+def test_a_known_head_with_a_long_body_streams(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:
     body = bytes(range(256)) * 8192
 
     def script(peer: Peer) -> None:
@@ -130,7 +130,7 @@ def test_a_known_head_with_a_long_body_streams(hub: RunningHub, upstream: Script
             peer.send(body)
 
     upstream.script = script
-    with hub.connect() as client:
+    with proxy.connect() as client:
         assert [answer.body for answer in two_answers(client)] == [body, body]
 
 

@@ -47,7 +47,7 @@ def test_a_file_in_a_container_survives_stop_archive_restore_and_start_with_its_
     with walk.signed_in() as client:
         workspace_id = walk.file_survives(client, "tiny", "/healthz", "/")
         _logs_are_followed(walk, client, workspace_id)
-        _failures_are_told(walk, client)
+        _failures_are_reported(walk, client)
 
 
 def _logs_are_followed(walk: Walk, client: httpx.Client, workspace_id: str) -> None:
@@ -64,16 +64,16 @@ def _logs_are_followed(walk: Walk, client: httpx.Client, workspace_id: str) -> N
         stopping.join()
 
 
-def _failures_are_told(walk: Walk, client: httpx.Client) -> None:
+def _failures_are_reported(walk: Walk, client: httpx.Client) -> None:
     """Why an instance ended, as its condition's reason and in its events."""
     greedy, quitter, missing = (walk.create(client, name) for name in ("greedy", "quitter", "missing"))
     for workspace_id, reason in ((greedy, "OOMKilled"), (quitter, "ExitCode:3")):
 
-        def told(workspace_id: str = workspace_id, reason: str = reason) -> bool:
+        def reported(workspace_id: str = workspace_id, reason: str = reason) -> bool:
             conditions = client.get(f"/api/v1/workspaces/{workspace_id}").json()["conditions"]
             return reason in str(conditions) and reason in kinds(client, workspace_id)
 
-        walk.stack.wait(told)
+        walk.stack.wait(reported)
     failed = walk.reach(client, missing, "ERROR")
     assert failed["error_reason"] == "ImagePullFailed"
     assert "ImagePullFailed" in kinds(client, missing)

@@ -1,5 +1,5 @@
-"""`sari daemon start|stop|status|restart`: the daemon by hand. Clients start it by themselves; nobody needs these
-daily.
+"""`sari daemon start|stop|status|restart`: controls the daemon. Clients start it when they need it, so these commands
+are rarely used.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ if TYPE_CHECKING:
 
 
 def register(subparsers: Subparsers) -> None:
-    """Add `sari daemon` and its four words."""
-    parser = subparsers.add_parser("daemon", help="start, stop or look at the daemon by hand")
-    words = parser.add_subparsers(dest="word", metavar="WORD", required=True)
+    """Add `sari daemon` and its subcommands."""
+    parser = subparsers.add_parser("daemon", help="start, stop, restart or show the daemon")
+    commands = parser.add_subparsers(dest="daemon_command", metavar="COMMAND", required=True)
     for name, run, text in (
-        ("start", _start, "start the daemon, or upgrade an older one; nothing happens if one runs"),
-        ("restart", _restart, "replace the running daemon without a gap"),
+        ("start", _start, "start the daemon, or upgrade an older one; does nothing if it already runs"),
+        ("restart", _restart, "replace the running daemon without downtime"),
     ):
-        one = words.add_parser(name, help=text)
+        one = commands.add_parser(name, help=text)
         one.add_argument("--daemon-port", type=int, metavar="PORT", help="listen on exactly this port")
         one.add_argument("--http-port", type=int, metavar="PORT", help="serve HTTP on exactly this port")
         one.set_defaults(run=run)
-    words.add_parser("stop", help="end the daemon; returns when its process is gone").set_defaults(run=_stop)
-    status = words.add_parser("status", help="which daemons run (exit code 3: none)")
-    status.add_argument("--json", action="store_true", help="as JSON")
+    commands.add_parser("stop", help="stop the daemon and wait until its process has exited").set_defaults(run=_stop)
+    status = commands.add_parser("status", help="list the running daemons (exit code 3: none)")
+    status.add_argument("--json", action="store_true", help="print JSON")
     status.set_defaults(run=_status)
 
 
 def _finder(arguments: argparse.Namespace) -> Finder:
     from sari import __version__
     from sari.registry.find import Finder
-    from sari.registry.places import find_places
+    from sari.registry.layout import find_layout
     from sari.registry.settings import Settings
 
     return Finder(
-        find_places(os.environ),
+        find_layout(os.environ),
         Settings.from_environ(os.environ),
         __version__,
         getattr(arguments, "daemon_port", None),
@@ -65,29 +65,29 @@ def _start(arguments: argparse.Namespace) -> int:
             f"a daemon already runs on port {entry.port} (pid {entry.pid}): "
             f"move it with `sari daemon restart --daemon-port {wanted}`"
         )
-    print(f"sari daemon runs: pid {entry.pid}, port {entry.port}")
+    print(f"sari daemon is running: pid {entry.pid}, port {entry.port}")
     return 0
 
 
 def _restart(arguments: argparse.Namespace) -> int:
     finder = _finder(arguments)
     entry = finder.restart()
-    print(f"sari daemon runs: pid {entry.pid}, port {entry.port}")
+    print(f"sari daemon is running: pid {entry.pid}, port {entry.port}")
     return 0
 
 
 def _stop(arguments: argparse.Namespace) -> int:
     from sari.registry.stop import stop_all
 
-    ended = stop_all(_finder(arguments).places)
-    print(f"sari daemon ended: pid {', '.join(map(str, ended))}" if ended else "no sari daemon runs")
+    ended = stop_all(_finder(arguments).layout)
+    print(f"sari daemon stopped: pid {', '.join(map(str, ended))}" if ended else "no sari daemon is running")
     return 0
 
 
 def _status(arguments: argparse.Namespace) -> int:
     from sari.registry.store import Store
 
-    registry = Store(_finder(arguments).places).read()
+    registry = Store(_finder(arguments).layout).read()
     daemons = sorted(registry.daemons.values(), key=lambda entry: entry.start_ts)
     if arguments.json:
         shown = [
@@ -110,5 +110,5 @@ def _status(arguments: argparse.Namespace) -> int:
             draining = ", being replaced" if entry.draining else ""
             print(f"sari daemon {entry.version}: pid {entry.pid}, port {entry.port}{draining}")
         if not daemons:
-            print("no sari daemon runs")
+            print("no sari daemon is running")
     return 0 if daemons else 3

@@ -1,4 +1,4 @@
-"""`sari install` and `sari uninstall`: show each client's difference, then write it."""
+"""`sari install` and `sari uninstall`: show the change to each client's configuration, then write it."""
 
 from __future__ import annotations
 
@@ -20,44 +20,46 @@ HOSTS = ("codex", "gemini", "claude", "cursor", "vscode")
 
 def register(subparsers: Subparsers) -> None:
     for name, what, work in (
-        ("install", "give AI clients sari: edit their configuration", _install),
-        ("uninstall", "take sari out of AI clients' configuration again", _uninstall),
+        ("install", "add sari to the configuration of AI clients", _install),
+        ("uninstall", "remove sari from the configuration of AI clients", _uninstall),
     ):
         parser = subparsers.add_parser(name, help=what, description=what.capitalize() + ".")
-        parser.add_argument("--host", required=True, choices=[*HOSTS, "all"], help="which client")
-        parser.add_argument("--scope", choices=["user", "project"], default="user", help="whose configuration")
+        parser.add_argument("--host", required=True, choices=[*HOSTS, "all"], help="the client to configure")
+        parser.add_argument("--scope", choices=["user", "project"], default="user", help="the configuration to edit")
         parser.add_argument(
-            "--workspace", metavar="DIR", help="the project for --scope project (else found from here)"
+            "--workspace",
+            metavar="DIR",
+            help="the project for --scope project (default: found from the current directory)",
         )
-        parser.add_argument("--dry-run", action="store_true", help="show the difference, write nothing")
+        parser.add_argument("--dry-run", action="store_true", help="show the change without writing it")
         parser.set_defaults(run=work)
 
 
 def _install(arguments: argparse.Namespace) -> int:
     from datetime import UTC, datetime
 
-    from sari.install import places
+    from sari.install import environment as installed
     from sari.install.change import install, plan_install
 
-    launch = places.launch(os.environ)
-    receipts = places.receipts(os.environ)
+    launch = installed.launch(os.environ)
+    receipts = installed.receipts(os.environ)
 
     def write(client: Client, path: Path) -> Change:
         return install(client, path, launch, receipts, datetime.now(UTC))
 
     code = _each(arguments, lambda client, path: plan_install(client, path, launch), write)
     if arguments.scope == "project" and code == 0:
-        print(f"These files are the project's: they name {launch.command}, which is a path of this machine.")
+        print(f"These files belong to the project and name {launch.command}, a path on this machine.")
     return code
 
 
 def _uninstall(arguments: argparse.Namespace) -> int:
     from datetime import UTC, datetime
 
-    from sari.install import places
+    from sari.install import environment as installed
     from sari.install.change import plan_uninstall, uninstall
 
-    receipts = places.receipts(os.environ)
+    receipts = installed.receipts(os.environ)
     return _each(
         arguments,
         lambda client, path: plan_uninstall(client, path, receipts),
@@ -68,16 +70,16 @@ def _uninstall(arguments: argparse.Namespace) -> int:
 def _each(
     arguments: argparse.Namespace, plan: Callable[[Client, Path], Change], write: Callable[[Client, Path], Change]
 ) -> int:
-    """Show every difference first, then write them; one file that is refused stops no other."""
+    """Show every change first, then write them. A file that is refused does not stop the others."""
     from pathlib import Path
 
-    from sari.install import places
+    from sari.install import environment as installed
     from sari.install.clients import CLIENTS, Scope
     from sari.install.errors import InstallError
 
-    machine = places.machine(os.environ)
+    machine = installed.machine(os.environ)
     start = Path(arguments.workspace).absolute() if arguments.workspace else Path.cwd()
-    project = start if arguments.workspace else places.project_root(start)
+    project = start if arguments.workspace else installed.project_root(start)
     wanted: list[Change] = []
     refused = 0
     for name in HOSTS if arguments.host == "all" else (arguments.host,):
@@ -104,5 +106,5 @@ def _each(
     if arguments.dry_run:
         print("Nothing was written (--dry-run).")
     elif wanted and refused < len(wanted):
-        print(f"Backups of what was there: {places.data_folder(os.environ) / 'install' / 'backups'}")
+        print(f"Backups of the previous files: {installed.data_folder(os.environ) / 'install' / 'backups'}")
     return 1 if refused else 0

@@ -1,4 +1,4 @@
-"""The `sari` command: which word leads where.
+"""The `sari` command: maps each subcommand to its module.
 
 `sari mcp` is what clients start, and some give it a second: it goes straight to the shim, before argparse is imported.
 Every other command lives in a module of its own, whose `register` must import nothing heavy.
@@ -20,7 +20,7 @@ COMMANDS = (
     "install",
     "doctor",
     "upgrade",
-    "selfcare",
+    "self_command",
 )
 
 

@@ -11,8 +11,10 @@ if TYPE_CHECKING:
 
 def register(subparsers: Subparsers) -> None:
     """Add the command's help. `sari.cli.main` has gone to the shim before this parser could run."""
-    parser = subparsers.add_parser("mcp", aliases=["proxy"], help="speak MCP on stdio: what AI clients start")
-    parser.add_argument("--workspace", metavar="DIR", help="the workspace root (else found as usual)")
+    parser = subparsers.add_parser(
+        "mcp", aliases=["proxy"], help="run the MCP server on stdio (AI clients start this)"
+    )
+    parser.add_argument("--workspace", metavar="DIR", help="the workspace root (default: the client's project)")
     parser.add_argument("--daemon-port", type=int, metavar="PORT", help="start the daemon on exactly this port")
     parser.set_defaults(run=_run)
 

@@ -1,7 +1,7 @@
 """Builds the argument parser from the command modules and runs the chosen one.
 
 A command module has `register(subparsers)`, which adds its parser and names its work with `set_defaults(run=...)`;
-`run` takes the parsed arguments and returns an exit code. It raises `SariError` for what a user can mend: one line,
+`run` takes the parsed arguments and returns an exit code. It raises `SariError` for what a user can fix: one line,
 exit code 1.
 """
 
@@ -27,7 +27,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def run_command(words: list[str]) -> int:
-    """Parse and run; errors a user can mend become one line on stderr."""
+    """Parse and run; errors that a user can fix become one line on stderr."""
     arguments = build_parser().parse_args(words)
     try:
         return int(arguments.run(arguments))

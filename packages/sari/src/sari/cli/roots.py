@@ -1,4 +1,4 @@
-"""`sari roots`: the workspaces the registry knows, and who serves them."""
+"""`sari roots`: lists the workspaces in the registry and the daemon that serves each."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 
 def register(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser("roots", help="list the workspaces that daemons serve")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser = subparsers.add_parser("roots", help="list the workspaces that are being served")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from sari.registry.places import find_places
+    from sari.registry.layout import find_layout
     from sari.registry.store import Store
 
-    registry = Store(find_places(os.environ)).read()
+    registry = Store(find_layout(os.environ)).read()
     rows = [
         {
             "root": root,
@@ -36,7 +36,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(rows, ensure_ascii=False))
     elif not rows:
-        print("No daemon serves a workspace now; the next client starts one.")
+        print("No workspace is being served; the next client starts a daemon.")
     else:
         for row in rows:
             print(f"{row['root']}\tsari {row['version']}, process {row['pid']}, {row['http'] or 'no HTTP'}")

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from sari.cli.types import Subparsers
 
-# A person gets everything, page by page; this much at a time.
+# A terminal shows everything; this is the size of one request.
 _PAGE_TOKENS = 100_000
 
 
 def register(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser("search", help="search a workspace's text")
-    parser.add_argument("query", help="the text to look for, literally unless --mode says otherwise")
+    parser = subparsers.add_parser("search", help="search the text of a workspace")
+    parser.add_argument("query", help="the text to search for (literal unless --mode is given)")
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--mode", choices=["literal", "regex", "words"], default="literal")
     mode.add_argument(
@@ -36,18 +36,27 @@ def register(subparsers: Subparsers) -> None:
         "-g", "--glob", action="append", dest="globs", metavar="GLOB", help="only these paths (repeatable)"
     )
     parser.add_argument(
-        "-t", "--language", action="append", dest="languages", metavar="NAME", help="only this (repeatable)"
+        "-t",
+        "--language",
+        action="append",
+        dest="languages",
+        metavar="NAME",
+        help="only files in this language (repeatable)",
     )
-    parser.add_argument("-C", "--context", type=int, metavar="LINES", help="lines shown around each match")
-    parser.add_argument("--max-tokens", type=int, metavar="N", help="one page of this size (default: everything)")
-    parser.add_argument("--cursor", help="from an earlier page, for the next")
-    parser.add_argument("--workspace", metavar="DIR", help="the workspace root (else found from here)")
-    parser.add_argument("--json", action="store_true", help="one page as JSON")
+    parser.add_argument("-C", "--context", type=int, metavar="LINES", help="lines of context around each match")
+    parser.add_argument(
+        "--max-tokens", type=int, metavar="N", help="print one page of at most N tokens (default: everything)"
+    )
+    parser.add_argument("--cursor", help="cursor of the previous page")
+    parser.add_argument(
+        "--workspace", metavar="DIR", help="the workspace root (default: found from the current directory)"
+    )
+    parser.add_argument("--json", action="store_true", help="print one page as JSON")
     parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from sari.cli.ask import ask
+    from sari.cli.tool_client import call_tool
 
     names = ("query", "mode", "case", "globs", "languages", "context", "max_tokens", "cursor")
     given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
@@ -55,7 +64,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if whole:
         given["max_tokens"] = _PAGE_TOKENS
     while True:
-        answer = ask("search", given, arguments.workspace).structured
+        answer = call_tool("search", given, arguments.workspace).structured
         if arguments.json:
             print(json.dumps(answer, ensure_ascii=False))
         else:

@@ -1,4 +1,4 @@
-"""`sari status`: which daemon serves, which workspaces are open, who uses them. Starts nothing."""
+"""`sari status`: shows the daemon, its open workspaces and its sessions. Starts nothing."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 def register(subparsers: Subparsers) -> None:
     """Add the command."""
-    parser = subparsers.add_parser("status", help="the daemon, its workspaces and who uses them (exit code 3: none)")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser = subparsers.add_parser("status", help="show the daemon and its open workspaces (exit code 3: no daemon)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_run)
 
 
@@ -22,12 +22,12 @@ def _run(arguments: argparse.Namespace) -> int:
     from sari import __version__
     from sari.registry.client import DaemonClient
     from sari.registry.find import Finder
-    from sari.registry.places import find_places
+    from sari.registry.layout import find_layout
     from sari.registry.settings import Settings
 
-    found = Finder(find_places(os.environ), Settings.from_environ(os.environ), __version__).find()
+    found = Finder(find_layout(os.environ), Settings.from_environ(os.environ), __version__).find()
     if found is None:
-        print("{}" if arguments.json else "no sari daemon runs; the next client's call starts one")
+        print("{}" if arguments.json else "no sari daemon is running; the next client starts one")
         return 3
     with DaemonClient(found.sock) as client:
         info = client.request("sari/info", {}, 30.0)

@@ -1,4 +1,4 @@
-"""`sari upgrade`: a newer version beside the old, checked, then taken into use without a gap."""
+"""`sari upgrade`: installs a newer version beside the old one, checks it, then switches over without downtime."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ if TYPE_CHECKING:
 
 
 def register(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser("upgrade", help="install a newer sari; clients at work notice nothing")
-    parser.add_argument("--version", metavar="VERSION", help="exactly this version (default: the newest)")
-    parser.add_argument("--wheel", metavar="FILE", help="from this wheel instead of the package registry")
-    parser.add_argument("--wheels", metavar="DIR", help="look for everything in this folder, use no network")
+    parser = subparsers.add_parser("upgrade", help="install a newer version of sari without interrupting clients")
+    parser.add_argument("--version", metavar="VERSION", help="install exactly this version (default: the newest)")
+    parser.add_argument("--wheel", metavar="FILE", help="install from this wheel file")
+    parser.add_argument(
+        "--wheels", metavar="DIR", help="install from the wheels in this folder, without network access"
+    )
     parser.set_defaults(run=_run)
 
 

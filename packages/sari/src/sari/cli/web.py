@@ -1,4 +1,4 @@
-"""`sari web`: opens the search page in a browser, signed in, for the workspace one stands in."""
+"""`sari web`: opens the search page in a browser, signed in, for the current workspace."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ _INFO_S = 30.0
 
 def register(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser("web", help="open the search page in a browser, signed in")
-    parser.add_argument("--workspace", metavar="DIR", help="the workspace root (else found from here)")
-    parser.add_argument("--no-open", action="store_true", help="only print the address (good once, for two minutes)")
+    parser.add_argument(
+        "--workspace", metavar="DIR", help="the workspace root (default: found from the current directory)"
+    )
+    parser.add_argument("--no-open", action="store_true", help="only print the URL (valid once, for two minutes)")
     parser.set_defaults(run=_run)
 
 
@@ -26,14 +28,14 @@ def _run(arguments: argparse.Namespace) -> int:
     import webbrowser
     from pathlib import Path
 
-    from sari.registry.places import find_places
+    from sari.registry.layout import find_layout
 
     address = _address(arguments.workspace)
     if not arguments.no_open:
-        file = Path(find_places(os.environ).data_dir) / "open.html"
-        _write_door(file, address)
+        file = Path(find_layout(os.environ).data_dir) / "open.html"
+        _write_redirect(file, address)
         if webbrowser.open(file.as_uri()):
-            print("If no page opens, open this address (good once, for two minutes):")
+            print("If no page opens, open this URL (valid once, for two minutes):")
     print(address)
     return 0
 
@@ -46,7 +48,7 @@ def _address(workspace: str | None) -> str:
     from sari.protocol.errors import SariError
     from sari.registry.client import DaemonClient
     from sari.registry.find import Finder
-    from sari.registry.places import find_places, home_directory
+    from sari.registry.layout import find_layout, home_directory
     from sari.registry.roots import find_root, resolve_root
     from sari.registry.settings import Settings
     from sari.registry.store import read_token
@@ -54,22 +56,22 @@ def _address(workspace: str | None) -> str:
 
     home = home_directory(os.environ)
     root = resolve_root(workspace, home) if workspace else find_root(os.environ, [], os.getcwd(), home).path
-    where = find_places(os.environ)
+    where = find_layout(os.environ)
     found = Finder(where, Settings.from_environ(os.environ), __version__).find_or_start(root)
     with DaemonClient(found.sock) as client:
         port = client.request("sari/info", {}, _INFO_S).get("http_port")
     token = found.entry.token or read_token(where)
     if not port or not token:
-        raise SariError("the running daemon has no HTTP side: see its log, or run `sari daemon restart`")
+        raise SariError("the running daemon serves no HTTP: see its log, or run `sari daemon restart`")
     return f"http://127.0.0.1:{port}/#" + urlencode({"key": one_time_key(token, time.time()), "workspace": root})
 
 
-def _write_door(file: Path, address: str) -> None:
-    """A page of the owner's own that leads there: the key in a browser's arguments could be seen by other users."""
+def _write_redirect(file: Path, address: str) -> None:
+    """Write a private page that redirects there: other users could read a key in the browser's arguments."""
     from html import escape
 
     forward = f'<meta http-equiv="refresh" content="0;url={escape(address)}">'
     page = f'<!doctype html><meta charset="utf-8"><title>sari</title>{forward}'
     handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as door:
-        door.write(page)
+    with os.fdopen(handle, "w", encoding="utf-8") as file_out:
+        file_out.write(page)

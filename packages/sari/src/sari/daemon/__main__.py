@@ -1,4 +1,4 @@
-"""The daemon's process: `python -m sari.daemon ORDERS`. Leaves its parent, says one line about how it went, and
+"""The daemon's process: `python -m sari.daemon OPTIONS`. Leaves its parent, says one line about how it went, and
 serves.
 
 The standard output is the starter's pipe until that line is said; nothing else is ever written to it.
@@ -15,7 +15,7 @@ import threading
 
 
 def main(words: list[str]) -> int:
-    """Run as the daemon the orders describe."""
+    """Run the daemon that the options describe."""
     content = json.loads(words[0])
     if hasattr(os, "fork") and os.fork():
         # The starter waits for this half, and never has a zombie.
@@ -49,9 +49,9 @@ def main(words: list[str]) -> int:
     from sari.protocol.errors import SariError
 
     try:
-        from sari.daemon.boot import Orders, live
+        from sari.daemon.boot import StartOptions, run_daemon
 
-        live(Orders.read(content), os.environ, report)
+        run_daemon(StartOptions.read(content), os.environ, report)
     except SariError as error:
         report({"failed": str(error)})
         return 1

@@ -31,9 +31,9 @@ from sari.daemon.service import Listeners, Service
 from sari.protocol.errors import SariError
 from sari.protocol.facade import HttpServerLike
 from sari.protocol.tooling import WorkspaceOpener
+from sari.registry.layout import Layout, home_directory, make_private_directory
 from sari.registry.locks import FileLock, is_locked
 from sari.registry.model import DaemonEntry, daemon_fields
-from sari.registry.places import Places, home_directory, make_private_directory
 from sari.registry.processes import start_mark
 from sari.registry.settings import Settings
 from sari.registry.store import LOCK_WAIT_S, Store, access_token
@@ -41,20 +41,23 @@ from sari.web.server import HttpServer
 
 # Packages a daemon may need later: all are imported before it is ready, so that files replaced by an upgrade, or two
 # first calls at once, never meet a half-imported module.
-_EAGER = ("sari.protocol", "sari.registry", "sari.index", "sari.languages", "sari.tools", "sari.web", "sari.daemon")
+_EAGER = (
+    "sari.protocol", "sari.registry", "sari.index", "sari.languages", "sari.tools", "sari.diagnostics", "sari.web",
+    "sari.daemon",
+)  # fmt: skip
 
 
 # "At once" is what `sari daemon stop` promises.
 _HTTP_CLOSING_S = 2.0
-# A little more than the HTTP side's own patience with what it is answering.
+# A little more than the HTTP server's own deadline for running requests.
 _HTTP_ANSWERING_S = 8.0
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
+class StartOptions:
     """What the starter asked for."""
 
-    places: Places
+    layout: Layout
     daemon_port: int
     http_port: int
     explicit_daemon_port: bool
@@ -62,10 +65,10 @@ class Orders:
     replaces: frozenset[str]
 
     @classmethod
-    def read(cls, content: Mapping[str, object]) -> Orders:
-        """From the starter's JSON, which is ours too."""
+    def read(cls, content: Mapping[str, object]) -> StartOptions:
+        """From the JSON that the starting process passed."""
         return cls(
-            Places(str(content["registry_file"])),
+            Layout(str(content["registry_file"])),
             int(str(content["daemon_port"])),
             int(str(content["http_port"])),
             content.get("explicit_daemon_port") is True,
@@ -81,26 +84,26 @@ def _list(value: object) -> list[object]:
 Report = Callable[[dict[str, object]], None]
 
 
-def live(orders: Orders, environ: Mapping[str, str], report: Report) -> None:
-    """The whole life of a daemon. Returns when it has ended."""
-    places = orders.places
+def run_daemon(options: StartOptions, environ: Mapping[str, str], report: Report) -> None:
+    """Run a daemon. Returns when it has ended."""
+    layout = options.layout
     settings = Settings.from_environ(environ)
-    for directory in (places.data_dir, places.lock_dir, places.log_dir):
+    for directory in (layout.data_dir, layout.lock_dir, layout.log_dir):
         make_private_directory(directory)
         with contextlib.suppress(OSError):
             os.chmod(directory, 0o700)
     boot_id = os.urandom(8).hex()
-    open_log(places.log_dir, boot_id)
-    logger.info("starting %s", fields(version=__version__, pid=os.getpid(), replaces=sorted(orders.replaces)))
+    open_log(layout.log_dir, boot_id)
+    logger.info("starting %s", fields(version=__version__, pid=os.getpid(), replaces=sorted(options.replaces)))
     opener = load_everything()
-    if orders.replaces:
+    if options.replaces:
         check_self(opener)
-    _drop_dead_locks(places)
-    life = FileLock(places.life_lock(boot_id))
+    _drop_dead_locks(layout)
+    life = FileLock(layout.life_lock(boot_id))
     life.acquire(0.0)
     try:
         # Not asyncio.run: it would wait for the threads of calls that were cut off. The process ends with us.
-        asyncio.new_event_loop().run_until_complete(_serve(orders, settings, environ, boot_id, life, opener, report))
+        asyncio.new_event_loop().run_until_complete(_serve(options, settings, environ, boot_id, life, opener, report))
     finally:
         with contextlib.suppress(OSError):
             os.unlink(life.path)
@@ -142,17 +145,17 @@ def check_self(opener: WorkspaceOpener) -> None:
             raise SariError(f"its own check failed: {result.text}")
 
 
-def _drop_dead_locks(places: Places) -> None:
+def _drop_dead_locks(layout: Layout) -> None:
     # Only one daemon starts at a time, so none of these is just being taken.
-    for name in os.listdir(places.lock_dir):
-        path = os.path.join(places.lock_dir, name)
+    for name in os.listdir(layout.lock_dir):
+        path = os.path.join(layout.lock_dir, name)
         if name.endswith(".lock") and is_locked(path) is False:
             with contextlib.suppress(OSError):
                 os.unlink(path)
 
 
 async def _serve(
-    orders: Orders,
+    options: StartOptions,
     settings: Settings,
     environ: Mapping[str, str],
     boot_id: str,
@@ -161,12 +164,12 @@ async def _serve(
     report: Report,
 ) -> None:
     # A registry that stays locked must be said before the start's own time is up.
-    store = Store(orders.places, min(LOCK_WAIT_S, settings.start_timeout_s / 2))
-    old = [entry for entry in store.read().daemons.values() if entry.boot_id in orders.replaces]
-    token = access_token(orders.places)
+    store = Store(options.layout, min(LOCK_WAIT_S, settings.start_timeout_s / 2))
+    old = [entry for entry in store.read().daemons.values() if entry.boot_id in options.replaces]
+    token = access_token(options.layout)
     predecessors = await asyncio.to_thread(Predecessors, old)
-    listeners = _listen(orders, await asyncio.to_thread(predecessors.receive_sockets))
-    service = Service(boot_id, token, settings, listeners, opener, orders.places.data_dir, home_directory(environ))
+    listeners = _listen(options, await asyncio.to_thread(predecessors.receive_sockets))
+    service = Service(boot_id, token, settings, listeners, opener, options.layout.data_dir, home_directory(environ))
     entry = DaemonEntry(
         boot_id,
         sockets.HOST,
@@ -182,7 +185,7 @@ async def _serve(
     heartbeat = Heartbeat(store, entry, service)
     service.begin()
     try:
-        await asyncio.to_thread(heartbeat.register, orders.replaces)
+        await asyncio.to_thread(heartbeat.register, options.replaces)
     except Superseded as other:
         report({"use": {"boot_id": other.entry.boot_id, **daemon_fields(other.entry)}})
         await service.close()
@@ -205,19 +208,19 @@ async def _serve(
     await asyncio.wait([web], timeout=_HTTP_CLOSING_S)
 
 
-def _listen(orders: Orders, passed: list[socket.socket]) -> Listeners:
+def _listen(options: StartOptions, passed: list[socket.socket]) -> Listeners:
     """The predecessor's sockets where they are what was asked for, else our own."""
     daemon = passed[0] if passed else None
     http = passed[1] if len(passed) > 1 else None
-    if daemon is not None and orders.explicit_daemon_port and sockets.port_of(daemon) != orders.daemon_port:
+    if daemon is not None and options.explicit_daemon_port and sockets.port_of(daemon) != options.daemon_port:
         daemon.close()
         daemon = None
-    if http is not None and orders.explicit_http_port and sockets.port_of(http) != orders.http_port:
+    if http is not None and options.explicit_http_port and sockets.port_of(http) != options.http_port:
         http.close()
         http = None
     return Listeners(
-        daemon or sockets.listen(orders.daemon_port, orders.explicit_daemon_port, "--daemon-port"),
-        http or sockets.listen(orders.http_port, orders.explicit_http_port, "--http-port"),
+        daemon or sockets.listen(options.daemon_port, options.explicit_daemon_port, "--daemon-port"),
+        http or sockets.listen(options.http_port, options.explicit_http_port, "--http-port"),
     )
 
 

@@ -166,7 +166,7 @@ class Calls:
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
-            # The thread cannot be stopped, only told; the workspace stays open until it has noticed.
+            # The thread cannot be stopped, only asked to; the workspace stays open until it has ended.
             call.cancel()
             await asyncio.wait([work])
             if not work.cancelled():

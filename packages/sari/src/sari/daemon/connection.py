@@ -36,7 +36,7 @@ class Connection(asyncio.Protocol):
         self._trusted = False
         self._session: Session | None = None
         self._calls: dict[object, asyncio.Task[None]] = {}
-        self._patience: asyncio.TimerHandle | None = None
+        self._auth_timer: asyncio.TimerHandle | None = None
 
     # asyncio's side
 
@@ -44,7 +44,7 @@ class Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._service.connections.add(self)
-        self._patience = asyncio.get_running_loop().call_later(_FIRST_MESSAGE_S, self._lose_patience)
+        self._auth_timer = asyncio.get_running_loop().call_later(_FIRST_MESSAGE_S, self._close_unauthenticated)
 
     def data_received(self, data: bytes) -> None:
         self._service.touch()
@@ -61,8 +61,8 @@ class Connection(asyncio.Protocol):
                     self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
+        if self._auth_timer is not None:
+            self._auth_timer.cancel()
         self._service.connections.discard(self)
         for task in self._calls.values():
             task.cancel()
@@ -96,7 +96,7 @@ class Connection(asyncio.Protocol):
 
     # The protocol
 
-    def _lose_patience(self) -> None:
+    def _close_unauthenticated(self) -> None:
         if not self._trusted:
             self._transport.abort()
 

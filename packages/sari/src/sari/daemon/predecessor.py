@@ -17,7 +17,7 @@ from sari.registry.client import DaemonClient
 from sari.registry.model import DaemonEntry
 from sari.registry.processes import is_stopped
 
-_PATIENCE_S = 5.0
+_TIMEOUT_S = 5.0
 
 
 class Predecessors:
@@ -37,7 +37,7 @@ class Predecessors:
             receiver: sockets.Receiver | None = None
             try:
                 receiver = sockets.Receiver()
-                client.request("sari/handover", {"path": receiver.path}, _PATIENCE_S)
+                client.request("sari/handover", {"path": receiver.path}, _TIMEOUT_S)
                 return receiver.receive()
             except (OSError, SariError) as error:
                 logger.info("no sockets from a predecessor %s", fields(error=str(error)))
@@ -50,16 +50,16 @@ class Predecessors:
         """Tell them that they are replaced."""
         for client in self._clients:
             with contextlib.suppress(SariError), client:
-                client.request("sari/retire", {}, _PATIENCE_S)
+                client.request("sari/retire", {}, _TIMEOUT_S)
         self._clients.clear()
 
 
 def _reach(entry: DaemonEntry) -> DaemonClient:
     if is_stopped(entry.pid):
         raise SariError(f"process {entry.pid} is stopped")
-    sock = dial.connect(entry.host, entry.port, _PATIENCE_S)
+    sock = dial.connect(entry.host, entry.port, _TIMEOUT_S)
     try:
-        if dial.identify(sock, entry.token, _PATIENCE_S).boot_id != entry.boot_id:
+        if dial.identify(sock, entry.token, _TIMEOUT_S).boot_id != entry.boot_id:
             raise SariError("another daemon answers on its port")
     except BaseException:
         sock.close()

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from sari.index import needed, ripgrep
-from sari.index.live import Index
+from sari.index import ripgrep, trigram_query
+from sari.index.workspace_index import WorkspaceIndex
 
 # Up to so many candidate files, lines are fetched at once; beyond, files are counted first.
 _LINES_AT_ONCE = 800
@@ -45,8 +45,8 @@ class Query:
     def multiline(self) -> bool:
         return "\n" in self.text if self.mode != "regex" else bool(_MAY_SPAN_LINES.search(self.text))
 
-    def needed(self) -> needed.Needed:
-        return needed.by_regex(self.text) if self.mode == "regex" else needed.by_literal(self.text)
+    def trigrams(self) -> trigram_query.TrigramQuery:
+        return trigram_query.by_regex(self.text) if self.mode == "regex" else trigram_query.by_literal(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +83,13 @@ class Found:
 
 
 def search(
-    index: Index,
+    index: WorkspaceIndex,
     query: Query,
     keep: Callable[[bytes], bool] | None = None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> tuple[Found, int]:
     """All files that match, and the state of the tree the answer belongs to."""
-    where, change = index.candidates(query.needed(), keep)
+    where, change = index.candidates(query.trigrams(), keep)
     found = Found(query)
     if where is None:
         _collect(
@@ -106,7 +106,9 @@ def search(
     return found, change
 
 
-def fetch(index: Index, found: Found, paths: Sequence[bytes], cancelled: Callable[[], bool] = lambda: False) -> None:
+def fetch(
+    index: WorkspaceIndex, found: Found, paths: Sequence[bytes], cancelled: Callable[[], bool] = lambda: False
+) -> None:
     """Make sure the lines of these files are there, all of them."""
     lacking = [path for path in paths if len(found.hits.get(path, ())) < found.counts[path]]
     for path in lacking:
@@ -122,7 +124,7 @@ def fetch(index: Index, found: Found, paths: Sequence[bytes], cancelled: Callabl
 
 
 def _together(
-    index: Index, found: Found, paths: Sequence[bytes], cancelled: Callable[[], bool], *, bounded: bool
+    index: WorkspaceIndex, found: Found, paths: Sequence[bytes], cancelled: Callable[[], bool], *, bounded: bool
 ) -> None:
     """Lines of files that hold no NUL: named on the command line."""
     for batch in _batches(paths):
@@ -131,7 +133,7 @@ def _together(
 
 
 def _alone(
-    index: Index, found: Found, paths: Sequence[bytes], cancelled: Callable[[], bool], *, bounded: bool
+    index: WorkspaceIndex, found: Found, paths: Sequence[bytes], cancelled: Callable[[], bool], *, bounded: bool
 ) -> None:
     """Lines of files that hold a NUL: where ripgrep stops depends on its buffer, which files before may have made larger.
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sari.index.needed import Needed
+from sari.index.trigram_query import TrigramQuery
 from sari.index.trigrams import COUNT, of_word
 
 MAGIC = b"sari-seg"
@@ -49,7 +49,7 @@ class Stamp:
 
 
 NEVER = Stamp(-1, -1, -1, -1)
-"""No file has this stamp: an entry that bears it is read anew at the next comparison."""
+"""No file has this stamp: an entry that bears it is read again at the next comparison."""
 
 
 def stamp_of(stat: os.stat_result) -> Stamp:
@@ -195,10 +195,10 @@ class Segment:
             found.frombytes(data)
         return found
 
-    def having(self, needed: Needed) -> set[int] | None:
-        """Local ids of the files that hold what is needed; None for all."""
+    def having(self, query: TrigramQuery) -> set[int] | None:
+        """Local ids of the files that satisfy the query; None for all."""
         starts = self._starts
-        order = sorted(needed.trigrams, key=lambda t: starts[t + 1] - starts[t])
+        order = sorted(query.trigrams, key=lambda t: starts[t + 1] - starts[t])
         result: set[int] | None = None
         for trigram in order:
             # Beyond some point another intersection costs more than looking into the files that it would save.
@@ -208,7 +208,7 @@ class Segment:
             result = set(posting) if result is None else result.intersection(posting)
             if not result:
                 return result
-        for alternatives in needed.either:
+        for alternatives in query.either:
             union: set[int] = set()
             for alternative in alternatives:
                 some = self.having(alternative)

@@ -10,8 +10,8 @@ import os
 from array import array
 from collections.abc import Callable, Iterable
 
-from sari.index.needed import Needed
 from sari.index.segment import ALONE, LARGE, LARGE_ALONE, TEXT, Segment
+from sari.index.trigram_query import TrigramQuery
 
 Numbers = tuple[int, int, int, int]
 
@@ -68,7 +68,7 @@ class Table:
         self.pending: dict[bytes, int] = {}
         """Path → the change that made it pending. A segment built before that change does not settle it."""
         self.change = 0
-        """Counts every change, so an answer can be told from an older one."""
+        """Counts every change, so that an answer can be told from an older one."""
         self._folders: dict[bytes, set[bytes]] = {}
 
     def __len__(self) -> int:
@@ -154,7 +154,7 @@ class Table:
     def adopt(self, segment: Segment, before: int, wanted: Callable[[bytes, Numbers], bool] | None = None) -> int:
         """Take a segment in: it settles the pending files not changed after `before`. How many it settled.
 
-        With `wanted`, files need not be pending: those are taken of which it says yes (an index opened anew).
+        With `wanted`, files need not be pending: those are taken of which it says yes (an index opened again).
         """
         part = _Part(segment)
         number = self._next_part
@@ -194,7 +194,7 @@ class Table:
         return bool(dead)
 
     def tidy(self, most: int) -> list[bytes]:
-        """The live files of segments that should be built anew: mostly dead ones, or the smallest of too many."""
+        """The live files of segments that should be rebuilt: mostly dead ones, or the smallest of too many."""
         chosen = [n for n, part in self._parts.items() if part.dead * 2 > len(part.paths)]
         if len(self._parts) > most:
             by_size = sorted(self._parts, key=lambda n: len(self._parts[n].paths) - self._parts[n].dead)
@@ -212,16 +212,16 @@ class Table:
                         self.mark(path)
                 self._drop(number)
 
-    def candidates(self, needed: Needed) -> Candidates:
+    def candidates(self, query: TrigramQuery) -> Candidates:
         """The files that may match. Raises Damaged when a segment cannot be read."""
         found = Candidates()
         at = self._at
         for number, part in self._parts.items():
-            having = None if needed.nothing else part.segment.having(needed)
+            having = None if query.matches_all else part.segment.having(query)
             paths, kinds, high = part.paths, part.kinds, number << 16
             for local in range(len(paths)) if having is None else having:
                 path = paths[local]
-                # Large ones have no trigrams: they are added below, whatever is needed.
+                # Large ones have no trigrams: they are added below, whatever the query.
                 if at.get(path) == high | local and kinds[local] in (TEXT, ALONE):
                     found.add(path, kinds[local])
         for path, kind in self._large.items():

@@ -38,7 +38,7 @@ def of_word(word: bytes) -> list[int]:
 
 def of_runs(runs: Iterable[str]) -> frozenset[int]:
     """The trigrams that a text holding all these runs of word characters must hold."""
-    needed: set[int] = set()
+    trigrams: set[int] = set()
     for run in runs:
-        needed.update(of_word(run.lower().encode("ascii")))
-    return frozenset(needed)
+        trigrams.update(of_word(run.lower().encode("ascii")))
+    return frozenset(trigrams)

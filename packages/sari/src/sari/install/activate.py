@@ -19,7 +19,7 @@ from sari.install.application import READY, Application, program_of, write_progr
 from sari.install.errors import InstallError
 from sari.protocol.errors import SariError
 from sari.registry.find import Finder, Found
-from sari.registry.places import find_places
+from sari.registry.layout import find_layout
 from sari.registry.settings import Settings
 
 _CHECK_S = 120.0
@@ -69,7 +69,7 @@ def check(environment: Path) -> None:
 
 def hand_over() -> str:
     """Replace a running older daemon; a newer or equal one is used as it is, and none is started without need."""
-    finder = Finder(find_places(os.environ), Settings.from_environ(os.environ), __version__)
+    finder = Finder(find_layout(os.environ), Settings.from_environ(os.environ), __version__)
     found: Found | None = finder.find()
     if found is None:
         return "No daemon is running; the first client starts one."

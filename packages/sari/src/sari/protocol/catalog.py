@@ -275,19 +275,23 @@ TOOLS: tuple[ToolSpec, ...] = (
     ToolSpec(
         "rescan",
         "Rescan",
-        "Compare the whole workspace with the index now and mend what differs. Rarely needed.",
+        "Compare the whole workspace with the index now and update what differs. Rarely needed.",
         _takes(),
         _gives(("changed", "files"), changed=_INTEGER, files=_INTEGER),
     ),
     ToolSpec(
         "doctor",
         "Diagnose",
-        "Check the index against the files on disk, and say what is wrong and how to mend it.",
+        "Check the index against the files on disk, and say what is wrong and how to fix it.",
         _takes(),
         _gives(
             ("ok", "checks"),
             ok=_BOOLEAN,
-            checks=_list(_object(("name", "ok", "detail"), name=_STRING, ok=_BOOLEAN, detail=_STRING, mend=_STRING)),
+            checks=_list(
+                _object(
+                    ("name", "ok", "detail"), name=_STRING, ok=_BOOLEAN, detail=_STRING, fix=_STRING, mend=_STRING
+                )
+            ),
         ),
     ),
 )

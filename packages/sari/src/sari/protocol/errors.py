@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class SariError(Exception):
-    """Something a user can read and mend."""
+    """An error that the user can understand and fix."""
 
 
 class Transient(SariError):

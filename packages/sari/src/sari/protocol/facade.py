@@ -7,7 +7,6 @@ successor: the server must never `shutdown()` it, and after `close()` must no lo
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +44,7 @@ Gone = Callable[[], bool]
 
 
 class HungUp(Exception):
-    """Nobody waits for the answer any more; the call was told to stop."""
+    """Nobody waits for the answer any more; the call was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,7 @@ class Facade(Protocol):
         ...
 
     def lease(self, session_id: str, client: str = "http") -> None:
-        """Take or renew an HTTP session's lease; one unknown here (the daemon was replaced) is taken anew."""
+        """Take or renew an HTTP session's lease; one unknown here (the daemon was replaced) is created again."""
         ...
 
     def end_session(self, session_id: str) -> None:
@@ -123,7 +122,3 @@ class HttpServerLike(Protocol):
         `leaving` the socket to a successor, connections that were taken are answered, too.
         """
         ...
-
-
-class HttpServerFactory(Protocol):
-    def __call__(self, facade: Facade, sock: socket.socket, token: str) -> HttpServerLike: ...

@@ -59,19 +59,6 @@ class DaemonClient:
         result = answer.get("result")
         return result if isinstance(result, dict) else {}
 
-    def open_session(self, client: str) -> None:
-        """Take a session, which tool calls need."""
-        import os
-
-        self.request("sari/session", {"session": os.urandom(16).hex(), "client": client, "roots": [], "idle_s": 0})
-
-    def call_tool(
-        self, root: str, tool: str, arguments: Mapping[str, object], timeout_s: float = 120.0
-    ) -> dict[str, object]:
-        """Call a tool in a workspace and return MCP's result: `content`, `structuredContent`, `isError`."""
-        params = {"name": tool, "arguments": dict(arguments), "_meta": {"sari/root": root}}
-        return self.request("tools/call", params, timeout_s)
-
     def _next_line(self, deadline: float) -> bytes:
         while not self._arrived:
             self._sock.settimeout(max(0.01, deadline - time.monotonic()))

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from sari.protocol.errors import SariError
 from sari.protocol.versions import WIRE_PROTOCOL, is_older, version_key
 from sari.registry import dial
+from sari.registry.layout import Layout, make_private_directory
 from sari.registry.locks import FileLock
 from sari.registry.model import DaemonEntry, Registry
-from sari.registry.places import Places, make_private_directory
 from sari.registry.processes import is_stopped
 from sari.registry.settings import Settings
 from sari.registry.start import StartFailed, StartPlan, start_daemon
@@ -46,9 +46,9 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Finder:
-    """Finds daemons as one version of sari, in one set of places."""
+    """Finds daemons as one version of sari, in one set of layout."""
 
-    places: Places
+    layout: Layout
     settings: Settings
     version: str
     explicit_daemon_port: int | None = None
@@ -75,8 +75,8 @@ class Finder:
         found = self.find(root)
         if found is not None:
             return found
-        make_private_directory(self.places.data_dir)
-        with FileLock(self.places.start_lock) as lock:
+        make_private_directory(self.layout.data_dir)
+        with FileLock(self.layout.start_lock) as lock:
             lock.acquire(self.settings.start_timeout_s + _LOCK_GRACE_S)
             found = self.find(root)
             if found is None:
@@ -87,7 +87,7 @@ class Finder:
         """Replace an older daemon by our version; None if someone else has, or our version failed to start lately."""
         if self._failed_lately():
             return None
-        with FileLock(self.places.start_lock) as lock:
+        with FileLock(self.layout.start_lock) as lock:
             lock.acquire(self.settings.start_timeout_s + _LOCK_GRACE_S)
             if self._failed_lately():
                 return None
@@ -104,13 +104,13 @@ class Finder:
 
     def restart(self) -> DaemonEntry:
         """Replace whatever runs, whatever its version."""
-        with FileLock(self.places.start_lock) as lock:
+        with FileLock(self.layout.start_lock) as lock:
             lock.acquire(self.settings.start_timeout_s + _LOCK_GRACE_S)
             return self._start(lock)
 
     def _start(self, lock: FileLock) -> DaemonEntry:
         # Whoever lives and is not used by us now is too old, or does not answer: the new one takes over from all of them.
-        living = Store(self.places).read().daemons.values()
+        living = Store(self.layout).read().daemons.values()
         replaces = tuple(entry.boot_id for entry in living if not entry.draining and entry.token)
         plan = StartPlan(
             self.settings.daemon_port if self.explicit_daemon_port is None else self.explicit_daemon_port,
@@ -119,18 +119,18 @@ class Finder:
             self.explicit_http_port is not None,
             replaces,
         )
-        return start_daemon(self.places, plan, self.settings.start_timeout_s, lock)
+        return start_daemon(self.layout, plan, self.settings.start_timeout_s, lock)
 
     def _reach(self, entry: DaemonEntry) -> Found:
         found = self._try(entry, dial.IDENTIFY_TIMEOUT_S)
         if found is None:
             raise StartFailed(
-                f"the daemon started on port {entry.port} but does not answer; see {self.places.log_dir}"
+                f"the daemon started on port {entry.port} but does not answer; see {self.layout.log_dir}"
             )
         return found
 
     def _candidates(self, root: str | None) -> list[DaemonEntry]:
-        registry: Registry = Store(self.places).read()
+        registry: Registry = Store(self.layout).read()
         mapped = registry.workspaces.get(root) if root else None
         best_first = sorted(
             (entry for entry in registry.daemons.values() if not entry.draining),
@@ -145,7 +145,7 @@ class Finder:
 
     def _at_default_port(self) -> Found | None:
         port = self.settings.daemon_port
-        token = read_token(self.places)
+        token = read_token(self.layout)
         if not token or not port or not dial.is_ours(port):
             return None
         return self._try(DaemonEntry("", "127.0.0.1", port, 0, "dev", token=token), dial.STRANGER_TIMEOUT_S)
@@ -179,7 +179,7 @@ class Finder:
 
     def _failed_lately(self) -> bool:
         try:
-            with open(self.places.failed_start_file, encoding="utf-8") as file:
+            with open(self.layout.failed_start_file, encoding="utf-8") as file:
                 content = json.load(file)
             return bool(content["version"] == self.version and time.time() < content["ts"] + FAILED_START_PAUSE_S)
         except (OSError, ValueError, KeyError, TypeError):
@@ -187,7 +187,7 @@ class Finder:
 
     def _note_failure(self) -> None:
         with contextlib.suppress(OSError):
-            descriptor = os.open(self.places.failed_start_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            descriptor = os.open(self.layout.failed_start_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with open(descriptor, "w", encoding="utf-8") as file:
                 json.dump({"version": self.version, "ts": time.time()}, file)
 

@@ -25,7 +25,7 @@ _FIRST_PAUSE_S = 0.001
 # Long enough to cost nothing while fifty wait, short enough that nobody sees it.
 _LONGEST_PAUSE_S = 0.05
 # A holder that was stopped for so long will not go on by itself.
-_STOPPED_PATIENCE_S = 2.0
+_STOPPED_TIMEOUT_S = 2.0
 
 
 class LockHeld(Transient):
@@ -51,7 +51,7 @@ class FileLock:
         pause = _FIRST_PAUSE_S
         while not self.try_acquire():
             waited_s = time.monotonic() - begun
-            holder = self.holder() if waited_s >= min(wait_s, _STOPPED_PATIENCE_S) else None
+            holder = self.holder() if waited_s >= min(wait_s, _STOPPED_TIMEOUT_S) else None
             if waited_s >= wait_s or (holder is not None and is_stopped(holder)):
                 raise LockHeld(self.path, holder, waited_s)
             time.sleep(pause)

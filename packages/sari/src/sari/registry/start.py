@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sari.protocol.errors import SariError
+from sari.registry.layout import Layout, make_private_directory
 from sari.registry.locks import FileLock
 from sari.registry.model import DaemonEntry, parse_daemon
-from sari.registry.places import Places, make_private_directory
 
 _LARGEST_STDERR = 1 << 20
 # The daemon gives up by itself at the timeout (an alarm); we wait a little longer to hear of it.
@@ -47,11 +47,11 @@ class StartPlan:
     replaces: tuple[str, ...] = ()
 
 
-def start_daemon(places: Places, plan: StartPlan, timeout_s: float, lock: FileLock) -> DaemonEntry:
+def start_daemon(layout: Layout, plan: StartPlan, timeout_s: float, lock: FileLock) -> DaemonEntry:
     """Start a daemon and wait until it is ready. Raises `StartFailed`; then no process is left."""
-    make_private_directory(places.data_dir)
-    make_private_directory(places.log_dir)
-    stderr_path = os.path.join(places.log_dir, "daemon-stderr.log")
+    make_private_directory(layout.data_dir)
+    make_private_directory(layout.log_dir)
+    stderr_path = os.path.join(layout.log_dir, "daemon-stderr.log")
     with contextlib.suppress(OSError):
         if os.path.getsize(stderr_path) > _LARGEST_STDERR:
             os.truncate(stderr_path, 0)
@@ -62,11 +62,11 @@ def start_daemon(places: Places, plan: StartPlan, timeout_s: float, lock: FileLo
     with open(descriptor, "ab") as stderr:
         mark = os.fstat(descriptor).st_size
         child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "sari.daemon", json.dumps(_arguments(places, plan, timeout_s, lock))],
+            [sys.executable, "-P", "-m", "sari.daemon", json.dumps(_arguments(layout, plan, timeout_s, lock))],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=stderr,
-            cwd=places.data_dir,
+            cwd=layout.data_dir,
             close_fds=True,
             **_detached(lock),
         )
@@ -82,9 +82,9 @@ def start_daemon(places: Places, plan: StartPlan, timeout_s: float, lock: FileLo
     return _read_report(line, stderr_path, mark)
 
 
-def _arguments(places: Places, plan: StartPlan, timeout_s: float, lock: FileLock) -> dict[str, object]:
+def _arguments(layout: Layout, plan: StartPlan, timeout_s: float, lock: FileLock) -> dict[str, object]:
     return {
-        "registry_file": places.registry_file,
+        "registry_file": layout.registry_file,
         "daemon_port": plan.daemon_port,
         "http_port": plan.http_port,
         "explicit_daemon_port": plan.explicit_daemon_port,

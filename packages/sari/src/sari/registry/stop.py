@@ -1,4 +1,4 @@
-"""Ending daemons, and being sure of it: "ended" means that the process is gone."""
+"""Stops daemons, and returns when their processes are gone."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import time
 from sari.protocol.errors import SariError
 from sari.registry import dial
 from sari.registry.client import DaemonClient
+from sari.registry.layout import Layout
 from sari.registry.model import DaemonEntry
-from sari.registry.places import Places
 from sari.registry.processes import is_same_process, is_stopped
 from sari.registry.store import Store
 
-# Asked, then told, then killed: a daemon that is well needs only the first.
-_ASKED_S = 15.0
-_TOLD_S = 5.0
-_KILLED_S = 5.0
+# A request to stop, then SIGTERM, then SIGKILL: a healthy daemon needs only the first.
+_STOP_REQUEST_S = 15.0
+_SIGTERM_S = 5.0
+_SIGKILL_S = 5.0
 _POLL_S = 0.02
 
 
-def stop_all(places: Places) -> list[int]:
+def stop_all(layout: Layout) -> list[int]:
     """End every daemon of this registry, draining ones too. Returns their pids when all are gone."""
-    entries = [entry for entry in Store(places).read().daemons.values() if entry.token]
+    entries = [entry for entry in Store(layout).read().daemons.values() if entry.token]
     for entry in entries:
         _stop(entry)
     return [entry.pid for entry in entries]
@@ -39,12 +39,12 @@ def _stop(entry: DaemonEntry) -> None:
                 asked = dial.identify(sock, entry.token, dial.IDENTIFY_TIMEOUT_S).boot_id == entry.boot_id
                 # A successor may share its port.
                 if asked:
-                    client.request("sari/stop", {}, _ASKED_S)
-        if asked and _gone(entry, _ASKED_S):
+                    client.request("sari/stop", {}, _STOP_REQUEST_S)
+        if asked and _gone(entry, _STOP_REQUEST_S):
             return
-    steps = ((signal.SIGTERM, _TOLD_S), (_KILL, _KILLED_S))
-    # A stopped process hears nothing but the last.
-    for number, patience_s in steps[1:] if is_stopped(entry.pid) else steps:
+    steps = ((signal.SIGTERM, _SIGTERM_S), (_KILL, _SIGKILL_S))
+    # A stopped process reacts to SIGKILL only.
+    for number, timeout_s in steps[1:] if is_stopped(entry.pid) else steps:
         if not _is_there(entry):
             return
         try:
@@ -53,7 +53,7 @@ def _stop(entry: DaemonEntry) -> None:
             return
         except PermissionError as error:
             raise SariError(f"the daemon (pid {entry.pid}) belongs to another user and was not ended") from error
-        if _gone(entry, patience_s):
+        if _gone(entry, timeout_s):
             return
     raise SariError(f"the daemon (pid {entry.pid}) could not be ended: it hangs inside the system")
 
@@ -61,8 +61,8 @@ def _stop(entry: DaemonEntry) -> None:
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
-def _gone(entry: DaemonEntry, patience_s: float) -> bool:
-    deadline = time.monotonic() + patience_s
+def _gone(entry: DaemonEntry, timeout_s: float) -> bool:
+    deadline = time.monotonic() + timeout_s
     while _is_there(entry):
         if time.monotonic() >= deadline:
             return False

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 
 from sari.protocol.errors import SariError
+from sari.registry.layout import Layout, make_private_directory
 from sari.registry.locks import FileLock, is_locked
 from sari.registry.model import DaemonEntry, Damaged, Registry, dump, parse, parse_daemon
-from sari.registry.places import Places, make_private_directory
 from sari.registry.processes import is_same_process
 
 # A write takes milliseconds; whoever holds the lock for longer than this is stopped or on a dead file system.
@@ -26,8 +26,8 @@ _KEPT_DAMAGED = 3
 class Store:
     """One registry file."""
 
-    def __init__(self, places: Places, lock_wait_s: float = LOCK_WAIT_S) -> None:
-        self.places = places
+    def __init__(self, layout: Layout, lock_wait_s: float = LOCK_WAIT_S) -> None:
+        self.layout = layout
         self._lock_wait_s = lock_wait_s
 
     def read(self) -> Registry:
@@ -40,8 +40,8 @@ class Store:
 
     def update(self, change: Callable[[Registry], Registry]) -> Registry:
         """Change the file under its lock, and return what it says now."""
-        make_private_directory(self.places.data_dir)
-        with FileLock(self.places.registry_lock) as lock:
+        make_private_directory(self.layout.data_dir)
+        with FileLock(self.layout.registry_lock) as lock:
             lock.acquire(self._lock_wait_s)
             try:
                 before = self._load()
@@ -49,13 +49,13 @@ class Store:
                 self._set_aside()
                 before = self._from_locks()
             registry = change(self._living(before))
-            if registry != before or not os.path.exists(self.places.registry_file):
+            if registry != before or not os.path.exists(self.layout.registry_file):
                 self._write(dump(registry))
             return registry
 
     def is_alive(self, entry: DaemonEntry) -> bool:
         """Whether this daemon lives: by the lock it holds, else (an older one has none) by its process."""
-        held = is_locked(self.places.life_lock(entry.boot_id))
+        held = is_locked(self.layout.life_lock(entry.boot_id))
         if held is not None:
             return held
         return is_same_process(entry.pid, entry.process_mark, entry.start_ts)
@@ -67,14 +67,14 @@ class Store:
 
     def _load(self) -> Registry:
         try:
-            with open(self.places.registry_file, "rb") as file:
+            with open(self.layout.registry_file, "rb") as file:
                 content = file.read()
-                self._mend_mode(file.fileno())
+                self._restrict_mode(file.fileno())
         except FileNotFoundError:
             return self._from_locks()
         except OSError as error:
             raise SariError(
-                f"cannot read the registry {self.places.registry_file} ({error.strerror}): "
+                f"cannot read the registry {self.layout.registry_file} ({error.strerror}): "
                 "make it readable, or set SARI_REGISTRY_FILE to another file"
             ) from error
         try:
@@ -86,7 +86,7 @@ class Store:
         """The registry rebuilt from the truth: every daemon writes its entry into the lifetime lock it holds."""
         registry = Registry()
         try:
-            names = os.listdir(self.places.lock_dir)
+            names = os.listdir(self.layout.lock_dir)
         except OSError:
             return registry
         for name in names:
@@ -96,7 +96,7 @@ class Store:
         return registry
 
     def _entry_in_lock(self, boot_id: str) -> DaemonEntry | None:
-        path = self.places.life_lock(boot_id)
+        path = self.layout.life_lock(boot_id)
         if not is_locked(path):
             return None
         try:
@@ -105,14 +105,14 @@ class Store:
         except (OSError, ValueError):
             return None
 
-    def _mend_mode(self, descriptor: int) -> None:
+    def _restrict_mode(self, descriptor: int) -> None:
         # It holds the access token; a file from an older version may be open to all.
         if os.name == "posix" and os.fstat(descriptor).st_mode & 0o077:
             with contextlib.suppress(OSError):
                 os.fchmod(descriptor, 0o600)
 
     def _write(self, text: str) -> None:
-        temporary = f"{self.places.registry_file}.{os.getpid()}.tmp"
+        temporary = f"{self.layout.registry_file}.{os.getpid()}.tmp"
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             try:
@@ -120,50 +120,50 @@ class Store:
                     file.write(text.encode())
                     file.flush()
                     os.fsync(file.fileno())
-                os.replace(temporary, self.places.registry_file)
+                os.replace(temporary, self.layout.registry_file)
             except BaseException:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)
                 raise
         except OSError as error:
             raise SariError(
-                f"cannot write the registry {self.places.registry_file} ({error.strerror}): free some space or make "
+                f"cannot write the registry {self.layout.registry_file} ({error.strerror}): free some space or make "
                 "the directory writable, or set SARI_REGISTRY_FILE to a file elsewhere"
             ) from error
 
     def _set_aside(self) -> None:
-        stem = os.path.basename(self.places.registry_file) + ".damaged-"
+        stem = os.path.basename(self.layout.registry_file) + ".damaged-"
         with contextlib.suppress(OSError):
-            os.replace(self.places.registry_file, os.path.join(self.places.data_dir, f"{stem}{time.time_ns()}"))
-            kept = sorted(name for name in os.listdir(self.places.data_dir) if name.startswith(stem))
+            os.replace(self.layout.registry_file, os.path.join(self.layout.data_dir, f"{stem}{time.time_ns()}"))
+            kept = sorted(name for name in os.listdir(self.layout.data_dir) if name.startswith(stem))
             for name in kept[:-_KEPT_DAMAGED]:
-                os.unlink(os.path.join(self.places.data_dir, name))
+                os.unlink(os.path.join(self.layout.data_dir, name))
 
 
-def access_token(places: Places) -> str:
+def access_token(layout: Layout) -> str:
     """The token all of this user's daemons ask for; made once. Daemons write it into their registry entry too."""
     import secrets
 
-    make_private_directory(places.data_dir)
+    make_private_directory(layout.data_dir)
     try:
-        if not read_token(places):
+        if not read_token(layout):
             # Daemons start one at a time (the start lock), so nobody else makes one meanwhile.
-            fresh = f"{places.token_file}.{os.getpid()}.tmp"
+            fresh = f"{layout.token_file}.{os.getpid()}.tmp"
             with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
                 file.write(secrets.token_urlsafe(32))
-            os.replace(fresh, places.token_file)
+            os.replace(fresh, layout.token_file)
     except OSError as error:
         raise SariError(
-            f"cannot write the access token {places.token_file} ({error.strerror}): free some space or make the "
+            f"cannot write the access token {layout.token_file} ({error.strerror}): free some space or make the "
             "directory writable, or set SARI_REGISTRY_FILE to a file elsewhere"
         ) from error
-    return read_token(places)
+    return read_token(layout)
 
 
-def read_token(places: Places) -> str:
+def read_token(layout: Layout) -> str:
     """The token, or nothing when there was never a daemon here."""
     try:
-        with open(places.token_file, encoding="ascii") as file:
+        with open(layout.token_file, encoding="ascii") as file:
             return file.read().strip()
     except (OSError, UnicodeDecodeError):
         return ""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sari import __version__
 from sari.protocol.errors import SariError
 from sari.registry.find import Finder
-from sari.registry.places import find_places
+from sari.registry.layout import find_layout
 from sari.registry.roots import RefusedRoot
 from sari.registry.settings import Settings
 from sari.registry.start import StartCutOff
@@ -62,7 +62,7 @@ class Connector:
             return None
         port = self._flags.get("daemon-port")
         finder = Finder(
-            find_places(self._environ),
+            find_layout(self._environ),
             Settings.from_environ(self._environ),
             __version__,
             int(port) if port else None,

@@ -11,7 +11,7 @@ from sari.protocol.jsonrpc import Message
 from sari.shim.imports import IMPORTING
 
 # A client that declares roots answers at once; one that does not must not keep its own calls waiting.
-_ROOTS_PATIENCE_S = 2.0
+_ROOTS_TIMEOUT_S = 2.0
 
 
 class WorkspaceRoot:
@@ -68,11 +68,11 @@ class WorkspaceRoot:
     def find(self) -> tuple[str, bool]:
         """The root and whether it was chosen; waits a moment for the client's roots. Raises `RefusedRoot`."""
         with IMPORTING:
-            from sari.registry.places import home_directory
+            from sari.registry.layout import home_directory
             from sari.registry.roots import find_root
 
         if self._asked_id is not None:
-            left = self._asked_at + _ROOTS_PATIENCE_S - time.monotonic()
+            left = self._asked_at + _ROOTS_TIMEOUT_S - time.monotonic()
             self._answered.wait(max(0.0, left))
         with self._lock:
             roots = list(self._client_roots)

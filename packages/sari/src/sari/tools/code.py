@@ -14,7 +14,7 @@ from sari.languages.store import Placed
 from sari.protocol.catalog import KINDS
 from sari.protocol.tooling import Call, ToolResult
 from sari.tools.arguments import Arguments, BadArguments
-from sari.tools.scope import Scope, keeper, shown, standing
+from sari.tools.scope import Scope, path_filter, path_tier, shown
 
 _BY_SYNTAX = "By syntax, not by types: other things of the same name are among them."
 _SCOPES = frozenset({"class", "struct", "interface", "trait", "impl", "function", "method", "constructor", "module"})
@@ -28,7 +28,7 @@ def answer_symbols(scope: Scope, asked: Arguments) -> ToolResult:
     if not query:
         raise BadArguments("`query` is empty. Give a name or a part of it; `outline` lists a file's symbols.")
     kinds = {_kind(kind) for kind in asked.names("kind")}
-    keep = keeper(scope.index, scope.root, (), asked.names("languages"))
+    keep = path_filter(scope.index, scope.root, (), asked.names("languages"))
     limit = asked.number("limit", 50)
     container, _, name = query.replace("::", ".").replace("#", ".").rpartition(".")
     name = name or query
@@ -40,7 +40,7 @@ def answer_symbols(scope: Scope, asked: Arguments) -> ToolResult:
         and (keep is None or keep(one.path))
         and (not container or container.lower() in (one.symbol.container or "").lower())
     ]
-    chosen.sort(key=lambda one: (_distance(one.symbol.name, name), standing(shown(one.path))))
+    chosen.sort(key=lambda one: (_distance(one.symbol.name, name), path_tier(shown(one.path))))
     return _listed(
         "symbols", chosen, limit, complete, "" if complete else _PARTIAL, f"No symbol's name holds {name!r}."
     )
@@ -161,7 +161,7 @@ def _uses(scope: Scope, name: str, folder: bytes, call: Call) -> tuple[list[dict
         return below and catalog.of_path(os.fsdecode(path)) is not None
 
     found, _ = search(scope.index, Query(name, "words", "sensitive"), keep, lambda: call.cancelled)
-    paths = sorted(found.counts, key=lambda path: (standing(shown(path)), path))
+    paths = sorted(found.counts, key=lambda path: (path_tier(shown(path)), path))
     chosen = paths[:_MOST_FILES]
     fetch(scope.index, found, chosen, lambda: call.cancelled)
     uses: list[dict[str, object]] = []

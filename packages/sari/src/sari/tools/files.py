@@ -10,7 +10,7 @@ from heapq import nlargest, nsmallest
 
 from sari.protocol.tooling import ToolResult
 from sari.tools.arguments import Arguments, BadArguments
-from sari.tools.scope import Scope, keeper, shown, standing
+from sari.tools.scope import Scope, path_filter, path_tier, shown
 
 _SINCE = re.compile(r"(\d+)\s*(m|min|minutes?|h|hours?|d|days?|w|weeks?)(?:\s+ago)?")
 
@@ -20,7 +20,7 @@ def answer_find_files(scope: Scope, asked: Arguments) -> ToolResult:
     lead = str(scope.root).lower().strip("/") + "/"
     query = query.removeprefix(lead)
     limit = asked.number("limit", 50)
-    keep = keeper(scope.index, scope.root, asked.names("globs"), ())
+    keep = path_filter(scope.index, scope.root, asked.names("globs"), ())
     letters = [re.escape(char) for char in query if not char.isspace()]
     fuzzy = re.compile(".*?".join(letters), re.DOTALL)
     found: list[tuple[tuple[int, int, int, int], str]] = []
@@ -61,7 +61,7 @@ def _score(query: str, fuzzy: re.Pattern[str], path: str) -> tuple[int, int, int
         return None
     match = fuzzy.search(name if kind == 4 else low)
     spread = match.end() - match.start() if match and kind >= 4 else 0
-    return kind, standing(path), spread, len(path)
+    return kind, path_tier(path), spread, len(path)
 
 
 def answer_recent(scope: Scope, asked: Arguments) -> ToolResult:

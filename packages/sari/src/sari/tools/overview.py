@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 from sari.index import ripgrep, segment
 from sari.languages import catalog
+from sari.protocol.deprecated import fix_fields
 from sari.protocol.tooling import ToolResult
 from sari.tools.arguments import Arguments
-from sari.tools.scope import Scope, shown, standing
+from sari.tools.scope import Scope, path_tier, shown
 
 _MOST_PARSED = 1_500
-_PATIENCE_S = 3.0
+_TIMEOUT_S = 3.0
 # Enough of a file to see what it uses.
 _READ_BYTES = 1 << 17
 _TOP_LEVEL = frozenset(
@@ -44,9 +45,9 @@ class RepoMap:
         kept = self._kept
         if kept is not None and kept[0] == change >= 0:
             return kept[1]
-        paths = sorted(scope.index.paths(), key=lambda path: (standing(shown(path)), path.count(b"/"), path))
+        paths = sorted(scope.index.paths(), key=lambda path: (path_tier(shown(path)), path.count(b"/"), path))
         parseable = [path for path in paths if catalog.of_path(shown(path)) is not None]
-        defined = scope.symbols.top_level(parseable[:_MOST_PARSED], _TOP_LEVEL, _PATIENCE_S)
+        defined = scope.symbols.top_level(parseable[:_MOST_PARSED], _TOP_LEVEL, _TIMEOUT_S)
         drawn = _Drawn(paths, len(parseable), defined, _mentions(scope, defined))
         self._kept = change, drawn
         return drawn
@@ -57,7 +58,7 @@ def answer_repo_map(scope: Scope, kept: RepoMap, asked: Arguments) -> ToolResult
     budget = asked.number("max_tokens", 4000) * 4
     drawn = kept.draw(scope)
     paths, defined, weight = drawn.paths, drawn.defined, drawn.weight
-    ranked = sorted(defined, key=lambda path: (standing(shown(path)), -_worth(defined[path], weight), path))
+    ranked = sorted(defined, key=lambda path: (path_tier(shown(path)), -_worth(defined[path], weight), path))
     tree = _folders(paths)
     budget -= sum(len(row) + 8 for row in tree)
     files: list[dict[str, object]] = []
@@ -136,15 +137,15 @@ def answer_rescan(scope: Scope) -> ToolResult:
     changed = scope.index.compare()
     files = len(scope.index.paths())
     return ToolResult(
-        f"{files} files compared; {changed} differed and are mended.", {"changed": changed, "files": files}
+        f"{files} files compared; {changed} differed and were updated.", {"changed": changed, "files": files}
     )
 
 
 def answer_doctor(scope: Scope) -> ToolResult:
     checks: list[dict[str, object]] = []
 
-    def check(name: str, ok: bool, detail: str, mend: str = "") -> None:
-        checks.append({"name": name, "ok": ok, "detail": detail, **({"mend": mend} if not ok and mend else {})})
+    def check(name: str, ok: bool, detail: str, fix: str = "") -> None:
+        checks.append({"name": name, "ok": ok, "detail": detail, **(fix_fields(fix) if not ok and fix else {})})
 
     version = subprocess.run(
         [ripgrep.PROGRAM, "--version"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
@@ -157,7 +158,7 @@ def answer_doctor(scope: Scope) -> ToolResult:
     )
     check("root", os.access(scope.root, os.R_OK | os.X_OK), str(scope.root), "Make the folder readable.")
     differed = scope.index.compare()
-    check("compared with the disk", True, f"{differed} files had changed unseen and are mended")
+    check("compared with the disk", True, f"{differed} files had changed unnoticed and were updated")
     damaged = segment.verify(sorted(scope.index.store.folder.glob("*.seg")))
     check("segments", not damaged, f"{len(damaged)} damaged", "They are rebuilt by themselves when next used.")
     failed = scope.index.failed
@@ -166,8 +167,8 @@ def answer_doctor(scope: Scope) -> ToolResult:
     )
     state = scope.index.status()
     watching = str(state["watching"])
-    mend = "Raise fs.inotify.max_user_watches; until then every query compares the tree first."
-    check("watching", watching.startswith("inotify"), watching, mend)
+    fix = "Raise fs.inotify.max_user_watches; until then every query compares the tree first."
+    check("watching", watching.startswith("inotify"), watching, fix)
     check("writer", bool(state["writer"]), "this daemon writes the index" if state["writer"] else "another daemon does",
           "Nothing to do: this one takes over when the other ends.")  # fmt: skip
     parsed = scope.symbols.status()
@@ -177,5 +178,5 @@ def answer_doctor(scope: Scope) -> ToolResult:
 
 
 def _drawn(one: dict[str, object]) -> str:
-    mend = f" — {one['mend']}" if "mend" in one else ""
-    return f"{'ok  ' if one['ok'] else 'BAD '}{one['name']}: {one['detail']}{mend}"
+    fix = f" — {one['fix']}" if "fix" in one else ""
+    return f"{'ok  ' if one['ok'] else 'BAD '}{one['name']}: {one['detail']}{fix}"

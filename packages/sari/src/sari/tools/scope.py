@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sari.index.ignore import Globs
-from sari.index.live import Index
+from sari.index.workspace_index import WorkspaceIndex
 from sari.languages import catalog
-from sari.languages.live import LiveSymbols
+from sari.languages.symbol_index import SymbolIndex
 from sari.tools.arguments import BadArguments, inside
 
 _ESCAPED = re.compile(r"\\x([89a-f][0-9a-f])")
@@ -35,8 +35,8 @@ class Scope:
     """One open workspace, as its tools see it."""
 
     root: Path
-    index: Index
-    symbols: LiveSymbols
+    index: WorkspaceIndex
+    symbols: SymbolIndex
 
     def path(self, given: str) -> str:
         """The path a caller means, relative to the root; refused when it leads outside."""
@@ -64,15 +64,15 @@ def shown(path: bytes) -> str:
     return path.decode("utf-8", "backslashreplace")
 
 
-def standing(path: str) -> int:
+def path_tier(path: str) -> int:
     """0 for source, 1 for tests, 2 for what is vendored or generated: the order in which matches are of interest."""
     if _VENDORED.search(path):
         return 2
     return 1 if _TESTS.search(path) else 0
 
 
-def keeper(
-    index: Index, root: Path, globs: Sequence[str], languages: Sequence[str]
+def path_filter(
+    index: WorkspaceIndex, root: Path, globs: Sequence[str], languages: Sequence[str]
 ) -> Callable[[bytes], bool] | None:
     """Which files a call is about; None for all."""
     wanted: set[str] = set()

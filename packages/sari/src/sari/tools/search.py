@@ -19,7 +19,7 @@ from sari.index.search import Found, Hit, Query, fetch, search
 from sari.languages.read import read_text
 from sari.protocol.tooling import Call, ToolResult
 from sari.tools.arguments import Arguments, BadArguments
-from sari.tools.scope import Scope, keeper, shown, standing
+from sari.tools.scope import Scope, path_filter, path_tier, shown
 
 # Claude and others show a model the JSON rather than the text: both are kept within the budget. Four bytes a token.
 _BYTES_PER_TOKEN = 4
@@ -105,7 +105,7 @@ def _answer(scope: Scope, searches: Searches, query: Query, key: str, asked: Arg
     kept = searches.get(key, scope.index.change())
     if kept is not None:
         return kept
-    keep = keeper(scope.index, scope.root, asked.names("globs"), asked.names("languages"))
+    keep = path_filter(scope.index, scope.root, asked.names("globs"), asked.names("languages"))
     found, change = search(scope.index, query, keep, lambda: call.cancelled)
     defining = _defining(scope, query, found, call)
     ranked = sorted((_rank(path, path in defining), path) for path in found.counts)
@@ -116,7 +116,7 @@ def _answer(scope: Scope, searches: Searches, query: Query, key: str, asked: Arg
 
 def _rank(path: bytes, defines: bool) -> Rank:
     text = shown(path)
-    return standing(text), 0 if defines else 1, text
+    return path_tier(text), 0 if defines else 1, text
 
 
 def _defining(scope: Scope, query: Query, found: Found, call: Call) -> set[bytes]:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sari.index import ripgrep
-from sari.index.live import Index
-from sari.languages.live import LiveSymbols
+from sari.index.workspace_index import WorkspaceIndex
+from sari.languages.symbol_index import SymbolIndex
 from sari.protocol.catalog import BY_NAME
 from sari.protocol.tooling import Call, ToolResult
 from sari.tools import code, files, overview, reading
@@ -22,8 +22,8 @@ class Workspace:
 
     def __init__(self, root: Path, data_dir: Path) -> None:
         self._root = Path(os.path.realpath(root))
-        self._index = Index(self._root, data_dir)
-        self._symbols = LiveSymbols(self._index)
+        self._index = WorkspaceIndex(self._root, data_dir)
+        self._symbols = SymbolIndex(self._index)
         self._scope = Scope(self._root, self._index, self._symbols)
         self._searches = Searches()
         self._map = overview.RepoMap()
@@ -33,11 +33,11 @@ class Workspace:
         return self._root
 
     @property
-    def index(self) -> Index:
+    def index(self) -> WorkspaceIndex:
         return self._index
 
     def forget_answers(self) -> None:
-        """Drop the answers kept for paging: the next search is made anew."""
+        """Drop the answers kept for paging: the next search runs again."""
         self._searches = Searches()
 
     def call(self, tool: str, arguments: Mapping[str, object], call: Call) -> ToolResult:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
-from sari.web.wire import Rejected, Request
+from sari.web.http1 import Rejected, Request
 
 KEY_S: Final = 120
 COOKIE_S: Final = 12 * 3600

@@ -16,7 +16,7 @@ from typing import Final
 
 from sari.protocol.facade import Facade, Gone
 from sari.web.guard import Guard
-from sari.web.wire import Rejected, Request, Response, as_json, problem
+from sari.web.http1 import Rejected, Request, Response, as_json, problem
 
 _STATELESS: Final = "2026-07-28"
 _SESSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")

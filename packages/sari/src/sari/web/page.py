@@ -11,7 +11,7 @@ from functools import cache
 from importlib import resources
 from typing import Final
 
-from sari.web.wire import Response
+from sari.web.http1 import Response
 
 _TYPES: Final = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 _FILES: Final = {

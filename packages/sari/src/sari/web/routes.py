@@ -12,12 +12,12 @@ from pathlib import Path
 
 from sari.protocol.errors import Denied, SariError, Transient, UnknownWorkspace
 from sari.protocol.facade import Facade
-from sari.registry.places import find_places
+from sari.registry.layout import find_layout
 from sari.web import page
-from sari.web.examine import examine
+from sari.web.diagnostics import collect_checks
 from sari.web.guard import Caller, Guard
+from sari.web.http1 import Rejected, Request, Response, as_json, problem
 from sari.web.mcp import McpEndpoint
-from sari.web.wire import Rejected, Request, Response, as_json, problem
 
 # Query parameter → (argument of the tool, how its text is read).
 _Reader = Callable[[str], object]
@@ -142,7 +142,7 @@ class Routes:
         """What the index says of itself, and what is found around it."""
         root = self._root(request.one("workspace"))
         result = self._facade.call_tool(root, "doctor", {})
-        return as_json(examine(result, find_places(os.environ), os.environ, root))
+        return as_json(collect_checks(result, find_layout(os.environ), os.environ, root))
 
     def _root(self, named: str | None) -> Path:
         if named:

@@ -17,8 +17,8 @@ from typing import Final
 
 from sari.protocol.facade import Facade, HungUp
 from sari.web.guard import Guard
+from sari.web.http1 import Connection, Rejected, Request, Response, problem
 from sari.web.routes import Routes
-from sari.web.wire import Connection, Rejected, Request, Response, problem
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ _IDLE_S: Final = 30.0
 _FINISH_S: Final = 5.0
 
 
-class _Standing(Enum):
+class _ConnectionState(Enum):
     """What a connection is at: its first request has not come, one is being answered, or it waits for the next."""
 
     FRESH = auto()
@@ -46,7 +46,7 @@ class HttpServer:
         self._wake_read, self._wake_write = socket.socketpair()
         self._closing = threading.Event()
         self._lock = threading.Lock()
-        self._open: dict[socket.socket, _Standing] = {}
+        self._open: dict[socket.socket, _ConnectionState] = {}
         self._threads: set[threading.Thread] = set()
         self._acceptor = threading.Thread(target=self._accept, name="sari-http", daemon=True)
 
@@ -65,9 +65,9 @@ class HttpServer:
         self._wake_write.send(b"x")
         if self._acceptor.ident is not None:
             self._acceptor.join()
-        self._hang_up(_Standing.IDLE, *([] if leaving else [_Standing.FRESH]))
+        self._hang_up(_ConnectionState.IDLE, *([] if leaving else [_ConnectionState.FRESH]))
         self._wait(time.monotonic() + _FINISH_S)
-        self._hang_up(*_Standing)
+        self._hang_up(*_ConnectionState)
         self._wait(time.monotonic() + 1.0)
         self._wake_read.close()
         self._wake_write.close()
@@ -78,10 +78,10 @@ class HttpServer:
         for thread in running:
             thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _hang_up(self, *at: _Standing) -> None:
+    def _hang_up(self, *at: _ConnectionState) -> None:
         with self._lock:
-            for connection, standing in self._open.items():
-                if standing in at:
+            for connection, state in self._open.items():
+                if state in at:
                     with contextlib.suppress(OSError):
                         connection.shutdown(socket.SHUT_RDWR)
 
@@ -109,7 +109,7 @@ class HttpServer:
         with self._lock:
             full = len(self._open) >= _MOST_CONNECTIONS
             if not full:
-                self._open[accepted] = _Standing.FRESH
+                self._open[accepted] = _ConnectionState.FRESH
                 self._threads.add(thread)
         if full:
             _refuse(accepted)
@@ -140,11 +140,11 @@ class HttpServer:
             return False
         if request is None:
             return False
-        self._mark(sock, _Standing.BUSY)
+        self._mark(sock, _ConnectionState.BUSY)
         response = self._answer(request)
         keep = request.keep_alive and not self._closing.is_set() and response.stream is None
         connection.write(response, keep_alive=keep, head_only=request.method == "HEAD")
-        self._mark(sock, _Standing.IDLE)
+        self._mark(sock, _ConnectionState.IDLE)
         return keep
 
     def _answer(self, request: Request) -> Response:
@@ -158,9 +158,9 @@ class HttpServer:
             _log.exception("an HTTP request failed")
             return problem(500, "sari failed on this request; its log says why")
 
-    def _mark(self, sock: socket.socket, standing: _Standing) -> None:
+    def _mark(self, sock: socket.socket, state: _ConnectionState) -> None:
         with self._lock:
-            self._open[sock] = standing
+            self._open[sock] = state
 
 
 def _refuse(sock: socket.socket) -> None:

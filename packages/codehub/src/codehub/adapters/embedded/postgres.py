@@ -115,7 +115,7 @@ class EmbeddedPostgres:
         if there != ours:
             raise Invalid(
                 f"{self._cluster} was made by PostgreSQL {there}, this CodeHub brings {ours}: "
-                "run the CodeHub that made it, or restore a dump (docs/operating.md)"
+                "run the CodeHub that made it, or restore a dump (docs/backup.md)"
             )
 
     def _stop_stray(self) -> None:

@@ -1,4 +1,4 @@
-"""Statements behind the workspace proxy's gate: who holds a credential, tickets and workspace cookies (hashes only)."""
+"""Statements of the workspace proxy's access check: who holds a credential, tickets and workspace cookies (hashes only)."""
 
 from __future__ import annotations
 

@@ -50,15 +50,15 @@ async def embedded_servers(settings: Settings, say: Callable[[str], None]) -> As
 
 @contextlib.asynccontextmanager
 async def _kept(name: str, server: Server) -> AsyncIterator[None]:
-    keeper: asyncio.Task[None] | None = None
+    task: asyncio.Task[None] | None = None
     try:
         await _start(server)
-        keeper = asyncio.create_task(keep_serving(name, server), name=name)
+        task = asyncio.create_task(keep_serving(name, server), name=name)
         yield
     finally:
-        if keeper is not None:
-            keeper.cancel()
-            await asyncio.gather(keeper, return_exceptions=True)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
         await asyncio.to_thread(server.stop)
 
 

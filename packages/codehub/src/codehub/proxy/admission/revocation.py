@@ -14,10 +14,10 @@ EVERY_S: Final = 2.0
 
 
 class Revocation:
-    def __init__(self, server: ProxyServer, access: WorkspaceAccess, doorman: AdmissionController) -> None:
+    def __init__(self, server: ProxyServer, access: WorkspaceAccess, admission: AdmissionController) -> None:
         self._server = server
         self._access = access
-        self._doorman = doorman
+        self._admission = admission
 
     async def run(self) -> None:
         """Ends by cancellation."""
@@ -44,7 +44,7 @@ class Revocation:
         over = {credential for credential in held if credential[1] not in live}
         if not over:
             return
-        self._doorman.revoked(over)
+        self._admission.revoked(over)
         for tunnel in [t for t in self._server.tunnels if t.admission.credential in over]:
             self._server.metrics.revoked += 1
             tunnel.abort()

@@ -77,7 +77,7 @@ class ClientConnection(Exchange):
         if connection is None:
             return False
         if now > admission.renew_at:
-            server.gate.renew(admission)
+            server.admitter.renew(admission)
         server.metrics.requests += 1
         self.request = request = RequestHead(method, target, 1, warm.fields)
         self.fresh = self._retried = self._responded = self._ends_upstream = False
@@ -144,14 +144,14 @@ class ClientConnection(Exchange):
         if local is not None:
             self._reply(local)
             return
-        admission = server.gate.recall(request, cookies)
+        admission = server.admitter.recall(request, cookies)
         if admission is not None:
             self._forward(request, admission)
         else:
             self._start(self._decide(request, cookies, None))
 
     async def _decide(self, request: RequestHead, cookies: list[bytes], failed: Admission | None) -> None:
-        decision = await self._server.gate.decide(request, cookies, failed=failed)
+        decision = await self._server.admitter.decide(request, cookies, failed=failed)
         if isinstance(decision, Reply):
             self._reply(decision)
         else:
@@ -199,7 +199,7 @@ class ClientConnection(Exchange):
             decision: Admission | Reply = self._server.away(request, admission)
         else:
             self._retried = True
-            decision = await self._server.gate.decide(request, cookies, failed=admission)
+            decision = await self._server.admitter.decide(request, cookies, failed=admission)
         if isinstance(decision, Reply):
             self._reply(decision)
         else:

@@ -63,7 +63,7 @@ function online() {
   heard();
 }
 
-/** The browser would retry by itself, but not after an error status, and not with our patience: do it here. */
+/** The browser would retry by itself, but not after an error status, and not with our backoff: do it here. */
 async function broken() {
   close();
   if (!wanted) return;

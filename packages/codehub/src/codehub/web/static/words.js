@@ -103,7 +103,7 @@ const ERRORS = {
   ContainerWithoutVolume: ["It was running without its home.", "Stop it: the container is taken away first."],
   ActionFailed: ["An action failed.", "The timeline says which; start it again."],
   Unreachable: ["A part of it could not be reached.", "Start it again; if it happens again, look at its timeline."],
-  RetryExceeded: ["It failed several times in a row.", "The timeline and the logs say why. Start it again when that is mended."],
+  RetryExceeded: ["It failed several times in a row.", "The timeline and the logs say why. Fix the cause, then start it again."],
 };
 
 export function errorWords(workspace, isAdmin = false) {

@@ -118,7 +118,7 @@ function choose(view) {
   byId("status-view").hidden = view !== "status";
   byId("show-search").setAttribute("aria-pressed", String(view === "search"));
   byId("show-status").setAttribute("aria-pressed", String(view === "status"));
-  if (view === "status") status.examine(workspace);
+  if (view === "status") status.runChecks(workspace);
 }
 
 async function openWorkspace() {

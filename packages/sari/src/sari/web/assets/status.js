@@ -72,13 +72,13 @@ function finding(check) {
     "li", { className },
     element("span", { className: "level" }, word),
     element("div", {}, element("span", { className: "about" }, check.name), check.detail,
-      check.level !== "ok" && check.mend ? element("p", { className: "mend" }, check.mend) : null),
+      check.level !== "ok" && check.fix ? element("p", { className: "fix" }, check.fix) : null),
   );
 }
 
 const list = (checks) => element("ul", { className: "findings" }, ...checks.map(finding));
 
-export async function examine(workspace) {
+export async function runChecks(workspace) {
   const target = byId("doctor-table");
   target.replaceChildren(element("p", {}, "Looking…"));
   try {

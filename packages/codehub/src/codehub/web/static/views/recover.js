@@ -12,7 +12,7 @@ export async function recover(workspace) {
   const choice = el(
     "select",
     {name: "archive_key"},
-    lost ? null : el("option", {value: "keep"}, "As it is: judge it anew"),
+    lost ? null : el("option", {value: "keep"}, "As it is: evaluate it again"),
     archives.map((archive) => el("option", {value: archive.archive_key}, `Archive of ${clock(archive.committed_at)}, ${bytes(archive.bytes)}`)),
     lost ? el("option", {value: ""}, "An empty home (nothing comes back)") : null,
   );

@@ -70,7 +70,7 @@ export function workspacesView() {
     return shown === all ? `${all} in all` : `${shown} of ${all}`;
   }
 
-  /** The words hold times: say them anew, and ask for the last use of those that should be asleep by what we know. */
+  /** The texts hold times: render them again, and fetch the last use of those that should be asleep by what we know. */
   function tick() {
     const now = Date.now();
     const running = [...state.workspaces.values()].filter((ws) => ws.phase === "RUNNING" || ws.phase === "STANDBY");

@@ -1,0 +1,58 @@
+"""`sari self uninstall`: removes sari from the clients' configuration, stops the daemon and removes the program.
+
+The registry and the indexes stay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sari.cli.types import Subparsers
+
+
+def register(subparsers: Subparsers) -> None:
+    parser = subparsers.add_parser("self", help="manage this installation: `sari self uninstall`")
+    inner = parser.add_subparsers(dest="self_command", metavar="COMMAND", required=True)
+    what = "remove sari from the clients, stop its daemon and remove the program"
+    uninstall = inner.add_parser("uninstall", help=what, description=what.capitalize() + ".")
+    uninstall.set_defaults(run=_uninstall)
+
+
+def _uninstall(arguments: argparse.Namespace) -> int:
+    from datetime import UTC, datetime
+    from pathlib import Path
+
+    from sari.install import environment as installed
+    from sari.install.application import own_application
+    from sari.install.change import uninstall
+    from sari.install.clients import CLIENTS
+    from sari.install.errors import InstallError
+
+    receipts = installed.receipts(os.environ)
+    refused = False
+    for receipt in receipts.all():
+        client = CLIENTS.get(receipt.client)
+        if client is None:
+            continue
+        try:
+            uninstall(client, Path(receipt.path), receipts, datetime.now(UTC))
+            print(f"{client.title}: sari removed from {receipt.path}", flush=True)
+        except InstallError as error:
+            refused = True
+            print(f"{client.title}: {error}", file=sys.stderr)
+    # In a process of its own: what it imports is about to go.
+    stopped = subprocess.run([sys.executable, "-P", "-m", "sari.cli.main", "daemon", "stop"], check=False)
+    data = installed.data_folder(os.environ)
+    application = own_application()
+    if application is None:
+        print(f"This sari is installed in {sys.prefix}: remove it the way it was installed (`pip uninstall sari`).")
+    else:
+        application.remove()
+        print(f"Removed {application.command} and {application.folder}.")
+    print(f"The registry, the indexes and the backups are kept in {data}; delete that folder to remove them.")
+    return 1 if refused or stopped.returncode != 0 else 0

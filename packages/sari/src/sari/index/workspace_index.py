@@ -1,0 +1,399 @@
+"""The living index of one workspace: opened in the background, kept true to the disk, usable at every moment.
+
+One thread opens, watches, builds and tidies; queries come from other threads and first take in whatever happened
+before them. Whatever the index does not know yet is pending and searched as it is, so the answer is always complete.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import astuple
+from pathlib import Path
+
+from sari.index import build, content, ripgrep
+from sari.index.ignore import Ignored
+from sari.index.segment import NEVER, Damaged, Segment
+from sari.index.store import Store
+from sari.index.table import Candidates, Numbers, Table, numbers_of
+from sari.index.trigram_query import TrigramQuery
+from sari.index.watch import NoWatching, Touched, Watcher
+
+# Building a segment for a few files is not worth it while each query can look into them in no time.
+_FEW_PENDING = 64
+_QUIET_S = 0.3
+_SETTLE_FEW_S = 20.0
+# A comparison with the disk, in case something escaped the watch (an mmap write, a change below a mount).
+_COMPARE_S = 120.0
+_LOCK_RETRY_S = 1.0
+_MOST_SEGMENTS = 24
+# With more pending files than this, ripgrep's own walk of the whole tree is faster than a list.
+MOST_PENDING = 15_000
+_MOST_RELISTED = 100
+_UNSURE = astuple(NEVER)
+
+
+class WorkspaceIndex:
+    """One root, indexed and watched until it is closed."""
+
+    def __init__(self, root: Path, data_dir: Path) -> None:
+        self.root = root
+        self._base = os.fsencode(root) + b"/"
+        self.store = Store(root, data_dir)
+        self._table = Table()
+        self._lock = threading.RLock()
+        self._watcher: Watcher | None = None
+        self._why_polling = ""
+        self._listed = threading.Event()
+        self._settled = threading.Event()
+        self._stop = threading.Event()
+        self._wake_r, self._wake_w = os.pipe()
+        self._last_touch = self._last_flush = self._last_compare = self._last_lock = 0.0
+        self.damaged: list[str] = []
+        self.failed = ""
+        self._thread = threading.Thread(target=self._run, name="sari-index", daemon=True)
+        self._thread.start()
+
+    # What queries use.
+
+    def candidates(
+        self, query: TrigramQuery, keep: Callable[[bytes], bool] | None = None
+    ) -> tuple[Candidates | None, int]:
+        """Where to look, and the state of the tree that this belongs to. None: not listed yet, let ripgrep walk."""
+        if not self._listed.is_set():
+            return None, -1
+        with self._lock:
+            self.refresh()
+            while True:
+                try:
+                    found = self._table.candidates(query)
+                    break
+                except Damaged as damage:
+                    if damage.segment is None:
+                        raise
+                    self.damaged.append(damage.segment.path.name)
+                    self._table.lose(damage.segment)
+            change = self._table.change
+        if keep is not None:
+            found.sift(keep)
+        if len(found.unread) > MOST_PENDING:
+            return None, change
+        self._look_into(found)
+        return found, change
+
+    def _look_into(self, found: Candidates) -> None:
+        """Tell text from binary among the files that are not indexed yet; remembered until they change."""
+        judged = []
+        for path, change in found.unread:
+            # The state before reading: one that changes meanwhile is looked into again.
+            stamp = self._numbers(path)
+            kind = content.kind(self._base + path)
+            found.add(path, kind)
+            if stamp is not None and not content.is_fresh(stamp[0], stamp[1]):
+                judged.append((path, change, kind, stamp))
+        found.unread = []
+        with self._lock:
+            for one in judged:
+                self._table.judge(*one)
+
+    def paths(self) -> list[bytes]:
+        """All files, as of now."""
+        if not self._listed.is_set():
+            return ripgrep.files(self.root)
+        with self._lock:
+            self.refresh()
+            return self._table.paths()
+
+    def change(self) -> int:
+        """A number that differs when anything changed; −1 as long as that cannot be told."""
+        if not self._listed.is_set():
+            return -1
+        with self._lock:
+            self.refresh()
+            return self._table.change
+
+    def folders(self) -> frozenset[str]:
+        """Every folder that has files in it or below it."""
+        with self._lock:
+            holding = [os.fsdecode(folder) for folder in self._table.folders()]
+        known: set[str] = set()
+        for folder in holding:
+            while folder and folder not in known:
+                known.add(folder)
+                folder = folder.rpartition("/")[0]
+        return frozenset(known)
+
+    def wait_settled(self, timeout_s: float) -> bool:
+        """Wait until everything is indexed."""
+        return self._settled.wait(timeout_s)
+
+    def wait_listed(self, timeout_s: float) -> bool:
+        """Wait until the first comparison with the disk is done."""
+        return self._listed.wait(timeout_s)
+
+    def status(self) -> dict[str, object]:
+        table = self._table
+        pending = len(table.pending)
+        if not self._listed.is_set():
+            state = "scanning"
+        elif not self._settled.is_set():
+            state = "indexing"
+        else:
+            state = "ready"
+        watcher = self._watcher
+        size = sum(segment.bytes for segment in list(table.segments))
+        return {
+            "state": state,
+            "files": len(table),
+            "indexed": table.indexed,
+            "pending": pending,
+            "watching": f"inotify, {watcher.folders} folders"
+            if watcher
+            else f"polling ({self._why_polling or 'starting'})",
+            "writer": self.store.writer,
+            "index_bytes": size,
+        }
+
+    def compare(self) -> int:
+        """Compare everything with the disk, now. How many files differed from what was known without it."""
+        if not self._listed.wait(60):
+            return 0
+        with self._lock:
+            if self._watcher is not None:
+                self.refresh()
+            return self._compare()
+
+    def close(self) -> None:
+        """Stop, and leave the index to others. Twice is as good as once."""
+        if self._stop.is_set():
+            return
+        self._stop.set()
+        os.write(self._wake_w, b"x")
+        self._thread.join()
+        with self._lock:
+            if self._watcher is not None:
+                self._watcher.close()
+                self._watcher = None
+            self._table.close()
+            self.store.close()
+        os.close(self._wake_r)
+        os.close(self._wake_w)
+
+    # Keeping true to the disk. All of this holds the lock.
+
+    def refresh(self) -> None:
+        """Take in everything that happened until now."""
+        if self._watcher is None:
+            self._compare()
+            return
+        try:
+            touched = self._watcher.drain()
+            if touched:
+                self._last_touch = time.monotonic()
+                self._apply(touched)
+        except NoWatching as reason:
+            self._stop_watching(str(reason))
+            self._compare()
+
+    def _apply(self, touched: Touched) -> None:
+        fresh = self._watch_again() if touched.rules or touched.lost else []
+        if touched.lost:
+            self._compare()
+            return
+        known = {path for folder in touched.trees for path in self._table.below(folder)}
+        # A folder no longer ignored may have been listed and read before it was watched.
+        known.update(path for folder in fresh for path in self._table.in_folder(folder))
+        known.update(path for path in touched.files if path in self._table)
+        for path in known:
+            self._check(path)
+        if touched.trees or touched.rules:
+            self._relist(None)
+        elif touched.folders:
+            folders = set(self._table.folders())
+            stale = touched.folders
+            narrow = len(stale) <= _MOST_RELISTED and all(folder in folders or not folder for folder in stale)
+            self._relist(stale if narrow else None)
+
+    def _check(self, path: bytes) -> None:
+        numbers = self._numbers(path)
+        if numbers is None:
+            self._table.remove(path)
+        elif self._table.stamp(path) != numbers:
+            self._table.mark(path)
+
+    def _numbers(self, path: bytes) -> Numbers | None:
+        try:
+            stat = os.lstat(self._base + path)
+        except OSError:
+            return None
+        return numbers_of(stat) if stat.st_mode & 0o170000 == 0o100000 else None
+
+    def _list(self, folders: Iterable[bytes] | None = None) -> list[bytes]:
+        where: list[str | bytes] = (
+            ["./"] if folders is None else ["--max-depth", "1", *(b"./" + folder for folder in folders)]
+        )
+        try:
+            return ripgrep.files(self.root, where)
+        except ripgrep.RipgrepFailed:
+            return []
+
+    def _relist(self, folders: set[bytes] | None) -> None:
+        """Which files there are, of some folders or of all; without looking at the known ones again."""
+        table = self._table
+        listed = set(self._list(folders))
+        known = set(table.paths()) if folders is None else {p for folder in folders for p in table.in_folder(folder)}
+        for path in known - listed:
+            table.remove(path)
+        for path in listed - known:
+            table.mark(path)
+
+    def _compare(self) -> int:
+        table = self._table
+        self._last_compare = time.monotonic()
+        listed = set(self._list())
+        gone = set(table.paths()) - listed
+        differed = len(gone)
+        for path in gone:
+            table.remove(path)
+        for path in listed:
+            numbers = self._numbers(path)
+            if numbers is None:
+                differed += path in table
+                table.remove(path)
+            elif path not in table or not table.knows(path, numbers):
+                # A file read too soon after it was written is read again to be sure: that is no difference.
+                differed += table.stamp(path) != _UNSURE
+                table.mark(path)
+        return differed
+
+    def _watch_again(self) -> list[bytes]:
+        ignored = Ignored(self.root)
+        assert self._watcher is not None
+        self._watcher.skip = ignored.folder
+        return self._watcher.watch_tree()
+
+    def _stop_watching(self, reason: str) -> None:
+        self._why_polling = reason
+        if self._watcher is not None:
+            self._watcher.close()
+            self._watcher = None
+
+    # The thread.
+
+    def _run(self) -> None:
+        self._open()
+        while not self._stop.is_set():
+            self._wait()
+            if self._stop.is_set():
+                return
+            self._take_over()
+            with self._lock:
+                now = time.monotonic()
+                if self._watcher is not None or now - self._last_compare > _COMPARE_S / 12:
+                    self.refresh()
+                if now - self._last_compare > _COMPARE_S and now - self._last_touch > _COMPARE_S / 4:
+                    self._compare()
+                if self._table.pending and not self._few():
+                    self._settled.clear()
+            if self._flush_due():
+                self._flush_or_wait()
+
+    def _open(self) -> None:
+        """Load what there is, watch, list, compare; then build the rest. Queries walk the tree until it is listed."""
+        self.store.try_lock()
+        segments, self.damaged = self.store.load()
+        try:
+            watcher = Watcher(self.root, Ignored(self.root).folder)
+            self._watcher = watcher
+            watcher.watch_tree()
+        except NoWatching as reason:
+            self._stop_watching(str(reason))
+        numbers = {path: found for path in self._list() if (found := self._numbers(path)) is not None}
+        with self._lock:
+            table = Table()
+            for segment in segments:
+                table.adopt(segment, 0, lambda path, stamp: numbers.get(path) == stamp)
+            for path in numbers:
+                if path not in table:
+                    table.mark(path)
+            self._table.close()
+            self._table = table
+            self._last_compare = time.monotonic()
+        self._listed.set()
+        self._flush_or_wait()
+
+    def _take_over(self) -> None:
+        """The writer is gone: read what it left, and write from now on."""
+        now = time.monotonic()
+        if self.store.writer or now - self._last_lock < _LOCK_RETRY_S:
+            return
+        self._last_lock = now
+        if self.store.try_lock():
+            self._listed.clear()
+            with self._lock:
+                self._stop_watching("starting")
+            self._open()
+
+    def _wait(self) -> None:
+        watcher = self._watcher
+        waiting = [self._wake_r] if watcher is None else [self._wake_r, watcher.fd]
+        with contextlib.suppress(OSError, ValueError):
+            select.select(waiting, [], [], 0.5)
+        # Whoever writes without pause must not keep this thread busy; queries look for themselves.
+        self._stop.wait(0.1)
+
+    def _few(self) -> bool:
+        return len(self._table.pending) < _FEW_PENDING
+
+    def _flush_due(self) -> bool:
+        if not self.store.writer or not self._table.pending:
+            self._settled.set()
+            return False
+        now = time.monotonic()
+        if self._few():
+            self._settled.set()
+            return now - self._last_touch > _QUIET_S and now - self._last_flush > _SETTLE_FEW_S
+        return now - self._last_touch > _QUIET_S or now - self._last_flush > _SETTLE_FEW_S / 4
+
+    def _flush_or_wait(self) -> None:
+        """A full disk or a removed folder costs speed, not answers: pending files are searched as they are."""
+        try:
+            self._flush()
+        except OSError as error:
+            self.failed = str(error)
+            self._settled.set()
+
+    def _flush(self) -> None:
+        """Index what is pending, then put the segments in order."""
+        self._last_flush = time.monotonic()
+        if self.store.writer:
+            self._build()
+            with self._lock:
+                stale = self._table.tidy(_MOST_SEGMENTS)
+                for path in stale:
+                    self._table.mark(path)
+            if stale and not self._stop.is_set():
+                self._build()
+            with self._lock:
+                self._table.drop_dead()
+                if not self._stop.is_set():
+                    self.store.save(self._table.segments)
+                    self.store.sweep(self._table.segments)
+        self._settled.set()
+
+    def _build(self) -> None:
+        with self._lock:
+            paths = sorted(self._table.pending)
+            before = self._table.change
+        if not paths:
+            return
+        for target, count in build.build(self.root, paths, self.store.new_segment, self._stop.is_set):
+            if not count or self._stop.is_set():
+                continue
+            with self._lock:
+                self._table.adopt(Segment(target, verify=False), before)
+                self.store.save(self._table.segments)

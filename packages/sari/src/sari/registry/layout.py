@@ -1,0 +1,86 @@
+"""Where sari keeps its files: everything is in the registry file's directory.
+
+The home is HOME, else the password database's, never an XDG variable: Codex clears those, and a second path would be
+a second daemon.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sari.protocol.errors import SariError
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The paths of the registry file and of everything beside it."""
+
+    registry_file: str
+
+    @property
+    def data_dir(self) -> str:
+        return os.path.dirname(self.registry_file)
+
+    @property
+    def registry_lock(self) -> str:
+        return self.registry_file + ".lock"
+
+    @property
+    def start_lock(self) -> str:
+        return os.path.join(self.data_dir, "start.lock")
+
+    @property
+    def lock_dir(self) -> str:
+        return os.path.join(self.data_dir, "locks")
+
+    @property
+    def log_dir(self) -> str:
+        return os.path.join(self.data_dir, "logs")
+
+    @property
+    def token_file(self) -> str:
+        return os.path.join(self.data_dir, "token")
+
+    @property
+    def failed_start_file(self) -> str:
+        return os.path.join(self.data_dir, "failed-start.json")
+
+    def life_lock(self, boot_id: str) -> str:
+        """The lock a daemon holds for its whole life."""
+        return os.path.join(self.lock_dir, f"{boot_id}.lock")
+
+
+def home_directory(environ: Mapping[str, str]) -> str:
+    """The user's home: HOME, else what the password database says."""
+    home = environ.get("HOME") or environ.get("USERPROFILE")
+    if home:
+        return home
+    try:
+        import pwd
+
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except (ImportError, KeyError):
+        raise SariError(
+            "there is no home directory to keep the registry in: set HOME, or SARI_REGISTRY_FILE to a file path"
+        ) from None
+
+
+def find_layout(environ: Mapping[str, str]) -> Layout:
+    """The layout that the environment selects."""
+    chosen = environ.get("SARI_REGISTRY_FILE")
+    if chosen:
+        return Layout(os.path.abspath(os.path.expanduser(chosen)))
+    return Layout(os.path.join(home_directory(environ), ".local", "share", "sari", "server.json"))
+
+
+def make_private_directory(path: str) -> None:
+    """Create a directory for the owner only, if it is not there yet."""
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise SariError(
+            f"cannot make the directory {path} ({error.strerror}): make its parent writable, "
+            "or set SARI_REGISTRY_FILE to a file in a directory that is"
+        ) from error

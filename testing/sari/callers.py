@@ -1,0 +1,50 @@
+"""Clients that call without a pause and check every answer, while a test does its worst to the daemon."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from testing.sari.processes import DEADLINE_S
+from testing.sari.shim import Shim
+
+
+class Caller(threading.Thread):
+    """One client in a thread: `call` makes one checked call."""
+
+    def __init__(self, shim: Shim, call: Callable[[Shim], None]) -> None:
+        super().__init__(daemon=True)
+        self._shim = shim
+        self._call = call
+        self._stop_asked = threading.Event()
+        self.calls = 0
+        self.failures: list[BaseException] = []
+
+    def run(self) -> None:
+        try:
+            self._shim.initialize()
+            while not self._stop_asked.is_set():
+                self._call(self._shim)
+                self.calls += 1
+        except BaseException as failure:
+            self.failures.append(failure)
+
+    def stop(self) -> None:
+        """Finish the call that runs, and end."""
+        self._stop_asked.set()
+
+
+def total(callers: list[Caller]) -> int:
+    """How many calls were answered so far; any failure fails the test."""
+    assert [failure for caller in callers for failure in caller.failures] == []
+    return sum(caller.calls for caller in callers)
+
+
+def stop_all(callers: list[Caller]) -> int:
+    """End them all and return how many calls were answered."""
+    for caller in callers:
+        caller.stop()
+    for caller in callers:
+        caller.join(DEADLINE_S)
+        assert not caller.is_alive()
+    return total(callers)

@@ -1,0 +1,69 @@
+"""The real clients, and the predecessor, that sari is tested against: installed once, pinned, under `.parts/clients`.
+
+Each part is built under a file lock and marked when it is whole, so a build that was cut off is made again. HOME may
+be empty.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+PARTS = Path(__file__).resolve().parents[2] / ".parts/clients"
+# What each Python part is, as `uv pip install` wants it.
+_PYTHON = {"mcp1": "mcp==1.30.0", "mcp2": "mcp==2.3.0", "sari0": "sari==0.1.26"}
+_NODE = {
+    "inspector": ["node@24.9.0", "@modelcontextprotocol/inspector@2.12.0"],
+    "codex": ["@openai/codex@0.166.0"],
+    # These two run as they are in their packages; their scripts would build or copy what is not needed here.
+    "gemini": ["--ignore-scripts", "--omit=optional", "@google/gemini-cli@0.61.0"],
+    "claude": ["--ignore-scripts", "@anthropic-ai/claude-code@2.1.325"],
+}
+
+
+def python_part(name: str) -> Path:
+    """The environment of a Python part."""
+
+    def build(place: Path) -> None:
+        uv = str(Path(sys.executable).with_name("uv"))
+        _run(uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(place))
+        _run(uv, "pip", "install", "--quiet", "--python", str(place / "bin/python"), _PYTHON[name])
+
+    return _built(name, _PYTHON[name], build)
+
+
+def node_part(name: str) -> Path:
+    """The folder of a Node part."""
+
+    def build(place: Path) -> None:
+        place.mkdir(parents=True)
+        words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--no-package-lock", "--prefix", str(place)]
+        _run(*words, *_NODE[name], home=place / ".home")
+
+    return _built(name, " ".join(_NODE[name]), build)
+
+
+def _built(name: str, wanted: str, build: Callable[[Path], None]) -> Path:
+    place = PARTS / name
+    stamp = PARTS / f"{name}.ready"
+    PARTS.mkdir(parents=True, exist_ok=True)
+    with open(PARTS / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not stamp.exists() or stamp.read_text() != wanted:
+            shutil.rmtree(place, ignore_errors=True)
+            build(place)
+            stamp.write_text(wanted)
+    return place
+
+
+def _run(*words: str, home: Path | None = None) -> None:
+    environ = {**os.environ, "HOME": str(home)} if home is not None else dict(os.environ)
+    if home is not None:
+        home.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(words, capture_output=True, text=True, env=environ, check=False)
+    assert done.returncode == 0, f"{' '.join(words)}: {done.stdout[-2000:]}{done.stderr[-2000:]}"

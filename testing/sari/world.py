@@ -1,0 +1,148 @@
+"""A world of its own for a test of sari's life: a home, workspaces, shims, and an end to all its processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testing.sari.processes import daemons_of, end_all, processes_of, wait_until
+from testing.sari.shim import SARI, Shim
+
+
+class World:
+    """One user's home. Ports are any free ones unless a test says otherwise."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.home = base / "home"
+        self.home.mkdir()
+        self.environ = {
+            "HOME": str(self.home),
+            "PATH": os.environ["PATH"],
+            "SARI_DAEMON_PORT": "0",
+            "SARI_HTTP_PORT": "0",
+        }
+        self.shims: list[Shim] = []
+
+    @property
+    def data(self) -> Path:
+        """Where sari keeps its files."""
+        return self.home / ".local/share/sari"
+
+    @property
+    def registry_file(self) -> Path:
+        return self.data / "server.json"
+
+    def registry(self) -> dict[str, Any]:
+        """What the registry file says now."""
+        content = json.loads(self.registry_file.read_text())
+        assert isinstance(content, dict)
+        return content
+
+    def workspace(self, name: str, **files: str) -> Path:
+        """A workspace with a `.git` and some files, `name__txt` for name.txt."""
+        root = self.base / name
+        (root / ".git").mkdir(parents=True)
+        for file, text in (files or {"hello__txt": "a needle in here\n"}).items():
+            (root / file.replace("__", ".")).write_text(text)
+        return root
+
+    def shim(self, directory: Path, *words: str, **more: Any) -> Shim:
+        """Start `sari mcp` in a directory."""
+        environ = {**self.environ, **more.pop("environ", {})}
+        shim = Shim(environ, directory, *words, **more)
+        self.shims.append(shim)
+        return shim
+
+    def sari(self, *words: str, sari: str = SARI, **environ: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        return subprocess.run(
+            [sari, *words],
+            env={**self.environ, **environ},
+            cwd=self.base,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+    def daemons(self) -> list[int]:
+        """The daemons that live, by the process table."""
+        return daemons_of(self.home)
+
+    def processes(self) -> list[int]:
+        """Everything of ours that lives, by the process table."""
+        return processes_of(self.home)
+
+    def one_daemon(self) -> int:
+        """The only daemon there is."""
+        daemons = self.daemons()
+        assert len(daemons) == 1, daemons
+        return daemons[0]
+
+    def wait_for_one_daemon(self) -> int:
+        """Wait until exactly one daemon is left and return its pid."""
+        wait_until(lambda: len(self.daemons()) == 1, "one daemon")
+        return self.one_daemon()
+
+    def wait_for_only(self, *pids: int) -> None:
+        """Wait until these are all that lives; the daemon's own children (ripgrep) come and go."""
+        wait_until(lambda: sorted(self.processes()) == sorted(pids), f"only {pids} live: {self.processes()}")
+
+    def end_shims(self) -> None:
+        """Close every client's stdin and wait for the shims to end."""
+        for shim in self.shims:
+            shim.close_stdin()
+        for shim in self.shims:
+            shim.end()
+
+    def close(self) -> None:
+        """End everything; nothing outlives a test."""
+        for shim in self.shims:
+            shim.kill()
+        end_all(self.home)
+
+
+@contextmanager
+def new_world() -> Iterator[World]:
+    """A world on a short path, gone afterwards with all that lived in it."""
+    base = Path(tempfile.mkdtemp(prefix="sari-t-"))
+    made = World(base)
+    try:
+        yield made
+    finally:
+        made.close()
+        remove_tree(base)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """A fresh world."""
+    with new_world() as made:
+        yield made
+
+
+@pytest.fixture
+def other_world() -> Iterator[World]:
+    """Another one: another home, another registry, another token."""
+    with new_world() as made:
+        yield made
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a tree into which a process just killed may still have been writing."""
+
+    def gone() -> bool:
+        shutil.rmtree(path, ignore_errors=True)
+        return not path.exists()
+
+    wait_until(gone, f"{path} is removed")
