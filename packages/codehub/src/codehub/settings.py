@@ -242,6 +242,16 @@ class Settings(BaseModel):
     ttl_archive_s: Seconds = Field(
         1800, alias="TTL_ARCHIVE_SECONDS", description="Asleep for longer: archived. 86400 in production."
     )
+    busy_max_s: Seconds = Field(
+        43_200,
+        alias="CODEHUB_BUSY_MAX",
+        description="How long a program at work keeps a workspace awake at most while nobody is there.",
+    )
+    port_sharing: Literal["owner", "users", "link"] = Field(
+        "link",
+        alias="CODEHUB_PORT_SHARING",
+        description="The widest that owners may share a port: nobody else, anyone signed in, or anyone with a link.",
+    )
     archive_keep: int = Field(
         2, ge=1, alias="CODEHUB_ARCHIVE_KEEP", description="How many generations of archives are kept."
     )

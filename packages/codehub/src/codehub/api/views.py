@@ -14,6 +14,7 @@ from codehub.adapters.postgres.timeline import Generation, TimelineEntry
 from codehub.adapters.postgres.users import User
 from codehub.adapters.postgres.workspaces import WorkspaceWithOwner
 from codehub.api.config import ApiConfig
+from codehub.domain.busy import shown_busy
 from codehub.domain.model import DesiredState, Operation, Phase, Status, Workspace
 from codehub.domain.status import status_of
 
@@ -81,6 +82,9 @@ class WorkspaceView(View):
     sleeps_at: datetime | None = Field(
         description="When it is put to sleep if nobody works in it until then; null when it does not run."
     )
+    keep_awake_until: datetime | None = Field(description="Not put to sleep before: its owner said so.")
+    kept_awake_by: str | None = Field(description="The program that keeps it awake while nobody is there.")
+    busy_since: datetime | None = Field(description="Since when that program was found at work.")
 
 
 class WorkspacePage(View):
@@ -219,6 +223,7 @@ class AboutView(View):
 def workspace_view(owned: WorkspaceWithOwner, config: ApiConfig) -> WorkspaceView:
     workspace = owned.workspace
     status = status_of(workspace)
+    busy = shown_busy(workspace)
     # "When deletion was asked, what is shown is DELETING": the level stays in the row for the plans.
     shown = {Status.DELETING: Phase.DELETING, Status.DELETED: Phase.DELETED}
     phase = shown.get(status, workspace.phase)
@@ -246,6 +251,9 @@ def workspace_view(owned: WorkspaceWithOwner, config: ApiConfig) -> WorkspaceVie
         phase_changed_at=workspace.phase_changed_at,
         deleted_at=workspace.deleted_at,
         sleeps_at=_sleeps_at(workspace, config.ttl_standby_s),
+        keep_awake_until=workspace.keep_awake_until,
+        kept_awake_by=busy.reason if busy is not None else None,
+        busy_since=busy.since if busy is not None else None,
     )
 
 
@@ -276,7 +284,8 @@ def _sleeps_at(workspace: Workspace, ttl_standby_s: float) -> datetime | None:
     if status_of(workspace) is not Status.RUNNING:
         return None
     since = max(workspace.last_access_at or workspace.phase_changed_at, workspace.phase_changed_at)
-    return since + timedelta(seconds=ttl_standby_s)
+    by_ttl = since + timedelta(seconds=ttl_standby_s)
+    return max(by_ttl, workspace.keep_awake_until or by_ttl)
 
 
 def session_item(session: Session, current_id: str) -> SessionItem:

@@ -10,7 +10,14 @@ from starlette.convertors import StringConvertor, register_url_convertor
 from codehub.adapters.postgres.workspaces import WorkspaceWithOwner
 from codehub.api.context import Context, Ctx, Who
 from codehub.api.openapi import signed_in
-from codehub.api.schemas import DeleteQuery, WorkspaceCreate, WorkspacePageQuery, WorkspacePatch, WorkspaceRecover
+from codehub.api.schemas import (
+    DeleteQuery,
+    WorkspaceCreate,
+    WorkspaceKeepAwake,
+    WorkspacePageQuery,
+    WorkspacePatch,
+    WorkspaceRecover,
+)
 from codehub.api.views import WorkspacePage, WorkspaceView, workspace_view
 from codehub.domain.model import DesiredState
 from codehub.services.workspaces import Edit, NewWorkspace, Recovery
@@ -76,6 +83,12 @@ async def start_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceVie
 async def stop_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
     """Put it to sleep, from RUNNING and ERROR."""
     return _shown(await ctx.workspaces.stop(who, workspace_id), ctx)
+
+
+@router.post(_ONE + ":keep-awake", status_code=202, responses=signed_in(404, 409, 413))
+async def keep_workspace_awake(workspace_id: str, body: WorkspaceKeepAwake, ctx: Ctx, who: Who) -> WorkspaceView:
+    """Keep it awake until a time, whatever runs in it; `null` ends that."""
+    return _shown(await ctx.workspaces.keep_awake(who, workspace_id, body.until), ctx)
 
 
 @router.post(_ONE + ":archive", status_code=202, responses=signed_in(404, 409))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from rich.console import Console
@@ -74,10 +74,22 @@ def doing(workspace: Mapping[str, Any]) -> str:
         return str(workspace.get("error_reason") or "error")
     operation = _OPERATIONS.get(str(workspace["operation"]))
     if operation is None:
+        if awake := awake_words(workspace):
+            return awake
         rests = {"STANDBY": "asleep", "ARCHIVED": "archived"}.get(str(workspace["phase"]), "")
         return "never started" if workspace["status"] == "CREATED" else rests
     progress = workspace.get("progress")
     return ", ".join([operation, *step_words(progress), *progress_words(progress)]) if progress else operation
+
+
+def awake_words(workspace: Mapping[str, Any]) -> str:
+    """Why a running workspace does not go to sleep although nobody is there."""
+    if workspace["status"] != "RUNNING":
+        return ""
+    until = workspace.get("keep_awake_until")
+    if until and datetime.fromisoformat(str(until)) > datetime.now(UTC):
+        return f"kept awake until {datetime.fromisoformat(str(until)).astimezone():%Y-%m-%d %H:%M}"
+    return f"kept awake by {by}" if (by := workspace.get("kept_awake_by")) else ""
 
 
 def step_words(progress: Mapping[str, Any]) -> list[str]:

@@ -125,6 +125,15 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Busy:
+    """What kept a workspace awake without anybody there: since when, and when it last said so."""
+
+    reason: str
+    since: datetime
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Workspace:
     """One row of `workspaces`, whole."""
 
@@ -156,3 +165,5 @@ class Workspace:
     retry_at: datetime | None = None
     deleted_at: datetime | None = None
     purged_at: datetime | None = None
+    keep_awake_until: datetime | None = None
+    busy: Busy | None = None

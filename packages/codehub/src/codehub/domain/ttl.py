@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from codehub.domain.busy import is_kept_awake
 from codehub.domain.model import DesiredState, Operation, Phase, Workspace
 
 # Older spans are merged beyond this many; merging only ever makes idle time shorter.
@@ -68,13 +69,14 @@ def idle_since(workspace: Workspace) -> datetime:
 
 
 def is_to_sleep(workspace: Workspace, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> bool:
-    """RUNNING, at rest, wanted RUNNING, and idle for longer than the TTL."""
+    """RUNNING, at rest, wanted RUNNING, not kept awake by hand, and idle for longer than the TTL."""
     since = idle_since(workspace)
     return (
         workspace.deleted_at is None
         and workspace.phase is Phase.RUNNING
         and workspace.operation is Operation.NONE
         and workspace.desired_state is DesiredState.RUNNING
+        and not is_kept_awake(workspace, now)
         and now - since - gap_time(gaps, since, now) > ttl
     )
 

@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb
 from codehub.adapters.postgres.control_term import as_leader
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.postgres.rows import workspace_of
-from codehub.domain.model import Workspace
+from codehub.domain.model import Busy, Workspace
 from codehub.domain.ttl import ActivityCoverage, Span
 
 _FACT: Final = "activity_coverage"
@@ -23,6 +23,7 @@ _FACT: Final = "activity_coverage"
 # domain.ttl.is_to_sleep, in SQL. Blind spans never overlap, so their parts since then may be added up.
 _IS_TO_SLEEP = """
     deleted_at IS NULL AND phase = 'RUNNING' AND operation = 'NONE' AND desired_state = 'RUNNING'
+    AND (keep_awake_until IS NULL OR keep_awake_until <= %(now)s)
     AND %(now)s - greatest(last_access_at, phase_changed_at) - (
         SELECT coalesce(sum(greatest(interval '0',
             least(ended, %(now)s) - greatest(begun, greatest(last_access_at, phase_changed_at)))), interval '0')
@@ -31,7 +32,8 @@ _IS_TO_SLEEP = """
 """
 _SLEEP = f"""
     WITH slept AS (
-        UPDATE workspaces SET desired_state = 'STANDBY', updated_at = %(now)s WHERE {_IS_TO_SLEEP} RETURNING id
+        UPDATE workspaces SET desired_state = 'STANDBY', updated_at = %(now)s, busy_reason = NULL, busy_since = NULL,
+            busy_at = NULL WHERE {_IS_TO_SLEEP} RETURNING id
     ), told AS (
         INSERT INTO workspace_events (workspace_id, at, kind, message, actor, detail)
         SELECT id, %(now)s, 'put_to_sleep', %(message)s, 'ttl', '{{"desired_state": "STANDBY"}}' FROM slept
@@ -88,6 +90,24 @@ class PostgresTtlStore:
                 " FROM unnest(%s::text[], %s::timestamptz[]) AS touched (id, at)"
                 " WHERE workspaces.id = touched.id AND (last_access_at IS NULL OR last_access_at < touched.at)",
                 [list(times), list(times.values())],
+            )
+
+    async def note_busy(self, epoch: int, found: Mapping[str, Busy | None]) -> None:
+        if not found:
+            return
+        async with as_leader(self._database, epoch) as tx:
+            await tx.execute(
+                "UPDATE workspaces SET busy_reason = seen.reason, busy_since = seen.since, busy_at = seen.at,"
+                " last_access_at = greatest(last_access_at, seen.at)"
+                " FROM unnest(%s::text[], %s::text[], %s::timestamptz[], %s::timestamptz[]) AS seen (id, reason, since, at)"
+                " WHERE workspaces.id = seen.id AND (busy_reason, busy_since, busy_at)"
+                " IS DISTINCT FROM (seen.reason, seen.since, seen.at)",
+                [
+                    list(found),
+                    [busy.reason if busy else None for busy in found.values()],
+                    [busy.since if busy else None for busy in found.values()],
+                    [busy.at if busy else None for busy in found.values()],
+                ],
             )
 
     async def idle(self, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> Sequence[Workspace]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from codehub.domain.model import (
     NOT_OBSERVED,
+    Busy,
     Condition,
     Conditions,
     ConditionStatus,
@@ -60,6 +61,8 @@ def workspace_of(row: Mapping[str, Any]) -> Workspace:
         updated_at=row["updated_at"],
         deleted_at=row["deleted_at"],
         purged_at=row["purged_at"],
+        keep_awake_until=row["keep_awake_until"],
+        busy=Busy(row["busy_reason"], row["busy_since"], row["busy_at"]) if row["busy_reason"] else None,
     )
 
 

@@ -1,4 +1,4 @@
--- What `workspaced` and the doors built on it need. Design: docs/adr/0400.
+-- What `workspaced` and the doors built on it need. Design: docs/adr/0401.
 
 -- A token that is good for one workspace only. Older processes do not know the limit: upgrade them before minting one.
 ALTER TABLE api_tokens ADD COLUMN workspace_id text REFERENCES workspaces (id) ON DELETE CASCADE;
@@ -7,6 +7,7 @@ ALTER TABLE api_tokens ADD COLUMN workspace_id text REFERENCES workspaces (id) O
 ALTER TABLE workspaces ADD COLUMN keep_awake_until timestamptz;
 ALTER TABLE workspaces ADD COLUMN busy_reason text;
 ALTER TABLE workspaces ADD COLUMN busy_since timestamptz;
+ALTER TABLE workspaces ADD COLUMN busy_at timestamptz;
 
 -- People's SSH public keys.
 CREATE TABLE ssh_keys (
