@@ -22,7 +22,9 @@ from codehub.api import (
     files,
     handover,
     login_links,
+    ports,
     sessions,
+    ssh,
     system,
     tokens,
     users,
@@ -72,7 +74,21 @@ def create_app(deps: ApiDeps) -> FastAPI:
     app.add_middleware(Logged, config=deps.config, metrics=context.metrics, ids=deps.ids, monotonic=deps.monotonic)
     for error in (CodeHubError, RequestValidationError, HTTPException):
         app.add_exception_handler(error, _answer)
-    for part in (sessions, tokens, users, workspaces, diagnostics, exec, files, events, about, whoami, login_links):
+    for part in (
+        sessions,
+        tokens,
+        users,
+        workspaces,
+        diagnostics,
+        exec,
+        files,
+        ports,
+        ssh,
+        events,
+        about,
+        whoami,
+        login_links,
+    ):
         app.include_router(part.router, prefix=PREFIX)
     app.include_router(login_links.pages)
     app.include_router(system.router)

@@ -41,6 +41,7 @@ class ApiConfig:
     sse_prefix: str
     lock_id: int
     node_id: str
+    port_sharing: str = "link"
 
     @property
     def secure(self) -> bool:
@@ -56,6 +57,9 @@ class ApiConfig:
         base = urlsplit(self.workspace_url)
         port = f":{base.port}" if base.port else ""
         return f"{base.scheme}://{workspace_id}{self.workspace_host[1:]}{port}/w/{workspace_id}/"
+
+    def port_url_of(self, workspace_id: str, port: int) -> str:
+        return f"{self.url_of(workspace_id)}port/{port}/"
 
 
 def api_config(settings: Settings, *, public_url: str = "", workspace_url: str = "") -> ApiConfig:
@@ -74,6 +78,7 @@ def api_config(settings: Settings, *, public_url: str = "", workspace_url: str =
         sse_prefix=settings.sse_prefix,
         lock_id=settings.lock_id,
         node_id=settings.node_id,
+        port_sharing=settings.port_sharing,
     )
 
 

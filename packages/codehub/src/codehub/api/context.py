@@ -20,7 +20,9 @@ from codehub.services.doors import Doors
 from codehub.services.event_stream import EventBroadcaster
 from codehub.services.lockout import Lockout
 from codehub.services.passwords import TOKEN_PREFIX
+from codehub.services.ports import Ports
 from codehub.services.principal import Principal
+from codehub.services.ssh import Ssh
 from codehub.services.users import Users
 from codehub.services.workspaces import Workspaces
 
@@ -34,6 +36,8 @@ class Context:
     workspaces: Workspaces
     observing: Diagnostics
     doors: Doors
+    ssh: Ssh
+    ports: Ports
     live: EventBroadcaster
     metrics: ApiMetrics
     begun: float
@@ -66,6 +70,7 @@ def make_context(deps: ApiDeps) -> Context:
         deps.clock,
         deps.ids,
     )
+    doors = Doors(deps.database, workspaces, deps.instances, deps.clock)
     return Context(
         deps=deps,
         config=config,
@@ -80,7 +85,9 @@ def make_context(deps: ApiDeps) -> Context:
         users=make_users(deps, live.ended),
         workspaces=workspaces,
         observing=Diagnostics(deps.database, workspaces, deps.instances),
-        doors=Doors(deps.database, workspaces, deps.instances, deps.clock),
+        doors=doors,
+        ssh=Ssh(deps.database, doors, deps.clock, deps.ids),
+        ports=Ports(deps.database, doors, config.port_sharing, config.port_url_of, deps.clock, deps.ids),
         live=live,
         metrics=ApiMetrics(deps.registry),
         begun=deps.monotonic(),

@@ -218,6 +218,8 @@ class AboutView(View):
     ttl_standby_seconds: float
     ttl_archive_seconds: float
     deleted_retention_seconds: float
+    workspace_url: str = Field(description="The workspace proxy's address.")
+    port_sharing: str = Field(description="The widest that ports may be shared: owner, users or link.")
 
 
 def workspace_view(owned: WorkspaceWithOwner, config: ApiConfig) -> WorkspaceView:

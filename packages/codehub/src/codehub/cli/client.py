@@ -57,6 +57,15 @@ class Client:
             trust_env=urlsplit(server).hostname not in _HERE,
         )
 
+    @contextmanager
+    def patient(self) -> Iterator[Self]:
+        """Without a time limit on answers: waking a workspace takes as long as it takes."""
+        before, self._http.timeout = self._http.timeout, httpx.Timeout(_TIMEOUT_S, read=None)
+        try:
+            yield self
+        finally:
+            self._http.timeout = before
+
     def __enter__(self) -> Self:
         return self
 

@@ -42,6 +42,10 @@ _COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "login": ("codehub.cli.login", "login", "Sign in and keep a token for the commands below."),
     "logout": ("codehub.cli.login", "logout", "Forget the kept token and revoke it."),
     "ws": ("codehub.cli.ws", "ws", "Work with workspaces."),
+    "ssh": ("codehub.cli.ssh", "ssh", "Open a shell in a workspace with OpenSSH."),
+    "config-ssh": ("codehub.cli.ssh", "config_ssh", "Make `ssh NAME.codehub` and desktop IDEs work."),
+    "keys": ("codehub.cli.ssh", "keys", "Your SSH public keys."),
+    "port-forward": ("codehub.cli.ssh", "port_forward", "Reach a workspace's ports on this machine."),
     "admin": ("codehub.cli.admin", "admin", "Users, recovery, undelete."),
     "completion": ("codehub.cli.completion", "completion", "Print the completion script of a shell."),
 }

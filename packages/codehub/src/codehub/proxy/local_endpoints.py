@@ -24,7 +24,7 @@ class LocalEndpoints:
         self.server: ProxyServer | None = None
 
     def local(self, request: RequestHead, peer: bytes) -> Reply | None:
-        if request.target.startswith(b"/w/"):
+        if request.target.startswith((b"/w/", b"/_codehub/")):
             return None
         path = request.target.partition(b"?")[0]
         if request.method not in (b"GET", b"HEAD"):

@@ -22,6 +22,7 @@ _TITLES: Final[dict[Page, str]] = {
     Page.FORBIDDEN: "This workspace belongs to someone else",
     Page.WAKING: "Your workspace is waking up",
     Page.AWAY: "Your workspace does not answer at the moment",
+    Page.PORT_CLOSED: "Nothing listens on this port",
     Page.ARCHIVED: "Your workspace is archived",
     Page.PENDING: "Your workspace is not ready yet",
     Page.ERROR: "Something went wrong with your workspace",
@@ -34,6 +35,7 @@ _TEXTS: Final[dict[Page, str]] = {
     Page.FORBIDDEN: "Only its owner can open it.",
     Page.WAKING: "This page goes on by itself as soon as it is there. Nothing you wrote was lost.",
     Page.AWAY: "It runs, but its editor does not answer. This page tries again by itself.",
+    Page.PORT_CLOSED: "Start a server on it in the workspace. This page tries again by itself.",
     Page.ARCHIVED: "Everything you wrote is kept. Restore it to work on.",
     Page.PENDING: "It has not been started.",
     Page.LIMIT: "Stop one of these first, then open this one again.",
@@ -160,6 +162,8 @@ def render(
         (b"Content-Type", b"text/html; charset=utf-8"),
         (b"Content-Security-Policy", policy.encode()),
     ]
+    if page is Page.PORT_CLOSED:
+        headers.append((b"Refresh", b"2"))
     if retry_after_s is not None:
         headers.append((b"Retry-After", b"%d" % retry_after_s))
     return Reply(status, body.encode(), tuple(headers))

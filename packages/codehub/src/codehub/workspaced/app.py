@@ -74,7 +74,7 @@ class App:
             await self._tcp(request, streams.port_of(parts[1]))
             return None
         if first == "ssh":
-            return await self._ssh(request)
+            return await self._ssh(request, parts[1:])
         if first == "activity" and method == "GET":
             return as_json(self.activity())
         raise not_found(f"{method} {request.path} is not known to workspaced {VERSION}")
@@ -310,7 +310,9 @@ class App:
     def _moved(self, size: int) -> None:
         self._moved_at = time.time()
 
-    async def _ssh(self, request: Request) -> Response | None:
+    async def _ssh(self, request: Request, parts: list[str]) -> Response | None:
+        if parts == ["host-key"] and request.method == "POST":
+            return as_json(self.sshd.make_host_key(), 201)
         if request.method == "PUT":
             body = await request.json()
             host_key, keys = body.get("host_key"), body.get("authorized_keys")

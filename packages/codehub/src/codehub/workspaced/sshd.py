@@ -12,6 +12,7 @@ import pwd
 import shutil
 import signal
 import subprocess
+import tempfile
 
 from .errors import RequestError, conflict, invalid
 from .holder import shell
@@ -81,6 +82,19 @@ class Sshd:
                 501, "SSH_UNAVAILABLE", "this workspace has no OpenSSH server; add openssh-server to its image"
             )
         return found
+
+    def make_host_key(self) -> dict[str, object]:
+        """A new key pair, which CodeHub keeps; nothing of it stays here."""
+        keygen = shutil.which("ssh-keygen", path="/usr/bin:/usr/local/bin:/opt/codehub/bin")
+        if keygen is None:
+            raise RequestError(
+                501, "SSH_UNAVAILABLE", "this workspace has no ssh-keygen; add openssh-client to its image"
+            )
+        with tempfile.TemporaryDirectory(dir=os.path.dirname(self._folder)) as folder:
+            path = os.path.join(folder, "key")
+            subprocess.run([keygen, "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path], check=True, timeout=30)
+            with open(path) as private, open(path + ".pub") as public:
+                return {"private_key": private.read(), "public_key": public.read().strip()}
 
     def configure(self, host_key: str, authorized_keys: list[str]) -> dict[str, object]:
         """Take over the host key and the keys that may sign in. The same again changes nothing."""

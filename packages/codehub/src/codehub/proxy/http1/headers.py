@@ -17,6 +17,7 @@ WORKSPACE_COOKIE: Final = b"codehub_ws"
 NONCE_COOKIE: Final = b"codehub_nonce"
 TICKET_PARAMETER: Final = b"codehub_ticket"
 OWN_PATH: Final = b"_codehub/"  # below a workspace's address, and ours
+PORT_PATH: Final = b"port/"  # below a workspace's address: the pages of its ports
 _OUR_PREFIX: Final = b"codehub_"
 _OUR_NAMES: Final = frozenset({b"session", b"__host-session"})
 # What `Connection: name` may not take away: it would change what the message is.
