@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, cast
 
 from fastapi import Depends, Request
+from starlette.requests import HTTPConnection
 
 from codehub.api.addresses import client_address
 from codehub.api.config import ApiConfig, ApiDeps
@@ -99,7 +100,7 @@ def make_users(deps: ApiDeps, ended: Callable[[str], None] = lambda _: None) -> 
     return Users(deps.database, deps.passwords, deps.clock, deps.ids, ended, deps.second_user_refused)
 
 
-def context_of(request: Request) -> Context:
+def context_of(request: HTTPConnection) -> Context:
     return cast(Context, request.app.state.context)
 
 
@@ -107,7 +108,7 @@ def address_of(request: Request) -> str:
     return client_address(request.scope, request.headers, context_of(request).config.trusted_proxies)
 
 
-async def principal_or_none(request: Request) -> Principal | None:
+async def principal_or_none(request: HTTPConnection) -> Principal | None:
     """Who asks, by API token or by session cookie. A token that is given and wrong is never made up for by a cookie."""
     context = context_of(request)
     if (authorization := request.headers.get("authorization")) is not None:
@@ -120,7 +121,7 @@ async def principal_or_none(request: Request) -> Principal | None:
     return await context.accounts.by_cookie(secret) if secret else None
 
 
-async def principal(request: Request) -> Principal:
+async def principal(request: HTTPConnection) -> Principal:
     who = await principal_or_none(request)
     if who is None:
         raise Unauthorized("sign in first: no session or API token, or one that is over")
