@@ -5,7 +5,7 @@ SEEDS ?= 10000
 ARGS ?=
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 up: run-env  ## run CodeHub with its embedded servers (Ctrl-C stops it)
 	@exec .venv/bin/codehub up $(ARGS)
@@ -29,6 +29,15 @@ bench: dev-env parts  ## measure side by side with the peers, print ratios, writ
 simulate: dev-env  ## run the control plane simulation with SEEDS seeds
 	.venv/bin/python -m testing.codehub.simulation --seeds $(SEEDS) $(ARGS)
 
+kubernetes-up:  ## start a real single-node Kubernetes for tests (root; built once, some minutes)
+	@scripts/kubernetes/up.sh
+
+kubernetes-down:  ## stop it
+	@scripts/kubernetes/down.sh
+
+test-kubernetes: dev-env  ## run the tests that need a cluster, on that node
+	@scripts/kubernetes/test.sh $(ARGS)
+
 soak: dev-env parts  ## run the long tests that `make test` only samples
 	CODEHUB_TEST_SOAK=1 scripts/test.sh -m soak $(ARGS)
 
@@ -48,7 +57,7 @@ transcripts: dev-env parts  ## regenerate docs/a-day.md, docs/sari/transcript.md
 docs: docs-env  ## build the documentation site into site/, failing on any warning
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --clean
 
-first-run: dev-env parts  ## time the way from `git clone` to the first open workspace (ARGS=--wheel: from a wheel)
+first-run: dev-env parts  ## measure the time from `git clone` to the first open workspace (ARGS=--wheel: from a wheel)
 	.venv/bin/python -m e2e.first_run $(ARGS)
 
 run-env:
@@ -66,8 +75,8 @@ parts:
 lock:  ## lock the dependencies again
 	scripts/lock.sh
 
-clean:  ## remove what was made here (not CodeHub's data)
+clean:  ## remove build products (not CodeHub's data)
 	rm -rf .venv .venvs .parts .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help up test lint format bench simulate soak show-docker screens transcripts docs first-run run-env dev-env docs-env parts lock clean
+.PHONY: help up test lint format bench simulate kubernetes-up kubernetes-down test-kubernetes soak show-docker screens transcripts docs first-run run-env dev-env docs-env parts lock clean

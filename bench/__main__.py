@@ -1,7 +1,7 @@
 """`python -m bench [NAME …]`: runs bench_NAME.measure() for each (all by default), prints tables, writes JSON.
 
 A row is {"what", "value", "unit"} and, where there is a peer, {"peer", "ratio", "floor"}: the ratio is ours against the
-peer's in the same run, the floor is design chapter 13's. Figures never decide a test.
+peer's in the same run, the floor is the goal in docs/benchmarks.md. Figures never decide a test.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ from testing.codehub.services import service_dir
 from testing.codehub.workspaces import workspace
 
 _REACTIONS, _SETTLED, _AT_ONCE, _IDLE_FOR_S, _FAILOVERS = 200, (100, 1_000, 10_000), 1_000, 40.0, 5
-# Every so often `observed_at` of all is written though nothing changed (design 4): no idle time here is so long.
+# Every so often `observed_at` of all is written though nothing changed: no idle time here is so long.
 _OBSERVED_EVERY_S = OBSERVED_EVERY.total_seconds()
 
 

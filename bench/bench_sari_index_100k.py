@@ -1,4 +1,4 @@
-"""sari's index beside ripgrep and ripgrepx on 100,000 files: where the floors of design chapter 13 are."""
+"""sari's index beside ripgrep and ripgrepx on 100,000 files: the size that the goals in docs/benchmarks.md are for."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
@@ -19,6 +20,8 @@ _REPOSITORY = Path(__file__).resolve().parent.parent
 _COPIES = PurePosixPath("repository")
 _ROOT_PAGES = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "DEPENDENCIES.md", "SECURITY.md")
 _LINK = re.compile(r"(\]\()([^)\s]+)(\))")
+# What a page loads; a link that a reader follows is not among it.
+_LOADED = re.compile(r"<(?:script|img|iframe|link(?=[^>]+stylesheet))[^>]+(?:src|href)=\"?https?://[^>]*>")
 _CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 
 
@@ -47,6 +50,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     parts = _CODE.split(markdown)
     return "".join(part if at % 2 else _LINK.sub(mapped, part) for at, part in enumerate(parts))
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    foreign = _LOADED.search(output)
+    if foreign is not None:
+        raise PluginError(f"{page.file.src_uri} loads something from another host: {foreign[0]}")
+    return output
 
 
 def _resolve(source: Path, link: str) -> Path | None:

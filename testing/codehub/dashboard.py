@@ -201,7 +201,7 @@ _RESTING: Final[dict[str, object]] = {
 
 
 def conditions(*, volume: bool = True, archive: bool = False, container: bool = False) -> dict[str, object]:
-    """The four of design 3, in the shape they are stored in."""
+    """The four conditions, in the shape they are stored in."""
 
     def one(there: bool, yes: str, no: str) -> dict[str, str]:
         return {"status": str(there), "reason": yes if there else no, "message": ""}

@@ -110,7 +110,7 @@ async def test_a_commit_that_waited_for_a_users_change_looks_at_the_row_again(da
         await tx.execute("UPDATE workspaces SET desired_state = 'DELETED'")
         waiting = asyncio.create_task(world.store.commit(epoch, intent(ws()), NOW))
         await _waits_for_a_lock(database)
-    assert await waiting is None, "contract 8: an intent depends on the desired_state it was planned for"
+    assert await waiting is None, "INV-8: an intent depends on the desired_state it was planned for"
     assert await world.kinds(ws().id) == []
 
 

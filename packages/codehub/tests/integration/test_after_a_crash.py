@@ -1,5 +1,7 @@
-"""Design 7, "After a crash", row by row: a real coordinator process is killed -9 at the point that leaves that row's state
-behind, on real PostgreSQL with real homes, archives and instances; the next one carries on from what it finds.
+"""The table "After a crash" of docs/errors.md, row by row.
+
+A real coordinator process is killed -9 at the point that leaves that row's state behind, on real PostgreSQL with real
+homes, archives and instances. The next one continues from what it finds.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 import pytest
 
@@ -18,3 +20,16 @@ def test_a_drawn_page_is_fresh(name: str) -> None:
 )
 def test_every_command_says_how_it_is_used_by_an_example(path: tuple[str, ...], command: click.Command) -> None:
     assert f"codehub {' '.join(path)}" in (command.help or "").partition("Example")[2]
+
+
+def test_an_invariant_that_is_cited_is_described() -> None:
+    described = set(re.findall(r"^## (INV-\d+)$", (DOCS / "invariants.md").read_text(encoding="utf-8"), re.MULTILINE))
+    repository = DOCS.parent
+    sources = [
+        *repository.glob("packages/*/**/*.py"),
+        *repository.glob("packages/*/**/*.sql"),
+        *repository.glob("testing/**/*.py"),
+    ]
+    cited = {name for source in sources for name in re.findall(r"INV-\d+", source.read_text(encoding="utf-8"))}
+    assert {"INV-4", "INV-8", "INV-11"} <= cited
+    assert cited <= described

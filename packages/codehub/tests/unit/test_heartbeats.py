@@ -159,7 +159,7 @@ def test_traffic_that_asks_for_running_again_while_it_stops_is_taken_and_acted_o
         assert row().operation is Operation.STOPPING
         term.database.put(replace(row(), desired_state=DesiredState.RUNNING, last_access_at=term.clock.now()))
         await asyncio.sleep(2)
-        assert row().operation is Operation.STOPPING, "what is under way is not preempted (contract 4)"
+        assert row().operation is Operation.STOPPING, "what is under way is not preempted (INV-4)"
         await asyncio.sleep(10)
         assert (row().phase, row().operation, row().desired_state) == (
             Phase.RUNNING,

@@ -105,7 +105,7 @@ class ApiDeps:
     instances: Mapping[str, Instances]  # by name, for logs and usage
     choose_backends: Callable[[], Awaitable[BackendChoice]]  # for new workspaces
     profiles: Mapping[str, AppProfile]
-    # Why no second user can be had on this runtime, or None (design 9).
+    # Why no second user can be had on this runtime, or None.
     second_user_refused: Callable[[], str | None] = lambda: None
     clock: Callable[[], datetime] = utc_now
     monotonic: Callable[[], float] = time.monotonic

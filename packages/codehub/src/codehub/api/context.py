@@ -72,6 +72,8 @@ def make_context(deps: ApiDeps) -> Context:
         deps.ids,
     )
     doors = Doors(deps.database, workspaces, deps.instances, deps.clock)
+    metrics = ApiMetrics(deps.registry)
+    metrics.stream_failures.set_function(lambda: live.failures)
     return Context(
         deps=deps,
         config=config,
@@ -90,7 +92,7 @@ def make_context(deps: ApiDeps) -> Context:
         ssh=Ssh(deps.database, doors, deps.clock, deps.ids),
         ports=Ports(deps.database, doors, config.port_sharing, config.port_url_of, deps.clock, deps.ids),
         live=live,
-        metrics=ApiMetrics(deps.registry),
+        metrics=metrics,
         begun=deps.monotonic(),
         leaving=asyncio.Event(),
     )

@@ -1,4 +1,4 @@
-"""`GET /events`: live events as server-sent events (design 8)."""
+"""`GET /events`: live events as server-sent events."""
 
 from __future__ import annotations
 

@@ -53,10 +53,10 @@ async def health() -> Health:
 
 @router.get("/health/ready", responses=may_answer())
 async def ready(ctx: Ctx) -> Health:
-    """Requests can be served: the database answers."""
+    """Requests can be served: the database answers and takes writes."""
     try:
-        async with asyncio.timeout(_READY_WITHIN_S), ctx.deps.database.transaction() as tx:
-            await system.answers(tx)
+        async with asyncio.timeout(_READY_WITHIN_S):
+            await ctx.deps.database.take_writes()
     except TimeoutError as error:
         raise Unavailable("the database does not answer") from error
     return Health()

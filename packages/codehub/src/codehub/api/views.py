@@ -1,4 +1,4 @@
-"""What goes over the wire out: the shapes of design 10, and how rows become them."""
+"""The API's response schemas, and how rows become them."""
 
 from __future__ import annotations
 
@@ -56,6 +56,12 @@ class ProgressView(View):
     percent: float | None = Field(description="Of `total`, where that is known.")
 
 
+class BlockedView(View):
+    reason: str
+    message: str
+    since: datetime
+
+
 class WorkspaceView(View):
     id: str
     name: str
@@ -69,8 +75,12 @@ class WorkspaceView(View):
     desired_state: DesiredState
     conditions: ConditionsView
     progress: ProgressView | None
-    error_reason: str | None
+    error_reason: str | None = Field(description="Of ERROR; or of what it waits for, see `blocked`.")
+    error_message: str | None = Field(description="What happened, for a person to read.")
     error_count: int
+    blocked: BlockedView | None = Field(
+        description="What it waits for: no room on a disk, or a backend that does not answer. It goes on by itself."
+    )
     archive_key: str | None
     path: str
     url: str
@@ -226,6 +236,7 @@ def workspace_view(owned: WorkspaceWithOwner, config: ApiConfig) -> WorkspaceVie
     workspace = owned.workspace
     status = status_of(workspace)
     busy = shown_busy(workspace)
+    blocked = workspace.blocked
     # "When deletion was asked, what is shown is DELETING": the level stays in the row for the plans.
     shown = {Status.DELETING: Phase.DELETING, Status.DELETED: Phase.DELETED}
     phase = shown.get(status, workspace.phase)
@@ -242,7 +253,11 @@ def workspace_view(owned: WorkspaceWithOwner, config: ApiConfig) -> WorkspaceVie
         desired_state=workspace.desired_state,
         conditions=_conditions(workspace),
         progress=_progress(workspace),
-        error_reason=workspace.error_reason,
+        error_reason=workspace.error_reason or (blocked.reason if blocked is not None else None),
+        error_message=workspace.error_message or (blocked.message if blocked is not None else None),
+        blocked=None
+        if blocked is None
+        else BlockedView(reason=blocked.reason, message=blocked.message, since=blocked.since),
         error_count=workspace.error_count,
         archive_key=workspace.archive_key,
         path=f"/w/{workspace.id}/",

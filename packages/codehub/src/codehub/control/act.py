@@ -1,7 +1,7 @@
 """The effects of each operation. Every step is idempotent: an operation is carried on by doing all of it again.
 
 Knows backends and the fence; knows nothing of phases, retries or rows, but for `record`, by which the archive's key is
-committed before its volume goes (contract 8).
+committed before its volume goes (INV-8).
 """
 
 from __future__ import annotations
@@ -15,7 +15,16 @@ from codehub.control.deps import ProfileOf
 from codehub.control.guarded_backends import GuardedBackends
 from codehub.control.health import HealthTracker
 from codehub.control.observe import home_key
-from codehub.domain.errors import BackendDown, Conflict, DataLost, FenceLost, NotFound, Terminal, Transient
+from codehub.domain.errors import (
+    BackendDown,
+    Conflict,
+    DataLost,
+    FenceLost,
+    NotFound,
+    OutOfSpace,
+    Terminal,
+    Transient,
+)
 from codehub.domain.model import HomeCtx, Operation, Progress, Workspace
 from codehub.domain.profiles import AppProfile
 from codehub.ports.clock import Clock
@@ -171,7 +180,7 @@ class Actor:
             pause_s = min(_SLOWEST_PROBE_S, pause_s * 1.5)
 
     async def _stop(self, task: Task) -> None:
-        # Without a volume the instance is not kept: contract 6.
+        # Without a volume the instance is not kept: INV-6.
         if task.workspace.conditions.volume_ready.is_true:
             await self._retry(
                 lambda: self._backends.with_instances(
@@ -221,10 +230,10 @@ class Actor:
             raise Transient("the instance is still there after it was deleted")
 
     async def _archive_and_remove(self, task: Task, ctx: HomeCtx, *, current: bool) -> None:
-        """Contract 8: verified, then its key committed, then the volume of this very incarnation removed."""
+        """INV-8: verified, then its key committed, then the volume of this very incarnation removed."""
         workspace, home, op_id = task.workspace, home_key(task.workspace), _op_id(task.workspace)
         if workspace.home_ctx is None or workspace.home_ctx.incarnation != ctx.incarnation:
-            # Contract 7: what is at an op id is never made again, so another volume's content needs another one.
+            # INV-7: what is at an op id is never made again, so another volume's content needs another one.
             op_id = f"{op_id}.{ctx.incarnation}"
         receipt = await self._retry(
             lambda: self._backends.with_both(
@@ -257,7 +266,7 @@ class Actor:
         for tried in range(1, _TRIES):
             try:
                 return await call()
-            except BackendDown:
+            except (BackendDown, OutOfSpace):
                 raise
             except Transient:
                 await asyncio.sleep(_PAUSE_S * tried * (0.5 + self._random()))
@@ -265,5 +274,5 @@ class Actor:
 
 
 def _op_id(workspace: Workspace) -> str:
-    assert workspace.archive_op_id is not None, "the intent takes an op id (contract 8)"
+    assert workspace.archive_op_id is not None, "the intent takes an op id (INV-8)"
     return workspace.archive_op_id

@@ -1,4 +1,4 @@
-"""Whether running instances answer: NotHealthy only after 3 failed probes over at least 30 s (design 3).
+"""Whether running instances answer: NotHealthy only after 3 failed probes over at least 30 s (docs/errors.md).
 
 Remembered per identity, so that a new instance begins with a clean sheet. Forgotten with the term.
 """

@@ -1,5 +1,5 @@
 """How long an operation may go on without progress. The clock stands still while the backend does not answer, and begins
-again with a new term (design 4)."""
+again with a new term."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The TTL Runner: idle → STANDBY, long asleep → ARCHIVED. The tick's order is design 6's."""
+"""The TTL Runner: idle → STANDBY, long asleep → ARCHIVED. docs/control-plane.md gives the order of a tick."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which archives are protected from the garbage collector (design 8, contract 9)."""
+"""Which archives are protected from the garbage collector (INV-9)."""
 
 from __future__ import annotations
 

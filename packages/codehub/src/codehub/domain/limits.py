@@ -1,4 +1,4 @@
-"""How many workspaces may run. Counted by the caller, in the transaction that sets desired_state RUNNING (design 8)."""
+"""How many workspaces may run. Counted by the caller, in the transaction that sets desired_state RUNNING."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from codehub.domain.judge import level_of, phase_of, violation_of
 from codehub.domain.model import Condition, DesiredState, ErrorReason, Operation, Phase, Workspace
-from codehub.domain.observed import Observed, apply_observation, instance_runs
+from codehub.domain.observed import Observed, apply_observation, blocked_by_unseen, instance_runs
 from codehub.domain.progress import is_done
 from codehub.domain.transitions import WORK, edge_from
 
@@ -20,7 +20,7 @@ class Rest:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Commit this intent, then act on it (contract 8). `again` when what ran was found gone or unhealthy."""
+    """Commit this intent, then act on it (INV-8). `again` when what ran was found gone or unhealthy."""
 
     operation: Operation
     again: bool = False
@@ -60,16 +60,24 @@ Decision: TypeAlias = Rest | Begin | CarryOn | Complete | Fail | Wait
 
 def look(workspace: Workspace, seen: Observed, now: datetime) -> Workspace:
     """The workspace after a look: conditions, an adopted ctx, the phase, and when the phase moved."""
-    if workspace.deleted_at is not None:
+    if workspace.deleted_at is not None or workspace.of_newer_version:
         return workspace
-    looked = apply_observation(workspace, seen, now)
+    looked = _blocked(apply_observation(workspace, seen, now), now)
     phase = phase_of(looked)
     return looked if phase is looked.phase else replace(looked, phase=phase, phase_changed_at=now)
 
 
+def _blocked(workspace: Workspace, now: datetime) -> Workspace:
+    """Told of what it waits for, and no longer once that is there again. What an action waits for is told by the action."""
+    unseen = blocked_by_unseen(workspace, now)
+    if unseen is None and workspace.operation is not Operation.NONE:
+        return workspace
+    return workspace if unseen == workspace.blocked else replace(workspace, blocked=unseen)
+
+
 def decide(workspace: Workspace, now: datetime, *, was: Phase) -> Decision:
     """The next step for a workspace as `look` left it; `was` is the phase before that look."""
-    if workspace.deleted_at is not None:
+    if workspace.deleted_at is not None or workspace.of_newer_version:
         return Rest()
     judged_as = replace(workspace, phase=was)  # what a recovery is told by
     violation = None if level_of(judged_as) is not Phase.ERROR else violation_of(workspace)
@@ -115,7 +123,7 @@ def _towards(workspace: Workspace, level: Phase, was: Phase) -> Decision:
     desired = workspace.desired_state
     below_a_volume = level in (Phase.PENDING, Phase.ARCHIVED)
     if below_a_volume and desired is not DesiredState.DELETED and instance_runs(workspace.conditions.container_ready):
-        # Recovery from ContainerWithoutVolume: the instance is taken away first (contract 6).
+        # Recovery from ContainerWithoutVolume: the instance is taken away first (INV-6).
         return Begin(Operation.STOPPING)
     edge = edge_from(level, desired)
     if edge is None or _blind_for(workspace, edge.operation):

@@ -1,4 +1,4 @@
-"""Where a request to the workspace proxy leads: addresses, what a navigation is, and the table of design chapter 10.
+"""Where a request to the workspace proxy leads: addresses, what a navigation is, and the decision table of docs/proxy.md.
 
 Pure. Who is signed in and what the workspace's row says come in as arguments; pages and bytes are the proxy's business.
 """

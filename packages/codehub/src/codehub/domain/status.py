@@ -1,4 +1,4 @@
-"""The first generation's word for a workspace, derived for people and scripts, never stored (design 3)."""
+"""A workspace's status in one word, derived for people and scripts and never stored."""
 
 from __future__ import annotations
 

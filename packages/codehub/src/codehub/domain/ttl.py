@@ -1,4 +1,4 @@
-"""When an idle workspace is put to sleep, and a sleeping one archived (design 6).
+"""When an idle workspace is put to sleep, and a sleeping one archived (docs/control-plane.md).
 
 Time in which activity could not be seen does not count: it is kept as a few gaps and taken off.
 """

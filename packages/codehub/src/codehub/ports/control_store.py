@@ -41,7 +41,7 @@ class Change:
     """`before` → `after`, of the columns the controller owns.
 
     On condition that operation, archive_op_id, archive_key, error_reason and deleted_at are still those of `before`; an
-    intent also depends on desired_state (contract 8).
+    intent also depends on desired_state (INV-8).
     """
 
     before: Workspace

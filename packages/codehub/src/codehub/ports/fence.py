@@ -1,4 +1,4 @@
-"""The right to change things, checked right before each destructive call (contract 11)."""
+"""The right to change things, checked right before each destructive call (INV-11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leadership: at most one coordinator acts, and whatever an earlier one does late changes nothing (contract 11)."""
+"""Leadership: at most one coordinator acts, and whatever an earlier one does late changes nothing (INV-11)."""
 
 from __future__ import annotations
 

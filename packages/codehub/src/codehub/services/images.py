@@ -1,4 +1,4 @@
-"""Which image a new workspace may name (design 9): a profile's name, or an image that is let through."""
+"""Which image a new workspace may name: a profile's name, or an allowed image (docs/profiles.md)."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Users:
     clock: Clock
     ids: Ids
     ended: Callable[[str], None]
-    # Why no second user can be had here, if so: without isolation they could read each other's homes (design 9).
+    # Why no second user can be had here, if so: without isolation they could read each other's homes.
     second_user_refused: Callable[[], str | None]
 
     async def page(self, who: Principal, limit: int, offset: int) -> tuple[list[User], int]:

@@ -1,4 +1,4 @@
-"""What people ask of workspaces, and from which status they may ask it (design 10; recovery: design 7).
+"""What people ask of workspaces, and from which status they may ask it (docs/api.md; recovery: docs/errors.md).
 
 Every change is one transaction: the row locked and judged again, the change, and its entry in the timeline. Nothing here
 talks to a backend: the controller sees the new desired_state and acts.
@@ -261,6 +261,8 @@ class Workspaces:
         workspace = await workspaces.lock(tx, workspace_id)
         if workspace is None or workspace.deleted_at is not None:
             raise WorkspaceNotFound("there is no such workspace")
+        if workspace.of_newer_version:
+            raise Conflict("a newer CodeHub works on this workspace: finish the upgrade, then try again")
         return workspace
 
     async def _slot(self, tx: Transaction, workspace: Workspace) -> None:

@@ -1,4 +1,4 @@
-"""Recovery from ERROR: what the owner's verbs do on the way, and what only an administrator can (design 7)."""
+"""Recovery from ERROR: what the owner's verbs do on the way, and what only an administrator can (docs/errors.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The design's table by phase, as a person's navigation and as anything else; addresses; origins."""
+"""The decision table of docs/proxy.md by phase, for page navigations and other requests; addresses; origins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of design chapter 10, row by row, and addresses."""
+"""The decision table of docs/proxy.md, row by row, and addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools, as `tools/list` shows them: names, arguments and answers (design 11.7).
+"""The tools, as `tools/list` shows them: names, arguments and answers.
 
 Standard library only and quick to import: the shim answers `tools/list` from here before any daemon runs. How a tool
 finds its answer is none of this module's business.
@@ -131,7 +131,9 @@ TOOLS: tuple[ToolSpec, ...] = (
         _takes(
             ("query",),
             query=_argument("string", "What to look for."),
-            mode=_argument("string", "How `query` is read. Default literal.", enum=["literal", "regex", "words"]),
+            mode=_argument(
+                "string", "How `query` is read. Default literal.", enum=["ranked", "literal", "regex", "words"]
+            ),
             case=_argument(
                 "string",
                 "smart (default): insensitive unless `query` has a capital.",

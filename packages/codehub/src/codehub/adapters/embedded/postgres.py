@@ -56,7 +56,7 @@ class EmbeddedPostgres:
         if not (self._cluster / "PG_VERSION").exists():
             self._make_cluster(programs)
         self._refuse_another_version(programs)
-        self._stop_stray()
+        self.stop_stray()
         self._process = start_server(
             [
                 str(programs / "postgres"),
@@ -118,16 +118,18 @@ class EmbeddedPostgres:
                 "run the CodeHub that made it, or restore a dump (docs/backup.md)"
             )
 
-    def _stop_stray(self) -> None:
-        """A postmaster that a killed CodeHub left behind is stopped; one that is merely named in a stale file is not."""
+    def stop_stray(self) -> bool:
+        """Stop a postmaster that a killed CodeHub left behind; whether there was one. One that is merely named in a stale
+        file is left alone."""
         try:
             pid = int((self._cluster / "postmaster.pid").read_text().split("\n", 1)[0])
             process = psutil.Process(pid)
             ours = "postgres" in process.name() and Path(process.cwd()) == self._cluster
-        except (FileNotFoundError, ValueError, psutil.Error):
-            return
+        except (OSError, ValueError, psutil.Error):
+            return False
         if ours:
             stop_stray(pid, signal.SIGINT)
+        return ours
 
     def _ready(self) -> bool:
         with contextlib.suppress(psycopg.OperationalError):

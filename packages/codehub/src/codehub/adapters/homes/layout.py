@@ -112,7 +112,7 @@ def _make_way(root: Path, box: Path) -> None:
 def take_away(place: Place, incarnation: str) -> bool:
     """`home` becomes trash by one rename that is looked at afterwards; False: it was another incarnation, and is back.
 
-    A leader that was frozen since its fence finds the next one's volume here (contract 11).
+    A leader that was frozen since its fence finds the next one's volume here (INV-11).
     """
     trash = place.box / f"{TRASH}{incarnation}"
     place.home.rename(trash)

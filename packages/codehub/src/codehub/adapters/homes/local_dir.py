@@ -179,9 +179,11 @@ class LocalDirHomes(StoredHomes):
                 # Before it is whole it is on the disk: a power cut must not leave a whole home of empty files.
                 self._sync(staging)
                 self._swap(place, ctx, fence, "restore")
-            except BaseException:
+            except BaseException as error:
                 # Not a crash: leave nothing behind. After one, the next operation or `sweep` does this.
                 remove_tree(staging)
+                if isinstance(error, OutOfSpace) and str(self._root) not in str(error):
+                    raise OutOfSpace(f"{error} ({self._root})") from error
                 raise
             return ctx
 

@@ -1,4 +1,4 @@
-"""ports.leadership on PostgreSQL: a session-level advisory lock on a dedicated connection, and the epoch (design 4).
+"""ports.leadership on PostgreSQL: a session-level advisory lock on a dedicated connection, and the epoch (INV-11).
 
 A frozen process answers TCP keepalives, so the lock's session has an idle timeout and is pinged well within it: the server
 frees the lock of whoever stops pinging. The term's own deadline is earlier than the server's, on the monotonic clock.

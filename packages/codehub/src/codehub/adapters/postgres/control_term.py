@@ -1,4 +1,4 @@
-"""The fence of every coordinator transaction (contract 11): `system_locks` FOR SHARE with the epoch, before anything else.
+"""The fence of every coordinator transaction (INV-11): `system_locks` FOR SHARE with the epoch, before anything else.
 
 The next leader's increment waits for transactions that hold it; after it, an older epoch changes nothing. A write of one
 statement carries the fence in itself (TERM, LEADS): looked at before any row, and locked until the statement's commit.

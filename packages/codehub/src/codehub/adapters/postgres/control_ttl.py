@@ -1,4 +1,4 @@
-"""ports.control_store.TtlStore on PostgreSQL. Each step is one statement whose WHERE holds the whole rule (design 6).
+"""ports.control_store.TtlStore on PostgreSQL. Each step is one statement whose WHERE is the rule (docs/control-plane.md).
 
 These write desired_state and last_access_at for the TTL Runner, as `workspaces.py` does for everybody else: apart from it
 only because they are the leader's, and fenced by its epoch.

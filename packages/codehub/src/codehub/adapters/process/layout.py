@@ -73,7 +73,7 @@ class RunLayout:
 
     def remove(self, workspace_id: str, identity: str) -> None:
         """What is left of this very start. By one rename that is looked at afterwards: whoever was frozen since its fence
-        finds the next start there, and puts it back (contract 11)."""
+        finds the next start there, and puts it back (INV-11)."""
         self.remove_sockets(identity)
         place, gone = self.run_dir(workspace_id), self.root / f"{_GONE}{identity}"
         remove_tree(gone)

@@ -1,4 +1,4 @@
--- The schema of design chapter 5. Each column of `workspaces` has one owner: see the table there.
+-- The initial schema. Each column of `workspaces` has one writer: INV-3 in docs/invariants.md.
 
 CREATE TABLE users (
     id            text PRIMARY KEY,
@@ -75,7 +75,7 @@ CREATE TABLE workspaces (
     updated_at       timestamptz NOT NULL DEFAULT now(),
     deleted_at       timestamptz,
     purged_at        timestamptz,
-    -- contract 4: ERROR and an operation under way exclude each other
+    -- INV-4: ERROR and an operation under way exclude each other
     CONSTRAINT error_has_no_operation CHECK (phase <> 'ERROR' OR operation = 'NONE'),
     CONSTRAINT purged_was_deleted CHECK (purged_at IS NULL OR deleted_at IS NOT NULL)
 );
