@@ -156,7 +156,12 @@ def add_key(file: IO[str], name: str, server: str | None, as_json: bool) -> None
 @server_option
 @json_option
 def list_keys(server: str | None, as_json: bool) -> None:
-    """List your public keys."""
+    """List your public keys.
+
+    \b
+    Example:
+      codehub keys ls
+    """
     with connect(server) as client:
         items = client.get("keys")["items"]
     if as_json:
@@ -170,7 +175,12 @@ def list_keys(server: str | None, as_json: bool) -> None:
 @click.argument("key")
 @server_option
 def remove_key(key: str, server: str | None) -> None:
-    """Remove a public key, by id, name or fingerprint."""
+    """Remove a public key, by id, name or fingerprint.
+
+    \b
+    Example:
+      codehub keys rm old-laptop
+    """
     with connect(server) as client:
         matches = [k for k in client.get("keys")["items"] if key in (k["id"], k["name"], k["fingerprint"])]
         if not matches:

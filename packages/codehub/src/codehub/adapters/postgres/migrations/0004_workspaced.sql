@@ -1,4 +1,4 @@
--- What `workspaced` and the doors built on it need. Design: docs/adr/0401.
+-- What `workspaced` and the doors built on it need. Design: docs/adr/0400.
 
 -- A token that is good for one workspace only. Older processes do not know the limit: upgrade them before minting one.
 ALTER TABLE api_tokens ADD COLUMN workspace_id text REFERENCES workspaces (id) ON DELETE CASCADE;
