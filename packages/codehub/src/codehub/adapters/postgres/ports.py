@@ -34,6 +34,20 @@ async def share_of(tx: Transaction, workspace_id: str, port: int) -> str:
     return "owner" if row is None else str(row["share"])
 
 
+async def any_shared(tx: Transaction, workspace_id: str) -> bool:
+    return any(share != "owner" for share in (await shares(tx, workspace_id)).values())
+
+
+async def link_is_live(tx: Transaction, secret_hash: bytes, workspace_id: str, port: int, now: datetime) -> bool:
+    row = await (
+        await tx.execute(
+            "SELECT 1 FROM port_links WHERE secret_hash = %s AND workspace_id = %s AND port = %s AND expires_at > %s",
+            [secret_hash, workspace_id, port, now],
+        )
+    ).fetchone()
+    return row is not None
+
+
 async def set_share(tx: Transaction, workspace_id: str, port: int, share: str, now: datetime) -> None:
     """Sharing less revokes the links: they were for those who are now kept out."""
     await tx.execute(

@@ -60,10 +60,13 @@ async def still_live(tx: Transaction, secret_hashes: Collection[bytes], now: dat
             "SELECT p.secret_hash FROM proxy_sessions p JOIN sessions s ON s.id = p.session_id"
             " JOIN users u ON u.id = s.user_id JOIN workspaces w ON w.id = p.workspace_id"
             " WHERE p.secret_hash = ANY(%(hashes)s) AND s.expires_at > %(now)s AND u.disabled_at IS NULL"
-            " AND w.owner_user_id = u.id AND w.deleted_at IS NULL"
+            " AND w.deleted_at IS NULL AND (w.owner_user_id = u.id OR EXISTS"
+            " (SELECT 1 FROM workspace_ports o WHERE o.workspace_id = w.id AND o.share <> 'owner'))"
             " UNION ALL SELECT t.secret_hash FROM api_tokens t JOIN users u ON u.id = t.user_id"
             " WHERE t.secret_hash = ANY(%(hashes)s) AND (t.expires_at IS NULL OR t.expires_at > %(now)s)"
-            " AND u.disabled_at IS NULL",
+            " AND u.disabled_at IS NULL"
+            " UNION ALL SELECT l.secret_hash FROM port_links l"
+            " WHERE l.secret_hash = ANY(%(hashes)s) AND l.expires_at > %(now)s",
             {"hashes": list(secret_hashes), "now": now},
         )
     ).fetchall()

@@ -9,24 +9,32 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
 from urllib.parse import quote
 
 from codehub.domain import routing
-from codehub.domain.doors import IDE, Kind, read_key
+from codehub.domain.doors import IDE, Kind, prefix_of, read_key
 from codehub.domain.errors import BackendDown, LimitExceeded, Transient
-from codehub.domain.model import Operation
+from codehub.domain.model import Operation, Phase
 from codehub.domain.routing import Page
 from codehub.proxy import pages
 from codehub.proxy.admission.cache import AdmissionCache
 from codehub.proxy.admission.decision import Admission, Credential, Reply, refusal
-from codehub.proxy.admission.request_context import RequestContext, is_work, must_be_own, read, ticket_of
+from codehub.proxy.admission.request_context import (
+    RequestContext,
+    is_work,
+    must_be_own,
+    parameter_of,
+    read,
+    ticket_of,
+)
 from codehub.proxy.admission.singleflight import SingleFlight
 from codehub.proxy.admission.targets import Targets
 from codehub.proxy.coarse_clock import CoarseClock
 from codehub.proxy.http1.headers import (
+    LINK_NAME,
     NONCE_COOKIE,
     OWN_PATH,
     PORT_PATH,
@@ -157,6 +165,10 @@ class AdmissionController:
         if ticket is not None:
             return await self._redeem(context, *ticket)
         seen = await self._lookups.do(context.workspace_id, context.cookies, context.token)
+        if context.door.kind is Kind.PORT and not seen.is_owner:
+            guest = await self._guest(context, seen, failed)
+            if guest is not None:
+                return guest
         way = _route(seen, navigation=context.navigation, with_token=bool(context.token))
         if context.rest.partition("?")[0].endswith(f"{context.workspace_id}/{pages.STATUS_PATH}"):
             return await self._status(context, seen)
@@ -180,6 +192,31 @@ class AdmissionController:
                 if ask_running or (leaving and isinstance(admission, Admission) and is_work(context, admission)):
                     await self._ask_running(seen)
                 return admission
+
+    async def _guest(
+        self, context: RequestContext, seen: AccessSnapshot, failed: Admission | None
+    ) -> Admission | Reply | None:
+        """Somebody else at a port: let in as its owner shares it. Guests do not wake a workspace."""
+        link, rest = parameter_of(context.rest, LINK_NAME.decode()) or ("", "")
+        secret = link.encode() or cookie_value(context.request.fields.cookie, LINK_NAME)
+        port = context.door.port
+        if not await self._access.may_open_port(context.workspace_id, port, user_id=seen.user_id, link=secret):
+            return None
+        if link:
+            path = prefix_of(context.workspace_id, context.door) + "/"
+            return Reply(
+                303,
+                headers=(
+                    (b"Location", rest.encode()),
+                    (b"Set-Cookie", self._set_cookie(LINK_NAME, secret, path)),
+                ),
+            )
+        workspace = seen.workspace
+        if workspace is None or workspace.phase is not Phase.RUNNING:
+            return self._answer(context, 503, Page.AWAY, retry_after_s=routing.RETRY_AFTER_S)
+        by_link = seen.user_id is None
+        holder = replace(seen, secret=secret) if by_link else seen
+        return await self._admit(context, holder, failed, rising=False, remember=not by_link)
 
     async def _admit(
         self, context: RequestContext, seen: AccessSnapshot, failed: Admission | None, *, rising: bool, remember: bool
@@ -281,9 +318,11 @@ class AdmissionController:
         )
 
     def _cookie(self, name: bytes, value: bytes, workspace_id: str, more: bytes = b"") -> bytes:
+        return self._set_cookie(name, value, routing.workspace_path(workspace_id), more)
+
+    def _set_cookie(self, name: bytes, value: bytes, path: str, more: bytes = b"") -> bytes:
         secure = b"; Secure" if self._addresses.secure else b""
-        path = routing.workspace_path(workspace_id).encode()
-        return b"%b=%b; Path=%b; HttpOnly; SameSite=Lax%b%b" % (name, value, path, secure, more)
+        return b"%b=%b; Path=%b; HttpOnly; SameSite=Lax%b%b" % (name, value, path.encode(), secure, more)
 
     # ── addresses and answers ────────────────────────────────────────────────────────────────────────────────────
 

@@ -66,12 +66,16 @@ def read(request: RequestHead, cookies: list[bytes]) -> RequestContext | Reply:
 
 
 def ticket_of(rest: str) -> tuple[str, str] | None:
-    """(ticket, the address without it), keeping everything else of the query as it was."""
+    """(ticket, the address without it)."""
+    return parameter_of(rest, TICKET_PARAMETER.decode())
+
+
+def parameter_of(rest: str, name: str) -> tuple[str, str] | None:
+    """(its value, the address without it), keeping everything else of the query as it was."""
     path, _, query = rest.partition("?")
-    name = TICKET_PARAMETER.decode() + "="
     parts = query.split("&")
-    found = [part for part in parts if part.startswith(name)]
+    found = [part for part in parts if part.startswith(name + "=")]
     if not found:
         return None
-    others = "&".join(part for part in parts if not part.startswith(name))
-    return found[0].removeprefix(name), f"{path}?{others}" if others else path
+    others = "&".join(part for part in parts if not part.startswith(name + "="))
+    return found[0].removeprefix(name + "="), f"{path}?{others}" if others else path

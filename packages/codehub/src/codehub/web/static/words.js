@@ -162,8 +162,15 @@ export function describe(workspace, about, now) {
   if (workspace.status === "PROVISIONING") return {label: "Waiting", tone: "busy", line: "about to start"};
   if (workspace.status === "STOPPING") return {label: "Stopping", tone: "busy", line: "about to stop"};
   const tone = workspace.phase === "RUNNING" ? "good" : "calm";
-  const line = restWords(nextRest(workspace, about, now)) || restingWords(workspace, now);
+  const line = awakeWords(workspace, now) || restWords(nextRest(workspace, about, now)) || restingWords(workspace, now);
   return {label: PHASES[workspace.phase] ?? workspace.phase, tone, line};
+}
+
+/** Why a running workspace does not go to sleep although nobody is there. */
+function awakeWords(workspace, now) {
+  if (workspace.phase !== "RUNNING") return "";
+  if (workspace.keep_awake_until && Date.parse(workspace.keep_awake_until) > now) return `Kept awake until ${clock(workspace.keep_awake_until)}`;
+  return workspace.kept_awake_by ? `Kept awake by ${workspace.kept_awake_by}` : "";
 }
 
 function restingWords(workspace, now) {
