@@ -156,6 +156,7 @@ def test_port_forward_reaches_a_server_without_any_name(doors: Doors) -> None:
             connection = http.client.HTTPConnection("127.0.0.1", local, timeout=60)
             connection.request("GET", "/by-forward")
             assert connection.getresponse().read() == b"/by-forward|None|None"
+            connection.close()
         finally:
             process.kill()
             process.communicate()
