@@ -81,7 +81,8 @@ CREATE TABLE public.sessions (
     last_seen_at timestamp with time zone DEFAULT now() NOT NULL,
     address text DEFAULT ''::text NOT NULL,
     user_agent text DEFAULT ''::text NOT NULL,
-    token_id text
+    token_id text,
+    key_hash bytea
 );
 CREATE TABLE public.ssh_keys (
     id text NOT NULL,

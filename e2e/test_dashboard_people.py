@@ -82,14 +82,14 @@ async def test_tokens_sessions_and_the_password_on_the_account_page(
     await dialog.get_by_role("button", name="Revoke").click()
     await expect(page.get_by_text("No tokens.")).to_be_visible()
 
-    await page.get_by_label("Present password").fill("not this")
+    await page.get_by_label("Current password").fill("not this")
     await page.get_by_label("New password").fill("a new password")
     await press(page, "Change password")
     await expect(page.get_by_role("alert")).to_contain_text("the current password is wrong")
     page_faults.clear()
-    await page.get_by_label("Present password").fill(PASSWORD)
+    await page.get_by_label("Current password").fill(PASSWORD)
     await press(page, "Change password")
-    await expect(page.get_by_text("Your password is changed.")).to_be_visible()
+    await expect(page.get_by_text("Your password was changed.")).to_be_visible()
 
 
 async def test_an_admin_manages_users_undeletes_and_sees_the_coordinator(
@@ -129,7 +129,8 @@ async def test_who_is_no_admin_sees_their_own_things_and_whom_to_ask(
     dashboard: DashboardServer, page: Page, stage: Stage, page_faults: list[str]
 ) -> None:
     async with httpx.AsyncClient(base_url=f"{dashboard.url}/api/v1/") as client:
-        await client.post("login", json={"username": ADMIN, "password": PASSWORD})
+        key = (await client.post("login", json={"username": ADMIN, "password": PASSWORD})).json()["session_key"]
+        client.headers["X-CodeHub-Session-Key"] = key
         await client.post("users", json={"username": "ada", "password": "long enough"})
     theirs = await stage.add("of the admin")
     await stage.add(

@@ -90,12 +90,13 @@ def create_app(deps: ApiDeps) -> FastAPI:
         about,
         whoami,
         login_links,
+        handover,
     ):
         app.include_router(part.router, prefix=PREFIX)
     app.include_router(login_links.pages)
     app.include_router(system.router)
     _add_openapi(app, deps.config)
-    app.include_router(handover.router)
+    app.include_router(handover.pages)
     # Last: it may take whatever address is left.
     app.include_router(dashboard.router)
     return app

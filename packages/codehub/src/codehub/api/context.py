@@ -15,6 +15,7 @@ from codehub.api.config import ApiConfig, ApiDeps
 from codehub.api.metrics import ApiMetrics
 from codehub.api.views import workspace_view
 from codehub.domain.errors import Denied, Unauthorized
+from codehub.domain.profiles import Catalog
 from codehub.services.accounts import Accounts
 from codehub.services.diagnostics import Diagnostics
 from codehub.services.doors import Doors
@@ -26,6 +27,8 @@ from codehub.services.principal import Principal
 from codehub.services.ssh import Ssh
 from codehub.services.users import Users
 from codehub.services.workspaces import Workspaces
+
+SESSION_KEY = "x-codehub-session-key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ def make_context(deps: ApiDeps) -> Context:
         deps.database,
         deps.bus,
         prefix=config.sse_prefix,
-        render=lambda owned: workspace_view(owned, config).model_dump_json(by_alias=True),
+        render=lambda owned, viewer, gaps: workspace_view(owned, config, viewer, gaps).model_dump_json(by_alias=True),
         clock=deps.clock,
         ids=deps.ids,
         pace=deps.pace,
@@ -64,9 +67,7 @@ def make_context(deps: ApiDeps) -> Context:
     workspaces = Workspaces(
         deps.database,
         config.limits,
-        deps.profiles,
-        config.default_profile,
-        config.allowed_images,
+        Catalog(deps.profiles, config.default_profile, config.allowed_images),
         deps.choose_backends,
         deps.clock,
         deps.ids,
@@ -111,7 +112,10 @@ def address_of(request: Request) -> str:
 
 
 async def principal_or_none(request: HTTPConnection) -> Principal | None:
-    """Who asks, by API token or by session cookie. A token that is given and wrong is never made up for by a cookie."""
+    """Who asks, by API token or by session. A token that is given and wrong is never made up for by a session.
+
+    A session is a cookie and a key in a header: only a page of the dashboard's own origin has the key.
+    """
     context = context_of(request)
     if (authorization := request.headers.get("authorization")) is not None:
         scheme, _, secret = authorization.partition(" ")
@@ -120,13 +124,14 @@ async def principal_or_none(request: HTTPConnection) -> Principal | None:
             return None
         return await context.accounts.by_token(secret)
     secret = request.cookies.get(context.config.session_cookie, "")
-    return await context.accounts.by_cookie(secret) if secret else None
+    key = request.headers.get(SESSION_KEY, "")
+    return await context.accounts.by_session(secret, key) if secret and key else None
 
 
 async def principal(request: HTTPConnection) -> Principal:
     who = await principal_or_none(request)
     if who is None:
-        raise Unauthorized("sign in first: no session or API token, or one that is over")
+        raise Unauthorized("sign in first: the session or API token is missing or has expired")
     if who.workspace_id is not None and not _within(request.url.path, who.workspace_id):
         raise Denied(f"this API token is good for workspace {who.workspace_id} only")
     return who

@@ -8,13 +8,12 @@ from typing import Annotated
 from fastapi import APIRouter
 from pydantic import Field
 
-from codehub.adapters.postgres.ssh_keys import SshKey
 from codehub.api.context import Ctx, Who
 from codehub.api.forwarding import Wake
 from codehub.api.openapi import signed_in
 from codehub.api.schemas import Wire
 from codehub.api.views import View
-from codehub.domain.ssh_keys import parse_public_key
+from codehub.domain.ssh_keys import SshKey, parse_public_key
 
 router = APIRouter(tags=["ssh"])
 

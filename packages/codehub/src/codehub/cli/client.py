@@ -72,6 +72,11 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self._http.close()
 
+    def sign_in(self, username: str, password: str) -> None:
+        """A session for as long as this client lives: the cookie, and the key that goes with it."""
+        answer = self.post("login", {"username": username, "password": password})
+        self._http.headers["X-CodeHub-Session-Key"] = str(answer.get("session_key") or "")
+
     def get(self, path: str, **query: object) -> Json:
         return self._json("GET", path, params={name: _text(value) for name, value in query.items()})
 

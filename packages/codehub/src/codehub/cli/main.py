@@ -6,6 +6,7 @@ What it exits with says what kind of failure it was: `Exit`, and the help of `co
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Mapping
 from enum import IntEnum
@@ -14,6 +15,7 @@ from typing import Final
 import click
 
 from codehub import __version__
+from codehub.cli.credential_file import load_credentials
 from codehub.domain import errors
 
 
@@ -108,6 +110,7 @@ def exit_code_of(error: errors.CodeHubError) -> Exit:
 
 def main() -> int:
     try:
+        load_credentials(os.environ)
         # Without standalone mode click returns the code of an `Exit` instead of raising it.
         code = cli.main(prog_name="codehub", standalone_mode=False)
         return code if isinstance(code, int) else Exit.DONE

@@ -33,11 +33,6 @@ def judge_busy(workspace: Workspace, work: Work | None, now: datetime, busy_max:
     return Busy(work.reason, since, now)
 
 
-def is_kept_awake(workspace: Workspace, now: datetime) -> bool:
-    """By hand, by its owner."""
-    return workspace.keep_awake_until is not None and workspace.keep_awake_until > now
-
-
 def shown_busy(workspace: Workspace) -> Busy | None:
     """What a person is shown: why it does not go to sleep although nobody is there."""
     busy = workspace.busy

@@ -6,6 +6,7 @@ import base64
 import binascii
 import hashlib
 from dataclasses import dataclass
+from datetime import datetime
 
 from codehub.domain.errors import Invalid
 
@@ -39,6 +40,26 @@ class PublicKey:
         """As `ssh-keygen -l` prints it."""
         digest = hashlib.sha256(base64.b64decode(self.blob)).digest()
         return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
+
+
+@dataclass(frozen=True, slots=True)
+class SshKey:
+    """One of a user's public keys."""
+
+    id: str
+    user_id: str
+    name: str
+    public_key: str
+    fingerprint: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class HostKey:
+    """A workspace's own."""
+
+    private_key: str
+    public_key: str
 
 
 def parse_public_key(text: str) -> PublicKey:

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 
 from codehub.adapters.postgres import ssh_keys
 from codehub.adapters.postgres.pool import Database
-from codehub.adapters.postgres.ssh_keys import HostKey, SshKey
 from codehub.domain.errors import Conflict, Invalid, NotFound, UpstreamUnavailable
-from codehub.domain.ssh_keys import parse_public_key
+from codehub.domain.ids import is_id
+from codehub.domain.ssh_keys import HostKey, SshKey, parse_public_key
 from codehub.ports.instances import Upstream
 from codehub.services.doors import Doors
-from codehub.services.ids import is_id
 from codehub.services.principal import Clock, Ids, Principal
 
 MAX_KEYS = 100

@@ -2,26 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from codehub.adapters.postgres.pool import Transaction
-
-
-@dataclass(frozen=True, slots=True)
-class SshKey:
-    id: str
-    user_id: str
-    name: str
-    public_key: str
-    fingerprint: str
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class HostKey:
-    private_key: str
-    public_key: str
+from codehub.domain.ssh_keys import HostKey, SshKey
 
 
 async def keys_of(tx: Transaction, user_id: str) -> list[SshKey]:

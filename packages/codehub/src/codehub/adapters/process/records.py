@@ -92,6 +92,8 @@ def exit_reason(run_dir: Path) -> str | None:
         raw = json.loads((run_dir / EXIT).read_bytes())
         if raw["requested"]:
             return None
+        if raw.get("oom"):
+            return "OOMKilled"
         return f"Signal:{raw['signal']}" if raw["signal"] else f"ExitCode:{raw['code']}"
     except (OSError, ValueError, KeyError, TypeError):
         return "Killed"  # supervisor and all: nobody was left to write it down

@@ -7,6 +7,7 @@ from typing import Final
 
 from codehub.domain import routing
 from codehub.domain.doors import Door, prefix_of, read_path
+from codehub.domain.ids import is_id
 from codehub.proxy.admission.decision import Admission, Reply, refusal
 from codehub.proxy.http1.headers import TICKET_PARAMETER, bearer_token, wants_upgrade
 from codehub.proxy.http1.messages import RequestHead
@@ -20,7 +21,7 @@ class RequestContext:
 
     workspace_id: str
     door: Door
-    rest: str  # path and query, from `/w/` on
+    rest: str  # path and query, from the workspaces' prefix on
     navigation: bool
     token: bytes
     cookies: list[bytes]
@@ -52,7 +53,7 @@ def read(request: RequestHead, cookies: list[bytes]) -> RequestContext | Reply:
     if found is None:
         return refusal(404, "there is nothing at this address of a workspace")
     workspace_id, door = found
-    if path == prefix_of(workspace_id, door) and routing.is_workspace_id(workspace_id):
+    if path == prefix_of(workspace_id, door) and is_id(workspace_id):
         return Reply(308, headers=((b"Location", f"{path}/{question}{query}".encode()),))
     navigation = routing.is_navigation(
         request.method.decode("latin-1"),

@@ -2,6 +2,7 @@
 
 import {get, onSessionEnd, post, whoami} from "./api.js";
 import {el} from "./dom.js";
+import {forgetSessionKey} from "./session_key.js";
 import * as store from "./store.js";
 import {state} from "./store.js";
 import * as live from "./stream.js";
@@ -53,7 +54,7 @@ function route({moveFocus = true} = {}) {
 
 const notFoundView = () => ({
   title: "Not found",
-  node: el("section", {class: "narrow"}, el("h1", {}, "There is no such page"), el("p", {}, el("a", {href: "#/"}, "To my workspaces"))),
+  node: el("section", {class: "narrow"}, el("h1", {}, "There is no such page"), el("p", {}, el("a", {href: "#/"}, "My workspaces"))),
 });
 
 function bar(path) {
@@ -79,6 +80,7 @@ async function signOut() {
   } catch (error) {
     if (error.status !== 401) return failed(error, "Sign out");
   }
+  forgetSessionKey();
   signedOut("");
 }
 
@@ -140,7 +142,7 @@ async function begin() {
 }
 
 onSessionEnd(() => {
-  if (state.user) signedOut("Your session has ended. Sign in to go on where you were.");
+  if (state.user) signedOut("Your session has ended. Sign in to continue where you were.");
 });
 addEventListener("hashchange", () => route());
 begin();
