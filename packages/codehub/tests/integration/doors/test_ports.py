@@ -123,7 +123,8 @@ def test_a_port_shared_with_users_is_open_to_them_and_the_ide_is_not(doors: Door
         made = admin.post("/api/v1/users", json={"username": name, "password": "a long password"})
         assert made.status_code == 201, made.text
     with httpx.Client(base_url=doors.stack.url, trust_env=False, timeout=60) as session:
-        session.post("/api/v1/login", json={"username": name, "password": "a long password"})
+        entered = session.post("/api/v1/login", json={"username": name, "password": "a long password"})
+        session.headers["X-CodeHub-Session-Key"] = entered.json()["session_key"]
         token = session.post("/api/v1/tokens", json={"name": "t"}).json()["token"]
     with serving(doors, "127.0.0.1", port) as url, doors.client() as owner:
         assert httpx.get(url, headers=bearer(token), trust_env=False, timeout=60).status_code == 403
