@@ -105,11 +105,11 @@ def _nobody_led_here(request: Request) -> bool:
 
 def _page(ctx: Context, status: int, title: str, text: str, form: str = "") -> HTMLResponse:
     # After the form's answer the browser goes on to the workspace, and checks that redirect against form-action too.
-    onwards = ctx.config.url_of("x").split("/w/")[0].replace("://x.", "://*.")
+    onwards = ctx.config.workspace_origins
     policy = f"default-src 'none'; form-action 'self' {onwards}; base-uri 'none'; frame-ancestors 'none'"
     body = _PAGE.format(title=escape(title), text=text, form=form)
     return HTMLResponse(body, status, {"Content-Security-Policy": policy, "Cache-Control": "no-store"})
 
 
 def _links(ctx: Context) -> LoginLinks:
-    return LoginLinks(ctx.deps.database, ctx.workspaces, ctx.deps.clock, ctx.deps.ids)
+    return LoginLinks(ctx.deps.database, ctx.workspaces, ctx.accounts, ctx.deps.clock)

@@ -6,12 +6,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from codehub.adapters.postgres.sessions import Session
 from codehub.api.config import ApiConfig
 from codehub.api.context import Address, Ctx, Who
 from codehub.api.openapi import may_answer, signed_in
 from codehub.api.schemas import Login, PageQuery, PasswordChange
 from codehub.api.views import LimitsView, SessionPage, SessionView, UserBrief, session_item
+from codehub.domain.accounts import Session
 
 router = APIRouter(tags=["sessions"])
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from codehub.adapters.postgres import sessions, users
 from codehub.adapters.postgres.pool import Database, Transaction
-from codehub.adapters.postgres.users import User
+from codehub.domain.accounts import User
 from codehub.domain.errors import Conflict, Invalid, NotFound
-from codehub.services.ids import is_id
+from codehub.domain.ids import is_id
 from codehub.services.passwords import LONGEST, SHORTEST, Passwords
 from codehub.services.principal import Clock, Ids, Principal
 
