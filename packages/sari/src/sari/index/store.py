@@ -59,6 +59,10 @@ class Store:
         self._lock_fd = fd
         return True
 
+    def is_persisted(self) -> bool:
+        """Whether there is an index to open again."""
+        return bool(self._names())
+
     def new_segment(self) -> Path:
         return self.folder / f"{uuid.uuid4().hex}.seg"
 

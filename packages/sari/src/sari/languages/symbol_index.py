@@ -1,4 +1,4 @@
-"""Keeps the symbols of a workspace: parsed in the background by one worker process, and at once where a query needs them.
+"""The symbols of a workspace: parsed in the background by worker processes, and at once where a query needs them.
 
 Asks the index which files there are and which hold a name; a symbol handed out was in its file when the query came.
 """
@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from sari.index import trigram_query
+from sari.index import ripgrep, trigram_query
 from sari.index.workspace_index import WorkspaceIndex
 from sari.languages import catalog
 from sari.languages.parse import Symbol
@@ -95,16 +95,22 @@ class SymbolIndex:
         """Parse the files that hold this name and are not parsed as they are now."""
         if self.complete:
             return True
-        where, _ = self._index.candidates(trigram_query.by_literal(name))
-        if where is None:
-            return False
-        waiting = [path for path in where.plain if _parseable(path) and not self._current(path)]
+        waiting = [path for path in self._holding(name) if _parseable(path) and not self._current(path)]
         deadline = time.monotonic() + _TIMEOUT_S
         for at in range(0, len(waiting), 20):
             if time.monotonic() > deadline:
                 return False
             self._store.put([(path, symbols_of(self._root, path)) for path in waiting[at : at + 20]])
         return True
+
+    def _holding(self, name: str) -> list[bytes]:
+        """The files that hold a name, in any case: by the index, or by ripgrep's own walk before there is one."""
+        where, _ = self._index.candidates(trigram_query.by_literal(name))
+        if where is not None:
+            return where.plain
+        flags = ("--files-with-matches", "--null", "--ignore-case", "--fixed-strings", "--regexp", name, "./")
+        output = ripgrep.run(flags, self._index.root)
+        return [path.removeprefix(b"./") for path in output.split(b"\0") if path]
 
     def _true(self, select: Callable[[], list[Placed]]) -> list[Placed]:
         """What was selected, every file in it checked: one that changed is parsed again, one that is gone forgotten."""
@@ -131,7 +137,7 @@ class SymbolIndex:
         while not self._stop.wait(_PAUSE_S):
             if self._index.status()["state"] != "ready":
                 continue
-            change = self._index.change()
+            change = self._index.known_change()
             if change in (self._done_for, -1):
                 continue
             with contextlib.suppress(sqlite3.Error):

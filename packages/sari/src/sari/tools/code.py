@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sari.index.search import Query, fetch, search
 from sari.languages import catalog
@@ -14,6 +14,7 @@ from sari.languages.store import Placed
 from sari.protocol.catalog import KINDS
 from sari.protocol.tooling import Call, ToolResult
 from sari.tools.arguments import Arguments, BadArguments
+from sari.tools.qualified_names import qualifier_rank, split_name
 from sari.tools.scope import Scope, path_filter, path_tier, shown
 
 _BY_SYNTAX = "By syntax, not by types: other things of the same name are among them."
@@ -28,22 +29,26 @@ def answer_symbols(scope: Scope, asked: Arguments) -> ToolResult:
     if not query:
         raise BadArguments("`query` is empty. Give a name or a part of it; `outline` lists a file's symbols.")
     kinds = {_kind(kind) for kind in asked.names("kind")}
-    keep = path_filter(scope.index, scope.root, (), asked.names("languages"))
+    keep = path_filter(scope.root, (), asked.names("languages"))
     limit = asked.number("limit", 50)
-    container, _, name = query.replace("::", ".").replace("#", ".").rpartition(".")
-    name = name or query
+    qualifier, name = split_name(query)
     placed, complete = scope.symbols.named(name, 20_000)
-    chosen = [
-        one
-        for one in placed
-        if (not kinds or one.symbol.kind in kinds)
-        and (keep is None or keep(one.path))
-        and (not container or container.lower() in (one.symbol.container or "").lower())
-    ]
-    chosen.sort(key=lambda one: (_distance(one.symbol.name, name), path_tier(shown(one.path))))
-    return _listed(
-        "symbols", chosen, limit, complete, "" if complete else _PARTIAL, f"No symbol's name holds {name!r}."
-    )
+    notes = [] if complete else [_PARTIAL]
+    named = [one for one in placed if (not kinds or one.symbol.kind in kinds) and (keep is None or keep(one.path))]
+    ranks = {one: _qualifier_rank(scope, qualifier, one) for one in named}
+    chosen = [one for one in named if ranks[one] is not None]
+    if named and not chosen:
+        # A qualifier that sari cannot follow (an alias, a re-export) is no reason to deny what exists.
+        chosen = named
+        notes.append(f"None of these is known as {query!r}: they only share its last part.")
+    chosen.sort(key=lambda one: (_distance(one.symbol.name, name), ranks[one] or 0, path_tier(shown(one.path))))
+    return _listed("symbols", chosen, limit, complete, " ".join(notes), f"No symbol's name holds {name!r}.")
+
+
+def _qualifier_rank(scope: Scope, qualifier: Sequence[str], placed: Placed) -> int | None:
+    if not qualifier:
+        return 0
+    return qualifier_rank(qualifier, placed.symbol.container, shown(placed.path), scope.root.name)
 
 
 _PARTIAL = "Not every file is parsed yet, so some symbols may be missing; ask again in a moment."
