@@ -235,6 +235,21 @@ def test_a_map_fits_its_budget(workspace: Workspace, ask: Ask) -> None:
     assert len(json.dumps(answer["files"])) < 300 * 4 + 400
 
 
+def test_a_map_begins_with_what_the_code_depends_on(tmp_path: Path) -> None:
+    root = tmp_path / "tree"
+    root.mkdir()
+    (root / "core.py").write_text("class QuerySet:\n" + "".join(f"    def m{n}(self): pass\n" for n in range(20)))
+    (root / "filters.py").write_text("def default(x): return x\n\ndef join(x): return x\n")
+    for number in range(6):
+        (root / f"user{number}.py").write_text("# Join the default first.\nq = QuerySet()\nx = join(default(q))\n")
+    opened = open_workspace(root, tmp_path / "data")
+    assert opened.index.wait_settled(120)
+    files = opened.call("repo_map", {"max_tokens": 400}, OneCall()).structured["files"]
+    opened.close()
+    assert isinstance(files, list)
+    assert files[0] == {"path": "core.py", "symbols": ["QuerySet"]}
+
+
 def test_recent_names_what_is_not_committed(workspace: Workspace, ask: Ask) -> None:
     files = ask("recent", limit=200)["files"]
     assert {"lib/sample.py"} <= {row["path"] for row in files if row["source"] == "uncommitted"}
