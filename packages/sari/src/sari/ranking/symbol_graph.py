@@ -97,11 +97,11 @@ def _page_rank(
     count = max(1, len(files))
     edges: dict[bytes, dict[bytes, float]] = {}
     for path, links in uses.items():
-        out: defaultdict[bytes, float] = defaultdict(float)
+        given: defaultdict[bytes, float] = defaultdict(float)
         for _, target, share in links:
-            out[target] += share
-        total = sum(out.values()) + _UNUSED
-        edges[path] = {target: share / total for target, share in out.items()}
+            given[target] += share
+        total = sum(given.values()) + _UNUSED
+        edges[path] = {target: share / total for target, share in given.items()}
     start = {path: names.counts for path, names in files.items()}
     total_start = sum(start.values()) or 1.0
     base = {path: value / total_start for path, value in start.items()}
