@@ -17,7 +17,7 @@ from sari.ranking.term_segment import Row
 from sari.ranking.weights import Weights
 
 # So many postings are scored in full: a few milliseconds.
-_BUDGET = 12_000
+_BUDGET = 8_000
 # Where even the rarest term is everywhere, files that hold it less often than this are passed over.
 _OFTEN = 3
 
