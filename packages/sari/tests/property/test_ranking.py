@@ -123,9 +123,9 @@ def test_a_dead_document_is_not_found() -> None:
             segment.close()
 
 
-@given(st.text(max_size=200))
-def test_any_log_is_parsed(output: str) -> None:
-    history = parse_log(f"{RECORD}{output}{FIELD}{output}")
+@given(st.binary(max_size=200))
+def test_any_log_is_parsed(output: bytes) -> None:
+    history = parse_log(RECORD.encode() + output + FIELD.encode() + output)
     assert all(count > 0 for count in history.commits.values())
 
 
@@ -138,7 +138,7 @@ def test_messages_count_for_the_files_they_touched() -> None:
             ("Reformat everything", [f"f{n}.py" for n in range(50)]),
         )
     )
-    history = parse_log(log)
+    history = parse_log(log.encode())
     assert history.messages[stem("expire")] == Counter(
         {b"auth/session.py": 1, b"auth/store.py": 1, b"auth/token.py": 1}
     )

@@ -46,7 +46,11 @@ class Repository:
     _settings: tuple[str, ...]
 
     def run(self, *arguments: str) -> str:
-        """What a git command prints; nothing when it fails. It sees the head as a detached one, no refs, no remotes."""
+        """What a git command prints, as text; nothing when it fails."""
+        return (self.output(*arguments) or b"").decode("utf-8", "backslashreplace")
+
+    def output(self, *arguments: str, timeout_s: float = _TIMEOUT_S) -> bytes | None:
+        """What a git command prints; None when it fails. It sees the head as a detached one, no refs, no remotes."""
         try:
             done = subprocess.run(
                 ["git", "--no-optional-locks", "-c", "core.quotepath=off", *self._settings, *arguments],
@@ -56,11 +60,17 @@ class Repository:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 check=False,
-                timeout=_TIMEOUT_S,
+                timeout=timeout_s,
             )
         except (OSError, subprocess.TimeoutExpired):
-            return ""
-        return done.stdout[:_LARGEST_OUTPUT].decode("utf-8", "backslashreplace") if done.returncode == 0 else ""
+            return None
+        return done.stdout[:_LARGEST_OUTPUT] if done.returncode == 0 else None
+
+
+def read_head(root: Path) -> str | None:
+    """The commit that is checked out, read without git; None outside a repository and before the first commit."""
+    found = _find(root)
+    return None if found is None else _head(found[1], found[2])
 
 
 @contextlib.contextmanager

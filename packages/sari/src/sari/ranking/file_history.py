@@ -6,7 +6,6 @@ Pure: parses the output of `git log`; running git is the caller's. Kept in memor
 from __future__ import annotations
 
 import math
-import os
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -35,17 +34,17 @@ class FileHistory:
         return math.log1p(self.commits.get(path, 0))
 
 
-def parse_log(output: str) -> FileHistory:
+def parse_log(output: bytes) -> FileHistory:
     """Read `git log --name-only -z` in LOG_FORMAT: newest first, paths relative to the workspace."""
     messages: defaultdict[str, Counter[bytes]] = defaultdict(Counter)
     lengths: Counter[bytes] = Counter()
     commits: Counter[bytes] = Counter()
-    for record in output.split(RECORD)[1:]:
-        message, _, names = record.partition(FIELD)
-        paths = [os.fsencode(path) for path in (name.strip("\n") for name in names.split("\0")) if path]
+    for record in output.split(RECORD.encode())[1:]:
+        message, _, names = record.partition(FIELD.encode())
+        paths = [path for path in (name.strip(b"\n") for name in names.split(b"\0")) if path]
         if not paths or len(paths) > _MOST_FILES:
             continue
-        terms = count_terms(message[:_MOST_MESSAGE])
+        terms = count_terms(message[:_MOST_MESSAGE].decode("utf-8", "replace"))
         for path in paths:
             commits[path] += 1
             lengths[path] += len(terms)

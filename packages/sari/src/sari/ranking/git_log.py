@@ -1,17 +1,18 @@
-"""Reads the history of a workspace's files from git, through `sari.index.git`: nothing that the repository names is run."""
+"""Reads the history of a workspace's files with git, which runs nothing that the repository names (`sari.index.git`)."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from sari.index.git import open_repository
+from sari.index.git import open_repository, read_head
 from sari.ranking.file_history import LOG_FORMAT, MOST_COMMITS, FileHistory, parse_log
+
+_TIMEOUT_S = 60.0
 
 
 def head_of(root: Path) -> str:
     """The commit that is checked out; empty outside git and before the first commit."""
-    with open_repository(root) as repository:
-        return (repository.head or "") if repository is not None else ""
+    return read_head(root) or ""
 
 
 def read_history(root: Path) -> FileHistory:
@@ -19,14 +20,14 @@ def read_history(root: Path) -> FileHistory:
     with open_repository(root) as repository:
         if repository is None or repository.head is None:
             return FileHistory()
-        output = repository.run(
+        output = repository.output(
             "log",
             f"-n{MOST_COMMITS}",
             "--no-merges",
             "--no-renames",
-            "--no-show-signature",
             "--no-ext-diff",
             "--no-textconv",
+            "--no-show-signature",
             "--relative",
             "--name-only",
             "-z",
@@ -34,5 +35,6 @@ def read_history(root: Path) -> FileHistory:
             repository.head,
             "--",
             ".",
+            timeout_s=_TIMEOUT_S,
         )
-    return parse_log(output)
+    return FileHistory() if output is None else parse_log(output)
