@@ -8,10 +8,10 @@ from dataclasses import fields
 from psycopg.types.json import Jsonb
 
 from codehub.adapters.postgres.pool import Database
-from codehub.adapters.postgres.rows import conditions_column, home_ctx_column, progress_column
+from codehub.adapters.postgres.rows import blocked_column, conditions_column, home_ctx_column, progress_column
 from codehub.domain.model import Workspace
 
-_COLUMNS = tuple(field.name for field in fields(Workspace))
+_COLUMNS = tuple(field.name for field in fields(Workspace) if field.name != "of_newer_version")
 
 
 async def put_workspace(database: Database, row: Workspace) -> None:
@@ -40,6 +40,7 @@ def _values(row: Workspace) -> dict[str, object]:
     values["conditions"] = Jsonb(conditions_column(row.conditions))
     values["home_ctx"] = Jsonb(home_ctx_column(row.home_ctx)) if row.home_ctx else None
     values["progress"] = Jsonb(progress_column(row.progress)) if row.progress else None
+    values["blocked"] = Jsonb(blocked_column(row.blocked)) if row.blocked else None
     for name in ("phase", "operation", "desired_state", "error_reason"):
         values[name] = None if values[name] is None else str(values[name])
     return values

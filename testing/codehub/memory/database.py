@@ -106,6 +106,8 @@ class MemoryDatabase:
             archive_key=after.archive_key,
             home_ctx=after.home_ctx,
             error_reason=after.error_reason,
+            error_message=after.error_message,
+            blocked=after.blocked,
             error_count=after.error_count,
             retry_at=after.retry_at,
             deleted_at=after.deleted_at,
@@ -122,7 +124,7 @@ class MemoryDatabase:
         self._must_lead(epoch)
         row = self.rows.get(workspace.id)
         if row is not None and row.operation is workspace.operation and row.op_started_at == workspace.op_started_at:
-            self._write(replace(row, progress=progress))
+            self._write(replace(row, progress=progress, blocked=None))
 
     async def note_observed(self, epoch: int, ids: Collection[str], now: datetime) -> Mapping[str, str]:
         self._must_lead(epoch)

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from codehub.domain.errors import BackendDown, Conflict, DataLost, Denied, FenceLost, NotFound
+from codehub.domain.errors import BackendDown, Conflict, DataLost, Denied, FenceLost, NotFound, OutOfSpace
 from codehub.domain.gc import archive_key_of
 from codehub.domain.model import HomeCtx, Progress
 from codehub.domain.profiles import AppProfile
@@ -88,6 +88,8 @@ class MemoryHomes:
     def __init__(self, archives: MemoryArchives, name: str = "local-dir") -> None:
         self._name = name
         self.away = False
+        # The disk that has no room left, if one has not.
+        self.full = ""
         self.archives = archives
         self.volumes: dict[str, Volume] = {}
 
@@ -110,6 +112,7 @@ class MemoryHomes:
     async def provision(self, home: HomeKey, incarnation: str, fence: Fence) -> HomeCtx:
         self.answer()
         if home.workspace_id not in self.volumes:
+            self._room()
             fence()
             self.volumes[home.workspace_id] = Volume(HomeCtx(incarnation))
         return self.volumes[home.workspace_id].ctx
@@ -124,6 +127,7 @@ class MemoryHomes:
         if (there := self.archives.find(key)) is not None:
             return _receipt(key, op_id, there)
         files = dict(self._expect(home, ctx).files)
+        self._room()
         report(Progress("archiving", 0, len(files)))
         fence()
         self.archives.put(ArchivePlace(home.workspace_id, op_id, key), files)
@@ -151,6 +155,7 @@ class MemoryHomes:
         files = self.archives.find(archive_key)
         if files is None:
             raise NotFound(f"there is no archive {archive_key}")
+        self._room()
         report(Progress("restoring", 0, len(files)))
         fence()
         self.volumes[home.workspace_id] = Volume(HomeCtx(incarnation, archive_key), dict(files))
@@ -174,6 +179,10 @@ class MemoryHomes:
     def answer(self) -> None:
         if self.away:
             raise BackendDown("the storage backend is away")
+
+    def _room(self) -> None:
+        if self.full:
+            raise OutOfSpace(f"no room left on {self.full}")
 
     def _expect(self, home: HomeKey, ctx: HomeCtx) -> Volume:
         volume = self.volumes.get(home.workspace_id)

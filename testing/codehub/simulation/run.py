@@ -216,7 +216,7 @@ class Simulation:
         world = self.world
         while True:
             await asyncio.sleep(self.dice.uniform(2, 18))
-            what = self.dice.randrange(9)
+            what = self.dice.randrange(10)
             world.count(f"weather {what}")
             away_s = self.dice.uniform(1, 45)
             if what < 5:
@@ -228,6 +228,10 @@ class Simulation:
                 self.activity.wipe()
             elif what == 6:
                 world.database.cut_listeners()
+            elif what == 9:
+                self._say("the homes' disk is full")
+                world.homes.full = "/homes"
+                asyncio.get_running_loop().call_later(away_s, setattr, world.homes, "full", "")
             elif running := sorted(id_ for id_ in world.instances.there if world.instances.runs(id_)):
                 victim = self.dice.choice(running)
                 if what == 7:
@@ -242,6 +246,7 @@ class Simulation:
         self.quiet = True
         world = self.world
         world.half_done = world.gap = 0.0
+        world.homes.full = ""
         world.instances.deaf.clear()
         for part in (world.instances, world.homes, world.archives, self.activity, self.bus):
             part.away = False
@@ -268,7 +273,7 @@ class Simulation:
 
     def _converged(self) -> bool:
         return all(
-            row.phase is _WANTED[row.desired_state] and row.operation is Operation.NONE
+            row.phase is _WANTED[row.desired_state] and row.operation is Operation.NONE and row.blocked is None
             for row in self.world.database.rows.values()
         )
 

@@ -26,7 +26,14 @@ from testing.codehub.simulation.faults import Process
 PROCESS: ContextVar[Process] = ContextVar("process")
 
 _ALLOWED = {(edge.operation, desired) for edge in EDGES for desired in edge.desired}
-_NEVER = (ErrorReason.DATA_LOST, ErrorReason.ARCHIVE_CORRUPTED, ErrorReason.CONTAINER_WITHOUT_VOLUME)
+_NEVER = (
+    ErrorReason.DATA_LOST,
+    ErrorReason.ARCHIVE_CORRUPTED,
+    ErrorReason.CONTAINER_WITHOUT_VOLUME,
+    # These are waited for, never given up on.
+    ErrorReason.OUT_OF_SPACE,
+    ErrorReason.UNREACHABLE,
+)
 
 
 class Violation(AssertionError):
@@ -241,6 +248,7 @@ class SimDatabase(MemoryDatabase):
             workspace.phase is not Phase.ERROR or workspace.operation is Operation.NONE, "4: ERROR with an operation"
         )
         must(workspace.error_reason not in _NEVER, f"{workspace.id} ends in {workspace.error_reason}")
+        must(workspace.blocked is None or workspace.error_reason is None, f"{workspace.id} waits, and is in ERROR")
         if old is not None and old.operation is not workspace.operation:
             must(Operation.NONE in (old.operation, workspace.operation), "4: an operation is preempted")
             if old.operation is Operation.NONE:

@@ -64,6 +64,8 @@ def make_context(deps: ApiDeps) -> Context:
         deps.clock,
         deps.ids,
     )
+    metrics = ApiMetrics(deps.registry)
+    metrics.stream_failures.set_function(lambda: live.failures)
     return Context(
         deps=deps,
         config=config,
@@ -79,7 +81,7 @@ def make_context(deps: ApiDeps) -> Context:
         workspaces=workspaces,
         observing=Diagnostics(deps.database, workspaces, deps.instances),
         live=live,
-        metrics=ApiMetrics(deps.registry),
+        metrics=metrics,
         begun=deps.monotonic(),
         leaving=asyncio.Event(),
     )
@@ -113,7 +115,7 @@ async def principal_or_none(request: Request) -> Principal | None:
 async def principal(request: Request) -> Principal:
     who = await principal_or_none(request)
     if who is None:
-        raise Unauthorized("sign in first: no session or API token, or one that is over")
+        raise Unauthorized("sign in first: the session or API token is missing or has expired")
     return who
 
 

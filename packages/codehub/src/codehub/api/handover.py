@@ -66,6 +66,6 @@ async def hand_over(
 def _page(status: int, title: str, text: str) -> Response:
     body = (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)} · CodeHub</title>'
-        f'<h1>{escape(title)}</h1><p>{escape(text)}</p><p><a href="/">To my workspaces</a></p></html>'
+        f'<h1>{escape(title)}</h1><p>{escape(text)}</p><p><a href="/">My workspaces</a></p></html>'
     )
     return HTMLResponse(body, status, headers=_QUIET)

@@ -43,7 +43,7 @@ class LoginLinkView(View):
 
 @router.post("/login-links", status_code=201, responses=signed_in(404))
 async def make_login_link(body: LoginLinkCreate, ctx: Ctx, who: Who) -> LoginLinkView:
-    """A link that signs a browser in as oneself: once, within a minute. Then it opens the workspace, if one is named."""
+    """Create a link that signs a browser in as you, once and within a minute, and opens the workspace if one is given."""
     secret = await _links(ctx).make(who, body.workspace_id)
     return LoginLinkView(url=f"{ctx.config.public_url}/login-link?secret={secret}", expires_in_seconds=60)
 

@@ -21,6 +21,11 @@ class ApiMetrics:
             buckets=_SECONDS,
         )
         self.streams = Gauge("codehub_api_event_streams", "Open live event streams.", registry=registry)
+        self.stream_failures = Gauge(
+            "codehub_api_event_stream_failures",
+            "How often live events failed in an unforeseen way and began again.",
+            registry=registry,
+        )
         self.dropped = Counter(
             "codehub_api_event_streams_dropped", "Streams ended because nothing was read.", registry=registry
         )

@@ -1,4 +1,4 @@
-"""Health, metrics: what machines ask, under any name and without signing in."""
+"""Health and metrics, under any host name and without signing in."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ class CoordinatorHealth(View):
 
 @router.get("/health", responses=may_answer())
 async def health() -> Health:
-    """The process is alive."""
+    """The process is running."""
     return Health()
 
 
 @router.get("/health/ready", responses=may_answer())
 async def ready(ctx: Ctx) -> Health:
-    """Requests can be served: the database answers."""
+    """The database answers and accepts writes, so requests can be served."""
     try:
-        async with asyncio.timeout(_READY_WITHIN_S), ctx.deps.database.transaction() as tx:
-            await system.answers(tx)
+        async with asyncio.timeout(_READY_WITHIN_S):
+            await ctx.deps.database.take_writes()
     except TimeoutError as error:
         raise Unavailable("the database does not answer") from error
     return Health()
@@ -64,7 +64,7 @@ async def ready(ctx: Ctx) -> Health:
 
 @router.get("/health/coordinator", responses=may_answer())
 async def coordinator(ctx: Ctx, request: Request) -> CoordinatorHealth:
-    """Who leads, and how its components do. What went wrong is for administrators only."""
+    """Which coordinator leads, and how its components are doing. Errors are shown to administrators only."""
     who = await principal_or_none(request)
     async with ctx.deps.database.transaction() as tx:
         found = await system.leadership(tx, ctx.config.lock_id)
@@ -97,5 +97,5 @@ async def coordinator(ctx: Ctx, request: Request) -> CoordinatorHealth:
     },
 )
 async def metrics(ctx: Ctx) -> Response:
-    """Figures for Prometheus."""
+    """Prometheus metrics."""
     return Response(generate_latest(ctx.metrics.registry), media_type=CONTENT_TYPE_LATEST)

@@ -52,7 +52,13 @@ class ProgressView(View):
     done: int
     total: int | None
     unit: str
-    percent: float | None = Field(description="Of `total`, where that is known.")
+    percent: float | None = Field(description="Percentage of `total`, if that is known.")
+
+
+class BlockedView(View):
+    reason: str
+    message: str
+    since: datetime
 
 
 class WorkspaceView(View):
@@ -68,8 +74,12 @@ class WorkspaceView(View):
     desired_state: DesiredState
     conditions: ConditionsView
     progress: ProgressView | None
-    error_reason: str | None
+    error_reason: str | None = Field(description="The reason of ERROR, or of what it waits for (see `blocked`).")
+    error_message: str | None = Field(description="What happened, for a person to read.")
     error_count: int
+    blocked: BlockedView | None = Field(
+        description="What it waits for: space on a disk, or a backend that does not answer. It continues by itself."
+    )
     archive_key: str | None
     path: str
     url: str
@@ -79,7 +89,7 @@ class WorkspaceView(View):
     phase_changed_at: datetime
     deleted_at: datetime | None
     sleeps_at: datetime | None = Field(
-        description="When it is put to sleep if nobody works in it until then; null when it does not run."
+        description="When it is put to sleep if it stays idle; null if it is not running."
     )
 
 
@@ -136,7 +146,7 @@ class TokenView(View):
 
 
 class MintedTokenView(TokenView):
-    token: str = Field(description="The secret itself: shown this once.")
+    token: str = Field(description="The secret. It is shown only once.")
 
 
 class TokenPage(View):
@@ -206,7 +216,9 @@ class AboutView(View):
 
     version: str
     profiles: list[ProfileView]
-    allowed_images: list[str] = Field(description="Globs of the images a workspace may name beside the profiles.")
+    allowed_images: list[str] = Field(
+        description="Glob patterns of images that users may choose in addition to the profiles."
+    )
     limits: LimitsView
     ttl_standby_seconds: float
     ttl_archive_seconds: float
@@ -216,6 +228,7 @@ class AboutView(View):
 def workspace_view(owned: WorkspaceWithOwner, config: ApiConfig) -> WorkspaceView:
     workspace = owned.workspace
     status = status_of(workspace)
+    blocked = workspace.blocked
     # "When deletion was asked, what is shown is DELETING": the level stays in the row for the plans.
     shown = {Status.DELETING: Phase.DELETING, Status.DELETED: Phase.DELETED}
     phase = shown.get(status, workspace.phase)
@@ -232,7 +245,11 @@ def workspace_view(owned: WorkspaceWithOwner, config: ApiConfig) -> WorkspaceVie
         desired_state=workspace.desired_state,
         conditions=_conditions(workspace),
         progress=_progress(workspace),
-        error_reason=workspace.error_reason,
+        error_reason=workspace.error_reason or (blocked.reason if blocked is not None else None),
+        error_message=workspace.error_message or (blocked.message if blocked is not None else None),
+        blocked=None
+        if blocked is None
+        else BlockedView(reason=blocked.reason, message=blocked.message, since=blocked.since),
         error_count=workspace.error_count,
         archive_key=workspace.archive_key,
         path=f"/w/{workspace.id}/",

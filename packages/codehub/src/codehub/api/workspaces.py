@@ -30,7 +30,7 @@ router = APIRouter(tags=["workspaces"])
 
 @router.get("/workspaces", responses=signed_in())
 async def list_workspaces(query: Annotated[WorkspacePageQuery, Query()], ctx: Ctx, who: Who) -> WorkspacePage:
-    """One's own, newest first; with `all`, everybody's."""
+    """List your workspaces, newest first; with `all`, those of all users."""
     found, total = await ctx.workspaces.page(
         who, everybody=query.all, deleted=query.deleted, limit=query.per_page, offset=query.offset
     )
@@ -41,20 +41,20 @@ async def list_workspaces(query: Annotated[WorkspacePageQuery, Query()], ctx: Ct
 
 @router.post("/workspaces", status_code=201, responses=signed_in(413, 429))
 async def create_workspace(body: WorkspaceCreate, ctx: Ctx, who: Who) -> WorkspaceView:
-    """Make a workspace and start it, unless `start` is false. Over the limit nothing is made."""
+    """Create a workspace and start it, unless `start` is false. Over the limit nothing is created."""
     new = NewWorkspace(body.name, body.description, body.memo, body.image_ref, body.start)
     return _shown(await ctx.workspaces.create(who, new), ctx)
 
 
 @router.get(_ONE, responses=signed_in(404))
 async def get_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
-    """One workspace."""
+    """Get a workspace."""
     return _shown(await ctx.workspaces.get(who, workspace_id), ctx)
 
 
 @router.patch(_ONE, responses=signed_in(404, 409, 413, 429))
 async def change_workspace(workspace_id: str, body: WorkspacePatch, ctx: Ctx, who: Who) -> WorkspaceView:
-    """Change its words, or what state is desired of it (at any status but DELETING; limits apply)."""
+    """Change name, description, memo or desired state (in any status but DELETING; limits apply)."""
     desired = None if body.desired_state is None else DesiredState(body.desired_state)
     edit = Edit(body.name, body.description, body.memo, desired)
     return _shown(await ctx.workspaces.edit(who, workspace_id, edit), ctx)
@@ -62,25 +62,25 @@ async def change_workspace(workspace_id: str, body: WorkspacePatch, ctx: Ctx, wh
 
 @router.delete(_ONE, status_code=204, responses=signed_in(404, 409))
 async def delete_workspace(workspace_id: str, query: Annotated[DeleteQuery, Query()], ctx: Ctx, who: Who) -> None:
-    """Delete it, from CREATED, STOPPED and ERROR; with `force` from anywhere."""
+    """Delete it, from CREATED, STOPPED or ERROR; with `force` from any status."""
     await ctx.workspaces.delete(who, workspace_id, force=query.force)
 
 
 @router.post(_ONE + ":start", status_code=202, responses=signed_in(404, 409, 429))
 async def start_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
-    """Start it, from CREATED, STOPPED and ERROR."""
+    """Start it, from CREATED, STOPPED or ERROR."""
     return _shown(await ctx.workspaces.start(who, workspace_id), ctx)
 
 
 @router.post(_ONE + ":stop", status_code=202, responses=signed_in(404, 409))
 async def stop_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
-    """Put it to sleep, from RUNNING and ERROR."""
+    """Stop it, from RUNNING or ERROR."""
     return _shown(await ctx.workspaces.stop(who, workspace_id), ctx)
 
 
 @router.post(_ONE + ":archive", status_code=202, responses=signed_in(404, 409))
 async def archive_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
-    """Archive it, from RUNNING, STOPPED and ERROR, unless it is archived already."""
+    """Archive it, from RUNNING, STOPPED or ERROR, unless it is archived already."""
     return _shown(await ctx.workspaces.archive(who, workspace_id), ctx)
 
 
@@ -88,7 +88,7 @@ async def archive_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceV
 async def recover_workspace(
     workspace_id: str, ctx: Ctx, who: Who, body: WorkspaceRecover | None = None
 ) -> WorkspaceView:
-    """For administrators, from ERROR. After DataLost and ArchiveCorrupted `archive_key` says what to go on from."""
+    """Recover it from ERROR (administrators). After DataLost or ArchiveCorrupted, `archive_key` selects what to restore."""
     given = body is not None and "archive_key" in body.model_fields_set
     recovery = Recovery(chosen=given, archive_key=body.archive_key if body is not None else None)
     return _shown(await ctx.workspaces.recover(who, workspace_id, recovery), ctx)
@@ -96,7 +96,7 @@ async def recover_workspace(
 
 @router.post(_ONE + ":undelete", status_code=202, responses=signed_in(404, 409))
 async def undelete_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
-    """For administrators, within CODEHUB_DELETED_RETENTION of the deletion."""
+    """Undelete it (administrators), within CODEHUB_DELETED_RETENTION of its deletion."""
     return _shown(await ctx.workspaces.undelete(who, workspace_id), ctx)
 
 

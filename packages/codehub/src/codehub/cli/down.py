@@ -6,10 +6,13 @@ import asyncio
 import os
 import signal
 import time
+from pathlib import Path
 
 import click
 import psutil
 
+from codehub.adapters.embedded.postgres import EmbeddedPostgres
+from codehub.adapters.embedded.valkey import EmbeddedValkey
 from codehub.cli.effective_settings import effective_settings
 from codehub.cli.stack.datadir import holder
 from codehub.domain.errors import BackendDown, Transient
@@ -35,14 +38,22 @@ def down(keep_workspaces: bool) -> None:
     """
     state = effective_settings(os.environ)
     who = holder(state.settings.data_dir)
-    if who is None:
-        click.echo(f"no CodeHub is running in {state.settings.data_dir}")
-    else:
+    if who is not None:
         click.echo(f"stopping CodeHub (pid {who.pid})")
         _end(who.pid)
+    elif left := _stop_strays(state.settings.data_dir):
+        click.echo(f"stopped {' and '.join(left)}, left behind by a CodeHub that was killed")
+    else:
+        click.echo(f"no CodeHub is running in {state.settings.data_dir}")
     if not keep_workspaces:
         stopped = asyncio.run(_stop_workspaces(state.settings))
         click.echo(f"stopped {stopped} workspace{'' if stopped == 1 else 's'}")
+
+
+def _stop_strays(data_dir: Path) -> list[str]:
+    """The embedded servers that run although no `up` holds the data directory: a killed one cannot stop them."""
+    servers = (("PostgreSQL", EmbeddedPostgres(data_dir)), ("Valkey", EmbeddedValkey(data_dir)))
+    return [name for name, server in servers if server.stop_stray()]
 
 
 def _end(pid: int) -> None:

@@ -104,9 +104,9 @@ def exit_code_of(error: errors.CodeHubError) -> Exit:
 
 def main() -> int:
     try:
-        cli.main(prog_name="codehub", standalone_mode=False)
-    except click.exceptions.Exit as wanted:
-        return wanted.exit_code
+        # Without standalone mode click returns the code of an `Exit` instead of raising it.
+        code = cli.main(prog_name="codehub", standalone_mode=False)
+        return code if isinstance(code, int) else Exit.DONE
     except click.Abort:
         click.echo("codehub: interrupted", err=True)
         return Exit.INTERRUPTED
@@ -122,7 +122,6 @@ def main() -> int:
         # The reader of our output went away (`codehub ws ls | head`): its business, not an error.
         sys.stderr.close()
         return Exit.DONE
-    return Exit.DONE
 
 
 if __name__ == "__main__":

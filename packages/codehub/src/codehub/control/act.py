@@ -15,7 +15,16 @@ from codehub.control.deps import ProfileOf
 from codehub.control.guarded_backends import GuardedBackends
 from codehub.control.health import HealthTracker
 from codehub.control.observe import home_key
-from codehub.domain.errors import BackendDown, Conflict, DataLost, FenceLost, NotFound, Terminal, Transient
+from codehub.domain.errors import (
+    BackendDown,
+    Conflict,
+    DataLost,
+    FenceLost,
+    NotFound,
+    OutOfSpace,
+    Terminal,
+    Transient,
+)
 from codehub.domain.model import HomeCtx, Operation, Progress, Workspace
 from codehub.domain.profiles import AppProfile
 from codehub.ports.clock import Clock
@@ -257,7 +266,7 @@ class Actor:
         for tried in range(1, _TRIES):
             try:
                 return await call()
-            except BackendDown:
+            except (BackendDown, OutOfSpace):
                 raise
             except Transient:
                 await asyncio.sleep(_PAUSE_S * tried * (0.5 + self._random()))

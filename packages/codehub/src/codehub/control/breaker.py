@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Final, TypeVar
 
 import structlog
@@ -26,6 +27,16 @@ class Breaker:
         self._failures = 0
         self._open_until: float | None = None
         self._pinging = False
+        # The first failure since it last answered: what is told of it stays the same until it answers again.
+        self.down_since: datetime | None = None
+        self._first_error = ""
+
+    @property
+    def trouble(self) -> str:
+        """Which backend does not answer, since when and why; empty while it answers."""
+        if self.down_since is None:
+            return ""
+        return f"{self.name} does not answer since {self.down_since:%Y-%m-%d %H:%M} UTC: {self._first_error}"
 
     @property
     def is_open(self) -> bool:
@@ -41,6 +52,7 @@ class Breaker:
             self._failed(error)
             raise
         self._failures = 0
+        self.down_since = None
         return result
 
     async def _try_to_close(self) -> None:
@@ -58,10 +70,13 @@ class Breaker:
             self._pinging = False
         self._open_until = None
         self._failures = 0
+        self.down_since = None
         _log.info("a backend answers again", backend=self.name)
 
     def _failed(self, error: BackendDown) -> None:
         self._failures += 1
+        if self.down_since is None:
+            self.down_since, self._first_error = self._clock.now(), str(error)
         if self._failures >= FAILURES_TO_OPEN and self._open_until is None:
             self._open_until = self._clock.monotonic() + OPEN_FOR_S
             _log.warning("a backend does not answer", backend=self.name, error=str(error))

@@ -98,8 +98,17 @@ class WorkspaceController:
                 else:
                     idle = set(self._resync.under_way()) - self._queue.delayed - self._queue.working
                     self._queue.add_all(sorted(idle))
+            self._tell_of_backends()
             self._metrics.queue_depth.set(len(self._queue))
             await self._pause(next_survey)
+
+    def _tell_of_backends(self) -> None:
+        """Which backends do not answer, to whoever watches over the coordinator."""
+        troubles = self._backends.health()
+        for name, trouble in troubles.items():
+            self._metrics.backend_up.labels(name).set(0 if trouble else 1)
+        if told := "; ".join(trouble for trouble in troubles.values() if trouble):
+            self._heartbeat.last_error = "; ".join(part for part in (self._heartbeat.last_error, told) if part)
 
     async def _pause(self, next_survey: float) -> None:
         now = self._clock.monotonic()

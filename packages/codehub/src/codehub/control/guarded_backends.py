@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from codehub.control.breaker import Breaker
 from codehub.domain.errors import BackendDown
+from codehub.domain.model import Workspace
 from codehub.ports.archives import Archives
 from codehub.ports.clock import Clock
 from codehub.ports.homes import Homes
@@ -44,9 +45,21 @@ class GuardedBackends:
             await self.with_homes(name, lambda homes: homes.ping())
         return await self._archives.call(lambda: what(self.homes[name]))
 
-    def open_circuits(self) -> list[str]:
+    def trouble(self, part: str, workspace: Workspace) -> str:
+        """Why the volume, instance or archive cannot be looked at: the same words until its backend answers."""
+        match part:
+            case "volume":
+                name, breaker = workspace.storage_backend, self._homes.get(workspace.storage_backend)
+            case "instance":
+                name, breaker = workspace.instance_backend, self._instances.get(workspace.instance_backend)
+            case _:
+                name, breaker = "archives", self._archives
+        return breaker.trouble if breaker is not None else f"the backend {name} is not available here"
+
+    def health(self) -> Mapping[str, str]:
+        """Of every backend by its name: what is wrong with it, or nothing."""
         every = [*self._instances.values(), *self._homes.values(), self._archives]
-        return [breaker.name for breaker in every if breaker.is_open]
+        return {breaker.name: breaker.trouble for breaker in every}
 
     def _homes_breaker(self, name: str) -> Breaker:
         if name not in self.homes:

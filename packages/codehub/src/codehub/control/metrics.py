@@ -27,6 +27,9 @@ class Metrics:
         self.queue_depth = Gauge(
             "codehub_coordinator_queue_depth", "Workspaces that wait for a worker", registry=self.registry
         )
+        self.backend_up = Gauge(
+            "codehub_coordinator_backend_up", "0 while a backend does not answer", ["backend"], registry=self.registry
+        )
         self.operations = Counter(
             "codehub_coordinator_operations",
             "Operations by outcome",

@@ -41,7 +41,17 @@ class Observer:
     async def observe(self, workspace: Workspace) -> Observed:
         volume = await self._volume(workspace)
         instance = await self._instance(workspace)
-        return Observed(volume, await self._archive(workspace, volume), instance)
+        archive = await self._archive(workspace, volume)
+        return self.observed(workspace, volume, archive, instance)
+
+    def observed(
+        self, workspace: Workspace, volume: VolumeSeen | None, archive: bool | None, instance: InstanceSeen | None
+    ) -> Observed:
+        """With the reason for each part that could not be looked at: the same from a listing as from a look of its own."""
+        parts = {"volume": volume, "archive": archive, "instance": instance}
+        troubles = {part: self._backends.trouble(part, workspace) for part, seen in parts.items() if seen is None}
+        unseen = {part: trouble for part, trouble in troubles.items() if trouble}
+        return Observed(volume, archive, instance, unseen)
 
     async def _volume(self, workspace: Workspace) -> VolumeSeen | None:
         try:

@@ -6,6 +6,7 @@ race for the row) costs nothing but another look.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -28,6 +29,7 @@ from codehub.domain.progress import (
     RESTARTS_WINDOW,
     Failure,
     begin,
+    block,
     complete,
     fail,
     failure_of,
@@ -90,6 +92,8 @@ class Reconciler:
         self._new_id = new_id
         self._random = random
         self._deadline: dict[str, tuple[tuple[object, ...], ProgressDeadline]] = {}
+        # How many attempts in a row met a backend that does not answer.
+        self._down: dict[str, int] = {}
 
     async def reconcile(self, workspace_id: str) -> tuple[Result, Versioned | None]:
         """What to do next with this key, and the row as it was left."""
@@ -97,6 +101,9 @@ class Reconciler:
         if not found or found[0].workspace.deleted_at is not None:
             self._deadline.pop(workspace_id, None)
             return AtRest(), None
+        if found[0].workspace.of_newer_version:
+            _log.warning("left to a newer version", workspace_id=workspace_id)
+            return AtRest(), found[0]
         try:
             return await self._steps(found[0])
         except _RowMoved:
@@ -117,7 +124,7 @@ class Reconciler:
                     row = await self._keep(row, looked)
                     return Again(max(0.0, (until - now).total_seconds())), row
                 case Fail(reason, message):
-                    after = to_error(looked, reason, looked.error_count + 1, now)
+                    after = to_error(looked, reason, looked.error_count + 1, now, message)
                     row = await self._commit(before, after, timeline.error(reason, message, before.operation))
                     self._ended(before, reason.value)
                 case Complete(operation):
@@ -128,7 +135,7 @@ class Reconciler:
                 case Begin(operation, again):
                     if again and await self._restarts_too_often(looked):
                         message = f"restarted more than {RESTARTS_ALLOWED} times in {RESTARTS_WINDOW}"
-                        after = to_error(looked, ErrorReason.RETRY_EXCEEDED, looked.error_count, now)
+                        after = to_error(looked, ErrorReason.RETRY_EXCEEDED, looked.error_count, now, message)
                         row = await self._commit(before, after, timeline.error(ErrorReason.RETRY_EXCEEDED, message))
                         continue
                     after = begin(looked, operation, self._new_id(), now)
@@ -160,7 +167,8 @@ class Reconciler:
 
         async def record(receipt: ArchiveReceipt, is_current: bool) -> None:
             before = current.row.workspace
-            after = replace(before, archive_key=receipt.archive_key) if is_current else before
+            after = replace(before, blocked=None)
+            after = replace(after, archive_key=receipt.archive_key) if is_current else after
             current.row = await self._commit(before, after, timeline.archived(receipt), generation=receipt)
 
         task = Task(workspace, self._lease.fence, report.take, record, self._retention_is_over(workspace))
@@ -169,8 +177,7 @@ class Reconciler:
                 ctx = await deadline.run(self._actor.act(task))
         except BackendDown as error:
             deadline.renew()  # the clock stands still while the backend does not answer
-            _log.info("waits for its backend", workspace_id=workspace.id, error=str(error))
-            return current.row, Again(_BACKEND_DOWN_S)
+            return await self._wait_for_backend(current.row, error), Again(_BACKEND_DOWN_S)
         except Deposed:
             raise
         except CodeHubError as error:
@@ -179,10 +186,22 @@ class Reconciler:
             raise
         except Exception as error:  # noqa: BLE001 - a backend's own bug is that workspace's failed attempt, nobody else's
             _log.exception("an action failed unexpectedly", workspace_id=workspace.id)
-            failure = Failure(ErrorReason.ACTION_FAILED, f"{type(error).__name__}: {error}")
-            return await self._failed(current.row, failure), None
+            return await self._failed(current.row, _unforeseen(error)), None
+        self._down.pop(workspace.id, None)
         made = replace(current.row.workspace, home_ctx=ctx) if ctx is not None else current.row.workspace
         return Versioned(made, current.row.version), None
+
+    async def _wait_for_backend(self, row: Versioned, error: BackendDown) -> Versioned:
+        """Nobody's attempt; told once it lasts for as many tries as an attempt has."""
+        before = row.workspace
+        count = self._down.get(before.id, 0) + 1
+        self._down[before.id] = count
+        _log.info("waits for its backend", workspace_id=before.id, error=str(error))
+        if count < self._settings.max_retry or before.blocked is not None:
+            return row
+        after = block(before, ErrorReason.UNREACHABLE, str(error), self._clock.now())
+        assert after.blocked is not None
+        return await self._commit(before, after, timeline.blocked(after.blocked))
 
     async def _failed(self, row: Versioned, failure: Failure) -> Versioned:
         before = row.workspace
@@ -196,13 +215,15 @@ class Reconciler:
             error=failure.message,
         )
         self._metrics.operations.labels(before.operation.value, "failed").inc()
-        return await self._commit(before, after, timeline.failed(before.operation, failure, after))
+        still = before.blocked is not None and after.blocked is not None
+        events = () if still else (timeline.failed(before.operation, failure, after),)
+        return await self._commit(before, after, *events)
 
     async def _keep(self, row: Versioned, looked: Workspace) -> Versioned:
         """Write the observation, if it says anything new."""
         before = row.workspace
         stale = before.observed_at is None or self._clock.now() - before.observed_at >= OBSERVED_EVERY
-        return row if looked == before and not stale else await self._commit(before, looked)
+        return row if looked == before and not stale else await self._commit(before, looked, *_told(before, looked))
 
     async def _commit(
         self,
@@ -256,9 +277,25 @@ class Reconciler:
         return self._clock.now() - workspace.op_started_at >= retention
 
 
+def _told(before: Workspace, after: Workspace) -> list[TimelineEvent]:
+    """What a look alone changed that a person should read of."""
+    if after.blocked is not None and before.blocked is None:
+        return [timeline.blocked(after.blocked)]
+    if before.blocked is not None and after.blocked is None:
+        return [timeline.unblocked(before.blocked)]
+    return []
+
+
 @dataclass(slots=True)
 class _Current:
     row: Versioned
+
+
+def _unforeseen(error: Exception) -> Failure:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        where = f" that holds {error.filename}" if error.filename else ""
+        return Failure(ErrorReason.OUT_OF_SPACE, f"no space left on the disk{where}: free some space")
+    return Failure(ErrorReason.ACTION_FAILED, f"{type(error).__name__}: {error}")
 
 
 def _deadline_exceeded(settings: ControllerSettings) -> ProgressDeadlineExceeded:

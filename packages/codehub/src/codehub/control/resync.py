@@ -192,7 +192,7 @@ class Resync:
         if instances is not None:
             instance = self._observer.instance_seen(workspace, instances.get(workspace.id, ABSENT))
         archive = workspace.conditions.archive_ready
-        return Observed(volume, None if archive.is_unknown else archive.is_true, instance)
+        return self._observer.observed(workspace, volume, None if archive.is_unknown else archive.is_true, instance)
 
     async def _changed_archives(self) -> list[str]:
         """Ask for a few archives, in turn; the ids for which the answer is not what is known."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codehub.domain.model import ErrorReason, Operation, Workspace
+from codehub.domain.model import Blocked, ErrorReason, Operation, Workspace
 from codehub.domain.progress import Failure
 from codehub.ports.control_store import TimelineEvent
 from codehub.ports.homes import ArchiveReceipt
@@ -49,11 +49,22 @@ def failed(operation: Operation, failure: Failure, after: Workspace) -> Timeline
         "reason": failure.reason.value,
         "detail": failure.message,
     }
+    if after.blocked is not None:
+        return blocked(after.blocked)
     if after.error_reason is not None:
         return error(after.error_reason, failure.message, operation)
     if after.retry_at is not None:
         detail["retry_at"] = after.retry_at.isoformat()
     return TimelineEvent("attempt_failed", f"Failed, and is tried again: {failure.message}", detail)
+
+
+def blocked(why: Blocked) -> TimelineEvent:
+    detail = {"reason": why.reason.value, "detail": why.message, "since": why.since.isoformat()}
+    return TimelineEvent("blocked", f"Waiting: {why.message}", detail)
+
+
+def unblocked(was: Blocked) -> TimelineEvent:
+    return TimelineEvent("unblocked", "Going on", {"reason": was.reason.value, "detail": was.message})
 
 
 def error(reason: ErrorReason, message: str, operation: Operation = Operation.NONE) -> TimelineEvent:

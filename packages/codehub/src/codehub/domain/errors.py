@@ -16,7 +16,7 @@ class BackendDown(Transient):
 
 
 class OutOfSpace(Transient):
-    """No room on one side of a copy. Tried again: room can be made."""
+    """No room on one side of a copy. Never anybody's attempt: it is tried again until room was made."""
 
 
 class Terminal(CodeHubError):

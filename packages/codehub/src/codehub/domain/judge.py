@@ -8,11 +8,15 @@ from codehub.domain.observed import instance_runs, is_recovering
 # How high a level is: plans only ever go from one of these to the next.
 LEVELS = {Phase.PENDING: 0, Phase.ARCHIVED: 5, Phase.STANDBY: 10, Phase.RUNNING: 20}
 
+_VIOLATIONS = {reason.value: reason for reason in ErrorReason}
+
 
 def violation_of(workspace: Workspace) -> ErrorReason | None:
     """The invariant that is violated, if one is known to be."""
     healthy = workspace.conditions.healthy
-    return ErrorReason(healthy.reason) if healthy.is_false else None
+    if not healthy.is_false:
+        return None
+    return _VIOLATIONS.get(healthy.reason, ErrorReason.ACTION_FAILED)
 
 
 def level_of(workspace: Workspace) -> Phase | None:

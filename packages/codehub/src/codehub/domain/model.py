@@ -66,6 +66,7 @@ class ErrorReason(StrEnum):
     ACTION_FAILED = "ActionFailed"
     UNREACHABLE = "Unreachable"
     RETRY_EXCEEDED = "RetryExceeded"
+    OUT_OF_SPACE = "OutOfSpace"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,15 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Blocked:
+    """Why a workspace does not get on although nothing failed for good: tried again until it passes, and then gone."""
+
+    reason: ErrorReason  # OUT_OF_SPACE or UNREACHABLE
+    message: str
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Workspace:
     """One row of `workspaces`, whole."""
 
@@ -152,7 +162,11 @@ class Workspace:
     observed_at: datetime | None = None
     last_access_at: datetime | None = None
     error_reason: ErrorReason | None = None
+    error_message: str | None = None
     error_count: int = 0
+    blocked: Blocked | None = None
     retry_at: datetime | None = None
     deleted_at: datetime | None = None
     purged_at: datetime | None = None
+    # The row has a value that this version does not know: it can be shown, but not acted on.
+    of_newer_version: bool = False

@@ -6,11 +6,13 @@ there is *the* volume (its incarnation is the recorded one, or nothing is record
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from codehub.domain.model import (
+    Blocked,
     Condition,
     Conditions,
     ConditionStatus,
@@ -52,8 +54,13 @@ class Observed:
     volume: VolumeSeen | None = None
     archive: bool | None = None  # data and commit marker at `archive_key`; of no meaning without a key
     instance: InstanceSeen | None = None
+    # Why a part could not be looked at, by its name above: which backend does not answer, and since when.
+    unseen: Mapping[str, str] = field(default_factory=dict)
 
 
+_NOT_OBSERVED = "NotObserved"
+# As long as the retries of one action take: what comes back sooner is nobody's concern.
+UNREACHABLE_AFTER = timedelta(seconds=10)
 # While one of these is under way the volume may be away: they are what takes it away or brings it back.
 VOLUME_MAY_BE_AWAY = frozenset({Operation.ARCHIVING, Operation.RESTORING, Operation.DELETING})
 # While one of these is under way an instance without a volume is about to be taken away.
@@ -77,9 +84,9 @@ def is_recovering(workspace: Workspace) -> bool:
 
 def apply_observation(workspace: Workspace, seen: Observed, now: datetime) -> Workspace:
     """The workspace with fresh conditions, and its volume's ctx adopted where the look proves it is ours."""
-    volume, ctx = _volume(workspace, seen.volume)
-    archive = _archive(workspace, seen.archive)
-    container = _container(workspace.conditions.container_ready, seen.instance)
+    volume, ctx = _volume(workspace, seen)
+    archive = _archive(workspace, seen)
+    container = _container(workspace.conditions.container_ready, seen)
     known = replace(workspace, home_ctx=ctx)
     healthy = _healthy(known, volume, archive, container)
     old = workspace.conditions
@@ -98,10 +105,10 @@ def _moved(old: Condition, new: Condition, now: datetime) -> Condition:
     return replace(new, last_transition_time=since)
 
 
-def _volume(workspace: Workspace, seen: VolumeSeen | None) -> tuple[Condition, HomeCtx | None]:
-    recorded = workspace.home_ctx
+def _volume(workspace: Workspace, observed: Observed) -> tuple[Condition, HomeCtx | None]:
+    recorded, seen = workspace.home_ctx, observed.volume
     if seen is None:
-        return _unknown("the storage backend does not answer"), recorded
+        return _unknown(observed.unseen.get("volume", "the storage backend does not answer")), recorded
     if seen.state is not VolumeState.WHOLE:
         return Condition(ConditionStatus.FALSE, seen.state.value), recorded
     if recorded is None and _is_made_from_what_is_recorded(workspace, seen.ctx):
@@ -117,19 +124,21 @@ def _is_made_from_what_is_recorded(workspace: Workspace, ctx: HomeCtx | None) ->
     return ctx is not None and ctx.restore_marker == workspace.archive_key
 
 
-def _archive(workspace: Workspace, seen: bool | None) -> Condition:
+def _archive(workspace: Workspace, observed: Observed) -> Condition:
+    seen = observed.archive
     if workspace.archive_key is None:
         return Condition(ConditionStatus.FALSE, "NoArchive")
     if seen is None:
-        return _unknown("the archive store does not answer")
+        return _unknown(observed.unseen.get("archive", "the archive store does not answer"))
     return (
         Condition(ConditionStatus.TRUE, "ArchiveUploaded") if seen else Condition(ConditionStatus.FALSE, "NotFound")
     )
 
 
-def _container(old: Condition, seen: InstanceSeen | None) -> Condition:
+def _container(old: Condition, observed: Observed) -> Condition:
+    seen = observed.instance
     if seen is None:
-        return _unknown("the instance backend does not answer")
+        return _unknown(observed.unseen.get("instance", "the instance backend does not answer"))
     if seen.unknown:
         return _unknown(seen.unknown)
     if not seen.exists:
@@ -167,8 +176,18 @@ def _healthy(workspace: Workspace, volume: Condition, archive: Condition, contai
     return _MET if runs is not None else _unknown("the instance could not be looked at")
 
 
+def blocked_by_unseen(workspace: Workspace, now: datetime) -> Blocked | None:
+    """Which part could not be looked at for longer than the retries of an action take, if one."""
+    seen = workspace.conditions
+    for condition in (seen.volume_ready, seen.container_ready, seen.archive_ready):
+        since = condition.last_transition_time
+        if condition.reason == _NOT_OBSERVED and condition.message and since and now - since >= UNREACHABLE_AFTER:
+            return Blocked(ErrorReason.UNREACHABLE, condition.message, since)
+    return None
+
+
 _MET = Condition(ConditionStatus.TRUE, "AllConditionsMet")
 
 
 def _unknown(message: str) -> Condition:
-    return Condition(ConditionStatus.UNKNOWN, "NotObserved", message)
+    return Condition(ConditionStatus.UNKNOWN, _NOT_OBSERVED, message)

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from codehub.domain.judge import level_of, phase_of, violation_of
 from codehub.domain.model import Condition, DesiredState, ErrorReason, Operation, Phase, Workspace
-from codehub.domain.observed import Observed, apply_observation, instance_runs
+from codehub.domain.observed import Observed, apply_observation, blocked_by_unseen, instance_runs
 from codehub.domain.progress import is_done
 from codehub.domain.transitions import WORK, edge_from
 
@@ -60,16 +60,24 @@ Decision: TypeAlias = Rest | Begin | CarryOn | Complete | Fail | Wait
 
 def look(workspace: Workspace, seen: Observed, now: datetime) -> Workspace:
     """The workspace after a look: conditions, an adopted ctx, the phase, and when the phase moved."""
-    if workspace.deleted_at is not None:
+    if workspace.deleted_at is not None or workspace.of_newer_version:
         return workspace
-    looked = apply_observation(workspace, seen, now)
+    looked = _blocked(apply_observation(workspace, seen, now), now)
     phase = phase_of(looked)
     return looked if phase is looked.phase else replace(looked, phase=phase, phase_changed_at=now)
 
 
+def _blocked(workspace: Workspace, now: datetime) -> Workspace:
+    """Told of what it waits for, and no longer once that is there again. What an action waits for is told by the action."""
+    unseen = blocked_by_unseen(workspace, now)
+    if unseen is None and workspace.operation is not Operation.NONE:
+        return workspace
+    return workspace if unseen == workspace.blocked else replace(workspace, blocked=unseen)
+
+
 def decide(workspace: Workspace, now: datetime, *, was: Phase) -> Decision:
     """The next step for a workspace as `look` left it; `was` is the phase before that look."""
-    if workspace.deleted_at is not None:
+    if workspace.deleted_at is not None or workspace.of_newer_version:
         return Rest()
     judged_as = replace(workspace, phase=was)  # what a recovery is told by
     violation = None if level_of(judged_as) is not Phase.ERROR else violation_of(workspace)

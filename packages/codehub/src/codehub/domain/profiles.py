@@ -128,7 +128,7 @@ class Catalog:
     def __post_init__(self) -> None:
         if self.default not in self.profiles:
             known = ", ".join(sorted(self.profiles))
-            raise Invalid(f"CODEHUB_DEFAULT_PROFILE names no profile: {self.default!r}; there are {known}")
+            raise Invalid(f"CODEHUB_DEFAULT_PROFILE={self.default!r} is not a profile; use one of {known}")
 
     def resolve(self, image_ref: str | None, instance_backend: str) -> tuple[str, AppProfile]:
         """What to run for an `image_ref`, and as what. Invalid (400) when it may not be run there."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from codehub.domain.errors import CodeHubError, Terminal
-from codehub.domain.model import DesiredState, ErrorReason, Operation, Phase, Workspace
+from codehub.domain.errors import CodeHubError, OutOfSpace, Terminal
+from codehub.domain.model import Blocked, DesiredState, ErrorReason, Operation, Phase, Workspace
 from codehub.domain.observed import instance_runs
 
 BACKOFF_FIRST_S = 2.0
@@ -20,6 +20,9 @@ _JITTER = 0.2
 _TAKES_OP_ID = frozenset(
     {Operation.ARCHIVING, Operation.CREATE_EMPTY_ARCHIVE, Operation.RESTORING, Operation.DELETING}
 )
+
+# What is out of space is tried again this often: looking whether there is room costs next to nothing.
+_ROOM_AGAIN_S = 15.0
 
 RESTARTS_ALLOWED = 3
 RESTARTS_WINDOW = timedelta(minutes=10)
@@ -39,6 +42,8 @@ def failure_of(error: CodeHubError) -> Failure:
     message = str(error) or type(error).__name__
     if isinstance(error, Terminal):
         return Failure(ErrorReason(error.reason), message, terminal=True)
+    if isinstance(error, OutOfSpace):
+        return Failure(ErrorReason.OUT_OF_SPACE, message)
     return Failure(ErrorReason.ACTION_FAILED, message)
 
 
@@ -46,7 +51,11 @@ def backoff_s(error_count: int, jitter: float) -> float:
     """2 s, 4 s, 8 s … 5 min; `jitter` is in [0, 1)."""
     # the exponent is bounded so that a deletion that failed a thousand times computes no huge number
     plain = min(BACKOFF_LONGEST_S, BACKOFF_FIRST_S * 2.0 ** min(error_count - 1, 16))
-    return min(BACKOFF_LONGEST_S, plain * (1 - _JITTER + 2 * _JITTER * jitter))
+    return min(BACKOFF_LONGEST_S, spread(plain, jitter))
+
+
+def spread(seconds: float, jitter: float) -> float:
+    return seconds * (1 - _JITTER + 2 * _JITTER * jitter)
 
 
 def is_done(workspace: Workspace) -> bool:
@@ -83,6 +92,7 @@ def begin(workspace: Workspace, operation: Operation, new_op_id: str, now: datet
         operation=operation,
         op_started_at=now,
         progress=None,
+        blocked=None,
         retry_at=None,
         error_count=0,
         archive_op_id=new_op_id if operation in _TAKES_OP_ID else workspace.archive_op_id,
@@ -99,8 +109,10 @@ def complete(workspace: Workspace, now: datetime) -> Workspace:
         operation=Operation.NONE,
         op_started_at=None,
         progress=None,
+        blocked=None,
         error_count=0,
         error_reason=None,
+        error_message=None,
         retry_at=None,
         home_ctx=None if operation in (Operation.ARCHIVING, Operation.DELETING) else workspace.home_ctx,
     )
@@ -111,20 +123,31 @@ def complete(workspace: Workspace, now: datetime) -> Workspace:
 
 def fail(workspace: Workspace, failure: Failure, now: datetime, *, max_retry: int, jitter: float) -> Workspace:
     """After a failed attempt: another one later, or ERROR."""
+    if failure.reason is ErrorReason.OUT_OF_SPACE:
+        later = now + timedelta(seconds=spread(_ROOM_AGAIN_S, jitter))
+        return replace(block(workspace, failure.reason, failure.message, now), retry_at=later, progress=None)
+    workspace = replace(workspace, blocked=None)
     count = workspace.error_count + 1
     if workspace.operation is Operation.DELETING:
         # Deletion never gives up; it retries at the longest backoff.
         later = now + timedelta(seconds=BACKOFF_LONGEST_S)
         return replace(workspace, error_count=count, retry_at=later, progress=None)
     if failure.terminal:
-        return to_error(workspace, failure.reason, count, now)
+        return to_error(workspace, failure.reason, count, now, failure.message)
     if count >= max_retry:
-        return to_error(workspace, ErrorReason.RETRY_EXCEEDED, count, now)
+        return to_error(workspace, ErrorReason.RETRY_EXCEEDED, count, now, failure.message)
     later = now + timedelta(seconds=backoff_s(count, jitter))
     return replace(workspace, error_count=count, retry_at=later, progress=None)
 
 
-def to_error(workspace: Workspace, reason: ErrorReason, count: int, now: datetime) -> Workspace:
+def block(workspace: Workspace, reason: ErrorReason, message: str, now: datetime) -> Workspace:
+    """It waits for this; since when is kept for as long as it waits for the same thing."""
+    was = workspace.blocked
+    since = was.since if was is not None and was.reason is reason else now
+    return replace(workspace, blocked=Blocked(reason, message, since))
+
+
+def to_error(workspace: Workspace, reason: ErrorReason, count: int, now: datetime, message: str = "") -> Workspace:
     """Phase, operation, error_reason and error_count in one (INV-4). `archive_op_id` stays, for the GC."""
     phase = Phase.DELETING if workspace.desired_state is DesiredState.DELETED else Phase.ERROR
     return replace(
@@ -134,7 +157,9 @@ def to_error(workspace: Workspace, reason: ErrorReason, count: int, now: datetim
         operation=Operation.NONE,
         op_started_at=None,
         progress=None,
+        blocked=None,
         error_reason=reason,
+        error_message=message or None,
         error_count=count,
         retry_at=None,
     )

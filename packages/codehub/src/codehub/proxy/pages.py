@@ -18,27 +18,27 @@ from codehub.proxy.admission.decision import Reply
 STATUS_PATH: Final = "_codehub/status"
 
 _TITLES: Final[dict[Page, str]] = {
-    Page.NOT_FOUND: "There is no such workspace",
+    Page.NOT_FOUND: "Workspace not found",
     Page.FORBIDDEN: "This workspace belongs to someone else",
     Page.WAKING: "Your workspace is waking up",
-    Page.AWAY: "Your workspace does not answer at the moment",
+    Page.AWAY: "Your workspace does not answer",
     Page.ARCHIVED: "Your workspace is archived",
     Page.PENDING: "Your workspace is not ready yet",
     Page.ERROR: "Something went wrong with your workspace",
     Page.LIMIT: "Too many workspaces are running",
-    Page.SIGNED_OUT: "You could not be signed in here",
-    Page.UNAVAILABLE: "CodeHub is busy coming back",
+    Page.SIGNED_OUT: "Sign-in failed",
+    Page.UNAVAILABLE: "CodeHub is temporarily unavailable",
 }
 _TEXTS: Final[dict[Page, str]] = {
-    Page.NOT_FOUND: "It may have been deleted, or the address is not complete.",
+    Page.NOT_FOUND: "It may have been deleted, or the address is incomplete.",
     Page.FORBIDDEN: "Only its owner can open it.",
-    Page.WAKING: "This page goes on by itself as soon as it is there. Nothing you wrote was lost.",
-    Page.AWAY: "It runs, but its editor does not answer. This page tries again by itself.",
-    Page.ARCHIVED: "Everything you wrote is kept. Restore it to work on.",
-    Page.PENDING: "It has not been started.",
-    Page.LIMIT: "Stop one of these first, then open this one again.",
-    Page.SIGNED_OUT: "The one-time ticket was used or too old, or this browser keeps no cookies. Try once more.",
-    Page.UNAVAILABLE: "A part of it does not answer. This page tries again by itself.",
+    Page.WAKING: "This page opens it as soon as it is ready. Your files are safe.",
+    Page.AWAY: "It is running, but its IDE does not answer. This page retries by itself.",
+    Page.ARCHIVED: "Your files are safe. Restore it to continue.",
+    Page.PENDING: "It has not been started yet.",
+    Page.LIMIT: "Stop one of these, then open this workspace again.",
+    Page.SIGNED_OUT: "The sign-in link has been used or has expired, or this browser blocks cookies. Try again.",
+    Page.UNAVAILABLE: "One of its services does not answer. This page retries by itself.",
 }
 _ACTIONS: Final[dict[Page, tuple[str, str]]] = {
     Page.ARCHIVED: ("restore", "Restore"),
@@ -142,7 +142,7 @@ def render(
         parts.append(f'<a class="button" href="{_link(dashboard, workspace_id, action[0])}">{action[1]}</a>')
     if page is Page.SIGNED_OUT:
         parts.append(f'<a class="button" href="/w/{escape(workspace_id)}/">Try again</a>')
-    parts.append(f'<a href="{escape(dashboard)}/">To my workspaces</a>')
+    parts.append(f'<a href="{escape(dashboard)}/">My workspaces</a>')
     follows = page in _FOLLOWED
     script = f'<script nonce="{nonce}">{_SCRIPT}</script>' if follows else ""
     still = '<noscript><meta http-equiv="refresh" content="4"></noscript>' if follows else ""

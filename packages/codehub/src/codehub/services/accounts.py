@@ -88,7 +88,7 @@ class Accounts:
         who.must_be_present()
         async with self.database.transaction() as tx:
             if not is_id(session_id) or not await sessions.delete_session(tx, session_id, who.user_id):
-                raise NotFound("you have no such session")
+                raise NotFound("you have no session with this id")
         self.ended(session_id)
 
     async def end_other_sessions(self, who: Principal) -> None:
@@ -122,7 +122,7 @@ class Accounts:
         token = Token(self.ids(), who.user_id, name, now, until, None)
         async with self.database.transaction() as tx:
             if (await sessions.tokens_of(tx, who.user_id, 0, 0))[1] >= MAX_TOKENS:
-                raise Conflict(f"you have {MAX_TOKENS} API tokens: delete one first")
+                raise Conflict(f"you have {MAX_TOKENS} API tokens, the maximum: revoke one first")
             await sessions.insert_token(tx, token, hash_secret(secret))
         return MintedToken(token, secret)
 
@@ -136,7 +136,7 @@ class Accounts:
             who.must_be_present()
         async with self.database.transaction() as tx:
             if not is_id(token_id) or not await sessions.delete_token(tx, token_id, who.user_id):
-                raise NotFound("you have no such API token")
+                raise NotFound("you have no API token with this id")
         self.ended(token_id)
 
 

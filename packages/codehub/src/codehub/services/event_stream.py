@@ -122,6 +122,7 @@ class EventBroadcaster:
         self._heard = asyncio.Event()
         self._connected = False
         self._stopped = False
+        self.failures = 0
 
     @property
     def open_streams(self) -> int:
@@ -172,11 +173,26 @@ class EventBroadcaster:
             self._wake.set()
 
     async def run(self) -> None:
-        """Ends by cancellation."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._load())
-            group.create_task(self._watch())
-            group.create_task(self._listen())
+        """Ends by cancellation alone: what fails in an unforeseen way is logged, and begins again with new snapshots."""
+        while True:
+            # A task of its own: a task group that failed leaves its task's count of cancellations raised (Python 3.11).
+            await asyncio.create_task(self._serve())
+            self.failures += 1
+            self._connected = False
+            # What was taken from the queues when it failed is lost: everybody begins with a snapshot.
+            self._wanting = set(self._all())
+            self._dirty = {}
+            self._wake.set()
+            await asyncio.sleep(self.pace.retry_s)
+
+    async def _serve(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._load())
+                group.create_task(self._watch())
+                group.create_task(self._listen())
+        except* Exception:  # noqa: BLE001 - every open dashboard depends on it
+            _log.exception("live events failed and begin again")
 
     async def _load(self) -> None:
         while True:

@@ -242,6 +242,8 @@ class Workspaces:
         workspace = await workspaces.lock(tx, workspace_id)
         if workspace is None or workspace.deleted_at is not None:
             raise WorkspaceNotFound("there is no such workspace")
+        if workspace.of_newer_version:
+            raise Conflict("a newer CodeHub works on this workspace: finish the upgrade, then try again")
         return workspace
 
     async def _slot(self, tx: Transaction, workspace: Workspace) -> None:

@@ -16,7 +16,7 @@ W = "/api/v1/workspaces"
 SHOWN = {
     "id", "name", "description", "memo", "owner", "image_ref", "status", "phase", "operation", "desired_state",
     "conditions", "progress", "error_reason", "error_count", "archive_key", "path", "url", "created_at", "updated_at",
-    "last_access_at", "phase_changed_at", "sleeps_at", "deleted_at",
+    "last_access_at", "phase_changed_at", "sleeps_at", "deleted_at", "error_message", "blocked",
 }  # fmt: skip
 
 

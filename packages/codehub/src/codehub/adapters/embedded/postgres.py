@@ -56,7 +56,7 @@ class EmbeddedPostgres:
         if not (self._cluster / "PG_VERSION").exists():
             self._make_cluster(programs)
         self._refuse_another_version(programs)
-        self._stop_stray()
+        self.stop_stray()
         self._process = start_server(
             [
                 str(programs / "postgres"),
@@ -103,7 +103,7 @@ class EmbeddedPostgres:
                 extra_groups=self._account.extra_groups,
             )  # fmt: skip
         if made.returncode != 0:
-            raise BackendDown(f"initdb could not make the database in {staging}:\n{made.stderr.strip()[-2000:]}")
+            raise BackendDown(f"initdb could not create the database in {staging}:\n{made.stderr.strip()[-2000:]}")
         staging.rename(self._cluster)
 
     def _refuse_another_version(self, programs: Path) -> None:
@@ -114,20 +114,22 @@ class EmbeddedPostgres:
         ours = answer.split()[-1].partition(".")[0]
         if there != ours:
             raise Invalid(
-                f"{self._cluster} was made by PostgreSQL {there}, this CodeHub brings {ours}: "
-                "run the CodeHub that made it, or restore a dump (docs/backup.md)"
+                f"{self._cluster} was created by PostgreSQL {there}, this CodeHub has {ours}: "
+                "run the CodeHub version that created it, or restore a dump (docs/backup.md)"
             )
 
-    def _stop_stray(self) -> None:
-        """A postmaster that a killed CodeHub left behind is stopped; one that is merely named in a stale file is not."""
+    def stop_stray(self) -> bool:
+        """Stop a postmaster that a killed CodeHub left behind; whether there was one. One that is merely named in a stale
+        file is left alone."""
         try:
             pid = int((self._cluster / "postmaster.pid").read_text().split("\n", 1)[0])
             process = psutil.Process(pid)
             ours = "postgres" in process.name() and Path(process.cwd()) == self._cluster
-        except (FileNotFoundError, ValueError, psutil.Error):
-            return
+        except (OSError, ValueError, psutil.Error):
+            return False
         if ours:
             stop_stray(pid, signal.SIGINT)
+        return ours
 
     def _ready(self) -> bool:
         with contextlib.suppress(psycopg.OperationalError):

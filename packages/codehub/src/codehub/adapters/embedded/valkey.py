@@ -41,7 +41,7 @@ class EmbeddedValkey:
         private_dir(self._top, self._account)
         self._password = kept_secret(self._data_dir / "valkey-password")
         self._socket = socket_dir(self._data_dir, "vk", self._account) / "valkey.sock"
-        self._stop_stray()
+        self.stop_stray()
         self._socket.unlink(missing_ok=True)
         configuration = self._top / "valkey.conf"
         configuration.write_text(
@@ -64,16 +64,18 @@ class EmbeddedValkey:
             stop_server(self._process, signal.SIGTERM)
             self._process = None
 
-    def _stop_stray(self) -> None:
+    def stop_stray(self) -> bool:
+        """Stop a server that a killed CodeHub left behind; whether there was one."""
         try:
             pid = int((self._top / "pid").read_text())
             ours = str(self._top / "valkey.conf") in psutil.Process(pid).cmdline() or (
                 Path(psutil.Process(pid).cwd()) == self._top
             )
-        except (FileNotFoundError, ValueError, psutil.Error):
-            return
+        except (OSError, ValueError, psutil.Error):
+            return False
         if ours:
             stop_stray(pid, signal.SIGTERM)
+        return ours
 
     def _ready(self) -> bool:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:

@@ -154,7 +154,7 @@ class DockerVolumeHomes(StoredHomes):
         if there is not None:
             if there.restore_marker == archive_key:
                 return there
-            raise Conflict(f"{home.workspace_id} has a whole home that was not restored from {archive_key}")
+            raise Conflict(f"{home.workspace_id} has a complete home that was not restored from {archive_key}")
         meta = await asyncio.to_thread(read_meta, self._store, archive_key)
         await self._check_room(meta)
         ctx = HomeCtx(incarnation, archive_key)

@@ -119,7 +119,7 @@ class LocalDirHomes(StoredHomes):
     def _must_be_there(self) -> None:
         """A disk that is not mounted is Unknown; that its homes are not there must not be read as their loss."""
         if not self._root.is_dir():
-            raise BackendDown(f"the homes' directory {self._root} is not there")
+            raise BackendDown(f"the homes' directory {self._root} does not exist")
         if self._mark is not None:
             self._mark.check()
 
@@ -166,7 +166,7 @@ class LocalDirHomes(StoredHomes):
             if there is not None:
                 if there.restore_marker == archive_key:
                     return there
-                raise Conflict(f"{home.workspace_id} has a whole home that was not restored from {archive_key}")
+                raise Conflict(f"{home.workspace_id} has a complete home that was not restored from {archive_key}")
             meta = read_meta(self._store, archive_key)
             self._root.mkdir(mode=PASS_THROUGH, parents=True, exist_ok=True)
             check_room_for_restore(self._root, meta)
@@ -179,9 +179,11 @@ class LocalDirHomes(StoredHomes):
                 # Before it is whole it is on the disk: a power cut must not leave a whole home of empty files.
                 self._sync(staging)
                 self._swap(place, ctx, fence, "restore")
-            except BaseException:
+            except BaseException as error:
                 # Not a crash: leave nothing behind. After one, the next operation or `sweep` does this.
                 remove_tree(staging)
+                if isinstance(error, OutOfSpace) and str(self._root) not in str(error):
+                    raise OutOfSpace(f"{error} ({self._root})") from error
                 raise
             return ctx
 
@@ -247,7 +249,7 @@ class LocalDirHomes(StoredHomes):
     def _expect(self, place: Place, ctx: HomeCtx, home: HomeKey) -> None:
         status = look(place.home)
         if status.state is HomeState.ABSENT:
-            raise DataLost(f"the home of {home.workspace_id} is gone: {place.home} is not there")
+            raise DataLost(f"the home of {home.workspace_id} is gone: {place.home} does not exist")
         if status.ctx is None or status.ctx.incarnation != ctx.incarnation:
             raise FenceLost(f"the home of {home.workspace_id} is another incarnation than the one asked for")
 
@@ -270,8 +272,8 @@ class LocalDirHomes(StoredHomes):
             staging = stage(self._root, place, ctx)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise OutOfSpace(f"no room left for a home below {self._root}") from error
-            raise Transient(f"could not make a home below {self._root}: {error}") from error
+                raise OutOfSpace(f"no space left for a home below {self._root}") from error
+            raise Transient(f"could not create a home below {self._root}: {error}") from error
         self._at(f"{doing}:staged")
         return staging
 

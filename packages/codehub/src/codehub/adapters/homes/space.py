@@ -50,7 +50,8 @@ def check_room_for_archive(store: Store, total: int) -> None:
     free = store.free_bytes()
     if free is not None and free < total // _BEST_COMPRESSION + _MARGIN:
         raise OutOfSpace(
-            f"the archive store has {free >> 20} MiB left for a home of {total >> 20} MiB: make room there"
+            f"the disk of the archive store {store.place} has {free >> 20} MiB left for a home of {total >> 20} MiB: "
+            "free some space on it"
         )
 
 
@@ -59,5 +60,6 @@ def check_room_for_restore(root: Path, meta: Meta) -> None:
     free = found.f_bavail * found.f_frsize
     if free < meta.tar_bytes + _MARGIN:
         raise OutOfSpace(
-            f"the homes' disk has {free >> 20} MiB left, and this home needs {meta.tar_bytes >> 20} MiB: make room on it"
+            f"the homes' disk at {root} has {free >> 20} MiB left, and this home needs {meta.tar_bytes >> 20} MiB: "
+            "free some space on it"
         )

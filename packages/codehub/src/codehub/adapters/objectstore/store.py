@@ -75,19 +75,24 @@ class Store:
         else:
             self._store = from_url(url, client_options=_client(options), retry_config=_retry(options))
 
+    @property
+    def place(self) -> str:
+        """Where it is, for a person: a directory, or the URL."""
+        return str(self._root) if self._root is not None else self.url
+
     def close(self) -> None:
         if self._uploads is not None:
             self._uploads.close()
 
     def ping(self) -> None:
-        with _translated("reach the archive store"):
+        with _translated(self.place, "reach the archive store"):
             if self._root is not None and not self._root.is_dir():
-                raise BackendDown(f"the archive directory {self._root} is not there")
+                raise BackendDown(f"the archive directory {self._root} does not exist")
             with contextlib.suppress(failures.NotFoundError, FileNotFoundError):
                 obstore.head(self._store, "codehub-ping")
 
     def put(self, key: str, content: bytes) -> None:
-        with _translated(f"write {key}"):
+        with _translated(self.place, f"write {key}"):
             obstore.put(self._store, key, content, use_multipart=False)
             self._sync(key)
 
@@ -95,7 +100,7 @@ class Store:
         """Whole or not at all: an error of the chunks' producer aborts the upload and is raised as it is. Then `sync`."""
         produced = _Produced(chunks)
         try:
-            with _translated(f"write {key}"):
+            with _translated(self.place, f"write {key}"):
                 if self._root is not None:
                     files.put(self._root / key, produced)
                     return
@@ -114,14 +119,14 @@ class Store:
 
     def size(self, key: str) -> int | None:
         """None when it is not there."""
-        with _translated(f"look at {key}"):
+        with _translated(self.place, f"look at {key}"):
             try:
                 return int(obstore.head(self._store, key)["size"])
             except (failures.NotFoundError, FileNotFoundError):
                 return None
 
     def get(self, key: str) -> bytes | None:
-        with _translated(f"read {key}"):
+        with _translated(self.place, f"read {key}"):
             try:
                 return bytes(obstore.get(self._store, key).bytes())
             except (failures.NotFoundError, FileNotFoundError):
@@ -129,7 +134,7 @@ class Store:
 
     def stream(self, key: str) -> Iterator[bytes]:
         """Raises NotFound when it is not there."""
-        with _translated(f"read {key}"):
+        with _translated(self.place, f"read {key}"):
             if self._root is not None:
                 try:
                     yield from files.stream(self._root / key)
@@ -144,12 +149,12 @@ class Store:
                 yield bytes(chunk)
 
     def delete(self, key: str) -> None:
-        with _translated(f"remove {key}"), contextlib.suppress(failures.NotFoundError, FileNotFoundError):
+        with _translated(self.place, f"remove {key}"), contextlib.suppress(failures.NotFoundError, FileNotFoundError):
             obstore.delete(self._store, key)
 
     def paths(self, prefix: str = "") -> Iterator[str]:
         """Every object and every half-done upload below a prefix."""
-        with _translated("list the archive store"):
+        with _translated(self.place, "list the archive store"):
             if self._root is not None:
                 yield from files.paths(self._root, prefix)
                 return
@@ -164,7 +169,7 @@ class Store:
         """Remove whatever is left below a prefix, half-done uploads included."""
         if self._root is not None:
             below = self._root / prefix
-            with _translated(f"remove {prefix}"):
+            with _translated(self.place, f"remove {prefix}"):
                 remove_tree(below)
                 with contextlib.suppress(OSError):  # others' archives may be beside it
                     below.parent.rmdir()
@@ -192,7 +197,7 @@ class Store:
 
     def sync(self, key: str) -> None:
         """A local archive must be on the disk before its volume goes; other stores answer when it is."""
-        with _translated(f"write {key}"):
+        with _translated(self.place, f"write {key}"):
             self._sync(key)
 
     def _sync(self, key: str) -> None:
@@ -252,7 +257,7 @@ def _retry(options: StoreOptions) -> RetryConfig:
 
 
 @contextlib.contextmanager
-def _translated(doing: str) -> Iterator[None]:
+def _translated(place: str, doing: str) -> Iterator[None]:
     try:
         yield
     except CodeHubError:
@@ -264,7 +269,7 @@ def _translated(doing: str) -> Iterator[None]:
     except (failures.BaseError, OSError) as error:
         text = str(error)
         if any(sign in text for sign in _NO_ROOM):
-            raise OutOfSpace(f"no room left in the archive store to {doing}") from error
+            raise OutOfSpace(f"no space left in the archive store {place} to {doing}: free some space") from error
         if isinstance(error, PermissionError):
             raise Transient(f"no permission to {doing}: {_short(error)}") from error
         raise BackendDown(f"the archive store did not {doing}: {_short(error)}") from error

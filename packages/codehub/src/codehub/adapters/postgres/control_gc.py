@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from codehub.adapters.postgres.control_term import as_leader
 from codehub.adapters.postgres.pool import Database
+from codehub.adapters.postgres.rows import known
 from codehub.domain.gc import Claim
 from codehub.domain.model import Phase
 from codehub.ports.archives import ArchivePlace
@@ -41,7 +42,7 @@ class PostgresGcStore:
         return {
             row["id"]: Claim(
                 workspace_id=row["id"],
-                phase=Phase.DELETED if row["deleted_at"] is not None else Phase(row["phase"]),
+                phase=Phase.DELETED if row["deleted_at"] is not None else known(Phase, row["phase"], Phase.ERROR),
                 archive_key=row["archive_key"],
                 archive_op_id=row["archive_op_id"],
                 kept=frozenset(row["kept"]),

@@ -11,7 +11,13 @@ from psycopg.types.json import Jsonb
 
 from codehub.adapters.postgres.control_term import LEADS, TERM, as_leader, fenced
 from codehub.adapters.postgres.pool import Database
-from codehub.adapters.postgres.rows import conditions_column, home_ctx_column, progress_column, workspace_of
+from codehub.adapters.postgres.rows import (
+    blocked_column,
+    conditions_column,
+    home_ctx_column,
+    progress_column,
+    workspace_of,
+)
 from codehub.domain.model import Progress, Workspace
 from codehub.ports.control_store import Change, Versioned
 
@@ -24,6 +30,7 @@ _COMMIT = f"""
             phase_changed_at = %(phase_changed_at)s, operation = %(operation)s, op_started_at = %(op_started_at)s,
             progress = %(progress)s, archive_op_id = %(archive_op_id)s, archive_key = %(archive_key)s,
             home_ctx = %(home_ctx)s, error_reason = %(error_reason)s, error_count = %(error_count)s,
+            error_message = %(error_message)s, blocked = %(blocked)s,
             retry_at = %(retry_at)s, deleted_at = %(deleted_at)s, updated_at = %(now)s
         WHERE {LEADS} AND id = %(id)s AND operation = %(was_operation)s
             AND archive_op_id IS NOT DISTINCT FROM %(was_archive_op_id)s
@@ -46,7 +53,7 @@ _COMMIT = f"""
 """  # noqa: S608
 _PROGRESS = f"""
     WITH {TERM}, moved AS (
-        UPDATE workspaces SET progress = %(progress)s
+        UPDATE workspaces SET progress = %(progress)s, blocked = NULL
         WHERE {LEADS} AND id = %(id)s AND operation = %(operation)s
             AND op_started_at IS NOT DISTINCT FROM %(op_started_at)s
     )
@@ -146,6 +153,8 @@ def _arguments(change: Change, now: datetime) -> dict[str, object]:
         "archive_key": after.archive_key,
         "home_ctx": None if ctx is None else Jsonb(ctx),
         "error_reason": after.error_reason.value if after.error_reason else None,
+        "error_message": after.error_message,
+        "blocked": None if after.blocked is None else Jsonb(blocked_column(after.blocked)),
         "error_count": after.error_count,
         "retry_at": after.retry_at,
         "deleted_at": after.deleted_at,

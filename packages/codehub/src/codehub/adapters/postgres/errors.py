@@ -11,6 +11,11 @@ from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 
 from codehub.domain.errors import BackendDown, Conflict, Transient
 
+
+class WritesRefused(BackendDown):
+    """It answers, but is read-only (a standby, or an administrator's setting) or its disk is full."""
+
+
 # Classes of SQLSTATE that say the server is going, gone or full, not that the statement was wrong.
 _AWAY = ("08", "53", "57P", "58")
 
@@ -24,6 +29,8 @@ def translated() -> Iterator[None]:
         raise BackendDown("the database does not answer") from error
     except (pg.SerializationFailure, pg.DeadlockDetected, pg.LockNotAvailable) as error:
         raise Transient(f"the database asks to try again: {error}") from error
+    except (pg.ReadOnlySqlTransaction, pg.DiskFull) as error:
+        raise WritesRefused(f"the database takes no writes: {error.diag.message_primary or error}") from error
     except pg.UniqueViolation as error:
         raise Conflict(f"already there: {error.diag.constraint_name}") from error
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:

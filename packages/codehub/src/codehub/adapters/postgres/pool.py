@@ -7,8 +7,8 @@ one, do the statements, give it back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -16,7 +16,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool
 
-from codehub.adapters.postgres.errors import translated
+from codehub.adapters.postgres.errors import WritesRefused, translated
 
 Transaction: TypeAlias = AsyncConnection[DictRow]
 
@@ -25,6 +25,10 @@ _STATEMENT_TIMEOUT_MS = 15_000
 _LOCK_TIMEOUT_MS = 10_000
 # A connection that answered this recently is not asked first whether it still does: that would double a statement's cost.
 _FRESH_S = 0.5
+# New pages on the database's disk, given back at the commit.
+_WRITE_A_LITTLE = (
+    "CREATE TEMPORARY TABLE codehub_writes ON COMMIT DROP AS SELECT repeat('x', 1000) FROM generate_series(1, 256)"
+)
 
 
 class Database:
@@ -32,6 +36,7 @@ class Database:
 
     def __init__(self, url: str, *, max_connections: int = 10, timeout_s: float = 5.0, name: str = "codehub") -> None:
         self._url = url
+        self._refused_writes = False
         self._answered: WeakKeyDictionary[Transaction, float] = WeakKeyDictionary()
         self._pool: AsyncConnectionPool[Transaction] = AsyncConnectionPool(
             url,
@@ -72,13 +77,31 @@ class Database:
         """A connection on which each statement is a transaction of its own: one round trip instead of three."""
         task = asyncio.current_task()
         asked_to_end = task.cancelling() if task is not None else 0
-        with translated():
+        with self._noting_refusals(), translated():
             async with self._pool.connection() as connection:
                 # Python 3.11's wait_for, by which the pool waits, loses a cancellation that comes with the connection.
                 if task is not None and task.cancelling() > asked_to_end:
                     raise asyncio.CancelledError
                 yield connection
                 self._answered[connection] = asyncio.get_running_loop().time()
+
+    async def take_writes(self) -> None:
+        """Raises BackendDown unless the database takes writes. A full disk is tried only once one was met: it costs one."""
+        async with self.transaction() as tx:
+            row = await (await tx.execute("SELECT current_setting('transaction_read_only') AS read_only")).fetchone()
+            if row is not None and row["read_only"] == "on":
+                raise WritesRefused("the database takes no writes: it is read-only")
+            if self._refused_writes:
+                await tx.execute(_WRITE_A_LITTLE)
+        self._refused_writes = False
+
+    @contextmanager
+    def _noting_refusals(self) -> Iterator[None]:
+        try:
+            yield
+        except WritesRefused:
+            self._refused_writes = True
+            raise
 
     async def _check(self, connection: Transaction) -> None:
         if asyncio.get_running_loop().time() - self._answered.get(connection, float("-inf")) > _FRESH_S:

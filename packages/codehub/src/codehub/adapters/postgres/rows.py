@@ -1,13 +1,19 @@
-"""Rows of `workspaces` as domain values, and the JSON columns both ways."""
+"""Rows of `workspaces` as domain values, and the JSON columns both ways.
+
+While an installation is upgraded, a newer version may write values that this one does not know. Such a row can still be
+shown (`of_newer_version`); whoever acts leaves it to the newer version.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from codehub.domain.model import (
     NOT_OBSERVED,
+    Blocked,
     Condition,
     Conditions,
     ConditionStatus,
@@ -18,6 +24,15 @@ from codehub.domain.model import (
     Phase,
     Progress,
     Workspace,
+)
+
+E = TypeVar("E", bound=StrEnum)
+
+_ENUMS: tuple[tuple[str, type[StrEnum]], ...] = (
+    ("phase", Phase),
+    ("operation", Operation),
+    ("desired_state", DesiredState),
+    ("error_reason", ErrorReason),
 )
 
 # The conditions' names on the wire and in the column, by their field.
@@ -43,24 +58,38 @@ def workspace_of(row: Mapping[str, Any]) -> Workspace:
         home_store_key=row["home_store_key"],
         home_ctx=home_ctx_of(row["home_ctx"]),
         conditions=conditions_of(row["conditions"]),
-        phase=Phase(row["phase"]),
+        phase=known(Phase, row["phase"], Phase.PENDING),
         phase_changed_at=row["phase_changed_at"],
-        operation=Operation(row["operation"]),
+        operation=known(Operation, row["operation"], Operation.NONE),
         op_started_at=row["op_started_at"],
         progress=progress_of(row["progress"]),
         archive_op_id=row["archive_op_id"],
         archive_key=row["archive_key"],
-        desired_state=DesiredState(row["desired_state"]),
+        desired_state=known(DesiredState, row["desired_state"], DesiredState.STANDBY),
         observed_at=row["observed_at"],
         last_access_at=row["last_access_at"],
-        error_reason=ErrorReason(row["error_reason"]) if row["error_reason"] else None,
+        error_reason=known(ErrorReason, row["error_reason"], ErrorReason.ACTION_FAILED)
+        if row["error_reason"]
+        else None,
+        error_message=row["error_message"],
         error_count=row["error_count"],
+        blocked=blocked_of(row["blocked"]),
         retry_at=row["retry_at"],
         created_at=row["created_at"],
         updated_at=row["updated_at"],
         deleted_at=row["deleted_at"],
         purged_at=row["purged_at"],
+        of_newer_version=any(not _knows(kind, row[column]) for column, kind in _ENUMS if row[column]),
     )
+
+
+def known(kind: type[E], value: str, otherwise: E) -> E:
+    """A value of this enum; `otherwise` for one that a newer version wrote."""
+    return kind(value) if _knows(kind, value) else otherwise
+
+
+def _knows(kind: type[StrEnum], value: str) -> bool:
+    return value in kind._value2member_map_
 
 
 def conditions_of(column: Mapping[str, Any]) -> Conditions:
@@ -91,12 +120,23 @@ def progress_column(progress: Progress | None) -> dict[str, object] | None:
     return {"step": progress.step, "done": progress.done, "total": progress.total, "unit": progress.unit}
 
 
+def blocked_of(column: Mapping[str, Any] | None) -> Blocked | None:
+    if column is None:
+        return None
+    reason = known(ErrorReason, column["reason"], ErrorReason.UNREACHABLE)
+    return Blocked(reason, column["message"], datetime.fromisoformat(column["since"]))
+
+
+def blocked_column(blocked: Blocked) -> dict[str, object]:
+    return {"reason": blocked.reason.value, "message": blocked.message, "since": blocked.since.isoformat()}
+
+
 def _condition_of(value: Mapping[str, Any] | None) -> Condition:
     if value is None:
         return NOT_OBSERVED
     when = value.get("last_transition_time")
     return Condition(
-        ConditionStatus(value["status"]),
+        known(ConditionStatus, value["status"], ConditionStatus.UNKNOWN),
         value["reason"],
         value.get("message", ""),
         datetime.fromisoformat(when) if when else None,

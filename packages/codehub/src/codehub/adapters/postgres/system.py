@@ -1,4 +1,4 @@
-"""What the database says of the system itself: whether it answers, and who leads the coordinators."""
+"""What the database says of the system itself: who leads the coordinators."""
 
 from __future__ import annotations
 
@@ -19,10 +19,6 @@ class Leadership:
     acquired_at: datetime | None
     held: bool
     components: Mapping[str, Mapping[str, Any]]
-
-
-async def answers(tx: Transaction) -> None:
-    await tx.execute("SELECT 1")
 
 
 async def leadership(tx: Transaction, lock_id: int) -> Leadership:

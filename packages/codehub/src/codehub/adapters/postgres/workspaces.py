@@ -151,6 +151,7 @@ async def set_desired_state(
         " ELSE last_access_at END,"
         " error_reason = CASE WHEN %(recover)s THEN NULL ELSE error_reason END,"
         " error_count = CASE WHEN %(recover)s THEN 0 ELSE error_count END,"
+        " error_message = CASE WHEN %(recover)s THEN NULL ELSE error_message END,"
         " retry_at = CASE WHEN %(recover)s THEN NULL ELSE retry_at END"
         " WHERE id = %(id)s",
         {"desired": desired.value, "now": now, "recover": recover, "id": workspace_id},
@@ -166,7 +167,8 @@ async def edit(tx: Transaction, workspace_id: str, *, name: str, description: st
 
 async def reset_error(tx: Transaction, workspace_id: str, now: datetime) -> None:
     await tx.execute(
-        "UPDATE workspaces SET error_reason = NULL, error_count = 0, retry_at = NULL, updated_at = %s WHERE id = %s",
+        "UPDATE workspaces SET error_reason = NULL, error_message = NULL, error_count = 0,"
+        " retry_at = NULL, updated_at = %s WHERE id = %s",
         [now, workspace_id],
     )
 
@@ -178,7 +180,8 @@ async def recover_from_archive(tx: Transaction, workspace_id: str, archive_key: 
     operation is under way that could read them (docs/adr/0053).
     """
     await tx.execute(
-        "UPDATE workspaces SET archive_key = %s, error_reason = NULL, error_count = 0, retry_at = NULL,"
+        "UPDATE workspaces SET archive_key = %s, error_reason = NULL, error_message = NULL, error_count = 0,"
+        " retry_at = NULL,"
         " home_ctx = CASE WHEN conditions -> 'storage.volume_ready' ->> 'status' = 'True' THEN home_ctx END,"
         " updated_at = %s WHERE id = %s AND phase = 'ERROR' AND operation = 'NONE'",
         [archive_key, now, workspace_id],
@@ -188,7 +191,8 @@ async def recover_from_archive(tx: Transaction, workspace_id: str, archive_key: 
 async def undelete(tx: Transaction, workspace_id: str, now: datetime) -> bool:
     """False when it was purged meanwhile."""
     result = await tx.execute(
-        "UPDATE workspaces SET deleted_at = NULL, desired_state = 'ARCHIVED', error_reason = NULL, error_count = 0,"
+        "UPDATE workspaces SET deleted_at = NULL, desired_state = 'ARCHIVED', error_reason = NULL, error_message = NULL,"
+        " error_count = 0,"
         " retry_at = NULL, updated_at = %s WHERE id = %s AND deleted_at IS NOT NULL AND purged_at IS NULL",
         [now, workspace_id],
     )

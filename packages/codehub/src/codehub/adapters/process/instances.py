@@ -115,7 +115,7 @@ class ProcessInstances:
             raise Terminal(f"a process needs a directory as its home, not a {spec.mount.kind}")
         home, uid = Path(spec.mount.source), uid_for(spec.workspace_id)
         if not home.is_dir():
-            raise Transient(f"the home {home} is not there")
+            raise Transient(f"the home {home} does not exist")
         run, identity = self._places.make(spec.workspace_id), secrets.token_hex(8)
         sockets = self._places.make_socket_dir(identity, uid)
         wrapper = bubblewrap() if self._options.use_bubblewrap else None

@@ -69,7 +69,7 @@ def unpack_tree(chunks: Iterable[bytes], root: Path, limit: int | None = None, *
 def _translate(error: OSError, entry: Entry) -> Exception:
     name = entry.name[:200]
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return OutOfSpace(f"no room left while unpacking {name!r}: free space on the homes' disk")
+        return OutOfSpace(f"no space left while unpacking {name!r}: free some space on the homes' disk")
     if error.errno in _BAD_ENTRY:
         return ArchiveCorrupted(f"the archive holds {name!r}, which cannot be unpacked: {error.strerror}")
     return Transient(f"could not unpack {name!r}: {error.strerror}")
