@@ -6,12 +6,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from codehub.adapters.postgres.sessions import Session
 from codehub.api.config import ApiConfig
 from codehub.api.context import Address, Ctx, Who
 from codehub.api.openapi import may_answer, signed_in
 from codehub.api.schemas import Login, PageQuery, PasswordChange
 from codehub.api.views import LimitsView, SessionPage, SessionView, UserBrief, session_item
+from codehub.domain.accounts import Session
 
 router = APIRouter(tags=["sessions"])
 
@@ -27,6 +27,7 @@ async def login(body: Login, request: Request, response: Response, ctx: Ctx, add
         user=UserBrief(id=done.user.id, username=done.user.username, is_admin=done.user.is_admin),
         by_token=False,
         expires_at=done.session.expires_at,
+        session_key=done.key,
         limits=_limits(ctx.config),
     )
 

@@ -10,11 +10,11 @@ from fastapi import APIRouter, Request
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import Response
 
-from codehub.adapters.postgres import system
 from codehub.api.context import Ctx, principal_or_none
 from codehub.api.openapi import may_answer
 from codehub.api.views import View
 from codehub.domain.errors import Unavailable
+from codehub.services.system import leadership
 
 router = APIRouter(tags=["system"])
 
@@ -66,8 +66,7 @@ async def ready(ctx: Ctx) -> Health:
 async def coordinator(ctx: Ctx, request: Request) -> CoordinatorHealth:
     """Which coordinator leads, and how its components are doing. Errors are shown to administrators only."""
     who = await principal_or_none(request)
-    async with ctx.deps.database.transaction() as tx:
-        found = await system.leadership(tx, ctx.config.lock_id)
+    found = await leadership(ctx.deps.database, ctx.config.lock_id)
     may_see = who is not None and who.is_admin
     return CoordinatorHealth(
         is_leader=found.held and found.holder_id == ctx.config.node_id,

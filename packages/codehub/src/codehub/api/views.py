@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from codehub.adapters.postgres.rows import CONDITION_NAMES
-from codehub.adapters.postgres.sessions import Session, Token
-from codehub.adapters.postgres.timeline import Generation, TimelineEntry
-from codehub.adapters.postgres.users import User
-from codehub.adapters.postgres.workspaces import WorkspaceWithOwner
 from codehub.api.config import ApiConfig
-from codehub.domain.model import DesiredState, Operation, Phase, Status, Workspace
+from codehub.domain.accounts import Session, Token, User
+from codehub.domain.actions import Action, Viewer, allowed_actions
+from codehub.domain.busy import shown_busy
+from codehub.domain.history import Generation, TimelineEntry
+from codehub.domain.model import (
+    CONDITION_NAMES,
+    DesiredState,
+    Operation,
+    Phase,
+    Status,
+    Workspace,
+    WorkspaceWithOwner,
+)
+from codehub.domain.routing import workspace_path
 from codehub.domain.status import status_of
+from codehub.domain.ttl import Span, archives_at, sleeps_at
+from codehub.domain.wording import error_text, summarize
 
 
 class View(BaseModel):
@@ -55,6 +65,19 @@ class ProgressView(View):
     percent: float | None = Field(description="Percentage of `total`, if that is known.")
 
 
+class SummaryView(View):
+    """The state in words, for people; scripts read `status`."""
+
+    label: str = Field(description="One or two words: Running, Asleep, Restoring.")
+    text: str = Field(description="What is being done and how far it is, or what went wrong; may be empty.")
+
+
+class WorkspaceErrorView(View):
+    reason: str | None
+    message: str
+    remedy: str = Field(description="What you can do about it.")
+
+
 class BlockedView(View):
     reason: str
     message: str
@@ -91,6 +114,15 @@ class WorkspaceView(View):
     sleeps_at: datetime | None = Field(
         description="When it is put to sleep if it stays idle; null if it is not running."
     )
+    keep_awake_until: datetime | None = Field(description="Not put to sleep before: its owner said so.")
+    kept_awake_by: str | None = Field(description="The program that keeps it awake while nobody is there.")
+    busy_since: datetime | None = Field(description="Since when that program was found at work.")
+    archives_at: datetime | None = Field(
+        description="When it is archived if it sleeps until then; null when it does not sleep."
+    )
+    allowed_actions: list[Action] = Field(description="What you can do with it in its present state.")
+    summary: SummaryView
+    error: WorkspaceErrorView | None = Field(description="What went wrong and what to do; null unless in ERROR.")
 
 
 class WorkspacePage(View):
@@ -118,6 +150,8 @@ class SessionView(View):
     by_token: bool
     expires_at: datetime | None
     limits: LimitsView
+    # Only in the answer to a login: what a page of the dashboard's origin sends with its cookie from then on.
+    session_key: str | None = None
 
 
 class SessionItem(View):
@@ -143,6 +177,9 @@ class TokenView(View):
     created_at: datetime
     expires_at: datetime | None
     last_used_at: datetime | None
+    workspace_id: str | None = Field(
+        None, description="The only workspace it is good for; null for all of one's own."
+    )
 
 
 class MintedTokenView(TokenView):
@@ -223,11 +260,17 @@ class AboutView(View):
     ttl_standby_seconds: float
     ttl_archive_seconds: float
     deleted_retention_seconds: float
+    workspace_url: str = Field(description="The workspace proxy's address.")
+    port_sharing: str = Field(description="The widest that ports may be shared: owner, users or link.")
 
 
-def workspace_view(owned: WorkspaceWithOwner, config: ApiConfig) -> WorkspaceView:
-    workspace = owned.workspace
+def workspace_view(
+    owned: WorkspaceWithOwner, config: ApiConfig, viewer: Viewer, gaps: Sequence[Span]
+) -> WorkspaceView:
+    """As this person sees it. `gaps` is when activity could not be seen."""
+    workspace, summary = owned.workspace, summarize(owned.workspace)
     status = status_of(workspace)
+    busy = shown_busy(workspace)
     blocked = workspace.blocked
     # "When deletion was asked, what is shown is DELETING": the level stays in the row for the plans.
     shown = {Status.DELETING: Phase.DELETING, Status.DELETED: Phase.DELETED}
@@ -252,14 +295,21 @@ def workspace_view(owned: WorkspaceWithOwner, config: ApiConfig) -> WorkspaceVie
         else BlockedView(reason=blocked.reason, message=blocked.message, since=blocked.since),
         error_count=workspace.error_count,
         archive_key=workspace.archive_key,
-        path=f"/w/{workspace.id}/",
+        path=workspace_path(workspace.id),
         url=config.url_of(workspace.id),
         created_at=workspace.created_at,
         updated_at=workspace.updated_at,
         last_access_at=workspace.last_access_at,
         phase_changed_at=workspace.phase_changed_at,
         deleted_at=workspace.deleted_at,
-        sleeps_at=_sleeps_at(workspace, config.ttl_standby_s),
+        sleeps_at=sleeps_at(workspace, timedelta(seconds=config.ttl_standby_s), gaps),
+        archives_at=archives_at(workspace, timedelta(seconds=config.ttl_archive_s)),
+        allowed_actions=list(allowed_actions(workspace, viewer)),
+        summary=SummaryView(label=summary.label, text=summary.text),
+        error=_error(workspace, viewer) if status is Status.ERROR else None,
+        keep_awake_until=workspace.keep_awake_until,
+        kept_awake_by=busy.reason if busy is not None else None,
+        busy_since=busy.since if busy is not None else None,
     )
 
 
@@ -286,11 +336,9 @@ def _progress(workspace: Workspace) -> ProgressView | None:
     )
 
 
-def _sleeps_at(workspace: Workspace, ttl_standby_s: float) -> datetime | None:
-    if status_of(workspace) is not Status.RUNNING:
-        return None
-    since = max(workspace.last_access_at or workspace.phase_changed_at, workspace.phase_changed_at)
-    return since + timedelta(seconds=ttl_standby_s)
+def _error(workspace: Workspace, viewer: Viewer) -> WorkspaceErrorView:
+    message, remedy = error_text(workspace.error_reason, is_admin=viewer.is_admin)
+    return WorkspaceErrorView(reason=workspace.error_reason, message=message, remedy=remedy)
 
 
 def session_item(session: Session, current_id: str) -> SessionItem:
@@ -312,6 +360,7 @@ def token_view(token: Token) -> TokenView:
         created_at=token.created_at,
         expires_at=token.expires_at,
         last_used_at=token.last_used_at,
+        workspace_id=token.workspace_id,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
 from codehub.adapters.postgres.control_gc import PostgresGcStore
 from codehub.adapters.postgres.control_leader import PostgresElection
@@ -19,17 +20,18 @@ from codehub.control.deps import (
     GcSettings,
     TtlSettings,
 )
-from codehub.domain.errors import Invalid, NotFound
+from codehub.domain.errors import BackendDown, Invalid, NotFound
 from codehub.domain.model import Workspace
 from codehub.domain.profiles import AppProfile, Catalog
+from codehub.ports.instances import Instances
 from codehub.proxy.run import ProxyDeps
 from codehub.services.workspaces import BackendChoice
 from codehub.settings import Settings
 from codehub.wiring import World, new_id
 
 _NO_SECOND_USER = (
-    "workspaces run as processes without bubblewrap here, and would see each other's files: "
-    "install bubblewrap, or use CODEHUB_RUNTIME=docker, before adding a second user"
+    "workspaces cannot be kept apart on this machine (`codehub doctor` says why): install bubblewrap and slirp4netns, or "
+    "use CODEHUB_RUNTIME=docker, before adding a second user"
 )
 
 
@@ -37,7 +39,8 @@ def api_deps(world: World) -> ApiDeps:
     backends = world.backends
 
     async def choose() -> BackendChoice:
-        return BackendChoice(backends.instance_backend, backends.storage_backend)
+        chosen = backends.instances[backends.instance_backend]
+        return BackendChoice(chosen.name, backends.storage_backend, chosen.runs)
 
     return ApiDeps(
         database=world.database,
@@ -46,7 +49,7 @@ def api_deps(world: World) -> ApiDeps:
         instances=backends.instances,
         choose_backends=choose,
         profiles=world.catalog.profiles,
-        second_user_refused=lambda: None if backends.isolates_users else _NO_SECOND_USER,
+        second_user_refused=lambda: None if backends.isolates_users() else _NO_SECOND_USER,
     )
 
 
@@ -76,17 +79,20 @@ def coordinator_deps(world: World) -> CoordinatorDeps:
         instances=world.backends.instances,
         homes=world.backends.homes,
         archives=world.backends.archives,
-        profile_of=lambda workspace: profile_of(world.catalog, workspace),
+        profile_of=lambda workspace: profile_of(world.catalog, world.backends.instances, workspace),
         clock=clock,
         new_id=new_id,
         random=random.random,
     )
 
 
-def profile_of(catalog: Catalog, workspace: Workspace) -> tuple[str, AppProfile]:
+def profile_of(catalog: Catalog, instances: Mapping[str, Instances], workspace: Workspace) -> tuple[str, AppProfile]:
     """What a workspace runs, and as what."""
+    backend = instances.get(workspace.instance_backend)
+    if backend is None:
+        raise BackendDown(f"the instance backend {workspace.instance_backend} is not available here")
     try:
-        return catalog.resolve(workspace.image_ref, workspace.instance_backend)
+        return catalog.resolve(workspace.image_ref, backend.runs)
     except Invalid as error:
         raise NotFound(str(error)) from error
 
@@ -108,6 +114,7 @@ def coordinator_settings(settings: Settings) -> CoordinatorSettings:
             standby_s=settings.ttl_standby_s,
             archive_s=settings.ttl_archive_s,
             flush_interval_s=settings.flush_interval_s,
+            busy_max_s=settings.busy_max_s,
         ),
         gc=GcSettings(
             interval_s=settings.gc_interval_s,

@@ -5,6 +5,7 @@ Values only. What they lead to is judged in `judge`, `plan` and `progress`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -104,6 +105,15 @@ class Conditions:
     healthy: Condition = NOT_OBSERVED
 
 
+# The conditions' names on the wire and in the column, by their field.
+CONDITION_NAMES: Mapping[str, str] = {
+    "volume_ready": "storage.volume_ready",
+    "archive_ready": "storage.archive_ready",
+    "container_ready": "infra.container_ready",
+    "healthy": "policy.healthy",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class HomeCtx:
     """What we know of the volume we made: which incarnation it is, and which archive it was restored from.
@@ -123,6 +133,15 @@ class Progress:
     done: int = 0
     total: int | None = None
     unit: str = "bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """What kept a workspace awake without anybody there: since when, and when it last said so."""
+
+    reason: str
+    since: datetime
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,5 +187,16 @@ class Workspace:
     retry_at: datetime | None = None
     deleted_at: datetime | None = None
     purged_at: datetime | None = None
+    keep_awake_until: datetime | None = None
+    busy: Busy | None = None
     # The row has a value that this version does not know: it can be shown, but not acted on.
     of_newer_version: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceWithOwner:
+    """A workspace with its owner's name, and the version of its row (PostgreSQL's xmin) by which a change is noticed."""
+
+    workspace: Workspace
+    owner: str
+    version: str

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from codehub.domain.gc import Claim
-from codehub.domain.model import Progress, Workspace
+from codehub.domain.model import Busy, Progress, Workspace
 from codehub.domain.ttl import ActivityCoverage, Span
 from codehub.ports.archives import ArchivePlace
 from codehub.ports.homes import ArchiveReceipt
@@ -88,16 +88,20 @@ class TtlStore(Protocol):
         """Move `last_access_at` forward, never back."""
         ...
 
+    async def note_busy(self, epoch: int, found: Mapping[str, Busy | None]) -> None:
+        """What keeps each of these awake; busy counts as an access at that time. None: nothing does."""
+        ...
+
     async def idle(self, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> Sequence[Workspace]:
         """Those that `put_to_sleep` would take now."""
         ...
 
     async def put_to_sleep(self, epoch: int, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> Collection[str]:
-        """desired STANDBY for all that `domain.ttl.is_to_sleep`, in one statement; their ids."""
+        """desired STANDBY for all that `domain.ttl.is_to_sleep`, in one transaction; their ids."""
         ...
 
     async def put_to_archive(self, epoch: int, now: datetime, ttl: timedelta) -> Collection[str]:
-        """desired ARCHIVED for all that `domain.ttl.is_to_archive`, in one statement; their ids."""
+        """desired ARCHIVED for all that `domain.ttl.is_to_archive`, in one transaction; their ids."""
         ...
 
 

@@ -11,8 +11,10 @@ import secrets
 from html import escape
 from typing import Final
 
-from codehub.domain.model import ErrorReason, Operation, Workspace
-from codehub.domain.routing import Page
+from codehub.domain.actions import Action, Viewer, allowed_actions
+from codehub.domain.model import Operation, Workspace
+from codehub.domain.routing import Page, workspace_path
+from codehub.domain.wording import OPERATIONS, error_text
 from codehub.proxy.admission.decision import Reply
 
 STATUS_PATH: Final = "_codehub/status"
@@ -22,6 +24,7 @@ _TITLES: Final[dict[Page, str]] = {
     Page.FORBIDDEN: "This workspace belongs to someone else",
     Page.WAKING: "Your workspace is waking up",
     Page.AWAY: "Your workspace does not answer",
+    Page.PORT_CLOSED: "Nothing listens on this port",
     Page.ARCHIVED: "Your workspace is archived",
     Page.PENDING: "Your workspace is not ready yet",
     Page.ERROR: "Something went wrong with your workspace",
@@ -34,6 +37,7 @@ _TEXTS: Final[dict[Page, str]] = {
     Page.FORBIDDEN: "Only its owner can open it.",
     Page.WAKING: "This page opens it as soon as it is ready. Your files are safe.",
     Page.AWAY: "It is running, but its IDE does not answer. This page retries by itself.",
+    Page.PORT_CLOSED: "Start a server on it in the workspace. This page retries by itself.",
     Page.ARCHIVED: "Your files are safe. Restore it to continue.",
     Page.PENDING: "It has not been started yet.",
     Page.LIMIT: "Stop one of these, then open this workspace again.",
@@ -45,19 +49,10 @@ _ACTIONS: Final[dict[Page, tuple[str, str]]] = {
     Page.PENDING: ("start", "Start"),
     Page.ERROR: ("start", "Start again"),
 }
-_REASONS: Final[dict[ErrorReason, str]] = {
-    ErrorReason.TIMEOUT: "It took too long without any progress. Starting it again often helps.",
-    ErrorReason.DATA_LOST: "Its home could not be found. An administrator can recover it from one of its archives.",
-    ErrorReason.ARCHIVE_CORRUPTED: "Its archive is damaged. An administrator can recover it from an older one.",
-    ErrorReason.IMAGE_PULL_FAILED: "Its image could not be fetched. Check the image's name, then start it again.",
-    ErrorReason.CONTAINER_WITHOUT_VOLUME: "It ran without its home. Starting it again takes the instance away first.",
-}
-_STEPS: Final[dict[Operation, str]] = {
-    Operation.PROVISIONING: "Making its home",
-    Operation.RESTORING: "Bringing its home back from the archive",
-    Operation.STARTING: "Starting its editor",
-    Operation.STOPPING: "Still going to sleep; then it wakes",
-    Operation.ARCHIVING: "Still being archived; then it is brought back",
+# A page is only shown to someone who waits for the workspace: what runs against that is said to be temporary.
+_BEFORE_WAKING: Final[dict[Operation, str]] = {
+    Operation.STOPPING: "It is still stopping; then it starts again",
+    Operation.ARCHIVING: "It is still being archived; then it is restored",
 }
 _FOLLOWED: Final = frozenset(
     {Page.WAKING, Page.AWAY, Page.UNAVAILABLE, Page.ARCHIVED, Page.PENDING, Page.LIMIT, Page.ERROR}
@@ -93,7 +88,10 @@ setTimeout(follow, 500);
 
 
 def step_of(workspace: Workspace) -> str:
-    return _STEPS.get(workspace.operation, "")
+    operation = workspace.operation
+    if operation is Operation.NONE:
+        return ""
+    return _BEFORE_WAKING.get(operation, OPERATIONS[operation].started)
 
 
 def status_document(page: Page | None, workspace: Workspace) -> bytes:
@@ -138,10 +136,10 @@ def render(
             parts.append(f'<li>{escape(name)} — <a href="{_link(dashboard, other_id, "stop")}">Stop</a></li>')
         parts.append("</ul>")
     action = _ACTIONS.get(page)
-    if action is not None and not (workspace is not None and workspace.error_reason in _FOR_ADMINS):
+    if action is not None and (workspace is None or Action.START in allowed_actions(workspace, Viewer())):
         parts.append(f'<a class="button" href="{_link(dashboard, workspace_id, action[0])}">{action[1]}</a>')
     if page is Page.SIGNED_OUT:
-        parts.append(f'<a class="button" href="/w/{escape(workspace_id)}/">Try again</a>')
+        parts.append(f'<a class="button" href="{escape(workspace_path(workspace_id))}">Try again</a>')
     parts.append(f'<a href="{escape(dashboard)}/">My workspaces</a>')
     follows = page in _FOLLOWED
     script = f'<script nonce="{nonce}">{_SCRIPT}</script>' if follows else ""
@@ -149,7 +147,7 @@ def render(
     body = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)} · CodeHub</title>'
         f'<meta name="viewport" content="width=device-width">{still}<style nonce="{nonce}">{_STYLE}</style></head>'
-        f'<body data-page="{page.value}" data-status="/w/{escape(workspace_id)}/{STATUS_PATH}">'
+        f'<body data-page="{page.value}" data-status="{escape(workspace_path(workspace_id) + STATUS_PATH)}">'
         f"<main>{''.join(parts)}</main>{script}</body></html>\n"
     )
     policy = (
@@ -160,21 +158,17 @@ def render(
         (b"Content-Type", b"text/html; charset=utf-8"),
         (b"Content-Security-Policy", policy.encode()),
     ]
+    if page is Page.PORT_CLOSED:
+        headers.append((b"Refresh", b"2"))
     if retry_after_s is not None:
         headers.append((b"Retry-After", b"%d" % retry_after_s))
     return Reply(status, body.encode(), tuple(headers))
 
 
-_FOR_ADMINS: Final = frozenset({ErrorReason.DATA_LOST, ErrorReason.ARCHIVE_CORRUPTED})
-
-
 def _text(page: Page, workspace: Workspace | None) -> str:
     if page is not Page.ERROR:
         return _TEXTS[page]
-    reason = workspace.error_reason if workspace is not None else None
-    if reason is None:
-        return "Start it again, or look at its timeline in the dashboard."
-    return _REASONS.get(reason, f"{reason.value}: start it again, or look at its timeline in the dashboard.")
+    return " ".join(error_text(workspace.error_reason if workspace is not None else None, is_admin=False))
 
 
 def _link(dashboard: str, workspace_id: str, action: str) -> str:

@@ -14,7 +14,6 @@ from ipaddress import ip_network
 
 import structlog
 
-from codehub.adapters.postgres.pool import Database
 from codehub.domain.errors import CodeHubError, Invalid
 from codehub.domain.limits import RunningLimits
 from codehub.domain.profiles import AppProfile, Catalog
@@ -27,6 +26,7 @@ from codehub.proxy.admission.targets import Targets
 from codehub.proxy.coarse_clock import CoarseClock
 from codehub.proxy.local_endpoints import LocalEndpoints
 from codehub.proxy.server import ProxyServer
+from codehub.services.database import Database
 from codehub.services.workspace_access import WorkspaceAccess
 from codehub.settings import Settings
 
@@ -67,14 +67,18 @@ async def run_proxy(
     addresses = Addresses(settings.public_url, settings.workspace_url, settings.workspace_host)
     scheme = b"https" if addresses.secure else b"http"
 
-    async def resolve(backend: str, workspace_id: str) -> Upstream | None:
+    async def resolve(backend: str, workspace_id: str, helper: bool) -> Upstream | None:
         instances = deps.instances.get(backend)
-        return None if instances is None else await instances.resolve_upstream(workspace_id)
+        if instances is None:
+            return None
+        if helper:
+            return (await instances.status(workspace_id)).workspaced
+        return await instances.resolve_upstream(workspace_id)
 
     def profile_of(image_ref: str, backend: str) -> AppProfile:
         try:
-            return deps.catalog.resolve(image_ref, backend)[1]
-        except Invalid:
+            return deps.catalog.resolve(image_ref, deps.instances[backend].runs)[1]
+        except (Invalid, KeyError):
             # An image that was allowed once and still runs: it is proxied as the default profile is.
             return deps.catalog.profiles[deps.catalog.default]
 

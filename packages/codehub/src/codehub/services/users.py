@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from codehub.adapters.postgres import sessions, users
 from codehub.adapters.postgres.pool import Database, Transaction
-from codehub.adapters.postgres.users import User
+from codehub.domain.accounts import User
 from codehub.domain.errors import Conflict, Invalid, NotFound
-from codehub.services.ids import is_id
+from codehub.domain.ids import is_id
 from codehub.services.passwords import LONGEST, SHORTEST, Passwords
 from codehub.services.principal import Clock, Ids, Principal
 
@@ -62,7 +62,7 @@ class Users:
         return True
 
     async def reset(self, username: str, password: str) -> None:
-        """For whoever holds the database itself: a user gets in again by a new password, and all their sessions end."""
+        """For whoever holds the database itself: a user gets in again by a new password; sessions and tokens end."""
         if not SHORTEST <= len(password) <= LONGEST:
             raise Invalid(f"a password must have {SHORTEST} to {LONGEST} characters")
         hashed = await self.passwords.hash(password)
@@ -75,6 +75,7 @@ class Users:
             await users.set_flags(tx, user.id, is_admin=user.is_admin, disabled_at=None, now=now)
             await users.set_password(tx, user.id, hashed, now)
             gone = await sessions.delete_sessions_of(tx, user.id, but=None)
+            gone += await sessions.delete_tokens_of(tx, user.id)
         for session_id in gone:
             self.ended(session_id)
 
@@ -99,6 +100,8 @@ class Users:
             if hashed is not None or disabled_at is not None:
                 own = who.bearer_id if who.user_id == user_id else None
                 gone = await sessions.delete_sessions_of(tx, user_id, but=own)
+            if hashed is not None:
+                gone += await sessions.delete_tokens_of(tx, user_id)
             after = await _found(tx, user_id)
         for session_id in gone:
             self.ended(session_id)

@@ -41,7 +41,7 @@ from codehub.domain.errors import CodeHubError, Conflict, DataLost, FenceLost, T
 from codehub.domain.model import HomeCtx
 from codehub.ports.fence import Fence, Report
 from codehub.ports.homes import ArchiveReceipt, HomeKey, HomeState, HomeStatus
-from codehub.ports.instances import Mount
+from codehub.ports.instances import Mount, MountKind
 
 _ROLE_HOME, _ROLE_MARK, _ROLE_HOLD = "home", "home-whole", "home-hold"
 _INCARNATION, _RESTORED = "codehub.incarnation", "codehub.restored-from"
@@ -79,7 +79,7 @@ class DockerVolumeHomes(StoredHomes):
         await self._engine.ping()
 
     def mount(self, home: HomeKey) -> Mount:
-        return Mount("volume", volume_name(home.workspace_id))
+        return Mount(MountKind.VOLUME, volume_name(home.workspace_id))
 
     async def list_all(self) -> Mapping[str, HomeStatus]:
         homes = {labels[WORKSPACE]: labels for labels in await self._volumes(_ROLE_HOME)}

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.homes.layout import (
     DAMAGED,
     FILES,
@@ -47,14 +48,13 @@ from codehub.adapters.objectstore.transfer import (
     read_meta,
     upload,
 )
-from codehub.adapters.tarball.cursor import remove_tree
 from codehub.adapters.tarball.pack import Packed, pack_tree
 from codehub.adapters.tarball.unpack import unpack_tree
 from codehub.domain.errors import BackendDown, Conflict, DataLost, FenceLost, OutOfSpace, Transient
 from codehub.domain.model import HomeCtx
 from codehub.ports.fence import Fence, Report
 from codehub.ports.homes import ArchiveReceipt, HomeKey, HomeState, HomeStatus
-from codehub.ports.instances import Mount
+from codehub.ports.instances import Mount, MountKind
 
 
 class LocalDirHomes(StoredHomes):
@@ -94,7 +94,7 @@ class LocalDirHomes(StoredHomes):
 
     def mount(self, home: HomeKey) -> Mount:
         inside = self._place(home).files.relative_to(self._root)
-        return Mount("dir", str(self._host_root / inside))
+        return Mount(MountKind.DIR, str(self._host_root / inside))
 
     async def list_all(self) -> Mapping[str, HomeStatus]:
         return await asyncio.to_thread(self._list_all)

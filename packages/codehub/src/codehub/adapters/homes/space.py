@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from codehub.adapters.filesystem.dir_cursor import DirCursor
 from codehub.adapters.objectstore.layout import Meta
 from codehub.adapters.objectstore.store import Store
-from codehub.adapters.tarball.cursor import DirCursor
 from codehub.domain.errors import OutOfSpace
 
 # Homes compress to between a third and all of their size; less than this is not worth beginning.

@@ -19,9 +19,9 @@ import obstore
 from obstore import exceptions as failures
 from obstore.store import LocalStore, S3Store, from_url
 
+from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.objectstore import files
 from codehub.adapters.objectstore.uploads import S3Access, UploadsOfS3
-from codehub.adapters.tarball.cursor import remove_tree
 from codehub.domain.errors import BackendDown, CodeHubError, Invalid, NotFound, OutOfSpace, Transient
 
 if TYPE_CHECKING:

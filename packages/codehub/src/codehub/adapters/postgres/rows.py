@@ -12,8 +12,10 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from codehub.domain.model import (
+    CONDITION_NAMES,
     NOT_OBSERVED,
     Blocked,
+    Busy,
     Condition,
     Conditions,
     ConditionStatus,
@@ -34,14 +36,6 @@ _ENUMS: tuple[tuple[str, type[StrEnum]], ...] = (
     ("desired_state", DesiredState),
     ("error_reason", ErrorReason),
 )
-
-# The conditions' names on the wire and in the column, by their field.
-CONDITION_NAMES: Mapping[str, str] = {
-    "volume_ready": "storage.volume_ready",
-    "archive_ready": "storage.archive_ready",
-    "container_ready": "infra.container_ready",
-    "healthy": "policy.healthy",
-}
 
 
 def workspace_of(row: Mapping[str, Any]) -> Workspace:
@@ -79,6 +73,8 @@ def workspace_of(row: Mapping[str, Any]) -> Workspace:
         updated_at=row["updated_at"],
         deleted_at=row["deleted_at"],
         purged_at=row["purged_at"],
+        keep_awake_until=row["keep_awake_until"],
+        busy=Busy(row["busy_reason"], row["busy_since"], row["busy_at"]) if row["busy_reason"] else None,
         of_newer_version=any(not _knows(kind, row[column]) for column, kind in _ENUMS if row[column]),
     )
 

@@ -1,6 +1,6 @@
-"""The statements that write what the workspace service owns: desired_state, last_access_at, name, description, memo, the
-reset of an error on recovery, and the clearing of deleted_at on undelete (INV-3). Used by the API, the proxy's wake and
-whoever else may ask for a state; nothing else writes these columns.
+"""The statements that write what the workspace service owns: desired_state, last_access_at, keep_awake_until, name,
+description, memo, the reset of an error on recovery, and the clearing of deleted_at on undelete (INV-3). Used by the
+API, the proxy's wake and whoever else may ask for a state; nothing else writes these columns.
 
 Lock order, everywhere: the user's row, then RUNNING_LIMIT, then the workspace's row. Two requests can therefore never
 wait for each other.
@@ -9,24 +9,13 @@ wait for each other.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime
 
 from codehub.adapters.postgres import locks
 from codehub.adapters.postgres.pool import Transaction
 from codehub.adapters.postgres.rows import workspace_of
 from codehub.domain.limits import RunningLimits, check_running_limits
-from codehub.domain.model import DesiredState, Workspace
-
-
-@dataclass(frozen=True, slots=True)
-class WorkspaceWithOwner:
-    """A workspace with its owner's name, and the version of its row (PostgreSQL's xmin) by which a change is noticed."""
-
-    workspace: Workspace
-    owner: str
-    version: str
-
+from codehub.domain.model import DesiredState, Workspace, WorkspaceWithOwner
 
 _OWNED = "SELECT w.*, w.xmin::text AS version, u.username FROM workspaces w JOIN users u ON u.id = w.owner_user_id"
 
@@ -158,6 +147,19 @@ async def set_desired_state(
     )
 
 
+async def touch(tx: Transaction, workspace_id: str, now: datetime) -> None:
+    """Somebody worked in it just now."""
+    await tx.execute(
+        "UPDATE workspaces SET last_access_at = greatest(last_access_at, %s) WHERE id = %s", [now, workspace_id]
+    )
+
+
+async def keep_awake(tx: Transaction, workspace_id: str, until: datetime | None, now: datetime) -> None:
+    await tx.execute(
+        "UPDATE workspaces SET keep_awake_until = %s, updated_at = %s WHERE id = %s", [until, now, workspace_id]
+    )
+
+
 async def edit(tx: Transaction, workspace_id: str, *, name: str, description: str, memo: str, now: datetime) -> None:
     await tx.execute(
         "UPDATE workspaces SET name = %s, description = %s, memo = %s, updated_at = %s WHERE id = %s",
@@ -188,12 +190,10 @@ async def recover_from_archive(tx: Transaction, workspace_id: str, archive_key: 
     )
 
 
-async def undelete(tx: Transaction, workspace_id: str, now: datetime) -> bool:
-    """False when it was purged meanwhile."""
-    result = await tx.execute(
+async def undelete(tx: Transaction, workspace_id: str, now: datetime) -> None:
+    """Of a locked row that was not purged."""
+    await tx.execute(
         "UPDATE workspaces SET deleted_at = NULL, desired_state = 'ARCHIVED', error_reason = NULL, error_message = NULL,"
-        " error_count = 0,"
-        " retry_at = NULL, updated_at = %s WHERE id = %s AND deleted_at IS NOT NULL AND purged_at IS NULL",
+        " error_count = 0, retry_at = NULL, updated_at = %s WHERE id = %s AND deleted_at IS NOT NULL AND purged_at IS NULL",
         [now, workspace_id],
     )
-    return result.rowcount == 1

@@ -12,11 +12,11 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
+from codehub.adapters.filesystem.dir_cursor import DirCursor
+from codehub.adapters.filesystem.writeback import Writeback
 from codehub.adapters.tarball import format as tar
-from codehub.adapters.tarball.cursor import DirCursor
 from codehub.adapters.tarball.format import Entry
 from codehub.adapters.tarball.read import TarStream
-from codehub.adapters.writeback import Writeback
 from codehub.domain.errors import ArchiveCorrupted, OutOfSpace, Transient
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -1,12 +1,13 @@
 // One workspace: what it is doing, what was observed, what happened to it, what it says, what it uses.
 
-import {ACTIONS, askedByLink} from "../actions.js";
+import {ACTIONS, allows, askedByLink} from "../actions.js";
 import {get} from "../api.js";
 import {el, setAttribute, setHidden, setText} from "../dom.js";
 import * as store from "../store.js";
 import {state} from "../store.js";
 import {bytes, clock, conditionWords} from "../words.js";
 import {actionButtons, statusBlock} from "./card.js";
+import {portsPanel, processesPanel, sshPanel} from "./workspace_doors.js";
 import {logsPanel, timelinePanel} from "./workspace_panels.js";
 
 const CONDITIONS = {
@@ -34,6 +35,8 @@ export function workspaceView(query, id) {
   const usage = el("p", {class: "quiet", hidden: true});
   const timeline = timelinePanel(id);
   const logs = logsPanel(id);
+  const ports = portsPanel(id);
+  const processes = processesPanel(id);
   const problem = el("p", {class: "problem", role: "alert", hidden: true});
   const details = el(
     "div",
@@ -45,6 +48,8 @@ export function workspaceView(query, id) {
       el("section", {class: "card"}, el("h2", {}, "State"), conditions, facts),
       el("section", {class: "card"}, el("h2", {}, "Timeline"), timeline.node),
     ),
+    el("div", {class: "columns"}, ports.node, processes.node),
+    sshPanel(() => workspace),
     el("section", {class: "card"}, el("h2", {}, "Output"), logs.node),
   );
   const node = el(
@@ -67,7 +72,7 @@ export function workspaceView(query, id) {
     setHidden(memo, !workspace.memo);
     setAttribute(open, "href", workspace.url);
     setAttribute(open, "aria-label", `Open ${workspace.name} in a new tab`);
-    setHidden(open, workspace.status !== "RUNNING", title);
+    setHidden(open, !allows(workspace, "open"), title);
     status.update(workspace);
     buttons.update(workspace);
     conditions.replaceChildren(...Object.entries(CONDITIONS).map(([key, label]) => condition(label, workspace.conditions?.[key])));
@@ -114,6 +119,9 @@ export function workspaceView(query, id) {
   }
 
   async function measure() {
+    const runs = !document.hidden && workspace?.phase === "RUNNING" && workspace?.owner === state.user?.username;
+    ports.refresh(runs);
+    processes.refresh(runs);
     if (document.hidden || workspace?.phase !== "RUNNING") return setHidden(usage, true);
     try {
       const used = await get(`workspaces/${id}/usage`);
