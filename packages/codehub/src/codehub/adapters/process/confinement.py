@@ -125,9 +125,7 @@ def start_way_out(plan: Confinement, held: Namespaces) -> tuple[int, int]:
             plain_signals()
             for fd in (until, held.network, *([held.user] if held.user is not None else [])):
                 os.set_inheritable(fd, True)
-            null = os.open("/dev/null", os.O_RDWR)
-            for standard in (0, 1, 2):
-                os.dup2(null, standard)
+            close_standard_streams()
             command = netns.way_out(plan.slirp, held.network, held.user, until)
             os.execve(command[0], command, {"PATH": os.defpath})  # noqa: S606
         finally:
@@ -174,6 +172,13 @@ def join(held: Namespaces) -> None:
         if fd is not None and _libc.setns(fd, 0) != 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
+
+
+def close_standard_streams() -> None:
+    """Whoever started the supervisor waits for the end of them."""
+    null = os.open("/dev/null", os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
 
 
 def plain_signals() -> None:

@@ -11,7 +11,13 @@ import select
 import socket
 import threading
 
-from codehub.adapters.process.confinement import Confinement, Namespaces, join, plain_signals
+from codehub.adapters.process.confinement import (
+    Confinement,
+    Namespaces,
+    close_standard_streams,
+    join,
+    plain_signals,
+)
 
 
 def start_bridge(plan: Confinement, held: Namespaces, uid: int | None) -> int:
@@ -20,10 +26,12 @@ def start_bridge(plan: Confinement, held: Namespaces, uid: int | None) -> int:
     if pid == 0:
         try:
             plain_signals()
+            close_standard_streams()
             with socket.socket(socket.AF_UNIX) as listener:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(plan.bridge_socket)
                 listener.bind(plan.bridge_socket)
+                os.chmod(plan.bridge_socket, 0o660)
                 if uid is not None:
                     os.chown(plan.bridge_socket, uid, -1, follow_symlinks=False)
                 join(held)
@@ -47,8 +55,9 @@ def _serve(listener: socket.socket, port: int) -> None:
 
 
 def _carry(client: socket.socket, port: int) -> None:
-    with client, contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 5) as server:
-        server.settimeout(None)
+    # Nothing may be imported from here on, as a look-up of names would: the workspace's user cannot read our files.
+    with client, contextlib.suppress(OSError), socket.socket() as server:
+        server.connect(("127.0.0.1", port))
         ends = {client: server, server: client}
         while ends:
             for source in select.select(list(ends), [], [])[0]:

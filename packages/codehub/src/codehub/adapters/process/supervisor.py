@@ -160,7 +160,8 @@ class Supervisor:
         os.dup2(null, 0)
         os.dup2(out_w, 1)
         os.dup2(out_w, 2)
-        os.umask(0o022)
+        # The workspace's group is its own, and CodeHub's group must be able to write to the sockets that it makes.
+        os.umask(0o022 if self.uid is None else 0o002)
         confinement.apply_limits(self.plan, self.uid)
         if self.plan.slirp:
             confinement.enter_network(self.plan, self.uid, made_w, seen_r)
