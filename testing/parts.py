@@ -19,6 +19,8 @@ _PROGRAMS: dict[str, tuple[str, str]] = {
     "chromium": ("chromium", "Debian's chromium"),
     "debootstrap": ("debootstrap", "Debian's debootstrap"),
     "bwrap": ("bwrap", "Debian's bubblewrap"),
+    "sshd": ("sshd", "Debian's openssh-server"),
+    "rsync": ("rsync", "Debian's rsync"),
     "slirp4netns": ("slirp4netns", "Debian's slirp4netns"),
     "nginx": ("nginx", "Debian's nginx-light"),
     "zstd": ("zstd", "Debian's zstd"),

@@ -356,6 +356,16 @@ class Settings(BaseModel):
         alias="TTL_ARCHIVE_SECONDS",
         description="Time asleep after which a workspace is archived. Recommended in production: 86400.",
     )
+    busy_max_s: Seconds = Field(
+        43_200,
+        alias="CODEHUB_BUSY_MAX",
+        description="How long a program at work keeps a workspace awake at most while nobody is there.",
+    )
+    port_sharing: Literal["owner", "users", "link"] = Field(
+        "link",
+        alias="CODEHUB_PORT_SHARING",
+        description="The widest that owners may share a port: nobody else, anyone signed in, or anyone with a link.",
+    )
     archive_keep: int = Field(
         2, ge=1, alias="CODEHUB_ARCHIVE_KEEP", description="How many archives of a workspace are kept."
     )

@@ -114,6 +114,7 @@ def coordinator_settings(settings: Settings) -> CoordinatorSettings:
             standby_s=settings.ttl_standby_s,
             archive_s=settings.ttl_archive_s,
             flush_interval_s=settings.flush_interval_s,
+            busy_max_s=settings.busy_max_s,
         ),
         gc=GcSettings(
             interval_s=settings.gc_interval_s,

@@ -44,6 +44,10 @@ _COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "login": ("codehub.cli.login", "login", "Sign in and store an API token."),
     "logout": ("codehub.cli.login", "logout", "Remove the stored token and revoke it."),
     "ws": ("codehub.cli.ws", "ws", "Manage workspaces."),
+    "ssh": ("codehub.cli.ssh", "ssh", "Open a shell in a workspace with OpenSSH."),
+    "config-ssh": ("codehub.cli.ssh", "config_ssh", "Set up `ssh NAME.codehub` and desktop IDEs."),
+    "keys": ("codehub.cli.ssh", "keys", "Manage your SSH public keys."),
+    "port-forward": ("codehub.cli.ssh", "port_forward", "Forward ports of a workspace to this machine."),
     "admin": ("codehub.cli.admin", "admin", "Manage users, recover and undelete workspaces."),
     "completion": ("codehub.cli.completion", "completion", "Print the completion script for a shell."),
 }

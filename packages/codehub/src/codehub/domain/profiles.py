@@ -117,6 +117,8 @@ JUPYTERLAB = AppProfile(
         "PUT /lab/api/workspaces*",
         "GET /lsp/status",
     ),
+    # A cell that computes goes on when the tab is closed.
+    activity_path="/api/kernels",
     # Its terminals and kernels stay disconnected after 1000 and 1001.
     close_code=1012,
 )

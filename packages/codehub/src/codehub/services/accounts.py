@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from codehub.adapters.postgres import sessions, users
+from codehub.adapters.postgres import sessions, users, workspaces
 from codehub.adapters.postgres.pool import Database, Transaction
 from codehub.domain.accounts import Bearer, Session, Token, User
-from codehub.domain.errors import Conflict, Denied, NotFound, Unauthorized
+from codehub.domain.errors import Conflict, Denied, NotFound, Unauthorized, WorkspaceNotFound
 from codehub.domain.ids import is_id
 from codehub.services.lockout import FORGET_AFTER, Lockout
 from codehub.services.passwords import Passwords, hash_secret, new_secret, new_token
@@ -139,13 +139,20 @@ class Accounts:
         for bearer_id in gone:
             self.ended(bearer_id)
 
-    async def mint_token(self, who: Principal, name: str, expires_in_days: int | None) -> MintedToken:
+    async def mint_token(
+        self, who: Principal, name: str, expires_in_days: int | None, workspace_id: str | None = None
+    ) -> MintedToken:
+        """`workspace_id` limits the token to one of the user's own workspaces."""
         who.must_be_present()
         now = self.clock()
         secret = new_token()
         until = None if expires_in_days is None else now + timedelta(days=expires_in_days)
-        token = Token(self.ids(), who.user_id, name, now, until, None)
+        token = Token(self.ids(), who.user_id, name, now, until, None, workspace_id)
         async with self.database.transaction() as tx:
+            if workspace_id is not None:
+                owned = await workspaces.get(tx, workspace_id) if is_id(workspace_id) else None
+                if owned is None or owned.workspace.owner_user_id != who.user_id or owned.workspace.deleted_at:
+                    raise WorkspaceNotFound("you have no such workspace")
             if (await sessions.tokens_of(tx, who.user_id, 0, 0))[1] >= MAX_TOKENS:
                 raise Conflict(f"you have {MAX_TOKENS} API tokens, the maximum: revoke one first")
             await sessions.insert_token(tx, token, hash_secret(secret))
@@ -174,4 +181,5 @@ def _principal(bearer: Bearer, *, by_token: bool) -> Principal:
         by_token=by_token,
         expires_at=bearer.expires_at,
         token_id=bearer.token_id,
+        workspace_id=bearer.workspace_id,
     )

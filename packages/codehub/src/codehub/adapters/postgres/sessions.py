@@ -26,7 +26,15 @@ def _session_of(row: dict[str, Any]) -> Session:
 
 
 def _token_of(row: dict[str, Any]) -> Token:
-    return Token(row["id"], row["user_id"], row["name"], row["created_at"], row["expires_at"], row["last_used_at"])
+    return Token(
+        row["id"],
+        row["user_id"],
+        row["name"],
+        row["created_at"],
+        row["expires_at"],
+        row["last_used_at"],
+        row["workspace_id"],
+    )
 
 
 async def insert_session(
@@ -54,9 +62,9 @@ async def by_session_secret(tx: Transaction, secret_hash: bytes, key_hash: bytes
     """The live session of a cookie and its key; notes that it was seen, at most once a minute."""
     row = await (
         await tx.execute(
-            "SELECT s.id, s.user_id, s.expires_at, s.last_seen_at AS used_at, s.token_id, u.username, u.is_admin"
-            " FROM sessions s"
-            " JOIN users u ON u.id = s.user_id"
+            "SELECT s.id, s.user_id, s.expires_at, s.last_seen_at AS used_at, s.token_id, u.username, u.is_admin,"
+            " t.workspace_id FROM sessions s"
+            " JOIN users u ON u.id = s.user_id LEFT JOIN api_tokens t ON t.id = s.token_id"
             " WHERE s.secret_hash = %s AND s.key_hash = %s AND s.expires_at > %s AND u.disabled_at IS NULL",
             [secret_hash, key_hash, now],
         )
@@ -82,8 +90,8 @@ async def by_token_secret(tx: Transaction, secret_hash: bytes, now: datetime) ->
     """The live API token behind a header; notes that it was used, at most once a minute."""
     row = await (
         await tx.execute(
-            "SELECT t.id, t.user_id, t.expires_at, t.last_used_at AS used_at, t.id AS token_id, u.username, u.is_admin"
-            " FROM api_tokens t"
+            "SELECT t.id, t.user_id, t.expires_at, t.last_used_at AS used_at, t.id AS token_id, u.username, u.is_admin,"
+            " t.workspace_id FROM api_tokens t"
             " JOIN users u ON u.id = t.user_id"
             " WHERE t.secret_hash = %s AND (t.expires_at IS NULL OR t.expires_at > %s) AND u.disabled_at IS NULL",
             [secret_hash, now],
@@ -95,7 +103,15 @@ async def by_token_secret(tx: Transaction, secret_hash: bytes, now: datetime) ->
 
 
 def _bearer_of(row: dict[str, Any]) -> Bearer:
-    return Bearer(row["id"], row["user_id"], row["username"], row["is_admin"], row["expires_at"], row["token_id"])
+    return Bearer(
+        row["id"],
+        row["user_id"],
+        row["username"],
+        row["is_admin"],
+        row["expires_at"],
+        row["token_id"],
+        row["workspace_id"],
+    )
 
 
 async def still_live(tx: Transaction, ids: Collection[str], now: datetime) -> set[str]:
@@ -162,9 +178,17 @@ async def delete_expired(tx: Transaction, now: datetime) -> None:
 
 async def insert_token(tx: Transaction, token: Token, secret_hash: bytes) -> None:
     await tx.execute(
-        "INSERT INTO api_tokens (id, user_id, name, secret_hash, created_at, expires_at)"
-        " VALUES (%s, %s, %s, %s, %s, %s)",
-        [token.id, token.user_id, token.name, secret_hash, token.created_at, token.expires_at],
+        "INSERT INTO api_tokens (id, user_id, name, secret_hash, created_at, expires_at, workspace_id)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s)",
+        [
+            token.id,
+            token.user_id,
+            token.name,
+            secret_hash,
+            token.created_at,
+            token.expires_at,
+            token.workspace_id,
+        ],
     )
 
 

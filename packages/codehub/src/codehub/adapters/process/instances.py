@@ -45,6 +45,7 @@ from codehub.adapters.process.seccomp import seccomp_program
 from codehub.adapters.process.stopping import end_tree
 from codehub.adapters.process.usage import UsageMeter
 from codehub.adapters.process.watching import ExitWatch
+from codehub.adapters.workspaced_launch import FOLDER, SOCKET_NAME, Launch, words
 from codehub.domain.errors import BackendDown, Terminal, Transient
 from codehub.domain.model import Progress
 from codehub.domain.profiles import AppProfile, Runs
@@ -178,6 +179,7 @@ class ProcessInstances:
             check_reachable(home, uid)
             check_reachable(sockets, uid)
             check_reachable(Path(program).resolve(), uid)
+            check_reachable(FOLDER / "__main__.py", uid)
         own(home, uid)
         secret = secrets.token_urlsafe(32)
         by_socket = any("{socket}" in word for word in spec.profile.command)
@@ -193,12 +195,20 @@ class ProcessInstances:
             "id": spec.workspace_id,
             "secret": secret,
         }
-        command = [program, *(filled(word, values) for word in spec.profile.command[1:])]
+        helper = Launch(
+            home=str(home),
+            runtime=str(sockets),
+            listen=f"unix:{sockets / SOCKET_NAME}",
+            secret=secrets.token_urlsafe(32),
+            hidden_ports=(port,) if port else (),
+        )
+        ide = [program, *(filled(word, values) for word in spec.profile.command[1:])]
+        command = words(sys.executable, FOLDER, ide)
         plan = self._confinement(identity, run, isolation, (socket_path, port) if bridged else ("", 0))
         if isolation.bubblewrap:
             nameserver = netns.NAMESERVER if isolation.slirp else None
             write_etc(run / "etc", os.geteuid() if uid is None else uid, spec.workspace_id, nameserver)
-            readable = (*tool_dirs(), *(place.parent for place in programs))
+            readable = (*tool_dirs(), *(place.parent for place in programs), FOLDER)
             view = View(
                 home=home,
                 writable=(sockets,),
@@ -221,6 +231,8 @@ class ProcessInstances:
             "port": 0 if socket_path else port,
             "socket_path": socket_path,
             "secret": header,
+            "workspaced_socket": str(sockets / SOCKET_NAME),
+            "workspaced_secret": helper.secret,
         }
         return {
             "run_dir": str(run),
@@ -316,6 +328,7 @@ class ProcessInstances:
             identity=record.identity,
             spec_digest=record.spec_digest,
             upstream=record.upstream if alive else None,
+            workspaced=record.workspaced if alive else None,
             exit_reason=None if alive else exit_reason(self._places.run_dir(record.workspace_id)),
         )
 
