@@ -258,6 +258,11 @@ async def test_a_fork_bomb_stays_in_its_workspace(tmp_path: Path) -> None:
         await started(world)
         neighbour = ProcessWorld(tmp_path, limited(tmp_path).instances)
         await neighbour.instances.start(await neighbour.spec(wid(2)), ignore_progress, no_fence)
+
+        async def healthy() -> bool:
+            return await neighbour.instances.probe(wid(2), by_socket())
+
+        await until(healthy, "the neighbour is up")
         bomb = "import os\nwhile True:\n try: os.fork()\n except OSError: pass"
         bombing = asyncio.create_task(world.ask(wid(), f"(setsid python3 -c '{bomb}' > /dev/null 2>&1 &)"))
         group = Path("/sys/fs/cgroup/pids/codehub", world.record(wid()).identity)
