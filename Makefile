@@ -13,6 +13,10 @@ up: run-env  ## run CodeHub with its embedded servers (Ctrl-C stops it)
 test: dev-env parts  ## run every test
 	@scripts/test.sh $(ARGS)
 
+check: lint  ## the inner loop: lint, types, unit and property tests, contract suites on the twins (no servers)
+	.venv/bin/python -m pytest -k "not redis and not postgres" packages/codehub/tests/unit packages/codehub/tests/property \
+		packages/codehub/tests/contract packages/sari/tests/unit packages/sari/tests/property $(ARGS)
+
 lint: dev-env  ## formatter, linter, type checker, import contracts
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
@@ -79,4 +83,4 @@ clean:  ## remove build products (not CodeHub's data)
 	rm -rf .venv .venvs .parts .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help up test lint format bench simulate kubernetes-up kubernetes-down test-kubernetes soak show-docker screens transcripts docs first-run run-env dev-env docs-env parts lock clean
+.PHONY: help up test check lint format bench simulate kubernetes-up kubernetes-down test-kubernetes soak show-docker screens transcripts docs first-run run-env dev-env docs-env parts lock clean
