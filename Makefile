@@ -13,9 +13,9 @@ up: run-env  ## run CodeHub with its embedded servers (Ctrl-C stops it)
 test: dev-env parts  ## run every test
 	@scripts/test.sh $(ARGS)
 
-check: lint  ## the inner loop: lint, types, unit and property tests, contract suites on the twins (no servers)
-	.venv/bin/python -m pytest -k "not redis and not postgres" packages/codehub/tests/unit packages/codehub/tests/property \
-		packages/codehub/tests/contract packages/sari/tests/unit packages/sari/tests/property $(ARGS)
+check: lint  ## the inner loop: lint, types, import rules, unit and property tests, contract suites on the twins
+	.venv/bin/python -m pytest -k "not redis and not postgres" packages/*/tests/unit packages/*/tests/property \
+		packages/codehub/tests/contract $(ARGS)
 
 lint: dev-env  ## formatter, linter, type checker, import contracts
 	.venv/bin/ruff format --check .

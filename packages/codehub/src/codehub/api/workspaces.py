@@ -10,7 +10,14 @@ from starlette.convertors import StringConvertor, register_url_convertor
 
 from codehub.api.context import Context, Ctx, Who
 from codehub.api.openapi import signed_in
-from codehub.api.schemas import DeleteQuery, WorkspaceCreate, WorkspacePageQuery, WorkspacePatch, WorkspaceRecover
+from codehub.api.schemas import (
+    DeleteQuery,
+    WorkspaceCreate,
+    WorkspaceKeepAwake,
+    WorkspacePageQuery,
+    WorkspacePatch,
+    WorkspaceRecover,
+)
 from codehub.api.views import WorkspacePage, WorkspaceView, workspace_view
 from codehub.domain.model import DesiredState, Phase, WorkspaceWithOwner
 from codehub.services.principal import Principal
@@ -75,6 +82,12 @@ async def start_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceVie
 async def stop_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
     """Stop it, from RUNNING or ERROR."""
     return await _view(await ctx.workspaces.stop(who, workspace_id), ctx, who)
+
+
+@router.post(_ONE + ":keep-awake", status_code=202, responses=signed_in(404, 409, 413))
+async def keep_workspace_awake(workspace_id: str, body: WorkspaceKeepAwake, ctx: Ctx, who: Who) -> WorkspaceView:
+    """Keep it awake until a time, whatever runs in it; `null` ends that."""
+    return await _view(await ctx.workspaces.keep_awake(who, workspace_id, body.until), ctx, who)
 
 
 @router.post(_ONE + ":archive", status_code=202, responses=signed_in(404, 409))

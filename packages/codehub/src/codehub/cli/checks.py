@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from codehub.adapters.objectstore.archives import ObjectArchives
 from codehub.adapters.objectstore.store import Store
 from codehub.adapters.postgres.migrate import latest
 from codehub.adapters.postgres.pool import connection_arguments
+from codehub.adapters.process.isolation import find_isolation
 from codehub.adapters.redis.client import connect
 from codehub.cli.effective_settings import EffectiveSettings
 from codehub.domain.errors import CodeHubError
@@ -208,10 +208,13 @@ async def check_homes(state: EffectiveSettings) -> list[Finding]:
 
 
 async def check_isolation(state: EffectiveSettings) -> list[Finding]:
-    if shutil.which("bwrap"):
-        return [Finding("isolation", Health.GOOD, "bubblewrap is here")]
-    said = "bubblewrap is not here: workspaces of the process runtime see each other's files, so a second user is refused"
-    return [Finding("isolation", Health.WARNING, said, "install bubblewrap (Debian: apt-get install bubblewrap)")]
+    """Only for workspaces that run as processes: engines isolate by themselves."""
+    found = await asyncio.to_thread(find_isolation)
+    if not found.missing:
+        return [Finding("isolation", Health.GOOD, "workspaces have their own files, network and limits")]
+    fix = "install bubblewrap and slirp4netns (Debian: apt-get install bubblewrap slirp4netns), or use Docker"
+    alone = "" if found.separates_users else "; a second user is refused"
+    return [Finding("isolation", Health.WARNING, why + alone, fix) for why in found.missing]
 
 
 async def check_ports(state: EffectiveSettings) -> list[Finding]:

@@ -101,7 +101,7 @@ class TermIndex:
 
     def _index_size(self) -> int:
         files = self._index.status()["files"]
-        return files if isinstance(files, int) and self._index.change() != -1 else 1 << 40
+        return files if isinstance(files, int) and self._index.known_change() != -1 else 1 << 40
 
     def ask_of(self, question: str, paths: Sequence[bytes], cancelled: Callable[[], bool]) -> list[Ranked]:
         """As `ask`, of these files alone, read now: what there is before the index is."""
@@ -154,7 +154,7 @@ class TermIndex:
         while not self._stop.wait(_PAUSE_S):
             if self._index.status()["state"] != "ready":
                 continue
-            change = self._index.change()
+            change = self._index.known_change()
             if change == -1 or not (self._symbols.complete or self._waited_long()):
                 continue
             with contextlib.suppress(OSError, sqlite3.Error), self._working:

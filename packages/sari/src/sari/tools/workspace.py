@@ -65,7 +65,7 @@ class Workspace:
             case "search":
                 return answer_search(scope, self._searches, asked, call)
             case "find_files":
-                return files.answer_find_files(scope, asked)
+                return files.answer_find_files(scope, asked, call)
             case "symbols":
                 return code.answer_symbols(scope, asked)
             case "outline":
@@ -79,7 +79,7 @@ class Workspace:
             case "read":
                 return reading.answer_read(scope, asked)
             case "recent":
-                return files.answer_recent(scope, asked)
+                return files.answer_recent(scope, asked, call)
             case "repo_map":
                 return overview.answer_repo_map(scope, self._map, asked)
             case "status":
