@@ -195,7 +195,7 @@ CREATE TABLE public.workspaces (
     CONSTRAINT workspaces_error_count_check CHECK ((error_count >= 0)),
     CONSTRAINT workspaces_id_check CHECK ((id ~ '^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$'::text)),
     CONSTRAINT workspaces_image_ref_check CHECK (((length(image_ref) >= 1) AND (length(image_ref) <= 512))),
-    CONSTRAINT workspaces_instance_backend_check CHECK ((instance_backend = ANY (ARRAY['process'::text, 'local-docker'::text, 'k8s'::text]))),
+    CONSTRAINT workspaces_instance_backend_check CHECK ((instance_backend = ANY (ARRAY['process'::text, 'local-docker'::text, 'kubernetes'::text]))),
     CONSTRAINT workspaces_name_check CHECK (((length(name) >= 1) AND (length(name) <= 255))),
     CONSTRAINT workspaces_operation_check CHECK ((operation = ANY (ARRAY['NONE'::text, 'PROVISIONING'::text, 'CREATE_EMPTY_ARCHIVE'::text, 'RESTORING'::text, 'STARTING'::text, 'STOPPING'::text, 'ARCHIVING'::text, 'DELETING'::text]))),
     CONSTRAINT workspaces_phase_check CHECK ((phase = ANY (ARRAY['PENDING'::text, 'ARCHIVED'::text, 'STANDBY'::text, 'RUNNING'::text, 'ERROR'::text, 'DELETING'::text, 'DELETED'::text]))),

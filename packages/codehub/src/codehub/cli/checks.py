@@ -21,6 +21,8 @@ from codehub.adapters.docker.engine import Engine
 from codehub.adapters.docker.network import Network
 from codehub.adapters.embedded.account import barrier, server_account
 from codehub.adapters.homes.mark import WITNESS, HomesMark
+from codehub.adapters.kubernetes.client import ApiClient
+from codehub.adapters.kubernetes.preflight import check_cluster
 from codehub.adapters.objectstore.archives import ObjectArchives
 from codehub.adapters.objectstore.store import Store
 from codehub.adapters.postgres.migrate import latest
@@ -30,6 +32,7 @@ from codehub.adapters.redis.client import connect
 from codehub.cli.effective_settings import EffectiveSettings
 from codehub.domain.errors import CodeHubError
 from codehub.settings import Settings
+from codehub.wiring import kubernetes_options
 
 _LOW_DISK_BYTES = 2 << 30
 _CLOCK_SKEW_S = 5.0
@@ -172,7 +175,7 @@ async def check_archives(state: EffectiveSettings) -> list[Finding]:
 
 
 async def check_docker(state: EffectiveSettings) -> list[Finding]:
-    if state.settings.runtime == "process":
+    if state.settings.runtime in ("process", "kubernetes"):
         return []
     engine = Engine(state.settings.docker_host, "")
     try:
@@ -196,6 +199,23 @@ async def check_docker(state: EffectiveSettings) -> list[Finding]:
         )
         found.append(Finding("docker", Health.WARNING, said, fix))
     return found
+
+
+async def check_kubernetes(state: EffectiveSettings) -> list[Finding]:
+    settings = state.settings
+    if settings.runtime != "kubernetes":
+        return []
+    options = kubernetes_options(settings)
+    try:
+        client = ApiClient(options.access())
+    except CodeHubError as error:
+        return [Finding("kubernetes", Health.BAD, str(error), "set KUBECONFIG and CODEHUB_K8S_CONTEXT")]
+    try:
+        found = await check_cluster(client, options.image, options.claims.storage_class)
+    finally:
+        await client.close()
+    healths = {True: Health.BAD, False: Health.WARNING}
+    return [Finding(one.part, healths[one.is_fatal] if one.fix else Health.GOOD, one.said, one.fix) for one in found]
 
 
 async def check_homes(state: EffectiveSettings) -> list[Finding]:
@@ -274,6 +294,7 @@ CHECKS: tuple[Check, ...] = (
     check_redis,
     check_archives,
     check_docker,
+    check_kubernetes,
     check_homes,
     check_isolation,
     check_ports,

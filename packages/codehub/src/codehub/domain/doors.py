@@ -1,7 +1,7 @@
 """Which way into a workspace an address is: its IDE, one of its ports, or a byte stream. Pure.
 
-A workspace's path is the IDE, `port/{n}/…` below it a port's pages; `/_codehub/{id}/ssh` and `/_codehub/{id}/tcp/{n}` are streams
-for programs. What the proxy remembers of a decision is kept by workspace and door.
+A workspace's path is the IDE, `port/{n}/…` below it a port's pages; `/_codehub/{id}/ssh` and `/_codehub/{id}/tcp/{n}`
+are streams for programs. What the proxy remembers of a decision is kept by workspace and door.
 """
 
 from __future__ import annotations

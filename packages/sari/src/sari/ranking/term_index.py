@@ -25,7 +25,7 @@ from sari.ranking.corpus import SHIFT, Corpus
 from sari.ranking.extract import MAX_BYTES
 from sari.ranking.file_history import FileHistory
 from sari.ranking.rank import Ranked
-from sari.ranking.ranker import Looked, answer
+from sari.ranking.ranker import Looked, answer, looked_into
 from sari.ranking.segment_store import SegmentStore
 from sari.ranking.term_segment import DamagedSegment, TermSegment
 from sari.ranking.worker import build_segment
@@ -132,7 +132,7 @@ class TermIndex:
         if read is None or b"\0" in read[0][:8_000]:
             return None
         lines = read[0].decode("utf-8", "replace").split("\n")
-        looked = Looked(lines, self._symbols.of_file(path) or ())
+        looked = looked_into(lines, self._symbols.of_file(path) or ())
         with self._keeping:
             self._looked[path] = (read[1], looked)
             while len(self._looked) > _KEPT_FILES:
