@@ -1,7 +1,7 @@
 """Which way into a workspace an address is: its IDE, one of its ports, or a byte stream. Pure.
 
-`/w/{id}/…` is the IDE, `/w/{id}/port/{n}/…` a port's pages; `/_codehub/{id}/ssh` and `/_codehub/{id}/tcp/{n}` are streams
-for programs. What the proxy remembers of a decision is kept by workspace and door.
+A workspace's path is the IDE, `port/{n}/…` below it a port's pages; `/_codehub/{id}/ssh` and `/_codehub/{id}/tcp/{n}`
+are streams for programs. What the proxy remembers of a decision is kept by workspace and door.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from codehub.domain.routing import WORKSPACE_PREFIX, workspace_path
 
 STREAMS_PREFIX: Final = "/_codehub/"
 PORT_PART: Final = "port"
@@ -60,7 +62,7 @@ def read_path(path: str) -> tuple[str, Door] | None:
             case [workspace_id, "tcp", text] if port := parse_port(text):
                 return workspace_id, Door(Kind.TCP, port)
         return None
-    parts = path.removeprefix("/w/").split("/", 3)
+    parts = path.removeprefix(WORKSPACE_PREFIX).split("/", 3)
     if len(parts) > 2 and parts[1] == PORT_PART and (port := parse_port(parts[2])):
         return parts[0], Door(Kind.PORT, port)
     return parts[0], IDE
@@ -70,4 +72,5 @@ def prefix_of(workspace_id: str, door: Door) -> str:
     """What stands before the part of an address that is the workspace's own; without a slash at its end."""
     if door.is_stream:
         return f"{STREAMS_PREFIX}{workspace_id}"
-    return f"/w/{workspace_id}" if door.kind is Kind.IDE else f"/w/{workspace_id}/{PORT_PART}/{door.port}"
+    base = workspace_path(workspace_id)
+    return base.rstrip("/") if door.kind is Kind.IDE else f"{base}{PORT_PART}/{door.port}"
