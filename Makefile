@@ -29,6 +29,9 @@ bench: dev-env parts  ## measure side by side with the peers, print ratios, writ
 simulate: dev-env  ## run the control plane simulation with SEEDS seeds
 	.venv/bin/python -m testing.codehub.simulation --seeds $(SEEDS) $(ARGS)
 
+mutants: dev-env parts  ## plant small bugs one at a time and report those that no test notices
+	.venv/bin/python -m testing.codehub.mutants $(ARGS)
+
 soak: dev-env parts  ## run the long tests that `make test` only samples
 	CODEHUB_TEST_SOAK=1 scripts/test.sh -m soak $(ARGS)
 
@@ -70,4 +73,4 @@ clean:  ## remove build products (not CodeHub's data)
 	rm -rf .venv .venvs .parts .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help up test lint format bench simulate soak show-docker screens transcripts docs first-run run-env dev-env docs-env parts lock clean
+.PHONY: help up test lint format bench simulate mutants soak show-docker screens transcripts docs first-run run-env dev-env docs-env parts lock clean

@@ -211,6 +211,13 @@ class Settings(BaseModel):
     active_interval_s: Seconds = Field(
         1, alias="COORDINATOR_ACTIVE_INTERVAL", description="Between looks while something does."
     )
+    max_losses: int = Field(
+        3,
+        ge=1,
+        alias="COORDINATOR_MAX_LOSSES",
+        description="How many workspaces may seem to have lost their data at once; more, and more than a tenth of all, "
+        "are taken for a disk that is not there, and none is marked.",
+    )
     active_duration_s: Seconds = Field(
         30, alias="COORDINATOR_ACTIVE_DURATION", description="How long the controller stays active after a wake."
     )

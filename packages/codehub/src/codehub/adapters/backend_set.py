@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,10 +16,10 @@ from codehub.adapters.docker.images import ensure_image
 from codehub.adapters.docker.instances import DockerInstances, DockerLimits, HomesSeen
 from codehub.adapters.homes.docker_volume import DockerVolumeHomes
 from codehub.adapters.homes.local_dir import LocalDirHomes
-from codehub.adapters.homes.mark import WITNESS, HomesMark
+from codehub.adapters.homes.mark import HomesMark
 from codehub.adapters.homes.work import Workers
 from codehub.adapters.ide.code_server import CodeServerInstall
-from codehub.adapters.objectstore.archives import ObjectArchives
+from codehub.adapters.objectstore.archives import ArchiveStoreId, ObjectArchives
 from codehub.adapters.objectstore.store import Store, StoreOptions
 from codehub.adapters.process.instances import ProcessInstances, ProcessOptions
 from codehub.adapters.profiles_file import load_profiles
@@ -29,6 +29,7 @@ from codehub.ports.archives import Archives
 from codehub.ports.fence import ignore_progress
 from codehub.ports.homes import Homes
 from codehub.ports.instances import Instances
+from codehub.ports.stores import IdentifiedStore
 
 _AUTO_PATIENCE_S = 120.0  # for a pull that decides where new workspaces run
 
@@ -63,6 +64,8 @@ class BackendSet:
     engine: Engine
     store: Store
     workers: Workers
+    # What carries an id by which a coordinator knows that it is this installation's.
+    stores: Sequence[IdentifiedStore] = ()
 
     async def close(self) -> None:
         await self.engine.close()
@@ -89,10 +92,10 @@ async def open_backends(options: BackendOptions, catalog: Catalog) -> BackendSet
     )
     seen = HomesSeen(options.homes_dir, options.homes_host_dir) if options.homes_host_dir else HomesSeen()
     docker = DockerInstances(engine, options.limits, seen)
-    mark = HomesMark(options.homes_dir, options.data_dir / WITNESS)
+    mark = HomesMark(options.homes_dir)
     local = LocalDirHomes(options.homes_dir, store, host_root=options.homes_host_dir, workers=workers, mark=mark)
     with contextlib.suppress(BackendDown):  # homes are Unknown until their disk is there; all else goes on
-        await local.ping()  # makes and marks the directory, once: from then on its absence is trouble
+        await local.ping()  # makes the directory
     volumes = DockerVolumeHomes(engine, store, workers=workers)
     chosen = await _choose(options.runtime, engine, catalog)
     # A volume of the engine is of no use to a process.
@@ -107,6 +110,7 @@ async def open_backends(options: BackendOptions, catalog: Catalog) -> BackendSet
         engine=engine,
         store=store,
         workers=workers,
+        stores=(mark, ArchiveStoreId(store)),
     )
 
 

@@ -63,6 +63,7 @@ def make_context(deps: ApiDeps) -> Context:
         deps.choose_backends,
         deps.clock,
         deps.ids,
+        deps.archives,
     )
     metrics = ApiMetrics(deps.registry)
     metrics.stream_failures.set_function(lambda: live.failures)

@@ -36,6 +36,8 @@ _COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "env": ("codehub.cli.env", "env", "Print what is in force as NAME=value lines."),
     "serve": ("codehub.cli.serve", "serve", "Run one part: api, proxy or coordinator."),
     "migrate": ("codehub.cli.migrate", "migrate", "Bring the database's schema up to date."),
+    "backup": ("codehub.cli.backup", "backup", "Write everything into a directory, while CodeHub runs."),
+    "restore": ("codehub.cli.restore", "restore", "Bring back what `backup` wrote."),
     "doctor": ("codehub.cli.doctor", "doctor", "Check every part in force and say how to fix what is wrong."),
     "demo": ("codehub.cli.demo", "demo", "Fill a CodeHub with a few workspaces to look around."),
     "ide": ("codehub.cli.ide", "ide", "Install the IDEs that workspaces run."),

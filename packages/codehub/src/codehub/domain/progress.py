@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from codehub.domain.errors import CodeHubError, OutOfSpace, Terminal
+from codehub.domain.gc import archive_key_of
 from codehub.domain.model import Blocked, DesiredState, ErrorReason, Operation, Phase, Workspace
 from codehub.domain.observed import instance_runs
 
@@ -77,8 +78,9 @@ def is_done(workspace: Workspace) -> bool:
             return instance_runs(seen.container_ready) is False
         case Operation.ARCHIVING:
             return (
+                # This operation's archive: an older one does not make good for a volume that vanished.
                 seen.volume_ready.reason == "NotFound"
-                and workspace.archive_key is not None
+                and workspace.archive_key == archive_key_of(workspace.id, workspace.archive_op_id or "")
                 and seen.archive_ready.is_true
             )
         case Operation.DELETING:
@@ -145,6 +147,21 @@ def block(workspace: Workspace, reason: ErrorReason, message: str, now: datetime
     was = workspace.blocked
     since = was.since if was is not None and was.reason is reason else now
     return replace(workspace, blocked=Blocked(reason, message, since))
+
+
+def is_found_again(workspace: Workspace) -> bool:
+    """Whether what DataLost was recorded for is there: the recorded volume, or the archive of what has no volume."""
+    if workspace.error_reason is not ErrorReason.DATA_LOST or workspace.desired_state is DesiredState.DELETED:
+        return False
+    seen = workspace.conditions
+    if workspace.home_ctx is not None:
+        return seen.volume_ready.is_true
+    return workspace.archive_key is not None and seen.archive_ready.is_true and seen.volume_ready.is_false
+
+
+def heal(workspace: Workspace) -> Workspace:
+    """Without its error; the phase is judged again by the next look."""
+    return replace(workspace, error_reason=None, error_message=None, error_count=0, retry_at=None)
 
 
 def to_error(workspace: Workspace, reason: ErrorReason, count: int, now: datetime, message: str = "") -> Workspace:

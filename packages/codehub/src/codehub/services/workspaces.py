@@ -11,13 +11,15 @@ from dataclasses import dataclass
 
 from codehub.adapters.postgres import timeline, users, workspaces
 from codehub.adapters.postgres.pool import Database, Transaction
+from codehub.adapters.postgres.timeline import Generation
 from codehub.adapters.postgres.workspaces import WorkspaceWithOwner
-from codehub.domain.errors import Conflict, Denied, Invalid, Unauthorized, WorkspaceNotFound
+from codehub.domain.errors import BackendDown, Conflict, Denied, Invalid, Unauthorized, WorkspaceNotFound
 from codehub.domain.limits import RunningLimits
 from codehub.domain.model import DesiredState, ErrorReason, Phase, Status, Workspace
 from codehub.domain.profiles import AppProfile
 from codehub.domain.status import status_of
-from codehub.services.ids import is_id
+from codehub.ports.archives import Archives
+from codehub.services.ids import is_id, time_of
 from codehub.services.images import check_image
 from codehub.services.principal import Clock, Ids, Principal
 
@@ -77,6 +79,7 @@ class Workspaces:
     choose_backends: Callable[[], Awaitable[BackendChoice]]
     clock: Clock
     ids: Ids
+    archives: Archives | None = None
 
     async def get(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
         async with self.database.transaction() as tx:
@@ -188,12 +191,14 @@ class Workspaces:
 
     async def recover(self, who: Principal, workspace_id: str, recovery: Recovery) -> WorkspaceWithOwner:
         who.must_be_admin()
+        # Asked before the transaction: no connection is held while the store is asked.
+        in_store = await self.archives_in_store(_checked(workspace_id))
         async with self.database.transaction() as tx:
             await self._seen(tx, who, workspace_id)
             workspace = await self._locked(tx, workspace_id)
             _only_from(workspace, "recover it", Status.ERROR)
             if workspace.error_reason in NEEDS_ADMIN:
-                told = await self._recover_data(tx, workspace, recovery)
+                told = await self._recover_data(tx, workspace, recovery, in_store)
             elif recovery.chosen:
                 raise Conflict(
                     f"archive_key: only after {' or '.join(sorted(NEEDS_ADMIN))}, not after {workspace.error_reason}"
@@ -220,7 +225,23 @@ class Workspaces:
             await self._tell(tx, workspace_id, who, "undelete", "undeleted")
             return await self._again(tx, workspace_id)
 
-    async def _recover_data(self, tx: Transaction, workspace: Workspace, recovery: Recovery) -> str:
+    async def archives_in_store(self, workspace_id: str) -> list[Generation]:
+        """Every whole archive of this workspace in the store, recorded or not; none when the store does not answer."""
+        if self.archives is None:
+            return []
+        try:
+            receipts = await self.archives.receipts(workspace_id)
+        except BackendDown:
+            return []
+        return [
+            Generation(one.archive_key, one.op_id, time_of(one.op_id) or self.clock(), one.bytes, one.sha256)
+            for one in receipts
+        ]
+
+    async def _recover_data(
+        self, tx: Transaction, workspace: Workspace, recovery: Recovery, in_store: Sequence[Generation]
+    ) -> str:
+        await timeline.adopt(tx, workspace.id, in_store)
         kept = [generation.archive_key for generation in await timeline.generations(tx, workspace.id)]
         if not recovery.chosen:
             choices = ", ".join(kept) or "none is kept"
