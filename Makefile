@@ -5,7 +5,7 @@ SEEDS ?= 10000
 ARGS ?=
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 up: run-env  ## run CodeHub with its embedded servers (Ctrl-C stops it)
 	@exec .venv/bin/codehub up $(ARGS)
@@ -31,6 +31,15 @@ simulate: dev-env  ## run the control plane simulation with SEEDS seeds
 
 mutants: dev-env parts  ## plant small bugs one at a time and report those that no test notices
 	.venv/bin/python -m testing.codehub.mutants $(ARGS)
+
+kubernetes-up:  ## start a real single-node Kubernetes for tests (root; built once, some minutes)
+	@scripts/kubernetes/up.sh
+
+kubernetes-down:  ## stop it
+	@scripts/kubernetes/down.sh
+
+test-kubernetes: dev-env  ## run the tests that need a cluster, on that node
+	@scripts/kubernetes/test.sh $(ARGS)
 
 soak: dev-env parts  ## run the long tests that `make test` only samples
 	CODEHUB_TEST_SOAK=1 scripts/test.sh -m soak $(ARGS)
@@ -73,4 +82,4 @@ clean:  ## remove build products (not CodeHub's data)
 	rm -rf .venv .venvs .parts .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help up test lint format bench simulate mutants soak show-docker screens transcripts docs first-run run-env dev-env docs-env parts lock clean
+.PHONY: help up test lint format bench simulate mutants kubernetes-up kubernetes-down test-kubernetes soak show-docker screens transcripts docs first-run run-env dev-env docs-env parts lock clean

@@ -37,6 +37,8 @@ _left_out: Counter[str] = Counter()
 
 def lacking(part: str) -> str | None:
     """Why a part cannot be used here, or None when it can."""
+    if part == "kubernetes":
+        return None if os.environ.get("CODEHUB_TEST_KUBERNETES") else "run make test-kubernetes"
     if part == "root":
         return None if os.geteuid() == 0 else "run as root"
     program, source = _PROGRAMS[part]
@@ -56,6 +58,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     dropped: list[pytest.Item] = []
     for item in items:
         if item.get_closest_marker("soak") and not soak:
+            dropped.append(item)
+            continue
+        # A run of its own, in the node's namespaces: what `make test` does not run is not missing there.
+        if lacking("kubernetes") and any("kubernetes" in marker.args for marker in item.iter_markers("needs")):
             dropped.append(item)
             continue
         reasons = {

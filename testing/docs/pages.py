@@ -1,4 +1,4 @@
-"""Writes the reference pages that are drawn from the code: `python -m testing.docs.pages`. A test holds them fresh."""
+"""Generates the reference pages from the code: `python -m testing.docs.pages`. A test compares them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from codehub.cli.main import Exit, cli
 from codehub.settings import Settings
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
-# What a machine decides is said in words, or the page would differ from one to the next.
+# Defaults that depend on the machine are described in words, so that the page is the same everywhere.
 _DEFAULTS_IN_WORDS: Final[Mapping[str, str]] = {
     "CODEHUB_DATA_DIR": "`~/.local/share/codehub`; as root `/var/lib/codehub`",
     "COORDINATOR_NODE_ID": "host name and process id",
 }
 _EXIT_WORDS: Final[Mapping[Exit, str]] = {
-    Exit.DONE: "done",
-    Exit.FAILED: "it failed; the message says why and what to do",
-    Exit.USAGE: "called wrongly, or a value was refused",
-    Exit.UNAUTHORIZED: "not signed in: `codehub login`",
+    Exit.DONE: "success",
+    Exit.FAILED: "failure; the message says why and what to do",
+    Exit.USAGE: "usage error, or an invalid value",
+    Exit.UNAUTHORIZED: "not signed in; run `codehub login`",
     Exit.DENIED: "not allowed",
-    Exit.NOT_FOUND: "there is no such thing",
-    Exit.CONFLICT: "not from this state, or over a limit",
-    Exit.UNREACHABLE: "the server or a service it needs does not answer, or `--timeout` has passed",
+    Exit.NOT_FOUND: "not found",
+    Exit.CONFLICT: "not possible in this state, or over a limit",
+    Exit.UNREACHABLE: "the server or a service it needs does not answer, or `--timeout` expired",
     Exit.INTERRUPTED: "interrupted",
 }
 
@@ -37,13 +37,14 @@ def configuration() -> str:
     lines = [
         "# Configuration",
         "",
-        "Drawn from `codehub/settings.py` by `python -m testing.docs.pages`; a test keeps it fresh.",
+        "Generated from `codehub/settings.py` by `python -m testing.docs.pages`.",
         "",
         "Every setting is an environment variable. `CODEHUB_CONFIG_FILE` may name a TOML file with the same names as keys;",
-        "the environment goes before it. An empty variable is an unset one. A wrong value stops CodeHub at start, naming",
-        "the variable and what was expected. Times are seconds or take a unit: `30s`, `10m`, `4h`, `7d`. Sizes: `4G`.",
+        "environment variables take precedence over it. An empty variable counts as unset. With an invalid value CodeHub",
+        "does not start; the error names the variable and what was expected. Times are in seconds or have a unit: `30s`,",
+        "`10m`, `4h`, `7d`. Sizes may have a unit: `4G`.",
         "",
-        "`codehub env` prints what is in force in a running `codehub up`.",
+        "`codehub env` prints the effective settings of a running `codehub up`.",
         "",
         "| variable | default | meaning |",
         "|---|---|---|",
@@ -67,12 +68,13 @@ def _default(alias: str, field: FieldInfo) -> str:
 def command_line() -> str:
     """docs/cli.md"""
     lines = [
-        "# The `codehub` command",
+        "# Command line",
         "",
-        "Drawn from the commands' own help by `python -m testing.docs.pages`; a test keeps it fresh.",
+        "Generated from the help texts of the commands by `python -m testing.docs.pages`.",
         "",
-        "People get tables and progress bars, scripts get `--json`. What is waited for goes to standard error, results to",
-        'standard output. `eval "$(codehub completion bash)"` teaches the shell the commands and the names of workspaces.',
+        "Commands print tables and progress bars; `--json` prints JSON for scripts. Progress goes to standard error,",
+        'results to standard output. `eval "$(codehub completion bash)"` completes commands and names of workspaces in',
+        "your shell.",
         "",
         "## Exit codes",
         "",
@@ -90,7 +92,7 @@ def command_line() -> str:
 
 
 def commands() -> list[tuple[tuple[str, ...], click.Command]]:
-    """Every command there is, by what is typed for it."""
+    """Every command, by what is typed for it."""
     context = click.Context(cli)
     found = []
     for name in cli.list_commands(context):

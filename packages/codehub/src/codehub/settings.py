@@ -78,6 +78,18 @@ def _archive_url(value: str) -> str:
     return value
 
 
+def _quantity(value: str) -> str:
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?", value):
+        raise ValueError("expected a Kubernetes quantity, for example 500m, 2, 512Mi or 10Gi")
+    return value
+
+
+def _pairs(value: tuple[str, ...]) -> tuple[str, ...]:
+    if not all(re.fullmatch(r"[^=\s]+=[^=\s]*", pair) for pair in value):
+        raise ValueError("expected LABEL=VALUE pairs, separated by commas")
+    return value
+
+
 def _workspace_host(value: str) -> str:
     if value and not value.startswith("*."):
         raise ValueError("expected *. and a domain, for example *.ws.example.org")
@@ -87,6 +99,7 @@ def _workspace_host(value: str) -> str:
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
 Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+Quantity = Annotated[str, AfterValidator(_quantity)]
 Bind = Annotated[str, AfterValidator(_bind)]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 
@@ -97,56 +110,113 @@ def default_data_dir() -> Path:
 
 
 class Settings(BaseModel):
-    """What is in force. Empty strings mean: the embedded part, or derived from another setting."""
+    """The effective settings. An empty string means the embedded part, or derived from another setting."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, hide_input_in_errors=True)
 
     data_dir: Path = Field(
         default_factory=default_data_dir,
         alias="CODEHUB_DATA_DIR",
-        description="Everything the embedded default keeps.",
+        description="Where CodeHub keeps its data: the embedded servers, homes, archives and IDEs.",
     )
     database_url: Annotated[str, AfterValidator(_database_url)] = Field(
-        "", alias="CODEHUB_DATABASE_URL", description="A PostgreSQL server; the embedded one when empty."
+        "", alias="CODEHUB_DATABASE_URL", description="URL of a PostgreSQL server. Empty: the embedded one."
     )
     redis_url: Annotated[str, AfterValidator(_redis_url)] = Field(
-        "", alias="CODEHUB_REDIS_URL", description="A Redis or Valkey server; the embedded one when empty."
+        "", alias="CODEHUB_REDIS_URL", description="URL of a Redis or Valkey server. Empty: the embedded one."
     )
     archive_url: Annotated[str, AfterValidator(_archive_url)] = Field(
         "",
         alias="CODEHUB_ARCHIVE_URL",
-        description="Where archives live; `archives` in the data directory when empty. "
+        description="Where archives are stored, as `file://` or `s3://` URL. Empty: `archives` in the data directory. "
         "S3 credentials and endpoint come from the usual AWS_* variables.",
     )
     runtime: Literal["auto", "process", "docker", "kubernetes"] = Field(
         "auto",
         alias="CODEHUB_RUNTIME",
-        description="Where new workspaces run. auto: docker when an engine answers and has or can pull the default image.",
+        description="Where new workspaces run. `auto`: docker if an engine answers and has or can pull the default image, "
+        "else process.",
     )
-    docker_host: str = Field("", alias="DOCKER_HOST", description="The engine; its usual socket when empty.")
+    docker_host: str = Field("", alias="DOCKER_HOST", description="The Docker engine. Empty: its default socket.")
     homes_dir: Path | None = Field(
         None,
         alias="CODEHUB_HOMES_DIR",
-        description="Where local homes live; `homes` in the data directory by default.",
+        description="Where local homes are stored. Empty: `homes` in the data directory.",
     )
     homes_host_dir: Path | None = Field(
         None,
         alias="CODEHUB_HOMES_HOST_DIR",
-        description="The same directory as the Docker engine sees it, when CodeHub itself runs in a container.",
+        description="The path of that directory on the Docker host, if CodeHub itself runs in a container.",
     )
-    storage: Literal["local-dir", "docker-volume"] = Field(
-        "local-dir", alias="CODEHUB_STORAGE", description="What new workspaces keep their homes on."
+    storage: Literal["local-dir", "docker-volume", "pvc"] = Field(
+        "local-dir",
+        alias="CODEHUB_STORAGE",
+        description="Where the homes of new workspaces are stored. On Kubernetes always `pvc`.",
+    )
+    kubeconfig: str = Field(
+        "",
+        alias="KUBECONFIG",
+        description="The cluster for CODEHUB_RUNTIME=kubernetes. Empty: the service account of CodeHub's own pod.",
+    )
+    k8s_context: str = Field(
+        "", alias="CODEHUB_K8S_CONTEXT", description="A context of the kubeconfig. Empty: its current context."
+    )
+    k8s_namespace: str = Field(
+        "",
+        alias="CODEHUB_K8S_NAMESPACE",
+        description="Namespace of workspace pods and volumes. Empty: that of the context or of CodeHub's own pod.",
+    )
+    k8s_image: str = Field(
+        "codehub:latest",
+        alias="CODEHUB_K8S_IMAGE",
+        description="CodeHub's own image, which archive and restore Jobs run.",
+    )
+    k8s_storage_class: str = Field(
+        "",
+        alias="CODEHUB_K8S_STORAGE_CLASS",
+        description="Storage class of homes. Empty: the cluster's default class.",
+    )
+    k8s_home_size: Quantity = Field("10Gi", alias="CODEHUB_K8S_HOME_SIZE", description="Size of a home's volume.")
+    k8s_access_mode: Literal["ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"] = Field(
+        "ReadWriteOnce",
+        alias="CODEHUB_K8S_ACCESS_MODE",
+        description="Access mode of homes. ReadWriteOncePod is safest where cluster (1.29 or later) and driver have it.",
+    )
+    k8s_cpu_request: Quantity = Field(
+        "100m", alias="CODEHUB_K8S_CPU_REQUEST", description="CPU that the scheduler reserves for a workspace."
+    )
+    k8s_memory_request: Quantity = Field(
+        "512Mi", alias="CODEHUB_K8S_MEMORY_REQUEST", description="Memory that the scheduler reserves for a workspace."
+    )
+    k8s_ephemeral_storage: Quantity = Field(
+        "10Gi",
+        alias="CODEHUB_K8S_EPHEMERAL_STORAGE",
+        description="Limit of what a workspace writes outside of its home.",
+    )
+    k8s_image_pull_secrets: Words = Field(
+        (),
+        alias="CODEHUB_K8S_IMAGE_PULL_SECRETS",
+        description="Names of Secrets in the namespace, for private images.",
+    )
+    k8s_node_selector: Annotated[Words, AfterValidator(_pairs)] = Field(
+        (), alias="CODEHUB_K8S_NODE_SELECTOR", description="LABEL=VALUE pairs of the nodes that may run workspaces."
+    )
+    k8s_runtime_class: str = Field(
+        "", alias="CODEHUB_K8S_RUNTIME_CLASS", description="A RuntimeClass, for example gvisor or kata."
+    )
+    k8s_priority_class: str = Field(
+        "", alias="CODEHUB_K8S_PRIORITY_CLASS", description="The PriorityClass of workspace pods."
     )
     default_profile: str = Field(
-        "code-server", alias="CODEHUB_DEFAULT_PROFILE", description="The profile of a new workspace."
+        "code-server", alias="CODEHUB_DEFAULT_PROFILE", description="The profile of new workspaces."
     )
     profiles_file: Path | None = Field(
-        None, alias="CODEHUB_PROFILES_FILE", description="A TOML file with more profiles."
+        None, alias="CODEHUB_PROFILES_FILE", description="A TOML file with additional profiles."
     )
     allowed_images: Words = Field(
         (),
         alias="CODEHUB_ALLOWED_IMAGES",
-        description="Images a workspace may name, as globs, beside the profiles' own.",
+        description="Images that users may choose, as glob patterns, in addition to those of the profiles.",
     )
     instance_memory: Bytes = Field(
         4 << 30, alias="CODEHUB_INSTANCE_MEMORY", description="Memory limit of a container."
@@ -156,60 +226,72 @@ class Settings(BaseModel):
         2048, gt=15, alias="CODEHUB_INSTANCE_PIDS", description="Process limit of a container."
     )
 
-    api_bind: Bind = Field("127.0.0.1:8000", alias="CODEHUB_API_BIND", description="Where API and dashboard listen.")
+    api_bind: Bind = Field(
+        "127.0.0.1:8000", alias="CODEHUB_API_BIND", description="Address and port of the API and the dashboard."
+    )
     proxy_bind: Bind = Field(
-        "127.0.0.1:8001", alias="CODEHUB_PROXY_BIND", description="Where the workspace proxy listens."
+        "127.0.0.1:8001", alias="CODEHUB_PROXY_BIND", description="Address and port of the workspace proxy."
     )
     public_base_url: BaseUrl = Field(
         "",
         alias="CODEHUB_PUBLIC_BASE_URL",
-        description="The dashboard's address for browsers; from the bind when empty.",
+        description="URL of the dashboard in the browser. Empty: derived from CODEHUB_API_BIND.",
     )
     workspace_base_url: BaseUrl = Field(
         "",
         alias="CODEHUB_WORKSPACE_BASE_URL",
-        description="The workspaces' address for browsers: another host name than the dashboard's. "
-        "`http://localhost:PORT` when empty.",
+        description="URL of the workspaces in the browser; its host name must differ from the dashboard's. "
+        "Empty: `http://localhost:PORT`.",
     )
     workspace_host: Annotated[str, AfterValidator(_workspace_host)] = Field(
-        "", alias="CODEHUB_WORKSPACE_HOST", description="*.ws.example.org gives each workspace its own host name."
+        "",
+        alias="CODEHUB_WORKSPACE_HOST",
+        description="Gives each workspace its own host name, for example `*.ws.example.org`.",
     )
     trusted_proxies: Words = Field(
         (),
         alias="CODEHUB_TRUSTED_PROXIES",
-        description="Addresses or networks whose X-Forwarded-* headers are believed.",
+        description="Addresses or networks whose X-Forwarded-* headers are trusted.",
     )
     admin_username: str = Field(
-        "admin", min_length=1, max_length=64, alias="CODEHUB_ADMIN_USERNAME", description="The first user."
+        "admin", min_length=1, max_length=64, alias="CODEHUB_ADMIN_USERNAME", description="Name of the first user."
     )
     admin_password: str = Field(
         "",
         alias="CODEHUB_ADMIN_PASSWORD",
-        description="Their password; generated once and kept in a file when empty.",
+        description="Password of the first user. Empty: generated once and stored in a file.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", alias="CODEHUB_LOG_LEVEL", description="What is logged."
+        "info", alias="CODEHUB_LOG_LEVEL", description="Least severe level that is logged."
     )
     log_format: Literal["auto", "text", "json"] = Field(
-        "auto", alias="CODEHUB_LOG_FORMAT", description="auto: text on a terminal, JSON lines elsewhere."
+        "auto",
+        alias="CODEHUB_LOG_FORMAT",
+        description="Log format. `auto`: text on a terminal, JSON lines otherwise.",
     )
 
     node_id: str = Field(
         default_factory=lambda: f"{socket.gethostname()}-{os.getpid()}",
         alias="COORDINATOR_NODE_ID",
-        description="This coordinator's name.",
+        description="Name of this coordinator.",
     )
-    lock_id: int = Field(12345, alias="COORDINATOR_LOCK_ID", description="The advisory lock that makes one leader.")
+    lock_id: int = Field(
+        12345,
+        alias="COORDINATOR_LOCK_ID",
+        description="Number of the PostgreSQL advisory lock that elects the leader.",
+    )
     retry_interval_s: Seconds = Field(
         5,
         alias="COORDINATOR_RETRY_INTERVAL",
-        description="How long one wait for the lock lasts before it is repeated.",
+        description="How long a standby waits for the lock before it asks again.",
     )
     idle_interval_s: Seconds = Field(
-        15, alias="COORDINATOR_IDLE_INTERVAL", description="Between looks when nothing happens."
+        15, alias="COORDINATOR_IDLE_INTERVAL", description="Time between two resyncs when nothing happens."
     )
     active_interval_s: Seconds = Field(
-        1, alias="COORDINATOR_ACTIVE_INTERVAL", description="Between looks while something does."
+        1,
+        alias="COORDINATOR_ACTIVE_INTERVAL",
+        description="Time between two resyncs while an operation is under way.",
     )
     max_losses: int = Field(
         3,
@@ -219,53 +301,64 @@ class Settings(BaseModel):
         "are taken for a disk that is not there, and none is marked.",
     )
     active_duration_s: Seconds = Field(
-        30, alias="COORDINATOR_ACTIVE_DURATION", description="How long the controller stays active after a wake."
+        30,
+        alias="COORDINATOR_ACTIVE_DURATION",
+        description="How long the controller uses the active interval after a wake-up.",
     )
     ttl_interval_s: Seconds = Field(
-        60, alias="COORDINATOR_TTL_INTERVAL", description="Between two ticks of the TTL Runner."
+        60, alias="COORDINATOR_TTL_INTERVAL", description="Time between two checks for idle workspaces."
     )
     gc_interval_s: Seconds = Field(
-        14_400, alias="COORDINATOR_GC_INTERVAL", description="Between two ticks of the GC Runner."
+        14_400, alias="COORDINATOR_GC_INTERVAL", description="Time between two garbage collections of archives."
     )
     operation_timeout_s: Seconds = Field(
-        600, alias="COORDINATOR_OPERATION_TIMEOUT", description="How long an operation may go on without progress."
+        600, alias="COORDINATOR_OPERATION_TIMEOUT", description="How long an operation may run without progress."
     )
     max_parallel: int = Field(
-        32, gt=0, alias="COORDINATOR_MAX_PARALLEL", description="How many workspaces are worked on at once."
+        32, gt=0, alias="COORDINATOR_MAX_PARALLEL", description="How many workspaces are processed at the same time."
     )
     health_bind: Annotated[str, AfterValidator(lambda value: _bind(value) if value else value)] = Field(
         "",
         alias="COORDINATOR_HEALTH_BIND",
-        description="Where a coordinator answers /health/coordinator and /metrics.",
+        description="Address and port where a coordinator serves /health/coordinator and /metrics.",
     )
-    max_retry: int = Field(3, ge=0, alias="MAX_RETRY", description="How often a failed operation is tried again.")
+    max_retry: int = Field(3, ge=0, alias="MAX_RETRY", description="How often a failed operation is retried.")
 
     flush_interval_s: Seconds = Field(
-        30, alias="ACTIVITY_FLUSH_INTERVAL", description="Between two flushes of activity."
+        30, alias="ACTIVITY_FLUSH_INTERVAL", description="How often the proxy writes activity to Redis."
     )
     ttl_standby_s: Seconds = Field(
-        600, alias="TTL_STANDBY_SECONDS", description="Idle for longer: put to sleep. 10800 in production."
+        600,
+        alias="TTL_STANDBY_SECONDS",
+        description="Idle time after which a workspace is put to sleep. Recommended in production: 10800.",
     )
     ttl_archive_s: Seconds = Field(
-        1800, alias="TTL_ARCHIVE_SECONDS", description="Asleep for longer: archived. 86400 in production."
+        1800,
+        alias="TTL_ARCHIVE_SECONDS",
+        description="Time asleep after which a workspace is archived. Recommended in production: 86400.",
     )
     archive_keep: int = Field(
-        2, ge=1, alias="CODEHUB_ARCHIVE_KEEP", description="How many generations of archives are kept."
+        2, ge=1, alias="CODEHUB_ARCHIVE_KEEP", description="How many archives of a workspace are kept."
     )
     deleted_retention_s: Seconds = Field(
-        86_400, alias="CODEHUB_DELETED_RETENTION", description="How long a deleted workspace can be undeleted."
+        86_400,
+        alias="CODEHUB_DELETED_RETENTION",
+        description="How long a deleted workspace can be restored by an administrator.",
     )
     max_running_per_user: int = Field(
-        2, ge=0, alias="LIMITS_MAX_RUNNING_PER_USER", description="How many workspaces of one user may run."
+        2,
+        ge=0,
+        alias="LIMITS_MAX_RUNNING_PER_USER",
+        description="How many workspaces of one user may run at the same time.",
     )
     max_running_global: int = Field(
-        100, ge=0, alias="LIMITS_MAX_RUNNING_GLOBAL", description="How many may run in all."
+        100, ge=0, alias="LIMITS_MAX_RUNNING_GLOBAL", description="How many workspaces may run at the same time."
     )
     sse_prefix: str = Field(
-        "codehub:sse:", alias="REDIS_CHANNEL_SSE_PREFIX", description="Redis channels of live events."
+        "codehub:sse:", alias="REDIS_CHANNEL_SSE_PREFIX", description="Prefix of the Redis channels for live events."
     )
     wake_prefix: str = Field(
-        "codehub:wake:", alias="REDIS_CHANNEL_WAKE_PREFIX", description="Redis channels of wake hints."
+        "codehub:wake:", alias="REDIS_CHANNEL_WAKE_PREFIX", description="Prefix of the Redis channels for wake-ups."
     )
 
     @model_validator(mode="after")
@@ -273,7 +366,7 @@ class Settings(BaseModel):
         if self.ttl_standby_s <= self.flush_interval_s:
             raise ValueError(
                 f"TTL_STANDBY_SECONDS ({self.ttl_standby_s:g}) must be above ACTIVITY_FLUSH_INTERVAL "
-                f"({self.flush_interval_s:g}): otherwise a workspace is put to sleep before its activity is seen"
+                f"({self.flush_interval_s:g}): otherwise workspaces are put to sleep before their activity is seen"
             )
         if not self.data_dir.is_absolute():
             raise ValueError(f"CODEHUB_DATA_DIR must be an absolute path, not {str(self.data_dir)!r}")

@@ -14,6 +14,9 @@ import uuid_utils
 from codehub.adapters.backend_set import BackendOptions, BackendSet, load_catalog, open_backends
 from codehub.adapters.docker.instances import DockerLimits
 from codehub.adapters.embedded.layout import write_private
+from codehub.adapters.kubernetes.backends import KubernetesOptions
+from codehub.adapters.kubernetes.homes import ClaimOptions
+from codehub.adapters.kubernetes.manifests import PodOptions
 from codehub.adapters.postgres.facts import installation_id
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.redis.activity import RedisActivity
@@ -56,6 +59,28 @@ def backend_options(settings: Settings, installation: str) -> BackendOptions:
         limits=DockerLimits(
             memory_bytes=settings.instance_memory, cpus=settings.instance_cpus, pids=settings.instance_pids
         ),
+        kubernetes=kubernetes_options(settings) if settings.runtime == "kubernetes" else None,
+    )
+
+
+def kubernetes_options(settings: Settings) -> KubernetesOptions:
+    return KubernetesOptions(
+        kubeconfig=settings.kubeconfig,
+        context=settings.k8s_context,
+        namespace=settings.k8s_namespace,
+        image=settings.k8s_image,
+        pods=PodOptions(
+            cpu_limit=f"{settings.instance_cpus:g}",
+            memory_limit=str(settings.instance_memory),
+            cpu_request=settings.k8s_cpu_request,
+            memory_request=settings.k8s_memory_request,
+            ephemeral_storage=settings.k8s_ephemeral_storage,
+            image_pull_secrets=settings.k8s_image_pull_secrets,
+            runtime_class=settings.k8s_runtime_class,
+            priority_class=settings.k8s_priority_class,
+            node_selector=dict(pair.split("=", 1) for pair in settings.k8s_node_selector),
+        ),
+        claims=ClaimOptions(settings.k8s_storage_class, settings.k8s_home_size, settings.k8s_access_mode),
     )
 
 
@@ -84,7 +109,9 @@ async def open_local_backends(settings: Settings) -> AsyncIterator[BackendSet]:
     path = settings.data_dir / _INSTALLATION_FILE
     installation = path.read_text().strip() if path.exists() else ""
     backends = await open_backends(
-        replace(backend_options(settings, installation), runtime="process"), catalog_of(settings)
+        # Pods are the cluster's: they are not looked for, nor stopped, from one machine.
+        replace(backend_options(settings, installation), runtime="process", kubernetes=None),
+        catalog_of(settings),
     )
     try:
         yield backends

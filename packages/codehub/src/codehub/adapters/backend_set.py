@@ -19,6 +19,9 @@ from codehub.adapters.homes.local_dir import LocalDirHomes
 from codehub.adapters.homes.mark import HomesMark
 from codehub.adapters.homes.work import Workers
 from codehub.adapters.ide.code_server import CodeServerInstall
+from codehub.adapters.kubernetes.backends import KubernetesBackends, KubernetesOptions, open_kubernetes
+from codehub.adapters.kubernetes.homes import PvcHomes
+from codehub.adapters.kubernetes.instances import KubernetesInstances
 from codehub.adapters.objectstore.archives import ArchiveStoreId, ObjectArchives
 from codehub.adapters.objectstore.store import Store, StoreOptions
 from codehub.adapters.process.instances import ProcessInstances, ProcessOptions
@@ -42,13 +45,14 @@ class BackendOptions:
     homes_dir: Path
     archive_url: str
     installation_id: str
-    runtime: str = "auto"  # auto, process or docker: for new workspaces only
+    runtime: str = "auto"  # auto, process, docker or kubernetes: for new workspaces only
     storage: str = "local-dir"
     homes_host_dir: Path | None = None
     docker_host: str = ""
     limits: DockerLimits = field(default_factory=DockerLimits)
     store: StoreOptions = field(default_factory=StoreOptions)
     process: ProcessOptions | None = None
+    kubernetes: KubernetesOptions | None = None  # None: no cluster is asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +70,11 @@ class BackendSet:
     workers: Workers
     # What carries an id by which a coordinator knows that it is this installation's.
     stores: Sequence[IdentifiedStore] = ()
+    kubernetes: KubernetesBackends | None = None
 
     async def close(self) -> None:
+        if self.kubernetes is not None:
+            await self.kubernetes.cluster.close()
         await self.engine.close()
         await asyncio.to_thread(self.workers.close)
         self.store.close()
@@ -79,8 +86,8 @@ def load_catalog(profiles_file: Path | None, default: str, allowed_images: tuple
 
 async def open_backends(options: BackendOptions, catalog: Catalog) -> BackendSet:
     """Every backend there is, and the choice for new workspaces. Processes are always there; an engine may come later."""
-    if options.runtime == "kubernetes":
-        raise Invalid("CODEHUB_RUNTIME=kubernetes is not built yet; use docker or process")
+    if options.runtime == "kubernetes" and options.kubernetes is None:
+        raise Invalid("CODEHUB_RUNTIME=kubernetes needs a cluster: set KUBECONFIG, or run CodeHub in one")
     store = await asyncio.to_thread(Store, options.archive_url, options.store)
     workers = Workers()
     engine = Engine(options.docker_host, options.installation_id)
@@ -98,20 +105,35 @@ async def open_backends(options: BackendOptions, catalog: Catalog) -> BackendSet
         await local.ping()  # makes the directory
     volumes = DockerVolumeHomes(engine, store, workers=workers)
     chosen = await _choose(options.runtime, engine, catalog)
-    # A volume of the engine is of no use to a process.
-    storage = options.storage if chosen == docker.name else local.name
+    instances: dict[str, Instances] = {process.name: process, docker.name: docker}
+    homes: dict[str, Homes] = {local.name: local, volumes.name: volumes}
+    kubernetes = None
+    if options.kubernetes is not None:
+        kubernetes = open_kubernetes(options.kubernetes, options.installation_id, store, workers)
+        instances[kubernetes.instances.name] = kubernetes.instances
+        homes[kubernetes.homes.name] = kubernetes.homes
     return BackendSet(
-        instances={process.name: process, docker.name: docker},
-        homes={local.name: local, volumes.name: volumes},
+        instances=instances,
+        homes=homes,
         archives=ObjectArchives(store),
         instance_backend=chosen,
-        storage_backend=storage,
-        isolates_users=chosen == docker.name or process.isolates_users,
+        storage_backend=_storage(chosen, options.storage),
+        isolates_users=chosen != process.name or process.isolates_users,
         engine=engine,
         store=store,
         workers=workers,
         stores=(mark, ArchiveStoreId(store)),
+        kubernetes=kubernetes,
     )
+
+
+def _storage(chosen: str, asked: str) -> str:
+    """What an instance backend can mount: an engine's volume is of no use to a process, a claim only to a pod."""
+    if chosen == KubernetesInstances.name:
+        return PvcHomes.name
+    if asked == PvcHomes.name:
+        raise Invalid("CODEHUB_STORAGE=pvc is for CODEHUB_RUNTIME=kubernetes; use local-dir or docker-volume")
+    return asked if chosen == DockerInstances.name else LocalDirHomes.name
 
 
 async def _choose(runtime: str, engine: Engine, catalog: Catalog) -> str:
@@ -120,6 +142,8 @@ async def _choose(runtime: str, engine: Engine, catalog: Catalog) -> str:
         return ProcessInstances.name
     if runtime == "docker":
         return DockerInstances.name
+    if runtime == "kubernetes":
+        return KubernetesInstances.name
     try:
         await engine.ping()
         image = catalog.profiles[catalog.default].image

@@ -20,7 +20,7 @@ from codehub.domain.errors import NotFound
 
 @click.group()
 def admin() -> None:
-    """For admins: users, recovery of workspaces, undelete.
+    """Manage users, recover and undelete workspaces (administrators only).
 
     \b
     Examples:
@@ -32,7 +32,7 @@ def admin() -> None:
 
 @admin.group()
 def users() -> None:
-    """Who may sign in. Asks for your password (or takes CODEHUB_PASSWORD): tokens cannot manage users.
+    """Manage users. Asks for your password, or reads CODEHUB_PASSWORD: tokens cannot manage users.
 
     \b
     Example:
@@ -72,12 +72,12 @@ def list_users(server: str | None, as_json: bool) -> None:
 
 @users.command("add")
 @click.argument("username")
-@click.option("--admin", "is_admin", is_flag=True, help="Make them an admin.")
-@click.option("--password-stdin", is_flag=True, help="Read their password from standard input.")
+@click.option("--admin", "is_admin", is_flag=True, help="Make the user an administrator.")
+@click.option("--password-stdin", is_flag=True, help="Read the user's password from standard input.")
 @server_option
 @json_option
 def add_user(username: str, is_admin: bool, password_stdin: bool, server: str | None, as_json: bool) -> None:
-    """Let USERNAME sign in.
+    """Create the user USERNAME.
 
     \b
     Examples:
@@ -87,14 +87,14 @@ def add_user(username: str, is_admin: bool, password_stdin: bool, server: str | 
     with _as_admin(server) as client:
         password = _new_password(username, password_stdin)
         made = client.post("users", {"username": username, "password": password, "is_admin": is_admin})
-    _said(made, f"{username} can sign in.", as_json)
+    _said(made, f"{username} was created and can sign in.", as_json)
 
 
 @users.command("set")
 @click.argument("username")
-@click.option("--admin/--no-admin", "is_admin", default=None, help="Make them an admin, or not any more.")
-@click.option("--disable/--enable", "disabled", default=None, help="Lock them out, or let them in again.")
-@click.option("--password-stdin", is_flag=True, help="Set the password from standard input.")
+@click.option("--admin/--no-admin", "is_admin", default=None, help="Grant or revoke administrator rights.")
+@click.option("--disable/--enable", "disabled", default=None, help="Disable or enable the user.")
+@click.option("--password-stdin", is_flag=True, help="Read the new password from standard input.")
 @server_option
 @json_option
 def set_user(
@@ -121,20 +121,20 @@ def set_user(
     if password_stdin:
         changes["password"] = sys.stdin.readline().rstrip("\n")
     if not changes:
-        raise click.UsageError("say what to change: --admin, --disable or --password-stdin")
+        raise click.UsageError("nothing to change: use --admin, --disable or --password-stdin")
     with _as_admin(server) as client:
         changed = client.patch(f"users/{_user_id(client, username)}", changes)
-    _said(changed, f"{username} is changed.", as_json)
+    _said(changed, f"{username} was updated.", as_json)
 
 
 @users.command("reset")
 @click.argument("username")
-@click.option("--password-stdin", is_flag=True, help="Read their new password from standard input.")
+@click.option("--password-stdin", is_flag=True, help="Read the new password from standard input.")
 def reset_user(username: str, password_stdin: bool) -> None:
-    """Let USERNAME in again who lost the password. Also lifts a lock-out, and ends all their sessions.
+    """Set a new password for USERNAME. Also ends a lock-out and all of the user's sessions.
 
-    Asks for no password: it writes to the database itself, so it needs the data directory of a running
-    `codehub up`, or CODEHUB_DATABASE_URL.
+    Does not ask for a password: it writes to the database, so it needs the data directory of a
+    running `codehub up`, or CODEHUB_DATABASE_URL.
 
     \b
     Examples:
@@ -164,7 +164,7 @@ def remove_user(username: str, server: str | None, as_json: bool) -> None:
     with _as_admin(server) as client:
         user_id = _user_id(client, username)
         client.delete(f"users/{user_id}")
-    _said({"id": user_id, "username": username, "deleted": True}, f"{username} is deleted.", as_json)
+    _said({"id": user_id, "username": username, "deleted": True}, f"{username} was deleted.", as_json)
 
 
 @admin.command()
@@ -172,7 +172,7 @@ def remove_user(username: str, server: str | None, as_json: bool) -> None:
 @server_option
 @json_option
 def archives(workspace: str, server: str | None, as_json: bool) -> None:
-    """The kept archives of a workspace, newest first. `recover --archive-key` takes one of them.
+    """List the archives of a workspace, newest first. Pass one to `recover --archive-key`.
 
     \b
     Example:
@@ -185,7 +185,7 @@ def archives(workspace: str, server: str | None, as_json: bool) -> None:
         print_json({"items": items})
         return
     if not items:
-        console(err=True).print(f"No archive of {found['name']} is kept.", soft_wrap=True)
+        console(err=True).print(f"{found['name']} has no archives.", soft_wrap=True)
         return
     rows = [[when(item["committed_at"]), amount(int(item["bytes"])), item["archive_key"]] for item in items]
     print_table(["COMMITTED", "SIZE", "ARCHIVE KEY"], rows)
@@ -193,12 +193,12 @@ def archives(workspace: str, server: str | None, as_json: bool) -> None:
 
 @admin.command()
 @click.argument("workspace")
-@click.option("--archive-key", default=None, help="Go back to this kept archive (`codehub admin archives`).")
-@click.option("--empty-home", is_flag=True, help="Go on with an empty home: nothing comes back.")
+@click.option("--archive-key", default=None, help="Restore this archive (see `codehub admin archives`).")
+@click.option("--empty-home", is_flag=True, help="Continue with an empty home. The old files are not restored.")
 @server_option
 @json_option
 def recover(workspace: str, archive_key: str | None, empty_home: bool, server: str | None, as_json: bool) -> None:
-    """Take a workspace out of ERROR. After lost or damaged data say what to go back to.
+    """Recover a workspace from ERROR. After data loss, choose what to restore.
 
     \b
     Examples:
@@ -206,12 +206,12 @@ def recover(workspace: str, archive_key: str | None, empty_home: bool, server: s
       codehub admin recover api --archive-key 0190…/home.tar.zst
     """
     if archive_key and empty_home:
-        raise click.UsageError("say --archive-key or --empty-home, not both")
+        raise click.UsageError("use either --archive-key or --empty-home")
     body: dict[str, object] = {"archive_key": archive_key} if archive_key or empty_home else {}
     with connect(server) as client:
         found = find_workspace(client, workspace, all_owners=True)
         recovered = client.post(f"workspaces/{found['id']}:recover", body)
-    _said(recovered, f"{recovered['name']} is recovered; it is judged again.", as_json)
+    _said(recovered, f"{recovered['name']} was recovered.", as_json)
 
 
 @admin.command()
@@ -219,7 +219,7 @@ def recover(workspace: str, archive_key: str | None, empty_home: bool, server: s
 @server_option
 @json_option
 def undelete(workspace_id: str | None, server: str | None, as_json: bool) -> None:
-    """Bring a deleted workspace back, archived. Without WORKSPACE_ID, list those that can be.
+    """Undelete a workspace. Without WORKSPACE_ID, list the workspaces that can be undeleted.
 
     \b
     Examples:
@@ -229,13 +229,13 @@ def undelete(workspace_id: str | None, server: str | None, as_json: bool) -> Non
     with connect(server) as client:
         if workspace_id:
             back = client.post(f"workspaces/{workspace_id}:undelete")
-            _said(back, f"{back['name']} is back, archived.", as_json)
+            _said(back, f"{back['name']} was undeleted; it is archived.", as_json)
             return
         items = list(client.every("workspaces", all=True, deleted=True))
     if as_json:
         print_json({"items": items})
     elif not items:
-        console(err=True).print("Nothing that was deleted can be brought back.")
+        console(err=True).print("There are no workspaces to undelete.")
     else:
         print_table(["NAME", "OWNER", "ID"], [[item["name"], item["owner"], item["id"]] for item in items])
 
@@ -246,7 +246,7 @@ def _as_admin(server: str | None) -> Iterator[Client]:
     credentials = Credentials(os.environ)
     address = credentials.server(server)
     kept = credentials.kept(address)
-    username = kept.username if kept else click.prompt("Admin's user name", default="admin", err=True)
+    username = kept.username if kept else click.prompt("Administrator's user name", default="admin", err=True)
     password = os.environ.get("CODEHUB_PASSWORD") or click.prompt(
         f"Password of {username}", hide_input=True, err=True
     )
@@ -262,7 +262,7 @@ def _user_id(client: Client, username: str) -> str:
     for user in client.every("users"):
         if user["username"] == username:
             return str(user["id"])
-    raise NotFound(f"there is no user {username!r}. `codehub admin users ls` shows them.")
+    raise NotFound(f"there is no user {username!r}; `codehub admin users ls` lists all users")
 
 
 def _new_password(username: str, from_stdin: bool) -> str:

@@ -56,21 +56,21 @@ Check = Callable[[EffectiveSettings], Awaitable[list[Finding]]]
 async def check_data_dir(state: EffectiveSettings) -> list[Finding]:
     path = state.settings.data_dir
     if not path.exists():
-        return [Finding("data directory", Health.WARNING, f"{path} is not there yet", "`codehub up` makes it")]
+        return [Finding("data directory", Health.WARNING, f"{path} does not exist yet", "`codehub up` creates it")]
     if not os.access(path, os.W_OK):
         return [
             Finding(
                 "data directory",
                 Health.BAD,
                 f"{path} is not writable",
-                "give it to this user, or set CODEHUB_DATA_DIR",
+                "change its owner, or set CODEHUB_DATA_DIR",
             )
         ]
     if blocked := barrier(path, server_account()):
         return [
             Finding("data directory", Health.BAD, f"the servers' user cannot enter {blocked}", f"chmod o+x {blocked}")
         ]
-    said = f"{path}, {'CodeHub is running on it' if state.running else 'no CodeHub is running on it'}"
+    said = f"{path}, {'CodeHub is running' if state.running else 'CodeHub is not running'}"
     return [Finding("data directory", Health.GOOD, said)]
 
 
@@ -93,13 +93,17 @@ async def check_database(state: EffectiveSettings) -> list[Finding]:
             again = await (await connection.execute("SELECT pg_backend_pid() AS pid")).fetchone()
             if again is not None and again["pid"] != row["pid"]:
                 fix = (
-                    "point CODEHUB_DATABASE_URL of the coordinator at PostgreSQL itself: its lock lives in a session"
+                    "set CODEHUB_DATABASE_URL of the coordinator to PostgreSQL itself: its lock belongs to a session"
                 )
-                found.append(Finding("database", Health.BAD, "a transaction pooler is in between", fix))
+                found.append(Finding("database", Health.BAD, "the connection goes through a transaction pooler", fix))
             return found
     except psycopg.Error as error:
         said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        return [Finding("database", Health.BAD, said, "check that the server runs and CODEHUB_DATABASE_URL is right")]
+        return [
+            Finding(
+                "database", Health.BAD, said, "check that the server is running and CODEHUB_DATABASE_URL is correct"
+            )
+        ]
 
 
 def _clock(theirs: datetime) -> list[Finding]:
@@ -109,11 +113,11 @@ def _clock(theirs: datetime) -> list[Finding]:
             Finding(
                 "clock",
                 Health.BAD,
-                f"{skew_s:.0f} s apart from the database's",
-                "run a time service on both machines",
+                f"{skew_s:.0f} s off the database's clock",
+                "synchronize the clocks of both machines (NTP)",
             )
         ]
-    return [Finding("clock", Health.GOOD, f"{skew_s * 1000:.0f} ms from the database's")]
+    return [Finding("clock", Health.GOOD, f"{skew_s * 1000:.0f} ms off the database's clock")]
 
 
 async def _schema(connection: psycopg.AsyncConnection[dict[str, object]], migrated: bool) -> list[Finding]:
@@ -124,7 +128,7 @@ async def _schema(connection: psycopg.AsyncConnection[dict[str, object]], migrat
     if version < latest():
         return [Finding("schema", Health.BAD, f"version {version}, {latest()} is needed", "run `codehub migrate`")]
     if version > latest():
-        return [Finding("schema", Health.BAD, f"version {version} is of a newer CodeHub", "run that one")]
+        return [Finding("schema", Health.BAD, f"version {version} belongs to a newer CodeHub", "run that version")]
     return [Finding("schema", Health.GOOD, f"version {version}")]
 
 
@@ -141,11 +145,14 @@ async def check_redis(state: EffectiveSettings) -> list[Finding]:
     except (OSError, TimeoutError, CodeHubError) as error:
         return [
             Finding(
-                "redis", Health.BAD, str(error) or "no answer", "check that it runs and CODEHUB_REDIS_URL is right"
+                "redis",
+                Health.BAD,
+                str(error) or "no answer",
+                "check that it is running and CODEHUB_REDIS_URL is correct",
             )
         ]
     except Exception as error:  # noqa: BLE001 - the driver has a family of its own, and doctor must go on
-        return [Finding("redis", Health.BAD, str(error), "check that it runs and CODEHUB_REDIS_URL is right")]
+        return [Finding("redis", Health.BAD, str(error), "check that it is running and CODEHUB_REDIS_URL is correct")]
     finally:
         await client.aclose()
 
@@ -257,7 +264,9 @@ def _disk(what: str, path: Path) -> Finding:
     usage = psutil.disk_usage(str(there))
     said = f"{what}: {usage.free / (1 << 30):.1f} GB free at {path}"
     if usage.free < _LOW_DISK_BYTES:
-        return Finding("disk", Health.BAD, said, "make room: archives and restores need as much as the largest home")
+        return Finding(
+            "disk", Health.BAD, said, "free some space: archiving and restoring need as much as the largest home"
+        )
     return Finding("disk", Health.GOOD, said)
 
 
@@ -268,7 +277,7 @@ async def check_names(state: EffectiveSettings) -> list[Finding]:
         settings.workspace_url.partition("://")[2].rpartition(":")[0] or settings.workspace_url.partition("://")[2]
     )
     if dashboard == workspaces and not settings.workspace_host:
-        fix = "give CODEHUB_WORKSPACE_BASE_URL another host name: cookies do not know ports"
+        fix = "set CODEHUB_WORKSPACE_BASE_URL to another host name: cookies ignore ports"
         return [Finding("origins", Health.BAD, f"dashboard and workspaces share the host {dashboard}", fix)]
     if not settings.workspace_host:
         said = "path mode: workspaces of one owner share an origin"

@@ -32,10 +32,10 @@ _KINDS: Final[Mapping[int, type[errors.CodeHubError]]] = {
 }
 _NEXT_STEPS: Final[Mapping[str, str]] = {
     "UNAUTHORIZED": "Sign in with `codehub login`.",
-    "FORBIDDEN": "It belongs to somebody else, or needs an admin or a signed-in browser.",
-    "WORKSPACE_NOT_FOUND": "`codehub ws ls` shows yours.",
-    "INVALID_STATE": "`codehub ws show` says what it is doing.",
-    "RUNNING_LIMIT_EXCEEDED": "Stop one first: `codehub ws ls --running`, `codehub ws stop NAME`.",
+    "FORBIDDEN": "It belongs to another user, or needs an administrator or a browser session.",
+    "WORKSPACE_NOT_FOUND": "`codehub ws ls` lists your workspaces.",
+    "INVALID_STATE": "`codehub ws show` shows its state.",
+    "RUNNING_LIMIT_EXCEEDED": "Stop a workspace first: `codehub ws ls --running`, `codehub ws stop NAME`.",
     "SERVICE_UNAVAILABLE": "Try again in a moment; `codehub doctor` on the server says what is wrong.",
 }
 
@@ -106,9 +106,7 @@ class Client:
         try:
             answer: Json = response.json()
         except ValueError as error:
-            raise errors.Unavailable(
-                f"{self.server} answered something that is not CodeHub's API; check the address"
-            ) from error
+            raise errors.Unavailable(f"{self.server} did not answer like CodeHub's API; check the URL") from error
         return answer
 
     @contextmanager

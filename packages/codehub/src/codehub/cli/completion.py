@@ -10,10 +10,10 @@ from click.shell_completion import get_completion_class
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the completion script of SHELL.
+    """Print the completion script for a shell.
 
     \b
-    Examples, each for where your shell begins:
+    Examples, with the file to add them to:
       eval "$(codehub completion bash)"      ~/.bashrc
       eval "$(codehub completion zsh)"       ~/.zshrc
       codehub completion fish | source       ~/.config/fish/config.fish

@@ -36,7 +36,7 @@ def normal_server(address: str) -> str:
         text = f"{'http' if host in ('localhost', '127.0.0.1', '[') else 'https'}://{text}"
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path or parts.query:
-        raise Invalid(f"{address!r} is not a server's address; expected https://codehub.example.org")
+        raise Invalid(f"{address!r} is not a server URL; expected https://codehub.example.org")
     return f"{parts.scheme}://{parts.netloc}"
 
 
@@ -98,7 +98,7 @@ class Credentials:
         except (OSError, ValueError) as error:
             raise Invalid(f"{self.path} cannot be read ({error}); remove it and run `codehub login`") from error
         if not isinstance(content, dict):
-            raise Invalid(f"{self.path} is not what `codehub login` writes; remove it and sign in again")
+            raise Invalid(f"{self.path} has an unknown format; remove it and run `codehub login`")
         return content
 
     def _write(self, content: dict[str, object]) -> None:

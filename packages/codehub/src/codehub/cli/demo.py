@@ -38,25 +38,27 @@ class Shown:
 
 # What rests in the end goes first: it runs on its way there, and a user may only have so many running at once.
 SHOWN: Final = (
-    Shown("idea", "made, never started", "", "NEW"),
-    Shown("last-years-thesis", "archived; Restore brings it back", "Its files are in the archive.", "ARCHIVED"),
-    Shown("weekend-project", "sleeps, as one does when nobody works in it", "Starting it takes seconds.", "STANDBY"),
+    Shown("idea", "created, never started", "", "NEW"),
+    Shown(
+        "last-years-thesis", "archived; press Restore to bring it back", "Its files are in the archive.", "ARCHIVED"
+    ),
+    Shown("weekend-project", "asleep because nobody used it", "Starting it takes seconds.", "STANDBY"),
     Shown("hello", "open me", "Press Open: the IDE is in your browser.", "RUNNING"),
 )
 
 
 @click.command()
-@click.option("--remove", is_flag=True, help="Take the demo's workspaces away again.")
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Follow them to where they are going.")
+@click.option("--remove", is_flag=True, help="Delete the demo workspaces.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until they have reached their state.")
 @server_option
 @json_option
 def demo(remove: bool, wait: bool, server: str | None, as_json: bool) -> None:
-    """Fill a CodeHub with a few workspaces to look around.
+    """Create a few workspaces in different states to look around.
 
     \b
     Examples:
-      codehub demo             make them
-      codehub demo --remove    take them away again
+      codehub demo             create them
+      codehub demo --remove    delete them
     """
     with _connected(server) as client:
         if remove:
@@ -100,7 +102,7 @@ def _make(client: Client, shown: Shown, *, wait: bool, quiet: bool) -> None:
             made = client.post(f"workspaces/{made['id']}:{_PUT_AWAY[shown.goal]}")
         follow(client, made, shown.goal, quiet=quiet)
     except LimitExceeded as error:
-        console(err=True).print(f"{shown.name}: left out. {error}", soft_wrap=True)
+        console(err=True).print(f"{shown.name}: skipped. {error}", soft_wrap=True)
     except CodeHubError as error:
         # One that goes wrong is a state to look at, too; the others are still made.
         console(err=True).print(f"{shown.name}: {error}", soft_wrap=True)

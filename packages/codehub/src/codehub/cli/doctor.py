@@ -18,11 +18,11 @@ _MARKS = {Health.GOOD: "ok      ", Health.WARNING: "warning ", Health.BAD: "PROB
 
 @click.command()
 @click.option("--archives", "with_leftovers", is_flag=True, help="List archives, homes and containers without a row.")
-@click.option("--json", "as_json", is_flag=True, help="The findings as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 def doctor(with_leftovers: bool, as_json: bool) -> None:
-    """Check every part in force and say how to fix what is wrong.
+    """Check the installation and say how to fix problems.
 
-    Exits with 1 when there is a problem.
+    The exit code is 1 if there is a problem.
 
     \b
     Examples:

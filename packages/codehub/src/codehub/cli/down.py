@@ -25,11 +25,11 @@ _POLL_S = 0.05
 
 
 @click.command()
-@click.option("--keep-workspaces", is_flag=True, help="Stop CodeHub only; the next `up` takes the workspaces over.")
+@click.option("--keep-workspaces", is_flag=True, help="Leave the workspaces running; the next `up` takes them over.")
 def down(keep_workspaces: bool) -> None:
-    """Stop the CodeHub that runs on this data directory, and its workspaces.
+    """Stop the CodeHub that uses this data directory, and its workspaces.
 
-    Nothing is lost and nothing is forgotten: the next `codehub up` starts what ran.
+    Nothing is lost. The next `codehub up` starts the workspaces that were running.
 
     \b
     Examples:
@@ -44,7 +44,7 @@ def down(keep_workspaces: bool) -> None:
     elif left := _stop_strays(state.settings.data_dir):
         click.echo(f"stopped {' and '.join(left)}, left behind by a CodeHub that was killed")
     else:
-        click.echo(f"no CodeHub runs on {state.settings.data_dir}")
+        click.echo(f"no CodeHub is running in {state.settings.data_dir}")
     if not keep_workspaces:
         stopped = asyncio.run(_stop_workspaces(state.settings))
         click.echo(f"stopped {stopped} workspace{'' if stopped == 1 else 's'}")

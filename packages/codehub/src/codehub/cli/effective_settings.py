@@ -19,7 +19,7 @@ class EffectiveSettings:
     def require_database(self) -> str:
         if not self.settings.database_url:
             raise Invalid(
-                f"no database: no CodeHub runs on {self.settings.data_dir}, and CODEHUB_DATABASE_URL is not set. "
+                f"no database: no CodeHub is running in {self.settings.data_dir}, and CODEHUB_DATABASE_URL is not set. "
                 "Start one with `codehub up`, or set CODEHUB_DATABASE_URL."
             )
         return self.settings.database_url

@@ -12,9 +12,9 @@ from codehub.settings import NAMES, Settings
 
 @click.command()
 def env() -> None:
-    """Print what is in force as NAME=value lines.
+    """Print the effective settings as NAME=value lines.
 
-    Secrets are among them: the output is for programs, not for a screen others see.
+    The output contains secrets. Do not show it to others.
 
     \b
     Examples:

@@ -16,7 +16,7 @@ from codehub.domain.model import Progress as Step
 
 @click.group()
 def ide() -> None:
-    """The IDEs that workspaces of the process runtime run.
+    """Install the IDE of process workspaces.
 
     \b
     Example:
@@ -28,13 +28,13 @@ def ide() -> None:
 @click.argument("name", type=click.Choice(["code-server"]), default="code-server")
 @json_option
 def install(name: str, as_json: bool) -> None:
-    """Install code-server into the data directory. The Node it runs on comes along; what is there stays.
+    """Install code-server and Node into the data directory. Does nothing if they are installed.
 
-    JupyterLab comes with CodeHub's extra: pip install 'codehub[jupyterlab]'.
+    For JupyterLab, run: pip install 'codehub[jupyterlab]'.
 
     \b
     Example:
-      codehub ide install    about half a minute; the first start of a workspace would do it otherwise
+      codehub ide install    takes about half a minute; otherwise the first workspace does it
     """
     target = CodeServerInstall(effective_settings(os.environ).settings.data_dir / "ide")
     was_there = target.installed
@@ -43,7 +43,7 @@ def install(name: str, as_json: bool) -> None:
     if as_json:
         print_json({"name": name, "path": str(target.home), "installed": not was_there})
     else:
-        said = "is there already" if was_there else "is installed"
+        said = "is already installed" if was_there else "is installed"
         console().print(f"{name} {said}: {target.home}", soft_wrap=True)
 
 

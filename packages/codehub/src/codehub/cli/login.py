@@ -17,12 +17,12 @@ from codehub.domain.errors import CodeHubError, Invalid, Unauthorized
 
 @click.command()
 @click.argument("server", required=False)
-@click.option("--username", "-u", default=None, help="Asked for when left out.")
+@click.option("--username", "-u", default=None, help="User name; asked for if not given.")
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
-@click.option("--token-stdin", is_flag=True, help="Keep this token (from the account page) instead of making one.")
+@click.option("--token-stdin", is_flag=True, help="Store this token (from the account page) instead of creating one.")
 @json_option
 def login(server: str | None, username: str | None, password_stdin: bool, token_stdin: bool, as_json: bool) -> None:
-    """Sign in to SERVER (default: the one signed in to last, else the one that runs here).
+    """Sign in to SERVER (default: the last one, or the one that runs on this machine).
 
     \b
     Examples:
@@ -49,7 +49,7 @@ def login(server: str | None, username: str | None, password_stdin: bool, token_
         print_json({"server": address, "username": kept.username, "kept_in": str(credentials.path)})
         return
     console().print(
-        f"Signed in to {address} as {kept.username}. The token is kept in {credentials.path}.", soft_wrap=True
+        f"Signed in to {address} as {kept.username}. The token is stored in {credentials.path}.", soft_wrap=True
     )
 
 
@@ -57,7 +57,7 @@ def login(server: str | None, username: str | None, password_stdin: bool, token_
 @server_option
 @json_option
 def logout(server: str | None, as_json: bool) -> None:
-    """Forget the kept token, and revoke it on the server when that answers.
+    """Remove the stored token and revoke it on the server.
 
     \b
     Example:
@@ -76,8 +76,8 @@ def logout(server: str | None, as_json: bool) -> None:
     if kept is None:
         console().print(f"Not signed in to {address}.")
         return
-    after = "and revoked it" if revoked else "but could not revoke it: do that on the account page"
-    console().print(f"Forgot the token of {kept.username} at {address}, {after}.", soft_wrap=True)
+    after = "and revoked it" if revoked else "but could not revoke it; revoke it on the account page"
+    console().print(f"Removed the token of {kept.username} for {address} {after}.", soft_wrap=True)
 
 
 def sign_in(address: str, username: str, password: str) -> Kept:
@@ -91,7 +91,7 @@ def sign_in(address: str, username: str, password: str) -> Kept:
 
 def _given_token(address: str, token: str) -> Kept:
     if not token.startswith("cht_"):
-        raise Invalid("a token begins with cht_; make one on the account page")
+        raise Invalid("a token starts with cht_; create one on the account page")
     with Client(address, token) as client:
         who = client.get("session")
     return Kept(str((who.get("user") or who)["username"]), token)

@@ -31,21 +31,21 @@ class Exit(IntEnum):
 
 # command → (module, attribute, one line for the list). The line stands here so that `codehub --help` imports nothing.
 _COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
-    "up": ("codehub.cli.up", "up", "Run CodeHub here, with everything it needs."),
+    "up": ("codehub.cli.up", "up", "Run CodeHub on this machine with everything it needs."),
     "down": ("codehub.cli.down", "down", "Stop a running CodeHub and its workspaces."),
-    "env": ("codehub.cli.env", "env", "Print what is in force as NAME=value lines."),
-    "serve": ("codehub.cli.serve", "serve", "Run one part: api, proxy or coordinator."),
-    "migrate": ("codehub.cli.migrate", "migrate", "Bring the database's schema up to date."),
-    "backup": ("codehub.cli.backup", "backup", "Write everything into a directory, while CodeHub runs."),
-    "restore": ("codehub.cli.restore", "restore", "Bring back what `backup` wrote."),
-    "doctor": ("codehub.cli.doctor", "doctor", "Check every part in force and say how to fix what is wrong."),
-    "demo": ("codehub.cli.demo", "demo", "Fill a CodeHub with a few workspaces to look around."),
-    "ide": ("codehub.cli.ide", "ide", "Install the IDEs that workspaces run."),
-    "login": ("codehub.cli.login", "login", "Sign in and keep a token for the commands below."),
-    "logout": ("codehub.cli.login", "logout", "Forget the kept token and revoke it."),
-    "ws": ("codehub.cli.ws", "ws", "Work with workspaces."),
-    "admin": ("codehub.cli.admin", "admin", "Users, recovery, undelete."),
-    "completion": ("codehub.cli.completion", "completion", "Print the completion script of a shell."),
+    "env": ("codehub.cli.env", "env", "Print the effective settings as NAME=value lines."),
+    "serve": ("codehub.cli.serve", "serve", "Run one process: api, proxy or coordinator."),
+    "migrate": ("codehub.cli.migrate", "migrate", "Update the database schema."),
+    "backup": ("codehub.cli.backup", "backup", "Back up the database, homes and archives while CodeHub runs."),
+    "restore": ("codehub.cli.restore", "restore", "Restore a backup into an empty installation."),
+    "doctor": ("codehub.cli.doctor", "doctor", "Check the installation and say how to fix problems."),
+    "demo": ("codehub.cli.demo", "demo", "Create a few workspaces to look around."),
+    "ide": ("codehub.cli.ide", "ide", "Install the IDE of process workspaces."),
+    "login": ("codehub.cli.login", "login", "Sign in and store an API token."),
+    "logout": ("codehub.cli.login", "logout", "Remove the stored token and revoke it."),
+    "ws": ("codehub.cli.ws", "ws", "Manage workspaces."),
+    "admin": ("codehub.cli.admin", "admin", "Manage users, recover and undelete workspaces."),
+    "completion": ("codehub.cli.completion", "completion", "Print the completion script for a shell."),
 }
 
 _EXIT_OF: Final[tuple[tuple[type[errors.CodeHubError], Exit], ...]] = (
@@ -83,19 +83,19 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="codehub")
 def cli() -> None:
-    """Self-hosted development workspaces.
+    """Self-hosted dev workspaces that cost nothing while idle.
 
     \b
-    Begin with:
-      codehub up                 run it here
+    Get started:
+      codehub up                 run CodeHub on this machine
       codehub login              sign in from this shell
-      codehub ws create hello    make a workspace
+      codehub ws create hello    create a workspace
       codehub ws open hello      open it in the browser
-      codehub COMMAND --help     examples of each
+      codehub COMMAND --help     show help and examples
 
     \b
-    Exit codes: 0 done, 1 it failed, 2 called wrongly, 3 not signed in, 4 not allowed,
-      5 not found, 6 not from this state or over a limit, 7 no answer in time, 130 interrupted.
+    Exit codes: 0 success, 1 failure, 2 usage error, 3 not signed in, 4 not allowed, 5 not found,
+      6 not possible in this state or over a limit, 7 no answer in time, 130 interrupted.
     """
 
 

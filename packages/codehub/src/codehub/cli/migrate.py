@@ -12,11 +12,11 @@ from codehub.cli.effective_settings import effective_settings
 
 
 @click.command()
-@click.option("--check", is_flag=True, help="Only say whether anything is to be done; exit 1 if so.")
+@click.option("--check", is_flag=True, help="Only check whether the schema is outdated; the exit code is 1 if it is.")
 def migrate(check: bool) -> None:
-    """Bring the database's schema up to date.
+    """Update the database schema.
 
-    Safe to run from many places at once, and while the previous version's processes still run.
+    Safe to run several times at once, and while processes of the previous version are running.
 
     \b
     Example:

@@ -17,13 +17,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 wait_options = (
-    click.option("--wait/--no-wait", default=True, show_default=True, help="Follow it to the end."),
-    click.option("--timeout", "timeout_s", type=float, default=None, help="Give up waiting after this many seconds."),
+    click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until it is done."),
+    click.option("--timeout", "timeout_s", type=float, default=None, help="Stop waiting after this many seconds."),
 )
 
 
 def server_option(command: F) -> F:
-    return click.option("--server", default=None, metavar="URL", help="Which CodeHub; also CODEHUB_SERVER.")(command)
+    return click.option(
+        "--server", default=None, metavar="URL", help="URL of the CodeHub server; also CODEHUB_SERVER."
+    )(command)
 
 
 def waits(command: F) -> F:
@@ -47,10 +49,10 @@ def find_workspace(client: Client, text: str, *, all_owners: bool = False) -> Ma
     named = [ws for ws in found if ws["name"] == text]
     matches = named or ([ws for ws in found if ws["id"].startswith(text)] if len(text) >= 4 else [])
     if not matches:
-        raise NotFound(f"there is no workspace {text!r}. `codehub ws ls` shows yours.")
+        raise NotFound(f"there is no workspace {text!r}; `codehub ws ls` lists your workspaces")
     if len(matches) > 1:
         ids = ", ".join(str(ws["id"]) for ws in matches[:5])
-        raise Conflict(f"several workspaces are called {text!r}: say which by id ({ids})")
+        raise Conflict(f"several workspaces are named {text!r}; use an id ({ids})")
     return dict(matches[0])
 
 

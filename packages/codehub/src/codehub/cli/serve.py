@@ -29,7 +29,7 @@ _FD_HELP = "Serve on this inherited listening socket."
 
 @click.group()
 def serve() -> None:
-    """Run one part: api, proxy or coordinator.
+    """Run one process: api, proxy or coordinator.
 
     Any number of each may run against the same CODEHUB_DATABASE_URL and CODEHUB_REDIS_URL.
     """
@@ -38,9 +38,10 @@ def serve() -> None:
 @serve.command()
 @click.option("--fd", type=int, help=_FD_HELP, hidden=True)
 def api(fd: int | None) -> None:
-    """The API and the dashboard, on CODEHUB_API_BIND.
+    """Run the API and the dashboard on CODEHUB_API_BIND.
 
-    When there is no user yet, CODEHUB_ADMIN_USERNAME and CODEHUB_ADMIN_PASSWORD make the first one.
+    If there is no user yet, the first one is created from CODEHUB_ADMIN_USERNAME and
+    CODEHUB_ADMIN_PASSWORD.
 
     \b
     Example:
@@ -63,7 +64,7 @@ async def _api(settings: Settings, listening: socket.socket) -> None:
 @serve.command()
 @click.option("--fd", type=int, help=_FD_HELP, hidden=True)
 def proxy(fd: int | None) -> None:
-    """The workspace proxy, on CODEHUB_PROXY_BIND.
+    """Run the workspace proxy on CODEHUB_PROXY_BIND.
 
     \b
     Example:
@@ -81,11 +82,11 @@ async def _proxy(settings: Settings, sockets: list[socket.socket] | None) -> Non
 
 @serve.command()
 def coordinator() -> None:
-    """A coordinator: one leads, the others wait to.
+    """Run a coordinator. One leads, the others stand by.
 
     \b
     Example:
-      env $(codehub env) codehub serve coordinator    a second one beside `codehub up`
+      env $(codehub env) codehub serve coordinator    a second one in addition to `codehub up`
     """
     _run(_coordinator(_settings()))
 

@@ -34,12 +34,12 @@ _READY_PATIENCE_S = 120.0
 
 @click.command()
 def up() -> None:
-    """Run CodeHub here, with everything it needs.
+    """Run CodeHub on this machine with everything it needs.
 
     \b
     PostgreSQL and Valkey are embedded unless CODEHUB_DATABASE_URL and CODEHUB_REDIS_URL name servers.
     Ctrl-C stops CodeHub and leaves workspaces running; the next `up` takes them over.
-    `codehub down` stops those too.
+    `codehub down` stops them, too.
 
     \b
     Examples:
@@ -128,9 +128,7 @@ async def _ready(settings: Settings, stopping: asyncio.Event) -> None:
                 return
             now = time.monotonic()
             if now - began > _READY_PATIENCE_S:
-                raise BackendDown(
-                    f"CodeHub did not come up: no answer from {', '.join(missing)}. See the lines above."
-                )
+                raise BackendDown(f"CodeHub did not start: no answer from {', '.join(missing)}. See the lines above.")
             if now - said > 2:
                 said = now
                 _say(f"waiting for {', '.join(missing)}")
@@ -162,11 +160,11 @@ def _banner(settings: Settings, fresh: bool) -> None:
     click.echo(f"  user             {settings.admin_username}")
     path = password_file(settings.data_dir)
     if fresh:
-        click.echo(f"  password         {path.read_text().strip()}   (shown once; kept in {path})")
+        click.echo(f"  password         {path.read_text().strip()}   (shown once; stored in {path})")
     elif not settings.admin_password:
         click.echo(f"  password         in {path}, unless you changed it")
     click.echo(f"  data             {settings.data_dir}")
-    click.echo("Ctrl-C stops CodeHub and leaves workspaces running; `codehub down` stops those too.\n")
+    click.echo("Press Ctrl-C to stop CodeHub; workspaces keep running. `codehub down` stops them, too.\n")
     sys.stdout.flush()
 
 

@@ -16,7 +16,7 @@ from codehub.cli.ws_change import COMMANDS
 
 @click.group()
 def ws() -> None:
-    """Work with workspaces. WORKSPACE is a name, an id, or the beginning of an id.
+    """Manage workspaces. WORKSPACE is a name, an id, or the beginning of an id.
 
     \b
     Examples:
@@ -33,8 +33,8 @@ for _command in COMMANDS:
 
 
 @ws.command("ls")
-@click.option("--all", "all_owners", is_flag=True, help="Everybody's (admins).")
-@click.option("--running", is_flag=True, help="Only those that run or are about to.")
+@click.option("--all", "all_owners", is_flag=True, help="List all users' workspaces (administrators only).")
+@click.option("--running", is_flag=True, help="List only workspaces that are running or starting.")
 @server_option
 @json_option
 def list_(all_owners: bool, running: bool, server: str | None, as_json: bool) -> None:
@@ -52,7 +52,7 @@ def list_(all_owners: bool, running: bool, server: str | None, as_json: bool) ->
     if as_json:
         print_json({"items": items, "total": len(items)})
     elif not items:
-        console(err=True).print("No workspaces. Make one with `codehub ws create NAME`.")
+        console(err=True).print("No workspaces. Create one with `codehub ws create NAME`.")
     else:
         owner = ["OWNER"] if all_owners else []
         print_table(
@@ -77,7 +77,7 @@ def list_(all_owners: bool, running: bool, server: str | None, as_json: bool) ->
 @server_option
 @json_option
 def show(workspace: str, server: str | None, as_json: bool) -> None:
-    """Everything about a workspace. Its state, what was observed, and what to do when it went wrong.
+    """Show a workspace: its state, what was observed, and what to do if something went wrong.
 
     \b
     Examples:
@@ -112,8 +112,12 @@ def show(workspace: str, server: str | None, as_json: bool) -> None:
 
 @ws.command("open")
 @workspace_argument
-@click.option("--start/--no-start", default=True, show_default=True, help="Start it first when it rests.")
-@click.option("--print", "only_print", is_flag=True, help="Print the link (valid 60 s, once) instead of opening it.")
+@click.option(
+    "--start/--no-start", default=True, show_default=True, help="Start the workspace first if it is not running."
+)
+@click.option(
+    "--print", "only_print", is_flag=True, help="Print the link instead of opening it. It is valid once, for 60 s."
+)
 @server_option
 @json_option
 def open_(workspace: str, start: bool, only_print: bool, server: str | None, as_json: bool) -> None:
@@ -140,10 +144,10 @@ def open_(workspace: str, start: bool, only_print: bool, server: str | None, as_
 
 @ws.command()
 @workspace_argument
-@click.option("--follow", "-f", is_flag=True, help="Go on as more comes.")
+@click.option("--follow", "-f", is_flag=True, help="Keep printing new output.")
 @server_option
 def logs(workspace: str, follow: bool, server: str | None) -> None:
-    """The output of a workspace's IDE.
+    """Print the output of a workspace's IDE.
 
     \b
     Examples:
@@ -164,7 +168,7 @@ def logs(workspace: str, follow: bool, server: str | None) -> None:
 @server_option
 @json_option
 def events(workspace: str, server: str | None, as_json: bool) -> None:
-    """What happened to a workspace. What changed, why, who asked.
+    """Show the timeline of a workspace: what changed, why, and who asked for it.
 
     \b
     Example:
@@ -185,7 +189,7 @@ def events(workspace: str, server: str | None, as_json: bool) -> None:
 @server_option
 @json_option
 def usage(workspace: str, server: str | None, as_json: bool) -> None:
-    """What a running workspace uses, where its backend knows.
+    """Show the CPU and memory usage of a running workspace.
 
     \b
     Example:
@@ -197,7 +201,7 @@ def usage(workspace: str, server: str | None, as_json: bool) -> None:
     if as_json:
         print_json(used)
     elif used["memory_bytes"] is None and used["cpu_percent"] is None:
-        console().print("Not known: it does not run, or its backend does not measure.")
+        console().print("Unknown: it is not running, or its backend does not measure usage.")
     else:
         limit = f" of {amount(int(used['memory_limit_bytes']))}" if used["memory_limit_bytes"] else ""
         print_table(

@@ -17,12 +17,12 @@ from codehub.domain.errors import Conflict
 
 @click.command()
 @click.argument("name")
-@click.option("--description", default="", help="What it is for.")
-@click.option("--memo", default="", help="A note to yourself.")
-@click.option("--profile", "image_ref", default=None, help="Which IDE: a profile's name or an allowed image.")
-@click.option("--start/--no-start", default=True, show_default=True, help="Start it at once.")
-@click.option("--wait/--no-wait", default=False, show_default=True, help="Follow it to the end.")
-@click.option("--timeout", "timeout_s", type=float, default=None, help="Give up waiting after this many seconds.")
+@click.option("--description", default="", help="Description of the workspace.")
+@click.option("--memo", default="", help="A note for yourself.")
+@click.option("--profile", "image_ref", default=None, help="The IDE: a profile or an allowed image.")
+@click.option("--start/--no-start", default=True, show_default=True, help="Start it after creating it.")
+@click.option("--wait/--no-wait", default=False, show_default=True, help="Wait until it is done.")
+@click.option("--timeout", "timeout_s", type=float, default=None, help="Stop waiting after this many seconds.")
 @server_option
 @json_option
 def create(
@@ -36,7 +36,7 @@ def create(
     server: str | None,
     as_json: bool,
 ) -> None:
-    """Make a workspace called NAME.
+    """Create the workspace NAME.
 
     \b
     Examples:
@@ -57,7 +57,7 @@ def create(
 @server_option
 @json_option
 def start(workspace: str, wait: bool, timeout_s: float | None, server: str | None, as_json: bool) -> None:
-    """Start a workspace. An archived one is restored first, one in error is tried again.
+    """Start a workspace. An archived one is restored first; one in ERROR is retried.
 
     \b
     Examples:
@@ -74,7 +74,7 @@ def start(workspace: str, wait: bool, timeout_s: float | None, server: str | Non
 @server_option
 @json_option
 def stop(workspace: str, wait: bool, timeout_s: float | None, server: str | None, as_json: bool) -> None:
-    """Put a workspace to sleep. Its files stay.
+    """Stop a workspace. Its files stay on disk.
 
     \b
     Example:
@@ -89,7 +89,7 @@ def stop(workspace: str, wait: bool, timeout_s: float | None, server: str | None
 @server_option
 @json_option
 def archive(workspace: str, wait: bool, timeout_s: float | None, server: str | None, as_json: bool) -> None:
-    """Move a workspace's files to the archive. Starting it brings them back.
+    """Archive a workspace. Starting it restores its files.
 
     \b
     Example:
@@ -100,9 +100,9 @@ def archive(workspace: str, wait: bool, timeout_s: float | None, server: str | N
 
 @click.command()
 @workspace_argument
-@click.option("--name", default=None, help="Call it this.")
-@click.option("--description", default=None, help="What it is for.")
-@click.option("--memo", default=None, help="A note to yourself.")
+@click.option("--name", default=None, help="New name.")
+@click.option("--description", default=None, help="Description of the workspace.")
+@click.option("--memo", default=None, help="A note for yourself.")
 @server_option
 @json_option
 def edit(
@@ -117,7 +117,7 @@ def edit(
     given = {"name": name, "description": description, "memo": memo}
     changes = {key: value for key, value in given.items() if value is not None}
     if not changes:
-        raise click.UsageError("say what to change: --name, --description or --memo")
+        raise click.UsageError("nothing to change: use --name, --description or --memo")
     with connect(server) as client:
         changed = client.patch(f"workspaces/{find_workspace(client, workspace)['id']}", changes)
     _show(changed, as_json)
@@ -125,15 +125,15 @@ def edit(
 
 @click.command()
 @workspace_argument
-@click.option("--force", is_flag=True, help="Also when it runs: it is stopped first.")
-@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
+@click.option("--force", is_flag=True, help="Delete it even if it is running; it is stopped first.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @waits
 @server_option
 @json_option
 def rm(
     workspace: str, force: bool, yes: bool, wait: bool, timeout_s: float | None, server: str | None, as_json: bool
 ) -> None:
-    """Delete a workspace. Its files are archived first; for a day an admin can undelete it.
+    """Delete a workspace. It is archived first, and an administrator can undelete it for a day.
 
     \b
     Examples:
@@ -144,7 +144,7 @@ def rm(
         found = find_workspace(client, workspace)
         if not yes:
             if not sys.stdin.isatty():
-                raise click.UsageError("deleting asks first; without a terminal say --yes")
+                raise click.UsageError("deleting needs confirmation; without a terminal use --yes")
             click.confirm(f"Delete {found['name']}?", abort=True, err=True)
         try:
             client.delete(f"workspaces/{found['id']}", force=force)

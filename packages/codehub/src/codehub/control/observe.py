@@ -77,7 +77,7 @@ class Observer:
 
     def instance_seen(self, workspace: Workspace, status: InstanceStatus) -> InstanceSeen:
         healthy = self._health.verdict(workspace.id, status.identity) if status.running else None
-        return InstanceSeen(status.exists, status.running, healthy, status.exit_reason or "")
+        return InstanceSeen(status.exists, status.running, healthy, status.exit_reason or "", status.unknown)
 
     async def probe(self, workspace: Workspace, identity: str) -> bool:
         """Ask the IDE; whether that changed what is known of its health."""

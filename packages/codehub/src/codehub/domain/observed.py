@@ -44,6 +44,7 @@ class InstanceSeen:
     running: bool = False
     healthy: bool | None = None
     detail: str = ""
+    unknown: str = ""  # why nobody can say whether it runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,8 @@ def _container(old: Condition, observed: Observed) -> Condition:
     seen = observed.instance
     if seen is None:
         return _unknown(observed.unseen.get("instance", "the instance backend does not answer"))
+    if seen.unknown:
+        return _unknown(seen.unknown)
     if not seen.exists:
         return Condition(ConditionStatus.FALSE, "NotFound", seen.detail)
     if not seen.running:

@@ -16,9 +16,9 @@ from codehub.ports.fence import Fence, Report
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """Where a home is for an instance: a host directory, or a volume's name on the engine."""
+    """Where a home is for an instance: a host directory, a volume's name on the engine, or a workspace's claim."""
 
-    kind: str  # "dir" or "volume"
+    kind: str  # "dir", "volume" or "pvc"
     source: str
 
 
@@ -59,13 +59,16 @@ class InstanceStatus:
     spec_digest: str = ""  # `spec_digest(spec)` of what it was made from
     upstream: Upstream | None = None
     exit_reason: str | None = None  # "OOMKilled", "ExitCode:137", "ImageMissing", …
+    unknown: str = (
+        ""  # why nobody can say whether it runs: its node does not answer. Not running, and not gone either
+    )
 
 
 ABSENT = InstanceStatus(exists=False)
 
 
 class Instances(Protocol):
-    """One backend: process, local-docker or k8s."""
+    """One backend: process, local-docker or kubernetes."""
 
     @property
     def name(self) -> str:

@@ -38,7 +38,7 @@ async def test_exit_codes_say_what_kind_of_failure_it_was(
     await stage.add("busy", **{**RUNNING, "desired_state": "DELETED"})
     for words, code, said in (
         (("ws", "show", "nothing"), 5, "codehub ws ls"),
-        (("ws", "start", "twin"), 6, "say which by id"),
+        (("ws", "start", "twin"), 6, "use an id"),
         (("ws", "start", "busy"), 6, "codehub ws show"),
         (("ws", "create", ""), 2, "name"),
         (("ws", "create", "x", "--profile", "nonsense"), 2, "nonsense"),

@@ -64,4 +64,4 @@ def test_down_stops_the_servers_that_a_killed_codehub_left_behind(stack: Stack) 
     assert (down.returncode, "PostgreSQL and Valkey" in down.stdout) == (0, True), down
     _, alive = psutil.wait_procs(servers, timeout=60)
     assert not alive
-    assert "no CodeHub runs on" in stack.run("down").stdout
+    assert "no CodeHub is running in" in stack.run("down").stdout

@@ -61,7 +61,7 @@ def test_codehub_is_used_killed_and_up_again_with_everything_there(stack: Stack)
     stack.process.wait(60)
     _, alive = psutil.wait_procs(stack.everything, timeout=60)
     assert not alive
-    assert "no CodeHub runs on" in stack.run("down").stdout
+    assert "no CodeHub is running in" in stack.run("down").stdout
 
 
 def test_a_workspace_and_what_was_written_in_it_live_through_a_kill_of_everything_and_an_archive(

@@ -23,11 +23,19 @@ def register(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser("search", help="search the text of a workspace")
     parser.add_argument("query", help="the text to search for (literal unless --mode is given)")
     mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--mode", choices=["literal", "regex", "words"], default="literal")
+    mode.add_argument("--mode", choices=["literal", "regex", "words", "ranked"], default="literal")
     mode.add_argument(
         "-E", "--regex", dest="mode", action="store_const", const="regex", help="ripgrep's regex syntax"
     )
     mode.add_argument("-w", "--word", dest="mode", action="store_const", const="words", help="whole words only")
+    mode.add_argument(
+        "-r",
+        "--ranked",
+        dest="mode",
+        action="store_const",
+        const="ranked",
+        help="ask a question in plain words: prints the best places, best first",
+    )
     case = parser.add_mutually_exclusive_group()
     case.add_argument("--case", choices=["smart", "sensitive", "insensitive"], default="smart")
     case.add_argument("-i", "--ignore-case", dest="case", action="store_const", const="insensitive")
@@ -61,6 +69,8 @@ def _run(arguments: argparse.Namespace) -> int:
     names = ("query", "mode", "case", "globs", "languages", "context", "max_tokens", "cursor")
     given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
     whole = not (arguments.json or arguments.max_tokens or arguments.cursor)
+    if arguments.mode == "ranked":
+        return _run_ranked(given, arguments)
     if whole:
         given["max_tokens"] = _PAGE_TOKENS
     while True:
@@ -76,6 +86,22 @@ def _run(arguments: argparse.Namespace) -> int:
     if not arguments.json and answer.get("note"):
         print(answer["note"], *([f"cursor: {cursor}"] if cursor else []), sep="\n", file=sys.stderr)
     return 0 if answer.get("total") else 1
+
+
+def _run_ranked(given: dict[str, object], arguments: argparse.Namespace) -> int:
+    from sari.cli.tool_client import call_tool
+
+    answer = call_tool("search", given, arguments.workspace)
+    found = answer.structured
+    if arguments.json:
+        print(json.dumps(found, ensure_ascii=False))
+    else:
+        matches = found.get("matches")
+        assert isinstance(matches, list)
+        print("\n\n".join(f"{match['path']}:{match['line']}\n{match['text']}" for match in matches))
+        if found.get("note"):
+            print(found["note"], file=sys.stderr)
+    return 0 if found.get("matches") else 1
 
 
 def _rows(answer: Mapping[str, object], follows: bool) -> Iterator[str]:

@@ -74,6 +74,10 @@ class SymbolIndex:
             self._store.put([(path, parsed)])
         return None if parsed is None else parsed.symbols
 
+    def known_names(self, path: bytes) -> list[str] | None:
+        """The names a file defines, if it was parsed as it is now; never parses."""
+        return [placed.symbol.name for placed in self._store.of_file(path)] if self._current(path) else None
+
     def top_level(self, paths: Sequence[bytes], kinds: Collection[str], timeout_s: float) -> dict[bytes, list[str]]:
         """What each of these files defines at its top. Those not parsed yet are parsed now, within `timeout_s`."""
         known = self._store.top_level(kinds)

@@ -131,7 +131,9 @@ TOOLS: tuple[ToolSpec, ...] = (
         _takes(
             ("query",),
             query=_argument("string", "What to look for."),
-            mode=_argument("string", "How `query` is read. Default literal.", enum=["literal", "regex", "words"]),
+            mode=_argument(
+                "string", "How `query` is read. Default literal.", enum=["ranked", "literal", "regex", "words"]
+            ),
             case=_argument(
                 "string",
                 "smart (default): insensitive unless `query` has a capital.",

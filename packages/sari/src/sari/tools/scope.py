@@ -16,6 +16,7 @@ from sari.index.ignore import Globs
 from sari.index.workspace_index import WorkspaceIndex
 from sari.languages import catalog
 from sari.languages.symbol_index import SymbolIndex
+from sari.ranking.term_index import TermIndex
 from sari.tools.arguments import BadArguments, inside
 
 _ESCAPED = re.compile(r"\\x([89a-f][0-9a-f])")
@@ -37,6 +38,7 @@ class Scope:
     root: Path
     index: WorkspaceIndex
     symbols: SymbolIndex
+    terms: TermIndex
 
     def path(self, given: str) -> str:
         """The path a caller means, relative to the root; refused when it leads outside."""

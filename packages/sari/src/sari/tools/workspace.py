@@ -11,8 +11,10 @@ from sari.index.workspace_index import WorkspaceIndex
 from sari.languages.symbol_index import SymbolIndex
 from sari.protocol.catalog import BY_NAME
 from sari.protocol.tooling import Call, ToolResult
+from sari.ranking.term_index import TermIndex
 from sari.tools import code, files, overview, reading
 from sari.tools.arguments import Arguments, BadArguments, parse
+from sari.tools.ranked import answer_ranked
 from sari.tools.scope import Scope
 from sari.tools.search import Searches, answer_search
 
@@ -24,7 +26,8 @@ class Workspace:
         self._root = Path(os.path.realpath(root))
         self._index = WorkspaceIndex(self._root, data_dir)
         self._symbols = SymbolIndex(self._index)
-        self._scope = Scope(self._root, self._index, self._symbols)
+        self._terms = TermIndex(self._index, self._symbols)
+        self._scope = Scope(self._root, self._index, self._symbols, self._terms)
         self._searches = Searches()
         self._map = overview.RepoMap()
 
@@ -35,6 +38,10 @@ class Workspace:
     @property
     def index(self) -> WorkspaceIndex:
         return self._index
+
+    @property
+    def terms(self) -> TermIndex:
+        return self._terms
 
     def forget_answers(self) -> None:
         """Drop the answers kept for paging: the next search runs again."""
@@ -53,6 +60,8 @@ class Workspace:
     def _answer(self, asked: Arguments, call: Call) -> ToolResult:
         scope = self._scope
         match asked.tool:
+            case "search" if asked.text("mode") == "ranked":
+                return answer_ranked(scope, asked, call)
             case "search":
                 return answer_search(scope, self._searches, asked, call)
             case "find_files":
@@ -85,6 +94,7 @@ class Workspace:
         return overview.status(self._scope)
 
     def close(self) -> None:
+        self._terms.close()
         self._symbols.close()
         self._index.close()
 

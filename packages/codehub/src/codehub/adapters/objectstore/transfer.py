@@ -7,31 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import IO, cast
-
-import zstandard
+from dataclasses import dataclass, field
 
 from codehub.adapters.objectstore.ahead import ahead
+from codehub.adapters.objectstore.compression import compressed, decompressed
 from codehub.adapters.objectstore.layout import META_SUFFIX, Meta, parse_key
 from codehub.adapters.objectstore.store import Store
 from codehub.adapters.tarball.format import END
 from codehub.adapters.tarball.pack import Packed
-from codehub.domain.errors import ArchiveCorrupted, NotFound, Transient
+from codehub.domain.errors import NotFound, Transient
 from codehub.domain.model import Progress
 from codehub.ports.fence import Fence, Report
 from codehub.ports.homes import ArchiveReceipt
-
-LEVEL = 3
-# "All cores", but each has a job of its own in memory, before and after: with eight an archive stays below 200 MB.
-THREADS = min(os.cpu_count() or 1, 8)
-_JOB_BYTES = 4 << 20
-_UNPACKED_CHUNK = 1 << 20
-_MAX_WINDOW = 1 << 27  # what zstd itself accepts by default
 
 Checkpoint = Callable[[str], None]
 
@@ -75,15 +65,7 @@ def upload(
     """Tar chunks → object, then meta. `packed` is counted by whoever makes the chunks."""
     place = parse_key(key)
     store.abort_uploads(f"{place.workspace_id}/{place.op_id}/")
-    digest = hashlib.sha256()
-    sent = 0
-
-    def compressed(chunks: Iterable[bytes]) -> Iterator[bytes]:
-        nonlocal sent
-        for piece in _compressed(chunks):
-            digest.update(piece)
-            sent += len(piece)
-            yield piece
+    sent = _Sent()
 
     def passed() -> Iterator[bytes]:
         for chunk in tar:
@@ -97,11 +79,56 @@ def upload(
     # Three stages at once: the home is read, compressed and digested, and sent.
     with (
         contextlib.closing(ahead(passed(), "codehub-pack")) as read,
-        contextlib.closing(ahead(compressed(read), "codehub-compress")) as made,
+        contextlib.closing(ahead(sent.passing(compressed(read)), "codehub-compress")) as made,
     ):
         store.put_stream(key, made)
     job.at("archive:after-data")
-    meta = Meta(digest.hexdigest(), sent, packed.tar_bytes, packed.entries)
+    return _commit(store, key, Meta(sent.digest.hexdigest(), sent.count, packed.tar_bytes, packed.entries), job)
+
+
+def upload_compressed(
+    store: Store, key: str, pieces: Iterable[bytes], declared: Callable[[], Meta], job: Job
+) -> ArchiveReceipt:
+    """An archive that was packed and compressed elsewhere → object, then meta.
+
+    `declared` is asked when all pieces have passed: what their maker says of them must be what came through.
+    """
+    place = parse_key(key)
+    store.abort_uploads(f"{place.workspace_id}/{place.op_id}/")
+    sent = _Sent()
+
+    def passed() -> Iterator[bytes]:
+        for piece in sent.passing(pieces):
+            job.at("archive:bytes")
+            job.check()
+            yield piece
+            job.report(Progress("archive", sent.count))
+
+    job.at("archive:before-data")
+    store.put_stream(key, passed())
+    job.at("archive:after-data")
+    meta = declared()
+    if (sent.digest.hexdigest(), sent.count) != (meta.sha256, meta.size):
+        raise Transient(f"{sent.count} of {meta.size} bytes of {key} came through, or other ones than were sent")
+    return _commit(store, key, meta, job)
+
+
+@dataclass(slots=True)
+class _Sent:
+    """What went into the store so far."""
+
+    digest: hashlib._Hash = field(default_factory=hashlib.sha256)
+    count: int = 0
+
+    def passing(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            self.digest.update(piece)
+            self.count += len(piece)
+            yield piece
+
+
+def _commit(store: Store, key: str, meta: Meta, job: Job) -> ArchiveReceipt:
+    """Verify what was stored, then write its meta."""
     job.check()
     # What the store holds must be what was sent, and on its disk, before anything says so.
     with ThreadPoolExecutor(1, thread_name_prefix="codehub-sync") as pool:
@@ -115,7 +142,7 @@ def upload(
     written = store.get(key + META_SUFFIX)
     if written != meta.render():
         raise Transient(f"the archive store gave back another meta than was written for {key}")
-    return ArchiveReceipt(key, place.op_id, sent, meta.sha256)
+    return ArchiveReceipt(key, parse_key(key).op_id, meta.size, meta.sha256)
 
 
 def upload_empty(store: Store, key: str, job: Job) -> ArchiveReceipt:
@@ -153,68 +180,13 @@ def download(store: Store, key: str, meta: Meta, job: Job) -> Iterator[bytes]:
 
     Reading, digesting and decompressing run in a thread of their own, a few chunks ahead.
     """
-    with contextlib.closing(ahead(_decompressed(store, key, meta, job), "codehub-restore")) as chunks:
+
+    def passed(count: int) -> None:
+        job.report(Progress("restore", count, meta.size))
+
+    made = decompressed(store.stream(key), key, meta, passed)
+    with contextlib.closing(ahead(made, "codehub-restore")) as chunks:
         for chunk in chunks:
             job.check()
             job.at("restore:bytes")
             yield chunk
-
-
-def _compressed(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    parameters = zstandard.ZstdCompressionParameters.from_level(
-        LEVEL, threads=THREADS, job_size=_JOB_BYTES, write_checksum=True
-    )
-    compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
-    for chunk in chunks:
-        if piece := compressor.compress(chunk):
-            yield piece
-    yield compressor.flush()
-
-
-def _decompressed(store: Store, key: str, meta: Meta, job: Job) -> Iterator[bytes]:
-    source = _Digested(store.stream(key))
-    unpacked = 0
-    try:
-        # Read by bounded pieces: a small object may decompress to terabytes.
-        reader = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).stream_reader(
-            cast("IO[bytes]", source), read_across_frames=True
-        )
-        while piece := reader.read(_UNPACKED_CHUNK):
-            unpacked += len(piece)
-            if unpacked > meta.tar_bytes:
-                raise ArchiveCorrupted(f"the archive {key} unpacks to more than it was made from")
-            yield piece
-            job.report(Progress("restore", source.count, meta.size))
-        source.drain()
-    except (zstandard.ZstdError, NotFound) as error:
-        raise ArchiveCorrupted(f"the archive {key} is damaged or gone: {error}") from error
-    got, digest = source.count, source.digest
-    if got != meta.size or digest.hexdigest() != meta.sha256:
-        raise ArchiveCorrupted(
-            f"the archive {key} is damaged: {got} of {meta.size} bytes, and its digest is not the one written down"
-        )
-    if unpacked != meta.tar_bytes:
-        raise ArchiveCorrupted(f"the archive {key} unpacks to {unpacked} of {meta.tar_bytes} bytes")
-
-
-class _Digested:
-    """Chunks as a file to read from, digested as they pass."""
-
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks = chunks
-        self._rest = memoryview(b"")
-        self.digest = hashlib.sha256()
-        self.count = 0
-
-    def read(self, size: int = -1) -> bytes:
-        if not self._rest and (chunk := next(self._chunks, None)) is not None:
-            self.digest.update(chunk)
-            self.count += len(chunk)
-            self._rest = memoryview(chunk)
-        piece = bytes(self._rest[: size if size >= 0 else None])
-        self._rest = self._rest[len(piece) :]
-        return piece
-
-    def drain(self) -> None:
-        while self.read(_UNPACKED_CHUNK):
-            pass

@@ -50,15 +50,23 @@ class _Out:
         return chunk
 
 
-def pack_tree(root: Path, packed: Packed, cancelled: Callable[[], bool] = lambda: False) -> Iterator[bytes]:
-    """The tree below and including `root`, as chunks of about `CHUNK` bytes."""
+def pack_tree(
+    root: Path,
+    packed: Packed,
+    cancelled: Callable[[], bool] = lambda: False,
+    leave_out: frozenset[str] = frozenset(),
+) -> Iterator[bytes]:
+    """The tree below and including `root`, as chunks of about `CHUNK` bytes.
+
+    `leave_out` names directories right below the root that are not the user's (a file system's `lost+found`).
+    """
     out = _Out(packed)
     links: dict[tuple[int, int], bytes] = {}
     with DirCursor(root) as at:
         prefix: list[bytes] = [b"./"]
         out.add(_directory(b".", at.fd, packed))
         files, directories = _list(at.fd)
-        pending = [directories]
+        pending = [[name for name in directories if name not in leave_out]]
         yield from _files(at.fd, prefix[-1], files, links, out, cancelled)
         while pending:
             if not pending[-1]:

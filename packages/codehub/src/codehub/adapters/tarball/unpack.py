@@ -44,13 +44,14 @@ def split(name: bytes) -> list[str]:
     return parts
 
 
-def unpack_tree(chunks: Iterable[bytes], root: Path, limit: int | None = None) -> int:
+def unpack_tree(chunks: Iterable[bytes], root: Path, limit: int | None = None, *, root_is_ours: bool = True) -> int:
     """Unpack into the existing, empty directory `root`; returns the number of entries.
 
-    `limit`: the tar stream's size when it was made; a longer one is not what was archived.
+    `limit`: the tar stream's size when it was made; a longer one is not what was archived. `root_is_ours`: whether the
+    directory itself gets the attributes that were archived; a volume's root belongs to whoever made the volume.
     """
     stream = TarStream(chunks, limit)
-    unpacker = _Unpacker(root, stream)
+    unpacker = _Unpacker(root, stream, root_is_ours=root_is_ours)
     count = 0
     try:
         for entry in stream:
@@ -75,8 +76,9 @@ def _translate(error: OSError, entry: Entry) -> Exception:
 
 
 class _Unpacker:
-    def __init__(self, root: Path, stream: TarStream) -> None:
+    def __init__(self, root: Path, stream: TarStream, *, root_is_ours: bool) -> None:
         self._stream = stream
+        self._root_is_ours = root_is_ours
         self._at = DirCursor(root)
         self._sources = DirCursor(root)
         self._root = os.geteuid() == 0
@@ -95,7 +97,8 @@ class _Unpacker:
         if not parts:
             if entry.kind != tar.DIR:
                 raise ArchiveCorrupted("the archive's root is not a directory")
-            self._later[entry.name] = entry
+            if self._root_is_ours:
+                self._later[entry.name] = entry
             return
         if entry.kind == tar.DIR:
             self._at.goto(parts, make=True)

@@ -22,11 +22,11 @@ def prepare(path: Path) -> None:
         path.mkdir(mode=0o711, parents=True, exist_ok=True)
     except OSError as error:
         raise Invalid(
-            f"CODEHUB_DATA_DIR={path}: cannot be made ({error.strerror}). "
+            f"CODEHUB_DATA_DIR={path}: cannot be created ({error.strerror}). "
             "Choose a directory you can write to: CODEHUB_DATA_DIR=/path codehub up"
         ) from error
     if not os.access(path, os.W_OK | os.X_OK):
-        raise Invalid(f"CODEHUB_DATA_DIR={path}: not writable by you. Choose another, or give it to this user.")
+        raise Invalid(f"CODEHUB_DATA_DIR={path}: not writable by you. Choose another directory, or change its owner.")
     layout = path / "layout"
     try:
         there = int(layout.read_text())
@@ -38,7 +38,7 @@ def prepare(path: Path) -> None:
     if there > _LAYOUT:
         raise Invalid(
             f"CODEHUB_DATA_DIR={path} belongs to a newer CodeHub (layout {there}, this one knows {_LAYOUT}): "
-            "run that one, or restore the backup made before the upgrade"
+            "run that version, or restore the backup made before the upgrade"
         )
 
 
@@ -111,6 +111,6 @@ def read_environment(data_dir: Path) -> dict[str, str]:
         return {}
     except PermissionError as error:
         raise Invalid(
-            f"{data_dir / 'environment'} is another user's: run this as the user who ran `codehub up`"
+            f"{data_dir / 'environment'} belongs to another user; run this as the user who ran `codehub up`"
         ) from error
     return dict(line.split("=", 1) for line in lines if "=" in line)

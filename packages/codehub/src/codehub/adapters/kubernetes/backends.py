@@ -1,0 +1,51 @@
+"""The Kubernetes backends from their options: one cluster, shared by instances and homes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from codehub.adapters.homes.work import Workers
+from codehub.adapters.kubernetes.client import ApiClient
+from codehub.adapters.kubernetes.cluster import Cluster
+from codehub.adapters.kubernetes.homes import ClaimOptions, PvcHomes
+from codehub.adapters.kubernetes.instances import KubernetesInstances
+from codehub.adapters.kubernetes.kubeconfig import ClusterAccess, find_access
+from codehub.adapters.kubernetes.manifests import PodOptions
+from codehub.adapters.objectstore.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesOptions:
+    """Which cluster, and how pods and claims are made there."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    namespace: str = ""
+    image: str = ""  # CodeHub's own, for archive and restore Jobs
+    pods: PodOptions = field(default_factory=PodOptions)
+    claims: ClaimOptions = field(default_factory=ClaimOptions)
+
+    def access(self, environment: Mapping[str, str] | None = None) -> ClusterAccess:
+        """Raises Invalid when no cluster is configured, or not properly."""
+        given = dict(os.environ if environment is None else environment)
+        if self.kubeconfig:
+            given["KUBECONFIG"] = self.kubeconfig
+        return find_access(given, self.context, self.namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesBackends:
+    cluster: Cluster
+    instances: KubernetesInstances
+    homes: PvcHomes
+
+
+def open_kubernetes(
+    options: KubernetesOptions, installation: str, store: Store, workers: Workers
+) -> KubernetesBackends:
+    """Nothing is asked of the cluster yet: one that is away makes its workspaces Unknown, and everything else goes on."""
+    cluster = Cluster(ApiClient(options.access()), installation)
+    homes = PvcHomes(cluster, store, options.image, claims=options.claims, pods=options.pods, workers=workers)
+    return KubernetesBackends(cluster, KubernetesInstances(cluster, options.pods), homes)

@@ -1,0 +1,328 @@
+"""The Kubernetes API over httpx: requests, errors and streams. Knows paths and JSON, nothing of workspaces.
+
+A request is tried again only when the server asked for it (429, Retry-After) or never saw it; a write that may have
+arrived is not repeated here: its caller looks first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import ssl
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+from codehub.adapters.kubernetes.credentials import Credentials
+from codehub.adapters.kubernetes.errors import Refusal, to_error
+from codehub.adapters.kubernetes.kubeconfig import ClusterAccess
+from codehub.domain.errors import BackendDown, Conflict, Invalid
+
+JSON: Final = "application/json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+_TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
+# A page of 500 pods is some 2 MB; an answer that is much larger is none of the API server's.
+_LARGEST_ANSWER: Final = 64 << 20
+_LARGEST_ERROR: Final = 64 << 10
+# One object is at most 1.5 MB in etcd; a watch event holds one.
+_LONGEST_LINE: Final = 8 << 20
+_TRIES: Final = 4
+_LONGEST_PAUSE_S: Final = 10.0
+PAGE: Final = 500
+
+Json = dict[str, Any]
+
+
+class ApiClient:
+    """One cluster, one user, one namespace by default. Closed by `close`."""
+
+    def __init__(self, access: ClusterAccess, *, user_agent: str = "codehub") -> None:
+        self.access = access
+        self.namespace = access.namespace
+        self._credentials = Credentials(access)
+        self._user_agent = user_agent
+        self._http: httpx.AsyncClient | None = None
+        self._opening = asyncio.Lock()
+        self.page = PAGE
+        self.writes = 0  # how many requests changed something; read by tests and benches
+
+    async def close(self) -> None:
+        if self._http is not None:
+            await self._http.aclose()
+            self._http = None
+
+    async def get(self, path: str, params: Mapping[str, str] | None = None) -> Json | None:
+        """The object, or None when there is none."""
+        try:
+            return await self._send("GET", path, params=params)
+        except _Refused as refused:
+            if refused.refusal.code == 404:
+                return None
+            raise to_error(refused.refusal, f"get {path}") from None
+
+    async def list_page(self, path: str, params: Mapping[str, str]) -> Json:
+        return await self._request("GET", path, f"list {path}", params=params)
+
+    async def list_all(self, path: str, params: Mapping[str, str] | None = None) -> tuple[list[Json], str]:
+        """Every item, page by page, and the resourceVersion to watch from."""
+        asked = {"limit": str(self.page), **(params or {})}
+        items: list[Json] = []
+        while True:
+            page = await self.list_page(path, asked)
+            items.extend(page.get("items") or [])
+            meta = page.get("metadata") or {}
+            if not meta.get("continue"):
+                return items, str(meta.get("resourceVersion") or "")
+            asked = {**asked, "continue": str(meta["continue"])}
+
+    async def create(self, path: str, body: Json) -> Json:
+        self.writes += 1
+        return await self._request("POST", path, f"create {body.get('kind', 'an object')}", body=body)
+
+    async def patch(self, path: str, body: Json) -> Json:
+        """A merge patch; `metadata.uid` in it is a precondition: Conflict when another object has that name."""
+        self.writes += 1
+        try:
+            return await self._send("PATCH", path, body=body, content_type=MERGE_PATCH)
+        except _Refused as refused:
+            # The server's way to say that this is another object: an object's uid never changes.
+            if refused.refusal.code == 422 and "metadata.uid" in refused.refusal.message:
+                raise Conflict(refused.refusal.message) from None
+            raise to_error(refused.refusal, f"change {path}") from None
+
+    async def delete(self, path: str, uid: str, *, grace_s: int | None = None) -> bool:
+        """Only the object of this uid; False when it is gone already or another has its name."""
+        self.writes += 1
+        body: Json = {
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            "preconditions": {"uid": uid},
+            "propagationPolicy": "Background",
+        }
+        if grace_s is not None:
+            body["gracePeriodSeconds"] = grace_s
+        try:
+            await self._send("DELETE", path, body=body)
+        except _Refused as refused:
+            if refused.refusal.code in (404, 409):
+                return False
+            raise to_error(refused.refusal, f"delete {path}") from None
+        return True
+
+    async def version(self) -> tuple[int, int]:
+        """(1, 31): what the server is; clouds append a plus to the minor number."""
+        found = await self._request("GET", "/version", "ask for its version")
+        digits = "".join(c for c in str(found.get("minor", "0")) if c.isdigit())
+        return int(found.get("major") or 0), int(digits or 0)
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        doing: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Json | None = None,
+        content_type: str = JSON,
+    ) -> Json:
+        try:
+            return await self._send(method, path, params=params, body=body, content_type=content_type)
+        except _Refused as refused:
+            raise to_error(refused.refusal, doing) from None
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Json | None = None,
+        content_type: str = JSON,
+    ) -> Json:
+        content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        refreshed = False
+        for tried in range(1, _TRIES + 1):
+            async with self._open(method, path, params, content, content_type) as response:
+                if response.status_code < 400:
+                    return _object(await _bounded(response, _LARGEST_ANSWER))
+                refusal = Refusal.parse(response.status_code, await _bounded(response, _LARGEST_ERROR, cut=True))
+                retry_after = response.headers.get("retry-after", "")
+            if refusal.code == 401 and not refreshed:
+                # A rotated token: what the file or the plugin says now may be right.
+                refreshed = True
+                self._credentials.refuse()
+                continue
+            if refusal.code == 429 and tried < _TRIES:
+                pause_s = float(retry_after) if retry_after.isdigit() else float(tried)
+                await asyncio.sleep(min(pause_s, _LONGEST_PAUSE_S))
+                continue
+            raise _Refused(refusal)
+        raise _Refused(refusal)
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, path: str, params: Mapping[str, str], *, read_timeout_s: float | None
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The body as it comes, in pieces. Refusals are errors before the first piece."""
+        timeout = httpx.Timeout(30.0, connect=5.0, read=read_timeout_s)
+        async with self._open("GET", path, params, None, JSON, timeout) as response:
+            if response.status_code >= 400:
+                refusal = Refusal.parse(response.status_code, await _bounded(response, _LARGEST_ERROR, cut=True))
+                if refusal.code == 401:
+                    self._credentials.refuse()
+                raise to_error(refusal, f"read {path}")
+            with _translated():
+                yield response.aiter_bytes()
+
+    @contextlib.asynccontextmanager
+    async def _open(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        content: bytes | None,
+        content_type: str,
+        timeout: httpx.Timeout = _TIMEOUT,
+    ) -> AsyncIterator[httpx.Response]:
+        http = await self._client()
+        token = await self._credentials.token()
+        headers = {"accept": JSON}
+        if token:
+            headers["authorization"] = f"Bearer {token}"
+        if content is not None:
+            headers["content-type"] = content_type
+        with _translated():
+            request = http.build_request(
+                method,
+                path,
+                params=params,
+                content=content,
+                headers=headers,
+                timeout=timeout,
+                extensions={"sni_hostname": self.access.server_name} if self.access.server_name else None,
+            )
+            response = await http.send(request, stream=True)
+            try:
+                yield response
+            finally:
+                await response.aclose()
+
+    async def _client(self) -> httpx.AsyncClient:
+        async with self._opening:
+            if self._http is None:
+                certificate = await self._credentials.certificate()
+                context = await asyncio.to_thread(tls_context, self.access, certificate)
+                self._http = httpx.AsyncClient(
+                    base_url=self.access.server,
+                    verify=context,
+                    headers={"user-agent": self._user_agent},
+                    trust_env=not _is_loopback(self.access.server),
+                    proxy=self.access.proxy_url or None,
+                    limits=httpx.Limits(max_connections=64, max_keepalive_connections=16),
+                )
+            return self._http
+
+
+class _Refused(Exception):
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
+def tls_context(access: ClusterAccess, given: tuple[bytes, bytes] | None = None) -> ssl.SSLContext:
+    """The context of a connection to this cluster; `given` is a certificate from an exec plugin."""
+    context = ssl.create_default_context()
+    try:
+        if access.authority is not None:
+            context = ssl.create_default_context(cadata=access.authority.read().decode("ascii"))
+        if access.insecure_skip_tls_verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        pair = given
+        if pair is None and access.client_certificate is not None and access.client_key is not None:
+            pair = access.client_certificate.read(), access.client_key.read()
+        if pair is not None:
+            with _private_file(pair[0] + b"\n" + pair[1]) as file:
+                context.load_cert_chain(file)
+    except (OSError, ssl.SSLError, UnicodeDecodeError) as error:
+        raise Invalid(
+            f"the certificates of {access.described_as or access.server} cannot be used: {error}"
+        ) from error
+    return context
+
+
+@contextlib.contextmanager
+def _private_file(content: bytes) -> Iterator[str]:
+    """OpenSSL reads keys from files only: one in memory where the system has that, so that no key reaches a disk."""
+    if hasattr(os, "memfd_create"):
+        fd = os.memfd_create("codehub-client-certificate", os.MFD_CLOEXEC)
+        try:
+            os.write(fd, content)
+            yield f"/proc/self/fd/{fd}"
+        finally:
+            os.close(fd)
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "client.pem"
+        path.touch(0o600)
+        path.write_bytes(content)
+        yield str(path)
+
+
+async def lines(pieces: AsyncIterator[bytes], longest: int = _LONGEST_LINE) -> AsyncIterator[bytes]:
+    """A stream's lines, none longer than `longest`: a peer that never ends its line gets no more memory."""
+    rest = bytearray()
+    async for piece in pieces:
+        rest += piece
+        while (end := rest.find(b"\n")) >= 0:
+            line = bytes(rest[:end])
+            del rest[: end + 1]
+            if line.strip():
+                yield line
+        if len(rest) > longest:
+            raise BackendDown("the Kubernetes API server sent an event that is too long")
+
+
+async def _bounded(response: httpx.Response, most: int, *, cut: bool = False) -> bytes:
+    raw = bytearray()
+    async for piece in response.aiter_bytes():
+        raw += piece
+        if len(raw) > most:
+            if cut:
+                break
+            raise BackendDown("the Kubernetes API server's answer is too long")
+    return bytes(raw)
+
+
+def _object(raw: bytes) -> Json:
+    try:
+        found = json.loads(raw) if raw.strip() else {}
+    except (ValueError, RecursionError) as error:
+        raise BackendDown(
+            "the Kubernetes API server did not answer in JSON; is something else at its address?"
+        ) from error
+    if not isinstance(found, dict):
+        raise BackendDown("the Kubernetes API server answered with something that is no object")
+    return found
+
+
+def _is_loopback(server: str) -> bool:
+    host = httpx.URL(server).host
+    return host == "localhost" or host.startswith("127.") or host == "::1"
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except httpx.ConnectError as error:
+        raise BackendDown(f"the Kubernetes API server cannot be reached: {error}") from error
+    except (httpx.HTTPError, httpx.StreamError, OSError, ssl.SSLError) as error:
+        raise BackendDown(
+            f"the Kubernetes API server does not answer: {str(error) or type(error).__name__}"
+        ) from error

@@ -1,0 +1,105 @@
+"""One cluster as one installation sees it: the client, the watches that instances and homes share, and names and paths.
+
+Whatever carries another installation's label is not ours: selectors never find it, and names hold the workspace's id.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from codehub.adapters.kubernetes.client import ApiClient
+from codehub.adapters.kubernetes.diagnosis import last_warning
+from codehub.adapters.kubernetes.errors import Forbidden
+from codehub.adapters.kubernetes.manifests import WHOLE
+from codehub.adapters.kubernetes.objects import (
+    INSTALLATION,
+    ROLE,
+    ROLE_HOME,
+    ROLE_INSTANCE,
+    Claim,
+    Node,
+    Pod,
+    decode_claim,
+    decode_node,
+    decode_pod,
+)
+from codehub.adapters.kubernetes.watch import Informer
+from codehub.domain.errors import BackendDown, CodeHubError
+
+
+class Cluster:
+    def __init__(self, client: ApiClient, installation_id: str, rand: Callable[[], float] = random.random) -> None:
+        self.client = client
+        self.installation_id = installation_id
+        core = f"/api/v1/namespaces/{client.namespace}"
+        self.pods_path = f"{core}/pods"
+        self.claims_path = f"{core}/persistentvolumeclaims"
+        self.events_path = f"{core}/events"
+        self.jobs_path = f"/apis/batch/v1/namespaces/{client.namespace}/jobs"
+        ours = f"{INSTALLATION}={installation_id}"
+        self.pods: Informer[Pod] = Informer(client, self.pods_path, decode_pod, ours, rand)
+        self.claims: Informer[Claim] = Informer(
+            client, self.claims_path, decode_claim, f"{ours},{ROLE}={ROLE_HOME}", rand
+        )
+
+    async def close(self) -> None:
+        await self.pods.close()
+        await self.claims.close()
+        await self.client.close()
+
+    async def ping(self) -> None:
+        """Raises BackendDown unless the API server answers and lets us see our pods."""
+        try:
+            await self.client.list_page(self.pods_path, {"limit": "1"})
+        except BackendDown:
+            raise
+        except CodeHubError as error:
+            raise BackendDown(str(error)) from error
+
+    async def instance_pods(self, workspace_id: str) -> list[Pod]:
+        return [pod for pod in await self.pods.of(workspace_id) if pod.meta.labels.get(ROLE) == ROLE_INSTANCE]
+
+    async def home_claims(self, workspace_id: str) -> list[Claim]:
+        """As the watch has them, oldest first."""
+        return await self.claims.of(workspace_id)
+
+    async def node(self, name: str) -> Node | None:
+        """None when it is gone. Forbidden without the optional ClusterRole."""
+        item = await self.client.get(f"/api/v1/nodes/{name}")
+        return None if item is None else decode_node(item)
+
+    async def is_released(self, pod: Pod) -> bool:
+        """Whether the node is certainly off: removed from the cluster, or an operator said so by its taint."""
+        if not pod.node:
+            return False
+        try:
+            node = await self.node(pod.node)
+        except (Forbidden, BackendDown):
+            return False
+        return node is None or node.out_of_service
+
+    async def last_warning(self, *uids: str) -> str:
+        """The newest Warning event about these objects; empty when there is none or events may not be read."""
+        found = []
+        for uid in uids:
+            try:
+                items, _ = await self.client.list_all(
+                    self.events_path, {"fieldSelector": f"involvedObject.uid={uid}"}
+                )
+            except CodeHubError:
+                continue
+            found.extend(items)
+        return last_warning(found)
+
+
+def current_claim(claims: list[Claim]) -> Claim | None:
+    """The home among a workspace's claims: the oldest that is whole and not being deleted.
+
+    A second one can only be the late effect of a deposed leader; it is younger than the one that is recorded.
+    """
+    return next((claim for claim in claims if is_whole(claim)), None)
+
+
+def is_whole(claim: Claim) -> bool:
+    return not claim.meta.deleting and claim.meta.annotations.get(WHOLE) == "true"

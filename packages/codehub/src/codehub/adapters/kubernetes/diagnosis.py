@@ -1,0 +1,143 @@
+"""What a pod's status means for somebody who waits for it, in the kubelet's and the scheduler's own words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from codehub.adapters.kubernetes.objects import Pod
+from codehub.domain.errors import CodeHubError, ImagePullFailed, Transient
+
+_LONGEST = 500
+_PULL = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ErrImageNeverPull", "InvalidImageName"}
+)
+_CANNOT_RUN = frozenset(
+    {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff", "StartError"}
+)
+# A registry that may answer in a minute: these are tried again, all others need a person.
+_PASSING = ("timeout", "timed out", "connection reset", "eof", "too many requests", "503", "502", "temporary failure")
+_ADVICE = {
+    "FailedMount": "check the volume's driver on that node",
+    "FailedAttachVolume": "check the volume's driver on that node",
+    "ProvisioningFailed": "check the storage class (CODEHUB_K8S_STORAGE_CLASS)",
+    "FailedCreatePodSandBox": "check the node's container runtime and network plug-in",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Starting:
+    """It is on its way, or waits for something; `says` is what for."""
+
+    says: str
+    is_unschedulable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Its container runs, or has ended by itself already: `status` tells the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    error: CodeHubError
+
+
+Outlook = Starting | Started | Failed
+
+
+def outlook(pod: Pod) -> Outlook:
+    """What will become of a pod that was created."""
+    if pod.is_running or pod.has_ended:
+        return Started()
+    for container in pod.containers:
+        if container.waiting is None:
+            continue
+        reason, message = container.waiting
+        if reason in _PULL:
+            return Failed(_pull_error(reason, message))
+        if reason in _CANNOT_RUN:
+            return Failed(Transient(f"{reason}: {_cut(message)}"))
+        if reason not in ("", "ContainerCreating", "PodInitializing"):
+            return Starting(_joined(reason, message))
+    scheduled = pod.condition("PodScheduled")
+    if scheduled is not None and scheduled.status == "False":
+        is_waiting = "waiting for first consumer" in scheduled.message
+        return Starting(
+            _joined(scheduled.reason, scheduled.message), scheduled.reason == "Unschedulable" and not is_waiting
+        )
+    if pod.node:
+        return Starting(f"ContainerCreating on {pod.node}")
+    return Starting("waiting for the scheduler")
+
+
+def _pull_error(reason: str, message: str) -> CodeHubError:
+    text = _joined(reason, message)
+    if reason == "ErrImagePull" and any(sign in message.lower() for sign in _PASSING):
+        return Transient(text)
+    return ImagePullFailed(f"{text}. Check the image's name, and the pull secret if its registry is private")
+
+
+def exit_reason(pod: Pod) -> str | None:
+    """Why a pod that ended did; None when it ended in order or was asked to."""
+    if pod.reason:  # Evicted, Preempting, NodeShutdown, …: the pod's own reason says more than its containers'
+        return _joined(pod.reason, pod.message)
+    for container in pod.containers:
+        ended = container.terminated
+        if ended is None:
+            continue
+        if ended.reason == "OOMKilled":
+            return "OOMKilled"
+        if ended.exit_code not in (0, 143):
+            return f"ExitCode:{ended.exit_code}"
+    return None
+
+
+def is_node_lost(pod: Pod) -> bool:
+    """Its container was running, and the node's controller has marked it not ready: the kubelet does not answer.
+
+    Our pods have no readiness probe, so nothing else makes a running one unready.
+    """
+    ready = pod.condition("Ready")
+    return (
+        pod.is_running and ready is not None and ready.status != "True" and ready.reason != "ContainersNotReady"
+    ) or pod.reason == "NodeLost"
+
+
+def node_lost_message(pod: Pod) -> str:
+    ready = pod.condition("Ready")
+    since = f" since {ready.since}" if ready is not None and ready.since else ""
+    return (
+        f"the node {pod.node} does not answer{since}; the pod {pod.meta.name} may still run there. It is released when the "
+        "node comes back, is removed from the cluster or is tainted node.kubernetes.io/out-of-service"
+    )
+
+
+def last_warning(events: Iterable[Mapping[str, Any]]) -> str:
+    """The newest Warning of some events: what nobody writes into a status."""
+    warnings = [event for event in events if event.get("type") == "Warning"]
+    if not warnings:
+        return ""
+    newest = max(warnings, key=_when)
+    reason = str(newest.get("reason") or "")
+    text = _joined(reason, str(newest.get("message") or ""))
+    return f"{text}; {_ADVICE[reason]}" if reason in _ADVICE else text
+
+
+def _when(event: Mapping[str, Any]) -> str:
+    times = (
+        event.get("lastTimestamp"),
+        event.get("eventTime"),
+        (event.get("metadata") or {}).get("creationTimestamp"),
+    )
+    return str(next((time for time in times if time), ""))
+
+
+def _joined(reason: str, message: str) -> str:
+    return f"{reason}: {_cut(message)}" if message else reason
+
+
+def _cut(message: str) -> str:
+    text = " ".join(message.split())
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

@@ -1,0 +1,90 @@
+"""The API server's answers that are not success, as values, and as this project's errors. Pure.
+
+One function turns a refused request into the error that asks for the right reaction; it keeps the server's own words.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from codehub.domain.errors import BackendDown, CodeHubError, Conflict, NotFound, OutOfSpace, Terminal, Transient
+
+_LONGEST_MESSAGE = 800
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An HTTP answer of 400 and above: a `Status` object, or whatever stood in its place."""
+
+    code: int
+    reason: str
+    message: str
+
+    @classmethod
+    def parse(cls, code: int, raw: bytes) -> Refusal:
+        try:
+            status = json.loads(raw)
+            if isinstance(status, dict) and status.get("kind") == "Status":
+                reason, message = str(status.get("reason") or ""), str(status.get("message") or "")
+                return cls(int(status.get("code") or code), reason, message[:_LONGEST_MESSAGE])
+        except (ValueError, TypeError):
+            pass
+        return cls(code, "", raw[:_LONGEST_MESSAGE].decode("utf-8", "replace").strip())
+
+    @property
+    def is_expired(self) -> bool:
+        """The resourceVersion is older than what the server remembers: list again."""
+        return self.code == 410 or self.reason in ("Expired", "Gone")
+
+    @property
+    def is_quota(self) -> bool:
+        return self.code == 403 and "exceeded quota" in self.message
+
+
+class Expired(Transient):
+    """410: a watch or a page must begin again from a list."""
+
+
+class AlreadyExists(Conflict):
+    """409 of a create: something has that name."""
+
+
+class Forbidden(Transient):
+    """403: a permission is missing, or an admission rule refuses the object."""
+
+
+class InvalidObject(Terminal):
+    """400 or 422: the API server does not take the object as it is; the same one will not be taken later either."""
+
+
+def to_error(refusal: Refusal, doing: str) -> CodeHubError:
+    """The error a refused request is."""
+    words = f"{refusal.message or refusal.reason or 'no reason given'} ({refusal.code})"
+    match refusal.code:
+        case 401:
+            return BackendDown(
+                f"the Kubernetes API server refuses CodeHub's credentials: {words}. Renew the token or the certificate"
+            )
+        case 403 if refusal.is_quota:
+            return OutOfSpace(
+                f"the namespace's quota does not allow it: {words}. Raise the ResourceQuota or stop a workspace"
+            )
+        case 403 if "violates PodSecurity" in refusal.message:
+            return Forbidden(f"the namespace's Pod Security Standard refuses it: {words}")
+        case 403:
+            return Forbidden(f"the Kubernetes API server does not allow CodeHub to {doing}: {words}. Check its Role")
+        case 404:
+            return NotFound(f"the Kubernetes API server has nothing to {doing}: {words}")
+        case 409 if refusal.reason == "AlreadyExists":
+            return AlreadyExists(words)
+        case 409:
+            return Conflict(f"the object changed before CodeHub could {doing}: {words}")
+        case _ if refusal.is_expired:
+            return Expired(words)
+        case 400 | 422:
+            return InvalidObject(f"the Kubernetes API server refuses to {doing}: {words}")
+        case 429 | 500 | 502 | 503 | 504:
+            return BackendDown(f"the Kubernetes API server does not answer: {words}")
+        case _:
+            return Transient(f"the Kubernetes API server refused to {doing}: {words}")

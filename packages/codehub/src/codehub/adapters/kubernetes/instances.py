@@ -1,0 +1,315 @@
+"""Workspaces as bare Pods: one Pod is one start, found by label, reached by its IP.
+
+A start is one create; a stop is one delete, bound to the Pod's uid, so that a leader that is late can only remove what it
+meant. What is seen comes from the watch; nothing here asks the API server about one workspace at rest.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Final
+
+from codehub.adapters.health import answers, base_path, filled, secret_of
+from codehub.adapters.kubernetes.cluster import Cluster, current_claim
+from codehub.adapters.kubernetes.diagnosis import (
+    Failed,
+    Started,
+    Starting,
+    exit_reason,
+    is_node_lost,
+    node_lost_message,
+    outlook,
+)
+from codehub.adapters.kubernetes.errors import InvalidObject
+from codehub.adapters.kubernetes.manifests import (
+    CONTAINER,
+    HOME,
+    PORT,
+    SECRET_HEADER,
+    SPEC,
+    InstancePod,
+    PodOptions,
+    instance_pod,
+)
+from codehub.adapters.kubernetes.objects import ROLE, ROLE_INSTANCE, Claim, Pod
+from codehub.domain.errors import BackendDown, CodeHubError, NotFound, Terminal, Transient
+from codehub.domain.model import Progress
+from codehub.domain.profiles import AppProfile
+from codehub.ports.fence import Fence, Report
+from codehub.ports.instances import ABSENT, InstanceSpec, InstanceStatus, Upstream, spec_digest
+
+# How long a pod may stay unschedulable before the attempt fails: an autoscaler needs a few minutes for a new node.
+_SCHEDULING_TIMEOUT_S: Final = 300.0
+# Between two looks at the events of a pod that does not get on.
+_EVENTS_EVERY_S: Final = 5.0
+# Deleting a pod takes ten seconds on an idle node and more than a minute on a busy one.
+_GONE_TIMEOUT_S: Final = 180.0
+_LOOK_S: Final = 2.0
+
+
+class KubernetesInstances:
+    name = "kubernetes"
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        options: PodOptions | None = None,
+        *,
+        scheduling_timeout_s: float = _SCHEDULING_TIMEOUT_S,
+    ) -> None:
+        self._cluster = cluster
+        self._options = options or PodOptions()
+        self._scheduling_timeout_s = scheduling_timeout_s
+
+    async def ping(self) -> None:
+        await self._cluster.ping()
+
+    async def start(self, spec: InstanceSpec, report: Report, fence: Fence, *, replace: bool = False) -> None:
+        claim = current_claim(await self._cluster.home_claims(spec.workspace_id))
+        if claim is None:
+            raise Transient(f"the home of {spec.workspace_id} is not there; its PersistentVolumeClaim is missing")
+        digest = spec_digest(spec, f"{self._options}/{claim.meta.name}")
+        pods = await self._cluster.instance_pods(spec.workspace_id)
+        right = None
+        if not replace:
+            live = (pod for pod in pods if not pod.meta.deleting and not pod.has_ended)
+            right = next((pod for pod in live if pod.meta.annotations.get(SPEC) == digest), None)
+        # What else there is goes first: two pods must never write to one home.
+        await self._remove([pod for pod in pods if pod is not right], fence, ended_is_enough=True)
+        if right is None:
+            fence()
+            report(Progress("start", 0, 1, "steps"))
+            right = await self._create(spec, claim, digest)
+        await self._wait_running(right, claim, report, fence)
+
+    async def _create(self, spec: InstanceSpec, claim: Claim, digest: str) -> Pod:
+        manifest = instance_pod(self._described(spec, claim, digest), self._options)
+        try:
+            made = await self._cluster.client.create(self._cluster.pods_path, manifest)
+        except NotFound as error:
+            raise Transient(f"the namespace {self._cluster.client.namespace} does not exist: {error}") from error
+        except InvalidObject as error:
+            raise Terminal(str(error)) from error
+        return await self._cluster.pods.apply(made)
+
+    def _described(self, spec: InstanceSpec, claim: Claim, digest: str) -> InstancePod:
+        profile = spec.profile
+        secret = secrets.token_urlsafe(32)
+        values = {
+            "port": str(profile.port),
+            "socket": "",
+            "base_path": base_path(spec.workspace_id),
+            "home": HOME,
+            "id": spec.workspace_id,
+            "secret": secret,
+        }
+        env = {
+            "HOME": HOME,
+            "CODEHUB_WORKSPACE_ID": spec.workspace_id,
+            "CODEHUB_BASE_PATH": values["base_path"],
+            "CODEHUB_PORT": values["port"],
+        } | {key: filled(value, values) for key, value in profile.env.items()}
+        header = secret_of(profile, secret)
+        return InstancePod(
+            name=f"codehub-ws-{spec.workspace_id}-{secrets.token_hex(4)}",
+            installation=self._cluster.installation_id,
+            workspace_id=spec.workspace_id,
+            image=spec.image,
+            port=profile.port,
+            env=env,
+            claim=claim.meta.name,
+            claim_uid=claim.meta.uid,
+            digest=digest,
+            secret_header=f"{header[0]}: {header[1]}" if header is not None else "",
+        )
+
+    async def _wait_running(self, pod: Pod, claim: Claim, report: Report, fence: Fence) -> None:
+        """Until its container runs. What keeps it from that is reported at once; what cannot pass fails the start."""
+        pods, uid = self._cluster.pods, pod.meta.uid
+        unschedulable_since: float | None = None
+        next_events = time.monotonic() + _EVENTS_EVERY_S
+        seen = pod
+        while True:
+            match outlook(seen):
+                case Started():
+                    return
+                case Failed(error):
+                    if isinstance(error, Terminal):
+                        fence()
+                        await self._cluster.client.delete(f"{self._cluster.pods_path}/{pod.meta.name}", uid)
+                        await self._wait_gone([pod], ended_is_enough=False)
+                    raise error
+                case Starting(says, is_unschedulable):
+                    now = time.monotonic()
+                    if now >= next_events:
+                        next_events = now + _EVENTS_EVERY_S
+                        says = await self._cluster.last_warning(uid, claim.meta.uid) or says
+                    report(Progress(says, unit=""))
+                    unschedulable_since = (unschedulable_since or now) if is_unschedulable else None
+                    if unschedulable_since is not None and now - unschedulable_since >= self._scheduling_timeout_s:
+                        raise Transient(says)
+            await pods.wait_until(lambda known=seen: pods.get(uid) is not known, _LOOK_S)  # type: ignore[misc]
+            found = pods.get(uid)
+            if found is None or found.meta.deleting:
+                raise Transient(f"the pod {pod.meta.name} was deleted while it was starting")
+            seen = found
+
+    async def stop(self, workspace_id: str, fence: Fence) -> None:
+        pods = await self._cluster.instance_pods(workspace_id)
+        await self._remove([pod for pod in pods if not pod.has_ended], fence, ended_is_enough=True)
+
+    async def delete(self, workspace_id: str, fence: Fence) -> None:
+        await self._remove(await self._cluster.instance_pods(workspace_id), fence, ended_is_enough=False)
+
+    async def _remove(self, pods: Sequence[Pod], fence: Fence, *, ended_is_enough: bool) -> None:
+        for pod in pods:
+            fence()
+            if not pod.meta.deleting:
+                path = f"{self._cluster.pods_path}/{pod.meta.name}"
+                if not await self._cluster.client.delete(path, pod.meta.uid):
+                    await self._cluster.pods.forget(pod.meta.uid)
+        released = [pod for pod in pods if pod.meta.deleting or is_node_lost(pod)]
+        for pod in released:
+            await self._release(pod, fence)
+        await self._wait_gone(pods, ended_is_enough=ended_is_enough)
+
+    async def _release(self, pod: Pod, fence: Fence) -> None:
+        """A pod on a node that is certainly off is removed without its kubelet's word; on any other node it never is."""
+        if await self._cluster.is_released(pod):
+            fence()
+            await self._cluster.client.delete(f"{self._cluster.pods_path}/{pod.meta.name}", pod.meta.uid, grace_s=0)
+
+    async def _wait_gone(self, pods: Sequence[Pod], *, ended_is_enough: bool) -> None:
+        table = self._cluster.pods
+
+        def there() -> list[Pod]:
+            found = (table.get(pod.meta.uid) for pod in pods)
+            return [pod for pod in found if pod is not None and not (ended_is_enough and _has_ended(pod))]
+
+        if await table.wait_until(lambda: not there(), _GONE_TIMEOUT_S):
+            return
+        left = there()
+        if not left:
+            return
+        if is_node_lost(left[0]):
+            raise Transient(node_lost_message(left[0]))
+        raise Transient(f"the pod {left[0].meta.name} has not ended on the node {left[0].node or '(none)'}")
+
+    async def status(self, workspace_id: str) -> InstanceStatus:
+        return _status(await self._cluster.instance_pods(workspace_id))
+
+    async def list_all(self) -> Mapping[str, InstanceStatus]:
+        found = {}
+        for workspace_id, pods in (await self._cluster.pods.workspaces()).items():
+            instances = [pod for pod in pods if pod.meta.labels.get(ROLE) == ROLE_INSTANCE]
+            if instances:
+                found[workspace_id] = _status(instances)
+        return found
+
+    async def probe(self, workspace_id: str, profile: AppProfile) -> bool:
+        upstream = await self.resolve_upstream(workspace_id)
+        return upstream is not None and await answers(upstream, workspace_id, profile)
+
+    async def resolve_upstream(self, workspace_id: str) -> Upstream | None:
+        return (await self.status(workspace_id)).upstream
+
+    async def watch(self) -> AsyncIterator[str]:
+        async for workspace_id in self._cluster.pods.changes():
+            yield workspace_id
+        raise BackendDown("the watch of pods ended")
+
+    async def logs(self, workspace_id: str, *, follow: bool, tail: int | None = None) -> AsyncIterator[bytes]:
+        pods = await self._cluster.instance_pods(workspace_id)
+        if not pods:
+            return
+        params = {"container": CONTAINER, "follow": str(follow).lower()}
+        if tail is not None:
+            params["tailLines"] = str(tail)
+        path = f"{self._cluster.pods_path}/{_primary(pods).meta.name}/log"
+        try:
+            async with self._cluster.client.stream(path, params, read_timeout_s=None) as pieces:
+                async for piece in pieces:
+                    yield piece
+        except (InvalidObject, NotFound):
+            return  # its container has not started yet, or it is gone by now
+
+    async def usage(self, workspace_id: str) -> Mapping[str, float] | None:
+        """Where the cluster has a metrics server and CodeHub may ask it."""
+        pods = await self._cluster.instance_pods(workspace_id)
+        if not pods or not _primary(pods).is_running:
+            return None
+        namespace, name = self._cluster.client.namespace, _primary(pods).meta.name
+        try:
+            found = await self._cluster.client.get(f"/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods/{name}")
+        except CodeHubError:
+            return None
+        containers = (found or {}).get("containers") or []
+        if not containers:
+            return None
+        return {
+            "cpu_percent": 100.0 * sum(quantity(one["usage"].get("cpu", "0")) for one in containers),
+            "memory_bytes": sum(quantity(one["usage"].get("memory", "0")) for one in containers),
+            "memory_limit_bytes": quantity(self._options.memory_limit),
+        }
+
+
+_SUFFIXES: Final = {
+    "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
+    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
+}  # fmt: skip
+
+
+def quantity(text: str) -> float:
+    """Kubernetes' own notation of amounts: `250m`, `4Gi`, `1e3`."""
+    for suffix in sorted(_SUFFIXES, key=len, reverse=True):
+        if text.endswith(suffix):
+            return float(text.removesuffix(suffix)) * _SUFFIXES[suffix]
+    return float(text)
+
+
+def _has_ended(pod: Pod) -> bool:
+    """Nothing of it runs any more, though the object may be there still."""
+    return pod.has_ended or (bool(pod.containers) and all(one.terminated is not None for one in pod.containers))
+
+
+def _primary(pods: Sequence[Pod]) -> Pod:
+    """The pod that counts: the oldest that lives, else the newest of the others."""
+    live = [pod for pod in pods if not pod.meta.deleting and not pod.has_ended]
+    if live:
+        return live[0]
+    going = [pod for pod in pods if not pod.has_ended]
+    return (going or list(pods))[-1]
+
+
+def _status(pods: Sequence[Pod]) -> InstanceStatus:
+    if not pods:
+        return ABSENT
+    pod = _primary(pods)
+    digest = pod.meta.annotations.get(SPEC, "")
+    if is_node_lost(pod):
+        lost = node_lost_message(pod)
+        return InstanceStatus(True, False, pod.meta.uid, digest, None, lost, unknown=lost)
+    if not pod.is_running or pod.meta.deleting or _has_ended(pod):
+        return InstanceStatus(True, False, pod.meta.uid, digest, None, _why_not(pod))
+    upstream = None
+    port = pod.meta.annotations.get(PORT, "")
+    if pod.ip and port.isdigit():
+        name, colon, value = pod.meta.annotations.get(SECRET_HEADER, "").partition(": ")
+        upstream = Upstream(pod.meta.uid, pod.ip, int(port), secret=(name, value) if colon else None)
+    return InstanceStatus(True, True, pod.meta.uid, digest, upstream)
+
+
+def _why_not(pod: Pod) -> str | None:
+    if pod.has_ended or _has_ended(pod):
+        return exit_reason(pod)
+    if pod.meta.deleting:
+        return "Terminating"
+    match outlook(pod):
+        case Starting(says):
+            return says
+        case Failed(error):
+            return str(error)
+        case Started():
+            return None

@@ -1,0 +1,269 @@
+"""The objects CodeHub creates, as the JSON the API server takes. Pure.
+
+Everything here is allowed by the *restricted* Pod Security Standard and uses only fields that 1.20 and current releases
+both have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from codehub.adapters.kubernetes.objects import (
+    INSTALLATION,
+    MANAGED_BY,
+    PREFIX,
+    ROLE,
+    ROLE_HOME,
+    ROLE_INSTANCE,
+    ROLE_TRANSFER,
+    WORKSPACE,
+)
+
+HOME: Final = "/home/coder"
+UID: Final = 1000
+CONTAINER: Final = "ide"
+SPEC, SECRET_HEADER, PORT = PREFIX + "spec", PREFIX + "secret-header", PREFIX + "port"
+INCARNATION, RESTORED_FROM, WHOLE = PREFIX + "incarnation", PREFIX + "restored-from", PREFIX + "whole"
+OPERATION, DIRECTION, TRANSFER_SECRET = PREFIX + "operation", PREFIX + "direction", PREFIX + "transfer-secret"
+TRANSFER_PORT: Final = 7070
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PodOptions:
+    """What an installation's pods may use and where they may run. Quantities are Kubernetes' own (`500m`, `4Gi`)."""
+
+    cpu_limit: str = "2"
+    memory_limit: str = "4Gi"
+    cpu_request: str = "100m"
+    memory_request: str = "512Mi"
+    ephemeral_storage: str = "10Gi"
+    grace_s: int = 10
+    image_pull_secrets: tuple[str, ...] = ()
+    runtime_class: str = ""
+    priority_class: str = ""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Mapping[str, Any], ...] = ()
+    affinity: Mapping[str, Any] | None = None
+    extra_resources: Mapping[str, str] = field(default_factory=dict)  # nvidia.com/gpu = 1
+    # Pulled only when the node has none: what a tag means is fixed when a workspace is made.
+    image_pull_policy: str = "IfNotPresent"
+
+    def __str__(self) -> str:
+        return repr(
+            (
+                self.cpu_limit, self.memory_limit, self.ephemeral_storage, self.runtime_class,
+                sorted(self.node_selector.items()), sorted(self.extra_resources.items()),
+            )
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class InstancePod:
+    """All that one start of one workspace is made from."""
+
+    name: str
+    installation: str
+    workspace_id: str
+    image: str
+    port: int
+    env: Mapping[str, str]
+    claim: str
+    claim_uid: str
+    digest: str
+    secret_header: str = ""
+
+
+# A dead node's pods stay as they are until somebody decides: without these the control plane would mark them deleted
+# after five minutes, and a node that comes back would end workspaces that never stopped.
+_STAY: Final = tuple(
+    {"key": f"node.kubernetes.io/{taint}", "operator": "Exists", "effect": "NoExecute"}
+    for taint in ("unreachable", "not-ready")
+)
+
+
+def labels(installation: str, workspace_id: str, role: str) -> dict[str, str]:
+    return {INSTALLATION: installation, WORKSPACE: workspace_id, ROLE: role, MANAGED_BY: "codehub"}
+
+
+def instance_pod(what: InstancePod, options: PodOptions) -> Json:
+    annotations = {SPEC: what.digest, PORT: str(what.port)}
+    if what.secret_header:
+        annotations[SECRET_HEADER] = what.secret_header
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": what.name,
+            "labels": labels(what.installation, what.workspace_id, ROLE_INSTANCE),
+            "annotations": annotations,
+            # A pod that a deposed leader creates too late has lost its home: the garbage collector removes it.
+            "ownerReferences": [_owner("v1", "PersistentVolumeClaim", what.claim, what.claim_uid)],
+        },
+        "spec": {
+            **_pod_spec(options, read_only=False, claim=what.claim),
+            "terminationGracePeriodSeconds": options.grace_s,
+            # The sandbox's own process is 1 and reaps what a terminal leaves behind.
+            "shareProcessNamespace": True,
+            "containers": [
+                {
+                    "name": CONTAINER,
+                    "image": what.image,
+                    "imagePullPolicy": options.image_pull_policy,
+                    "workingDir": HOME,
+                    "env": [{"name": name, "value": value} for name, value in what.env.items()],
+                    "ports": [{"name": "ide", "containerPort": what.port}],
+                    "resources": _resources(options),
+                    "securityContext": _container_security(),
+                    "volumeMounts": [{"name": "home", "mountPath": HOME}],
+                }
+            ],
+        },
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class TransferJob:
+    """One archive or restore: a pod that serves or takes a home's bytes to whoever knows `secret`."""
+
+    name: str
+    installation: str
+    workspace_id: str
+    operation: str
+    direction: str  # archive or restore
+    image: str
+    claim: str
+    claim_uid: str
+    secret: str
+    read_only: bool
+
+
+def transfer_job(what: TransferJob, options: PodOptions) -> Json:
+    metadata_labels = labels(what.installation, what.workspace_id, ROLE_TRANSFER) | {OPERATION: what.operation}
+    annotations = {DIRECTION: what.direction, TRANSFER_SECRET: what.secret}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": what.name,
+            "labels": metadata_labels,
+            "annotations": annotations,
+            "ownerReferences": [_owner("v1", "PersistentVolumeClaim", what.claim, what.claim_uid)],
+        },
+        "spec": {
+            "backoffLimit": 0,
+            "template": {
+                "metadata": {"labels": metadata_labels, "annotations": annotations},
+                "spec": {
+                    **_pod_spec(options, read_only=what.read_only, claim=what.claim),
+                    "terminationGracePeriodSeconds": 5,
+                    "containers": [
+                        {
+                            "name": "transfer",
+                            "image": what.image,
+                            "imagePullPolicy": options.image_pull_policy,
+                            "command": [
+                                "python3",
+                                "-m",
+                                "codehub.adapters.kubernetes.transfer_server",
+                                what.direction,
+                                "/volume",
+                            ],
+                            "env": [
+                                {"name": "CODEHUB_TRANSFER_SECRET", "value": what.secret},
+                                {"name": "HOME", "value": "/tmp"},  # noqa: S108 - the container's own
+                            ],
+                            "ports": [{"name": "transfer", "containerPort": TRANSFER_PORT}],
+                            "resources": {
+                                "requests": {"cpu": "100m", "memory": "128Mi"},
+                                "limits": {"cpu": "2", "memory": "1Gi", "ephemeral-storage": "1Gi"},
+                            },
+                            "securityContext": _container_security(),
+                            "terminationMessagePolicy": "FallbackToLogsOnError",
+                            "volumeMounts": [{"name": "home", "mountPath": "/volume", "readOnly": what.read_only}],
+                        }
+                    ],
+                },
+            },
+        },
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class HomeClaim:
+    name: str
+    installation: str
+    workspace_id: str
+    incarnation: str
+    restored_from: str | None
+    size: str
+    storage_class: str
+    access_mode: str
+
+
+def home_claim(what: HomeClaim) -> Json:
+    """Not whole yet: that is said by an annotation once its content is there."""
+    annotations = {INCARNATION: what.incarnation}
+    if what.restored_from is not None:
+        annotations[RESTORED_FROM] = what.restored_from
+    spec: Json = {"accessModes": [what.access_mode], "resources": {"requests": {"storage": what.size}}}
+    if what.storage_class:
+        spec["storageClassName"] = what.storage_class
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": what.name,
+            "labels": labels(what.installation, what.workspace_id, ROLE_HOME),
+            "annotations": annotations,
+        },
+        "spec": spec,
+    }
+
+
+def _owner(version: str, kind: str, name: str, uid: str) -> Json:
+    return {"apiVersion": version, "kind": kind, "name": name, "uid": uid}
+
+
+def _pod_spec(options: PodOptions, *, read_only: bool, claim: str) -> Json:
+    spec: Json = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": UID,
+            "runAsGroup": UID,
+            "fsGroup": UID,
+            # Without this a large home is walked through, file by file, at every start.
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "tolerations": [*_STAY, *options.tolerations],
+        "volumes": [{"name": "home", "persistentVolumeClaim": {"claimName": claim, "readOnly": read_only}}],
+    }
+    optional: Sequence[tuple[str, object]] = (
+        ("imagePullSecrets", [{"name": name} for name in options.image_pull_secrets]),
+        ("runtimeClassName", options.runtime_class),
+        ("priorityClassName", options.priority_class),
+        ("nodeSelector", dict(options.node_selector)),
+        ("affinity", options.affinity),
+    )
+    return spec | {name: value for name, value in optional if value}
+
+
+def _resources(options: PodOptions) -> Json:
+    limits = {
+        "cpu": options.cpu_limit,
+        "memory": options.memory_limit,
+        "ephemeral-storage": options.ephemeral_storage,
+    }
+    requests = {"cpu": options.cpu_request, "memory": options.memory_request}
+    return {"limits": limits | dict(options.extra_resources), "requests": requests | dict(options.extra_resources)}
+
+
+def _container_security() -> Json:
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": True}

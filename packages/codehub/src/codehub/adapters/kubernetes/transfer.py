@@ -1,0 +1,271 @@
+"""Archive and restore Jobs, as the coordinator drives them: created or adopted by name, reached by pod IP, removed.
+
+A Job is bound to one operation and one claim. A leader that finds a Job of the same operation goes on with it; one that
+failed, or belongs to another claim, is replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import secrets
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import httpx
+
+from codehub.adapters.kubernetes import transfer_server
+from codehub.adapters.kubernetes.cluster import Cluster
+from codehub.adapters.kubernetes.diagnosis import Failed, Started, Starting, outlook
+from codehub.adapters.kubernetes.errors import AlreadyExists
+from codehub.adapters.kubernetes.manifests import (
+    OPERATION,
+    TRANSFER_PORT,
+    TRANSFER_SECRET,
+    PodOptions,
+    TransferJob,
+    transfer_job,
+)
+from codehub.adapters.kubernetes.objects import (
+    INSTALLATION,
+    ROLE,
+    ROLE_TRANSFER,
+    WORKSPACE,
+    Claim,
+    Job,
+    Pod,
+    decode_job,
+)
+from codehub.adapters.objectstore.layout import Meta
+from codehub.domain import errors
+from codehub.domain.errors import CodeHubError, Conflict, Transient
+from codehub.domain.model import Progress
+from codehub.ports.fence import Fence, Report
+
+_POD_TIMEOUT_S: Final = 300.0
+_GONE_TIMEOUT_S: Final = 180.0
+_LOOK_S: Final = 2.0
+_TIMEOUT: Final = httpx.Timeout(60.0, connect=10.0, read=300.0, write=300.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A Job's pod that answers."""
+
+    base_url: str
+    secret: str
+    pod: str
+
+    @contextlib.asynccontextmanager
+    async def _client(self) -> AsyncIterator[httpx.AsyncClient]:
+        headers = {"authorization": f"Bearer {self.secret}"}
+        async with httpx.AsyncClient(
+            base_url=self.base_url, headers=headers, timeout=_TIMEOUT, trust_env=False
+        ) as client:
+            try:
+                yield client
+            except httpx.HTTPError as error:
+                raise Transient(
+                    f"the connection to the pod {self.pod} broke: {error or type(error).__name__}"
+                ) from error
+
+    @contextlib.asynccontextmanager
+    async def archive(self) -> AsyncIterator[AsyncIterator[bytes]]:
+        async with self._client() as client, client.stream("GET", "/archive") as response:
+            await _check(response)
+            yield response.aiter_raw()
+
+    async def result(self) -> Meta:
+        """Of the last complete archive; its error when it did not complete."""
+        async with self._client() as client:
+            response = await client.get("/result")
+            await _check(response)
+            found = response.json()
+            if "error" in found:
+                raise _error(found)
+            return Meta(found["sha256"], int(found["bytes"]), int(found["tar_bytes"]), int(found["entries"]))
+
+    async def restore(self, pieces: AsyncIterator[bytes], meta: Meta) -> None:
+        headers = {"x-codehub-meta": meta.render().decode().strip().replace("\n", " ")}
+        async with self._client() as client:
+            response = await client.put("/restore", content=pieces, headers=headers)
+            await _check(response)
+
+    async def finish(self) -> None:
+        """Best effort: the Job is removed anyway."""
+        with contextlib.suppress(CodeHubError):
+            async with self._client() as client:
+                await client.post("/finish")
+
+
+async def _check(response: httpx.Response) -> None:
+    if response.status_code == 200:
+        return
+    try:
+        found = (await response.aread()) and response.json()
+    except ValueError:
+        found = {}
+    raise _error(found if isinstance(found, dict) else {}, response.status_code)
+
+
+def _error(found: dict[str, Any], code: int = 500) -> CodeHubError:
+    """The error a Job's pod had, as if it had happened here."""
+    name, message = str(found.get("error", "")), str(found.get("message", f"HTTP {code}"))
+    kind = getattr(transfer_server, name, None) or getattr(errors, name, None)
+    is_ours = isinstance(kind, type) and issubclass(kind, CodeHubError)
+    return kind(message) if is_ours else Transient(f"the transfer failed: {name} {message}")  # type: ignore[misc]
+
+
+def job_name(workspace_id: str, operation: str) -> str:
+    """A Job's name is also a label of its pod, which may have 63 characters: the operation is named by its digest."""
+    return f"codehub-ws-{workspace_id}-{hashlib.sha256(operation.encode()).hexdigest()[:12]}"
+
+
+class TransferJobs:
+    def __init__(self, cluster: Cluster, image: str, options: PodOptions) -> None:
+        self._cluster = cluster
+        self._image = image
+        self._options = options
+
+    async def open(
+        self, claim: Claim, operation: str, direction: str, report: Report, fence: Fence, *, read_only: bool = False
+    ) -> Transfer:
+        """The Job of this operation, created or adopted, once its pod answers."""
+        if not self._image:
+            raise Transient("CODEHUB_K8S_IMAGE is empty: archives are made by Jobs that run CodeHub's own image")
+        workspace_id = claim.meta.workspace_id
+        name = job_name(workspace_id, operation)
+        found = await self._find(name)
+        if found is not None and not self._fits(found[0], found[1], claim, direction, read_only):
+            await self._remove(found[0], fence)
+            found = None
+        if found is None:
+            fence()
+            found = await self._create(claim, name, operation, direction, read_only)
+        job, raw = found
+        secret = str(raw["metadata"]["annotations"][TRANSFER_SECRET])
+        pod = await self._wait_pod(job, claim, operation_label(operation), report)
+        host = f"[{pod.ip}]" if ":" in pod.ip else pod.ip
+        return Transfer(f"http://{host}:{TRANSFER_PORT}", secret, pod.meta.name)
+
+    async def _create(
+        self, claim: Claim, name: str, operation: str, direction: str, read_only: bool
+    ) -> tuple[Job, dict[str, Any]]:
+        what = TransferJob(
+            name=name,
+            installation=self._cluster.installation_id,
+            workspace_id=claim.meta.workspace_id,
+            operation=operation_label(operation),
+            direction=direction,
+            image=self._image,
+            claim=claim.meta.name,
+            claim_uid=claim.meta.uid,
+            secret=secrets.token_urlsafe(32),
+            read_only=read_only,
+        )
+        try:
+            raw = await self._cluster.client.create(self._cluster.jobs_path, transfer_job(what, self._options))
+        except AlreadyExists as error:
+            # A leader that was here before us, or our own request whose answer was lost.
+            found = await self._find(name)
+            if found is None or not self._fits(found[0], found[1], claim, direction, read_only):
+                raise Conflict(f"the Job {name} belongs to another operation: {error}") from error
+            return found
+        return decode_job(raw), raw
+
+    async def _find(self, name: str) -> tuple[Job, dict[str, Any]] | None:
+        raw = await self._cluster.client.get(f"{self._cluster.jobs_path}/{name}")
+        if raw is None:
+            return None
+        job = decode_job(raw)
+        if job.meta.labels.get(INSTALLATION) != self._cluster.installation_id:
+            raise Conflict(f"the Job {name} belongs to another installation: it is left alone")
+        return job, raw
+
+    @staticmethod
+    def _fits(job: Job, raw: dict[str, Any], claim: Claim, direction: str, read_only: bool) -> bool:
+        """Whether a Job that is there can serve this operation still."""
+        owners = {owner.get("uid") for owner in raw["metadata"].get("ownerReferences") or ()}
+        spec = raw["spec"]["template"]["spec"]
+        command = spec["containers"][0].get("command") or []
+        is_over = job.failed or job.succeeded or job.failure or job.meta.deleting
+        mounted = bool(spec["volumes"][0]["persistentVolumeClaim"].get("readOnly"))
+        return not is_over and claim.meta.uid in owners and direction in command and mounted == read_only
+
+    async def _wait_pod(self, job: Job, claim: Claim, operation: str, report: Report) -> Pod:
+        pods = self._cluster.pods
+
+        def current() -> Pod | None:
+            of_workspace = pods.known_of(claim.meta.workspace_id)
+            ours = [
+                pod
+                for pod in of_workspace
+                if pod.meta.labels.get(ROLE) == ROLE_TRANSFER
+                and pod.meta.labels.get(OPERATION) == operation
+                and pod.meta.labels.get("controller-uid") in (job.meta.uid, None)
+                and not pod.meta.deleting
+            ]
+            return ours[-1] if ours else None
+
+        waited, seen = 0.0, None
+        while waited < _POD_TIMEOUT_S:
+            before = seen
+            if not await pods.wait_until(lambda known=before: current() is not known, _LOOK_S):  # type: ignore[misc]
+                waited += _LOOK_S
+            seen = current()
+            if seen is None:
+                continue
+            if seen.has_ended:
+                said = next((one.terminated.message for one in seen.containers if one.terminated), "")
+                raise Transient(
+                    f"the pod {seen.meta.name} of the transfer ended: {said or seen.reason or seen.phase}"
+                )
+            match outlook(seen):
+                case Started() if seen.ip:
+                    if await _answers(seen):
+                        return seen
+                case Failed(error):
+                    raise error
+                case Starting(says):
+                    warning = await self._cluster.last_warning(seen.meta.uid, claim.meta.uid) if waited else ""
+                    report(Progress(warning or says, unit=""))
+        raise Transient(f"the Job {job.meta.name} has no running pod after {_POD_TIMEOUT_S:g} s")
+
+    async def remove_all(self, workspace_id: str, fence: Fence) -> None:
+        """Every Job of this workspace, with its pod."""
+        selector = f"{INSTALLATION}={self._cluster.installation_id},{WORKSPACE}={workspace_id},{ROLE}={ROLE_TRANSFER}"
+        items, _ = await self._cluster.client.list_all(self._cluster.jobs_path, {"labelSelector": selector})
+        for item in items:
+            await self._remove(decode_job(item), fence)
+
+    async def _remove(self, job: Job, fence: Fence) -> None:
+        fence()
+        path = f"{self._cluster.jobs_path}/{job.meta.name}"
+        await self._cluster.client.delete(path, job.meta.uid)
+        pods = self._cluster.pods
+
+        def left() -> list[Pod]:
+            found = pods.known_of(job.meta.workspace_id)
+            return [
+                pod for pod in found if pod.meta.labels.get("controller-uid") == job.meta.uid and not pod.has_ended
+            ]
+
+        if not await pods.wait_until(lambda: not left(), _GONE_TIMEOUT_S):
+            raise Transient(f"the pod of the Job {job.meta.name} has not ended")
+        if (await self._cluster.client.get(path)) is not None:
+            raise Transient(f"the Job {job.meta.name} is still being removed")
+
+
+def operation_label(operation: str) -> str:
+    return hashlib.sha256(operation.encode()).hexdigest()[:12]
+
+
+async def _answers(pod: Pod) -> bool:
+    """Whether its server listens yet: a container runs before its program does."""
+    host = f"[{pod.ip}]" if ":" in pod.ip else pod.ip
+    try:
+        async with httpx.AsyncClient(timeout=5.0, trust_env=False) as client:
+            return (await client.get(f"http://{host}:{TRANSFER_PORT}/")).status_code == 401
+    except httpx.HTTPError:
+        return False

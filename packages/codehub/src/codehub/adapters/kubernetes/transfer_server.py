@@ -1,0 +1,255 @@
+"""What runs in an archive or restore Job: serves a home's bytes to the one caller that knows the Job's secret.
+
+The coordinator reads an archive from here and streams it into the archive store, or streams one from the store to here.
+So a workspace namespace holds no store credentials, and needs no way out. A transfer can be repeated from its beginning at
+any time, by the next leader too; of two at once the later wins. Uses nothing of CodeHub but its tar and zstd code.
+
+    GET  /archive   the home as home.tar.zst, chunked; not ended properly when anything went wrong
+    GET  /result    what the last complete /archive was: {"sha256", "bytes", "tar_bytes", "entries"}, or its error
+    PUT  /restore   a home.tar.zst with its meta in headers → 200 when it is unpacked, verified and on the disk
+    POST /finish    write the termination message and end
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import hashlib
+import hmac
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from codehub.adapters.objectstore.compression import compressed, decompressed
+from codehub.adapters.objectstore.layout import Meta
+from codehub.adapters.tarball.cursor import remove_tree
+from codehub.adapters.tarball.pack import Packed, pack_tree
+from codehub.adapters.tarball.unpack import unpack_tree
+from codehub.domain.errors import CodeHubError, Transient
+
+PORT: Final = 7070
+# A leader that was deposed is followed by another within seconds; a Job nobody asks for this long is left over.
+_NOBODY_ASKS_S: Final = 900.0
+_TERMINATION_LOG: Final = Path("/dev/termination-log")
+# Made by mkfs, root's own, and nobody's file.
+LEFT_OUT: Final = frozenset({"lost+found"})
+_LONGEST_CHUNK_HEADER: Final = 64
+
+
+class Superseded(Transient):
+    """A later request has taken over."""
+
+
+class NeedsWriting(Transient):
+    """A file is closed to its own user by its modes: it can only be read from a volume that is mounted read-write."""
+
+
+@dataclass
+class State:
+    """Shared by the request threads of one Job."""
+
+    root: Path
+    secret: str
+    direction: str
+    result: dict[str, object] | None = None
+    latest: int = 0
+    last_asked: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.turn = threading.Lock()
+        self.counter = threading.Lock()
+        self.finished = threading.Event()
+
+    def take_turn(self) -> int:
+        with self.counter:
+            self.latest += 1
+            return self.latest
+
+    def check(self, number: int) -> None:
+        self.last_asked = time.monotonic()
+        if number != self.latest:
+            raise Superseded("another request has taken over")
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = 300.0  # of one read or write: a peer that went away without a word does not hold its turn for ever
+    state: State
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Silent: a request line says nothing that the coordinator does not log itself."""
+
+    def _is_allowed(self) -> bool:
+        given = self.headers.get("authorization", "").removeprefix("Bearer ")
+        if hmac.compare_digest(given.encode(), self.state.secret.encode()):
+            self.state.last_asked = time.monotonic()
+            return True
+        self.close_connection = True
+        self._answer(401, {"error": "Unauthorized", "message": "this Job serves the coordinator that created it"})
+        return False
+
+    def _answer(self, code: int, body: dict[str, object]) -> None:
+        raw = json.dumps(body).encode()
+        self.send_response(code)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(raw)))
+        self.end_headers()
+        self.wfile.write(raw)
+
+    def do_GET(self) -> None:
+        if not self._is_allowed():
+            return
+        if self.path == "/archive" and self.state.direction == "archive":
+            self._archive()
+        elif self.path == "/result" and self.state.result is not None:
+            self._answer(200, self.state.result)
+        else:
+            self._answer(404, {"error": "NotFound", "message": self.path})
+
+    def do_POST(self) -> None:
+        if not self._is_allowed():
+            return
+        if self.path != "/finish":
+            self._answer(404, {"error": "NotFound", "message": self.path})
+            return
+        self._answer(200, {})
+        self.state.finished.set()
+
+    def do_PUT(self) -> None:
+        if not self._is_allowed():
+            return
+        if self.path != "/restore" or self.state.direction != "restore":
+            self.close_connection = True
+            self._answer(404, {"error": "NotFound", "message": self.path})
+            return
+        self.close_connection = True  # after an error the rest of the body is not read
+        number = self.state.take_turn()
+        with self.state.turn:
+            try:
+                self._answer(200, self._restore(number))
+            except (CodeHubError, OSError, ValueError) as error:
+                failed = error if isinstance(error, CodeHubError) else Transient(f"{type(error).__name__}: {error}")
+                with contextlib.suppress(OSError):
+                    self._answer(500, _described(failed))
+
+    def _archive(self) -> None:
+        number = self.state.take_turn()
+        self.close_connection = True
+        with self.state.turn:
+            self.state.result = None
+            self.send_response(200)
+            self.send_header("content-type", "application/zstd")
+            self.send_header("transfer-encoding", "chunked")
+            self.end_headers()
+            packed, digest, sent = Packed(), hashlib.sha256(), 0
+            try:
+                for piece in compressed(pack_tree(self.state.root, packed, leave_out=LEFT_OUT)):
+                    self.state.check(number)
+                    if piece:
+                        digest.update(piece)
+                        sent += len(piece)
+                        self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            except (CodeHubError, OSError) as error:
+                self.state.result = _described(_of_packing(error))
+                return  # without the last chunk: whoever reads this must not take it for the whole
+            self.state.result = {
+                "sha256": digest.hexdigest(),
+                "bytes": sent,
+                "tar_bytes": packed.tar_bytes,
+                "entries": packed.entries,
+            }
+            self.wfile.write(b"0\r\n\r\n")
+
+    def _restore(self, number: int) -> dict[str, object]:
+        self.state.check(number)
+        meta = Meta.parse(self.headers.get("x-codehub-meta", "").replace(" ", "\n").encode())
+        for entry in list(self.state.root.iterdir()):
+            if entry.name not in LEFT_OUT:
+                remove_tree(entry)
+        chunks = decompressed(self._body(number), "home.tar.zst", meta, lambda count: None)
+        entries = unpack_tree(chunks, self.state.root, meta.tar_bytes, root_is_ours=False)
+        for _ in chunks:  # its end says whether digest and sizes were right
+            pass
+        _sync(self.state.root)
+        self.state.check(number)
+        self.state.result = {
+            "sha256": meta.sha256, "bytes": meta.size, "tar_bytes": meta.tar_bytes, "entries": entries,
+        }  # fmt: skip
+        return self.state.result
+
+    def _body(self, number: int) -> Iterator[bytes]:
+        """A chunked request body; http.server leaves that to its user."""
+        while True:
+            line = self.rfile.readline(_LONGEST_CHUNK_HEADER)
+            size = int(line.split(b";")[0].strip() or b"", 16)
+            if size == 0:
+                self.rfile.readline(_LONGEST_CHUNK_HEADER)
+                return
+            while size:
+                self.state.check(number)
+                piece = self.rfile.read(min(size, 1 << 20))
+                if not piece:
+                    raise Transient("the connection ended before the archive did")
+                size -= len(piece)
+                yield piece
+            self.rfile.readline(_LONGEST_CHUNK_HEADER)
+
+
+def _of_packing(error: CodeHubError | OSError) -> CodeHubError:
+    if isinstance(error, CodeHubError):
+        return error
+    if error.errno == errno.EROFS:
+        return NeedsWriting("a file of the home is closed to its own user; it is archived from a writable mount")
+    return Transient(f"the home cannot be read: {error}")
+
+
+def _described(error: CodeHubError) -> dict[str, object]:
+    return {"error": type(error).__name__, "message": str(error)[:2000]}
+
+
+def _sync(root: Path) -> None:
+    """All of this volume onto its disk, before anybody says that the home is whole."""
+    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if ctypes.CDLL(None).syncfs(fd) != 0:
+            os.sync()
+    finally:
+        os.close(fd)
+
+
+def serve(direction: str, root: Path, secret: str, port: int = PORT, host: str = "0.0.0.0") -> int:
+    state = State(root, secret, direction)
+    state.last_asked = time.monotonic()
+    handler = type("BoundHandler", (Handler,), {"state": state})
+    with ThreadingHTTPServer((host, port), handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
+        thread.start()
+        while not state.finished.wait(1.0):
+            if time.monotonic() - state.last_asked > _NOBODY_ASKS_S:
+                print(f"nobody asked for {_NOBODY_ASKS_S:g} s", file=sys.stderr)
+                return 1
+        server.shutdown()
+    with contextlib.suppress(OSError):
+        _TERMINATION_LOG.write_text(json.dumps(state.result or {}))
+    return 0
+
+
+def _end_now(number: int, frame: FrameType | None) -> None:
+    """As process 1 of its container it gets no default action: without this every deletion would wait for its grace."""
+    os._exit(128 + number)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _end_now)
+    sys.exit(serve(sys.argv[1], Path(sys.argv[2]), os.environ["CODEHUB_TRANSFER_SECRET"]))

@@ -1,0 +1,172 @@
+"""List and watch against a real API server: resumed without a list, listed again on 410, across restarts of the server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from codehub.adapters.kubernetes.client import ApiClient
+from codehub.adapters.kubernetes.cluster import Cluster
+from codehub.adapters.kubernetes.errors import AlreadyExists, Forbidden, InvalidObject
+from codehub.adapters.kubernetes.kubeconfig import find_access
+from codehub.adapters.kubernetes.manifests import HomeClaim, home_claim
+from codehub.domain.errors import BackendDown, Conflict
+from testing.codehub.kubernetes import Node, admin_client
+
+pytestmark = [pytest.mark.needs("kubernetes", "root")]
+_TIMEOUT_S = 90.0
+
+
+def claim(cluster: Cluster, workspace_id: str) -> dict[str, Any]:
+    """The cheapest object there is: nothing happens to a claim that no pod uses."""
+    what = HomeClaim(
+        f"claim-{workspace_id}",
+        cluster.installation_id,
+        workspace_id,
+        "inc",
+        None,
+        "1Mi",
+        "codehub-test",
+        "ReadWriteOnce",
+    )
+    return home_claim(what)
+
+
+async def test_what_is_created_changed_and_deleted_is_seen_with_one_list(cluster: Cluster) -> None:
+    claims = cluster.claims
+    assert await claims.objects() == {}
+    async with asyncio.timeout(_TIMEOUT_S):
+        hints = aiter(claims.changes())
+        heard = asyncio.ensure_future(anext(hints))
+        await asyncio.sleep(0)
+        made = await cluster.client.create(cluster.claims_path, claim(cluster, "w1"))
+        assert await heard == "w1"
+        uid = made["metadata"]["uid"]
+        path = f"{cluster.claims_path}/claim-w1"
+        await cluster.client.patch(path, {"metadata": {"uid": uid, "annotations": {"x": "1"}}})
+        assert await claims.wait_until(
+            lambda: (one := claims.get(uid)) is not None and "x" in one.meta.annotations, 60
+        )
+        assert await cluster.client.delete(path, uid)
+        assert await claims.wait_until(lambda: claims.get(uid) is None, 60)
+    assert claims.lists == 1
+    assert await claims.workspaces() == {}
+
+
+async def test_preconditions_are_the_fence(cluster: Cluster) -> None:
+    first = await cluster.client.create(cluster.claims_path, claim(cluster, "w1"))
+    with pytest.raises(AlreadyExists):
+        await cluster.client.create(cluster.claims_path, claim(cluster, "w1"))
+    path = f"{cluster.claims_path}/claim-w1"
+    assert not await cluster.client.delete(path, str(uuid.uuid4())), "another uid is another object"
+    with pytest.raises(Conflict):
+        await cluster.client.patch(path, {"metadata": {"uid": str(uuid.uuid4()), "annotations": {"x": "1"}}})
+    assert await cluster.client.get(path) is not None
+    assert await cluster.client.delete(path, first["metadata"]["uid"])
+    async with asyncio.timeout(_TIMEOUT_S):
+        while await cluster.client.get(path) is not None:
+            await asyncio.sleep(0.05)
+    assert not await cluster.client.delete(path, first["metadata"]["uid"]), "gone is gone"
+
+
+async def test_the_servers_own_words_are_kept(cluster: Cluster, namespace: str) -> None:
+    wrong = claim(cluster, "w1")
+    wrong["spec"]["accessModes"] = ["Sometimes"]
+    with pytest.raises(InvalidObject, match="Sometimes"):
+        await cluster.client.create(cluster.claims_path, wrong)
+    nobody = ApiClient(
+        replace(find_access(os.environ, namespace=namespace), client_certificate=None, client_key=None)
+    )
+    unknown = Cluster(nobody, "x")
+    try:
+        with pytest.raises(Forbidden, match="system:anonymous"):
+            await nobody.list_all(cluster.pods_path)
+        with pytest.raises(BackendDown, match="system:anonymous"):
+            await unknown.pods.objects()
+    finally:
+        await unknown.close()
+    stranger = ApiClient(replace(nobody.access, token="never-issued"))
+    try:
+        with pytest.raises(BackendDown, match="refuses CodeHub's credentials"):
+            await stranger.list_all(cluster.pods_path)
+    finally:
+        await stranger.close()
+
+
+async def test_a_forgotten_resource_version_costs_one_list_and_loses_nothing(cluster: Cluster, node: Node) -> None:
+    claims = cluster.claims
+    await claims.objects()
+    for number in range(3):
+        await cluster.client.create(cluster.claims_path, claim(cluster, f"w{number}"))
+    assert await claims.wait_until(lambda: len(claims.known_of("w2")) == 1, 60)
+    # As after a day without a connection: what it would resume from is compacted away.
+    await claims.close()
+    claims._version = "1"
+    await cluster.client.create(cluster.claims_path, claim(cluster, "w3"))
+    await claims.objects()
+    assert await claims.wait_until(lambda: len(claims.known_of("w3")) == 1, 60)
+    assert sorted(await claims.workspaces()) == ["w0", "w1", "w2", "w3"]
+    assert claims.lists == 2
+
+
+# A TLS handshake that a dying server breaks off leaves its socket to the garbage collector, in anyio.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_an_api_server_that_restarts_is_unknown_for_a_while_and_then_resumed(
+    cluster: Cluster, node: Node, namespace: str
+) -> None:
+    claims = cluster.claims
+    await claims.objects()
+    await cluster.client.create(cluster.claims_path, claim(cluster, "w1"))
+    assert await claims.wait_until(lambda: bool(claims.known_of("w1")), 60)
+    await asyncio.to_thread(node.program, "kill", "apiserver")
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            while await _answers(cluster):
+                await asyncio.sleep(0.05)
+        with pytest.raises(BackendDown):
+            await cluster.ping()
+    finally:
+        await asyncio.to_thread(node.program, "start", "apiserver")
+
+    async with asyncio.timeout(180):
+        while not await _answers(cluster):
+            await asyncio.sleep(0.1)
+    other = admin_client(namespace)
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            while True:
+                try:
+                    await other.create(cluster.claims_path, claim(cluster, "w2"))
+                    break
+                except BackendDown:
+                    await asyncio.sleep(0.2)
+    finally:
+        await other.close()
+    assert await claims.wait_until(lambda: bool(claims.known_of("w2")), 60)
+    assert sorted(await claims.workspaces()) == ["w1", "w2"]
+
+
+async def _answers(cluster: Cluster) -> bool:
+    try:
+        await cluster.claims.objects()
+    except BackendDown:
+        return False
+    return True
+
+
+async def test_many_objects_are_listed_in_pages_and_watched_without_another_list(cluster: Cluster) -> None:
+    async def create(start: int) -> None:
+        for number in range(start, start + 10):
+            await cluster.client.create(cluster.claims_path, claim(cluster, f"w{number}"))
+
+    await asyncio.gather(*(create(start) for start in range(0, 50, 10)))
+    cluster.client.page = 20
+    assert len(await cluster.claims.objects()) == 50
+    await create(50)
+    assert await cluster.claims.wait_until(lambda: bool(cluster.claims.known_of("w59")), 60)
+    assert cluster.claims.lists == 1

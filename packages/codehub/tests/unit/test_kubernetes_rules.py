@@ -1,0 +1,209 @@
+"""What is decided about Kubernetes objects without a cluster: outlooks, errors, bounded lines, manifests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codehub.adapters.kubernetes.client import lines
+from codehub.adapters.kubernetes.diagnosis import (
+    Failed,
+    Started,
+    Starting,
+    exit_reason,
+    is_node_lost,
+    last_warning,
+    node_lost_message,
+    outlook,
+)
+from codehub.adapters.kubernetes.errors import Expired, Forbidden, InvalidObject, Refusal, to_error
+from codehub.adapters.kubernetes.instances import quantity
+from codehub.adapters.kubernetes.manifests import (
+    InstancePod,
+    PodOptions,
+    TransferJob,
+    instance_pod,
+    transfer_job,
+)
+from codehub.adapters.kubernetes.objects import decode_node, decode_pod
+from codehub.adapters.kubernetes.transfer import job_name
+from codehub.domain.errors import BackendDown, Conflict, ImagePullFailed, OutOfSpace, Transient
+
+WORKSPACE = "0190a000-0000-7000-8000-000000000001"
+
+
+def pod(phase: str, state: dict[str, Any] | None = None, **status: Any) -> Any:
+    containers = [{"name": "ide", "state": state}] if state is not None else []
+    return decode_pod(
+        {
+            "metadata": {"name": "p", "uid": "u"},
+            "spec": {"nodeName": "n1"},
+            "status": {"phase": phase, "containerStatuses": containers, **status},
+        }
+    )
+
+
+def waiting(reason: str, message: str = "") -> dict[str, Any]:
+    return {"waiting": {"reason": reason, "message": message}}
+
+
+def test_a_running_or_ended_pod_has_started() -> None:
+    assert outlook(pod("Running", {"running": {}})) == Started()
+    assert outlook(pod("Failed", {"terminated": {"exitCode": 1}})) == Started()
+
+
+@pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"])
+def test_an_image_that_cannot_be_pulled_fails_at_once_in_the_kubelets_words(reason: str) -> None:
+    found = outlook(pod("Pending", waiting(reason, "manifest unknown")))
+    assert isinstance(found, Failed)
+    assert isinstance(found.error, ImagePullFailed)
+    assert f"{reason}: manifest unknown" in str(found.error)
+
+
+def test_a_registry_that_times_out_is_tried_again() -> None:
+    found = outlook(pod("Pending", waiting("ErrImagePull", "dial tcp: i/o timeout")))
+    assert isinstance(found, Failed)
+    assert type(found.error) is Transient
+
+
+def test_a_container_that_cannot_be_made_fails_and_one_that_is_being_made_does_not() -> None:
+    assert isinstance(outlook(pod("Pending", waiting("CreateContainerConfigError", "no such secret"))), Failed)
+    assert outlook(pod("Pending", waiting("ContainerCreating"))) == Starting("ContainerCreating on n1")
+
+
+def test_what_the_scheduler_says_is_passed_on() -> None:
+    message = "0/3 nodes are available: 3 Insufficient cpu."
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    assert outlook(pod("Pending", conditions=[condition])) == Starting(f"Unschedulable: {message}", True)
+
+
+def test_why_a_pod_ended() -> None:
+    assert exit_reason(pod("Failed", {"terminated": {"reason": "OOMKilled", "exitCode": 137}})) == "OOMKilled"
+    assert exit_reason(pod("Failed", {"terminated": {"exitCode": 3}})) == "ExitCode:3"
+    assert exit_reason(pod("Succeeded", {"terminated": {"exitCode": 143}})) is None
+    evicted = pod("Failed", reason="Evicted", message="The node was low on resource: memory.")
+    assert exit_reason(evicted) == "Evicted: The node was low on resource: memory."
+
+
+def test_a_running_pod_that_is_not_ready_is_on_a_node_that_does_not_answer() -> None:
+    ready = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    lost = pod("Running", {"running": {}}, conditions=[ready])
+    assert is_node_lost(lost)
+    assert "the node n1 does not answer since 2026-01-01T00:00:00Z" in node_lost_message(lost)
+    assert not is_node_lost(pod("Running", {"running": {}}, conditions=[{**ready, "status": "True"}]))
+    assert not is_node_lost(pod("Pending", waiting("ContainerCreating"), conditions=[ready]))
+
+
+def test_a_node_is_out_of_service_by_its_taint() -> None:
+    taint = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}
+    assert decode_node({"spec": {"taints": [taint]}}).out_of_service
+    assert not decode_node({"spec": {}}).out_of_service
+    assert decode_node({}).ready == "Unknown"
+
+
+def test_the_newest_warning_is_told_with_what_to_do() -> None:
+    events = [
+        {"type": "Normal", "reason": "Pulled", "lastTimestamp": "9"},
+        {"type": "Warning", "reason": "FailedMount", "message": "timed out", "lastTimestamp": "2"},
+        {"type": "Warning", "reason": "Old", "lastTimestamp": "1"},
+    ]
+    assert last_warning(events) == "FailedMount: timed out; check the volume's driver on that node"
+    assert last_warning([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "message", "kind"),
+    [
+        (401, "Unauthorized", "Unauthorized", BackendDown),
+        (403, "Forbidden", "pods is forbidden", Forbidden),
+        (403, "Forbidden", "exceeded quota: q, requested: pods=1", OutOfSpace),
+        (409, "Conflict", "Precondition failed", Conflict),
+        (410, "Expired", "too old resource version", Expired),
+        (422, "Invalid", "spec.x is wrong", InvalidObject),
+        (429, "TooManyRequests", "slow down", BackendDown),
+        (500, "", "boom", BackendDown),
+        (503, "", "", BackendDown),
+        (418, "", "teapot", Transient),
+    ],
+)
+def test_a_refusal_becomes_the_error_that_asks_for_the_right_reaction(
+    code: int, reason: str, message: str, kind: type[Exception]
+) -> None:
+    raw = json.dumps({"kind": "Status", "code": code, "reason": reason, "message": message}).encode()
+    error = to_error(Refusal.parse(code, raw), "create Pod")
+    assert type(error) is kind
+    assert message in str(error)
+
+
+@given(st.binary(max_size=200), st.integers(400, 599))
+def test_any_answer_is_a_refusal_that_can_be_told(raw: bytes, code: int) -> None:
+    assert str(to_error(Refusal.parse(code, raw), "do it"))
+
+
+@given(st.lists(st.binary(max_size=20)), st.integers(1, 7))
+async def test_lines_are_the_same_however_the_stream_is_cut(parts: list[bytes], size: int) -> None:
+    whole = b"\n".join(part.replace(b"\n", b"") for part in parts) + b"\n"
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for start in range(0, len(whole), size):
+            yield whole[start : start + size]
+
+    assert [line async for line in lines(pieces())] == [line for line in whole.split(b"\n") if line.strip()]
+
+
+async def test_a_line_that_never_ends_gets_no_more_memory() -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield b"x" * 1000
+
+    with pytest.raises(BackendDown, match="too long"):
+        assert [line async for line in lines(endless(), longest=10_000)] == []
+
+
+def test_quantities() -> None:
+    assert quantity("250m") == 0.25
+    assert quantity("4Gi") == 4 * 2**30
+    assert quantity("1e3") == 1000
+    assert quantity("12345n") == pytest.approx(1.2345e-5)
+
+
+def test_a_jobs_name_fits_into_a_label_whatever_the_operation() -> None:
+    assert len(job_name(WORKSPACE, "0190a000-0000-7000-8000-000000000002.0190a000-0000-7000-8000-000000000003")) <= 63
+    assert job_name(WORKSPACE, "a") != job_name(WORKSPACE, "b")
+
+
+def _restricted(spec: dict[str, Any]) -> None:
+    """The restricted Pod Security Standard, field by field."""
+    assert not any(spec.get(key) for key in ("hostNetwork", "hostPID", "hostIPC"))
+    assert {kind for volume in spec["volumes"] for kind in volume if kind != "name"} <= {
+        "persistentVolumeClaim",
+        "emptyDir",
+    }
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["runAsUser"] != 0
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in spec["containers"]:
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert "hostPort" not in json.dumps(container)
+
+
+def test_every_pod_we_make_is_allowed_by_the_restricted_standard() -> None:
+    options = PodOptions(image_pull_secrets=("s",), runtime_class="gvisor", extra_resources={"nvidia.com/gpu": "1"})
+    made = instance_pod(
+        InstancePod("n", "i", WORKSPACE, "image", 8080, {"A": "b"}, "claim", "uid", "digest"), options
+    )
+    _restricted(made["spec"])
+    assert made["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    assert made["spec"]["runtimeClassName"] == "gvisor"
+    assert "affinity" not in made["spec"]
+    job = TransferJob("n", "i", WORKSPACE, "op", "archive", "image", "claim", "uid", "secret", read_only=True)
+    template = transfer_job(job, options)["spec"]["template"]["spec"]
+    _restricted(template)
+    assert template["restartPolicy"] == "Never"
+    assert template["volumes"][0]["persistentVolumeClaim"]["readOnly"] is True

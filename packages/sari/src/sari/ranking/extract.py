@@ -1,0 +1,52 @@
+"""Turns a file into what the term index keeps of it: the terms of its text, its definitions, its path and its name."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+
+from sari.languages import catalog
+from sari.languages.parse import MAX_PARSED_BYTES, symbols
+from sari.languages.read import read_text, stamp_of
+from sari.ranking.term_segment import FileTerms
+from sari.ranking.terms import count_terms, terms_of_word, words_of
+
+# Larger files are data or generated more often than written.
+MAX_BYTES = 1 << 20
+_LOOKS_BINARY = 8_000
+# Minified code has few lines; what it repeats says nothing.
+_LONG_LINE = 5_000
+
+
+def file_terms(root: bytes, path: bytes, names: Iterable[str] | None = None) -> FileTerms | None:
+    """Read a file. `names` are its definitions if they are known; None when the file is gone."""
+    try:
+        stamp = stamp_of(os.lstat(os.path.join(root, path)))
+    except OSError:
+        return None
+    read = read_text(root, path, MAX_BYTES)
+    shown = path.decode("utf-8", "replace")
+    text = b"" if read is None or b"\0" in read[0][:_LOOKS_BINARY] or _minified(read[0]) else read[0]
+    if names is None:
+        language = catalog.of_file(shown, text) if 0 < len(text) <= MAX_PARSED_BYTES else None
+        names = [symbol.name for symbol in symbols(language, text)] if language is not None else []
+    file = shown.rpartition("/")[2]
+    return FileTerms(
+        path,
+        stamp if read is None else read[1],
+        {
+            "body": count_terms(text.decode("utf-8", "replace")),
+            "defs": _count(names),
+            "path": _count(words_of(shown)),
+            "name": _count(words_of(file.rpartition(".")[0] or file)),
+        },
+    )
+
+
+def _minified(text: bytes) -> bool:
+    return len(text) > _LONG_LINE and len(text) // (text.count(b"\n") + 1) > _LONG_LINE
+
+
+def _count(words: Iterable[str]) -> Counter[str]:
+    return Counter(term for word in words for term in terms_of_word(word))

@@ -1,0 +1,56 @@
+"""What the git history says of each file: the words of the commit messages that touched it, how often, how lately.
+
+Pure: parses the output of `git log`; running git is the caller's. Kept in memory, made again when HEAD moves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sari.ranking.terms import count_terms
+
+MOST_COMMITS = 3_000
+# A commit over many files (a rename, a formatter) says nothing about any of them.
+_MOST_FILES = 20
+_MOST_MESSAGE = 4_000
+RECORD, FIELD = "\x01", "\x02"
+LOG_FORMAT = f"--format={RECORD}%B{FIELD}".replace(RECORD, "%x01").replace(FIELD, "%x02")
+
+
+@dataclass(frozen=True, slots=True)
+class FileHistory:
+    """Term → path → in how many messages; and for each path its number of commits and its newest commit's place."""
+
+    messages: Mapping[str, Mapping[bytes, int]] = field(default_factory=dict)
+    lengths: Mapping[bytes, int] = field(default_factory=dict)
+    commits: Mapping[bytes, int] = field(default_factory=dict)
+    mean_length: float = 1.0
+
+    def activity(self, path: bytes) -> float:
+        """How often the file was changed lately, on a logarithmic scale."""
+        return math.log1p(self.commits.get(path, 0))
+
+
+def parse_log(output: bytes) -> FileHistory:
+    """Read `git log --name-only -z` in LOG_FORMAT: newest first, paths relative to the workspace."""
+    messages: defaultdict[str, Counter[bytes]] = defaultdict(Counter)
+    lengths: Counter[bytes] = Counter()
+    commits: Counter[bytes] = Counter()
+    for record in output.split(RECORD.encode())[1:]:
+        message, _, names = record.partition(FIELD.encode())
+        paths = [path for path in (name.strip(b"\n") for name in names.split(b"\0")) if path]
+        if not paths or len(paths) > _MOST_FILES:
+            continue
+        terms = count_terms(message[:_MOST_MESSAGE].decode("utf-8", "replace"))
+        for path in paths:
+            commits[path] += 1
+            lengths[path] += len(terms)
+        for term in terms:
+            by_path = messages[term]
+            for path in paths:
+                by_path[path] += 1
+    mean = sum(lengths.values()) / len(lengths) if lengths else 1.0
+    return FileHistory(messages, lengths, commits, mean)

@@ -1,0 +1,87 @@
+"""What a file is for, by its path: source, a test, documentation and data, or vendored and generated. Pure."""
+
+from __future__ import annotations
+
+import re
+import sys
+from enum import Enum
+from functools import lru_cache
+
+
+class FileKind(Enum):
+    SOURCE = "source"
+    TEST = "test"
+    DOCUMENT = "document"
+    VENDORED = "vendored"
+
+
+_VENDORED = re.compile(
+    r"(?:^|/)(?:node_modules|vendor|vendored|third_party|third-party|site-packages|bower_components|dist|build|out|target"
+    r"|generated|__generated__|\.yarn|Pods)/"
+    r"|\.min\.(?:js|css)$|[._-]generated\.|_pb2(?:_grpc)?\.pyi?$|\.pb\.go$|\.g\.(?:cs|dart)$|\.map$|\.snap$"
+    r"|(?:^|/)(?:package-lock\.json|yarn\.lock|pnpm-lock\.yaml|poetry\.lock|uv\.lock|Cargo\.lock|go\.sum)$"
+)
+_TEST = re.compile(
+    r"(?:^|/)(?:tests?|__tests__|specs?|testdata|testing|fixtures|e2e)/"
+    r"|(?:^|/)test_[^/]*$|(?:^|/)(?:tests|conftest)\.py$|[._-](?:tests?|spec)\.[^/]+$|(?:Test|Tests|Spec)\.\w+$"
+)
+_DOCUMENT = re.compile(
+    r"\.(?:md|mdx|rst|txt|adoc|html?|css|json|jsonl|ya?ml|toml|lock|svg|csv|tsv|po|pot|xml|ini|cfg|ipynb|bib|tex)$"
+    r"|(?:^|/)(?:docs?|docs_src|examples?|samples?|benchmarks?|changelogs?)/"
+    r"|(?:^|/)(?:changes|changelog|history|readme|license|authors|copying|notice)(?:\.\w+)?$",
+    re.IGNORECASE,
+)
+
+
+@lru_cache(maxsize=1 << 14)
+def kind_of(path: str) -> FileKind:
+    """The kind of a file."""
+    if _VENDORED.search(path):
+        return FileKind.VENDORED
+    if _TEST.search(path):
+        return FileKind.TEST
+    return FileKind.DOCUMENT if _DOCUMENT.search(path) else FileKind.SOURCE
+
+
+# Names of platforms in paths, by the `sys.platform` they are of.
+_PLATFORMS = {
+    "win": "win32",
+    "win32": "win32",
+    "windows": "win32",
+    "mingw": "win32",
+    "darwin": "darwin",
+    "macos": "darwin",
+    "osx": "darwin",
+    "ios": "darwin",
+    "linux": "linux",
+    "aix": "aix",
+    "sunos": "sunos",
+    "solaris": "sunos",
+    "freebsd": "freebsd",
+    "openbsd": "openbsd",
+    "netbsd": "netbsd",
+    "os390": "os390",
+    "ibmi": "ibmi",
+    "haiku": "haiku",
+    "wasm": "wasi",
+    "wasi": "wasi",
+    "android": "android",
+}
+_NAME = re.compile(r"[a-z0-9]+")
+_DECLARATIONS = (".h", ".hh", ".hpp", ".hxx", ".d.ts", ".pyi", ".mli")
+
+
+@lru_cache(maxsize=1 << 14)
+def foreign_platform(path: str, platform: str = sys.platform) -> str | None:
+    """The platform, other than this one, that a file is for, as its path names it."""
+    names: list[str] = _NAME.findall(path.lower())
+    for name in names:
+        of = _PLATFORMS.get(name)
+        if of is not None and of != platform:
+            return name
+    return None
+
+
+def only_declares(path: str) -> bool:
+    """Whether a file declares what another one defines."""
+    return path.endswith(_DECLARATIONS)

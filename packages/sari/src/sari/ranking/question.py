@@ -1,0 +1,78 @@
+"""Reads a question: a sentence, a commit message, an identifier or a mix of them, into weighted terms. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from sari.ranking.terms import terms_of_word, words_of
+
+_STOP_WORDS = (
+    "a an and are as at be been but by can could do does done for from had has have how i if in into is it its may might "
+    "no not of on onto or our should so that the their them then there these this those to up was we were what when where "
+    "which while who why will with would you your via per using used use uses without within across after before being "
+    "also only just like any all more most than too very"
+)
+_STOP = frozenset(_STOP_WORDS.split())
+# Words that are in most questions and say little about the place.
+_WEAK_WORDS = (
+    "work works implementation implement code function functions class method methods logic support add added adds fix "
+    "fixes fixed remove removed update updated change changed changes make made allow allowed handle handles handling way "
+    "thing new get set type types value values refs see issue bug thanks"
+)
+_WEAK = frozenset(term for word in _WEAK_WORDS.split() for term in terms_of_word(word))
+_WEAK_WEIGHT = 0.4
+_PART_WEIGHT = 0.7
+_URL = re.compile(r"https?://\S+")
+_TRAILER = re.compile(r"(?im)^(?:signed-off-by|co-authored-by|reviewed-by|reported-by|change-id|cherry.picked).*$")
+# A question's first words say what it is about; a long message's body is worth less.
+_FIRST_WORDS = 25
+_LATER_WEIGHT = 0.3
+_MOST_WORDS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is looked for: terms and how much each counts, neighbouring words as one term, and names as they stand."""
+
+    terms: dict[str, float]
+    joined: frozenset[str]
+    names: frozenset[str]
+    wants_tests: bool
+
+
+def read_question(text: str) -> Question:
+    """Read a question."""
+    text = _TRAILER.sub(" ", _URL.sub(" ", text))
+    words = words_of(text)[:_MOST_WORDS]
+    telling = [word for word in words if word.lower() not in _STOP] or words
+    terms: dict[str, float] = {}
+    for number, word in enumerate(telling):
+        place = 1.0 if number < _FIRST_WORDS else _LATER_WEIGHT
+        for term, weight in _weighted(word):
+            terms[term] = max(terms.get(term, 0.0), weight * place)
+    lower = {word.lower() for word in telling[:_FIRST_WORDS]}
+    return Question(
+        terms,
+        frozenset(_joined(telling[:_FIRST_WORDS])) - terms.keys(),
+        frozenset(telling),
+        bool(lower & {"test", "tests", "testing", "spec"}),
+    )
+
+
+def _weighted(word: str) -> Iterator[tuple[str, float]]:
+    terms = terms_of_word(word)
+    for term in terms:
+        if term.isdigit():
+            continue
+        weight = _WEAK_WEIGHT if term in _WEAK else 1.0
+        # Of `HTTPException` the whole counts more than its parts.
+        yield term, weight * (_PART_WEIGHT if len(terms) > 1 and term != terms[-1] else 1.0)
+
+
+def _joined(words: list[str]) -> Iterator[str]:
+    """`radix tree` may be written `radixtree`."""
+    for first, second in pairwise(words):
+        yield from terms_of_word((first + second).lower())

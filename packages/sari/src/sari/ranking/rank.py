@@ -1,0 +1,88 @@
+"""Puts the files found into their final order: by their best place, their name, their kind and their history. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from sari.ranking.chunks import ScoredChunk
+from sari.ranking.file_kind import FileKind, foreign_platform, kind_of, only_declares
+from sari.ranking.question import Question
+from sari.ranking.retrieval import Retrieved
+from sari.ranking.terms import terms_of_word, words_of
+from sari.ranking.weights import Weights
+
+# These names say nothing: their folder's name is theirs.
+_GENERIC = frozenset({"mod", "lib", "index", "__init__", "main", "init"})
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A file in its place of the order, with its places, best first."""
+
+    path: bytes
+    score: float
+    places: tuple[ScoredChunk, ...]
+
+
+def rank(
+    files: Iterable[tuple[Retrieved, Sequence[ScoredChunk]]],
+    question: Question,
+    terms: Mapping[str, float],
+    activity: Mapping[bytes, float],
+    weights: Weights,
+) -> list[Ranked]:
+    """The files, best first."""
+    found = []
+    for file, chunks in files:
+        places = tuple(sorted(chunks, key=lambda one: (-one.score, one.chunk.start)))
+        best = places[0].score if places else 0.0
+        path = file.path.decode("utf-8", "replace")
+        score = (file.score + weights.chunk * best) * (1 + weights.coverage * file.coverage)
+        score *= 1 + weights.activity * activity.get(file.path, 0.0)
+        score += weights.file_name * name_match(path, terms)
+        score *= _kind_factor(kind_of(path), question, weights) * _variant_factor(path, question, weights)
+        found.append(Ranked(file.path, score, places))
+    return sorted(found, key=lambda one: (-one.score, one.path))
+
+
+def name_match(path: str, terms: Mapping[str, float]) -> float:
+    """How much of the question the file's name holds, less the more of the name is not in the question."""
+    parts, whole = _name_parts(path)
+    weight = sum(terms.get(part, 0.0) for part in parts) + (terms.get(whole, 0.0) if whole not in parts else 0.0)
+    if not weight:
+        return 0.0
+    return weight * sum(part in terms for part in parts) / len(parts)
+
+
+@lru_cache(maxsize=1 << 14)
+def _name_parts(path: str) -> tuple[tuple[str, ...], str]:
+    folder, _, file = path.rpartition("/")
+    name = file.partition(".")[0] or file
+    if name in _GENERIC and folder:
+        name = folder.rpartition("/")[2]
+    parts = list(dict.fromkeys(term for word in words_of(name) for term in terms_of_word(word)))
+    whole = max(parts, key=len, default="")
+    return tuple(part for part in parts if part != whole or len(parts) == 1), whole
+
+
+def _kind_factor(kind: FileKind, question: Question, weights: Weights) -> float:
+    match kind:
+        case FileKind.SOURCE:
+            return 1.0
+        case FileKind.TEST:
+            return 1.0 if question.wants_tests else weights.tests
+        case FileKind.DOCUMENT:
+            return weights.documents
+        case FileKind.VENDORED:
+            return weights.vendored
+
+
+def _variant_factor(path: str, question: Question, weights: Weights) -> float:
+    """Less for a declaration of what is defined elsewhere, and for another platform's variant of a file."""
+    factor = weights.declarations if only_declares(path) else 1.0
+    platform = foreign_platform(path)
+    if platform is not None and platform not in question.terms:
+        factor *= weights.foreign_platform
+    return factor

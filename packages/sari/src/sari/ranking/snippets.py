@@ -1,0 +1,75 @@
+"""Packs the best places into a budget of tokens: whole chunks where they fit, their telling lines where not. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sari.ranking.chunks import Chunk
+from sari.ranking.rank import Ranked
+from sari.ranking.ranker import Look
+
+_BYTES_PER_TOKEN = 4
+# Path, line and name of a snippet in the answer.
+_OVERHEAD = 24
+_LONGEST_LINE = 200
+# The first files are shown with more lines than the later ones: most often the answer is among them.
+_LINES = (30, 20, 14, 10, 8)
+_LEAST_LINES = 5
+# A file's second place is shown when it is nearly as good as its first.
+_SECOND = 0.75
+_PLACES_A_FILE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """Some lines of a file, counted from 1, inclusive. `text` may show fewer of them."""
+
+    path: bytes
+    start: int
+    end: int
+    name: str
+    text: str
+
+
+def pack(ranked: Sequence[Ranked], look: Look, max_tokens: int) -> list[Snippet]:
+    """Snippets, best first, until the budget is used. The first is always given."""
+    left = max_tokens * _BYTES_PER_TOKEN
+    snippets: list[Snippet] = []
+    for path, chunk in _order(ranked):
+        looked = look(path)
+        if looked is None:
+            continue
+        most = _LINES[len(snippets)] if len(snippets) < len(_LINES) else _LEAST_LINES
+        snippet = _snippet(path, chunk, looked.lines, most)
+        cost = len(snippet.text.encode("utf-8", "replace")) + len(path) + len(snippet.name) + _OVERHEAD
+        if cost > left and snippets:
+            break
+        left -= cost
+        snippets.append(snippet)
+    return snippets
+
+
+def _order(ranked: Sequence[Ranked]) -> list[tuple[bytes, Chunk]]:
+    """The best place of each file in turn; then, file by file, the others that are nearly as good."""
+    firsts = [(one.path, one.places[0].chunk) for one in ranked if one.places]
+    others = [
+        (one.path, place.chunk)
+        for one in ranked
+        for place in one.places[1:_PLACES_A_FILE]
+        if place.score >= _SECOND * one.places[0].score > 0
+    ]
+    return firsts + others
+
+
+def _snippet(path: bytes, chunk: Chunk, lines: Sequence[str], most: int) -> Snippet:
+    shown = [line[:_LONGEST_LINE].rstrip() for line in lines[chunk.start - 1 : chunk.end]]
+    while shown and not shown[-1]:
+        shown.pop()
+    skipped = 0
+    while skipped < len(shown) and not shown[skipped]:
+        skipped += 1
+    shown = shown[skipped:]
+    if len(shown) > most:
+        shown = shown[:most]
+    return Snippet(path, chunk.start + skipped, chunk.end, chunk.name, "\n".join(shown))

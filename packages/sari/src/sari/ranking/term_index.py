@@ -1,0 +1,314 @@
+"""The term index of one workspace: built in the background, brought up to date when a question comes.
+
+Asks the workspace's index which files there are, and its symbols for what they define. A question reads the files it
+answers with, so a snippet is always what the file holds now; the index only decides which files are looked into.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+
+from sari.index.workspace_index import WorkspaceIndex
+from sari.languages.read import read_text, stamp_of
+from sari.languages.symbol_index import SymbolIndex
+from sari.ranking import git_log
+from sari.ranking.corpus import SHIFT, Corpus
+from sari.ranking.extract import MAX_BYTES
+from sari.ranking.file_history import FileHistory
+from sari.ranking.rank import Ranked
+from sari.ranking.ranker import Looked, answer
+from sari.ranking.segment_store import SegmentStore
+from sari.ranking.term_segment import DamagedSegment, TermSegment
+from sari.ranking.worker import build_segment
+
+_PAUSE_S = 1.0
+# A question indexes so many changed files itself; more are left to the background.
+FEW = 64
+# Below this, starting a worker costs more than it gains.
+_ALONE_BELOW = 100
+_BATCH = 8_000
+_MOST_SEGMENTS = 16
+# The symbols of the same files are being parsed: waiting for them saves parsing twice.
+_WAIT_FOR_SYMBOLS_S = 120.0
+_HEAD_EVERY_S = 15.0
+_KEPT_FILES = 256
+_MOSTLY = 0.9
+
+
+class TermIndex:
+    """Which files hold which terms, for one workspace."""
+
+    def __init__(self, index: WorkspaceIndex, symbols: SymbolIndex) -> None:
+        self._index = index
+        self._symbols = symbols
+        self._root = os.fsencode(index.root)
+        self._store = SegmentStore(index.store.folder / "terms" if index.store.try_lock() else None)
+        self._segments = self._store.load()
+        self._history = FileHistory()
+        self._corpus = Corpus((), {}, self._history)
+        self._stamps: dict[bytes, int] = {}
+        self._done_for = -2
+        self._head, self._head_at = "", -_HEAD_EVERY_S
+        self._began = time.monotonic()
+        self._looked: OrderedDict[bytes, tuple[int, Looked]] = OrderedDict()
+        self._working = threading.Lock()
+        self._caught_up = threading.Event()
+        self._keeping = threading.Lock()
+        self._stop = threading.Event()
+        self._worker: subprocess.Popen[bytes] | None = None
+        self._thread = threading.Thread(target=self._run, name="sari-terms", daemon=True)
+        self._thread.start()
+
+    @property
+    def complete(self) -> bool:
+        """Everything was indexed, as of the last change."""
+        return self._done_for == self._index.change()
+
+    def wait_built(self, timeout_s: float) -> bool:
+        """Wait until all files were indexed once."""
+        return self._caught_up.wait(timeout_s)
+
+    def status(self) -> dict[str, object]:
+        return {"files": len(self._stamps), "bytes": sum(segment.bytes for segment in self._segments)}
+
+    def ask(
+        self, question: str, keep: Callable[[bytes], bool] | None, cancelled: Callable[[], bool]
+    ) -> tuple[list[Ranked], bool]:
+        """The files that answer a question, best first; and whether all files were considered."""
+        complete = self.complete or self._catch_up_few()
+        for _ in range(3):
+            try:
+                return answer(self._corpus, question, self.look, keep=keep, cancelled=cancelled), complete
+            except DamagedSegment:
+                with self._working:
+                    self._drop_damaged()
+                complete = False
+        return [], False
+
+    @property
+    def usable(self) -> bool:
+        """Whether most files are indexed, so that an answer is worth giving."""
+        return len(self._stamps) >= _MOSTLY * self._index_size()
+
+    def _index_size(self) -> int:
+        files = self._index.status()["files"]
+        return files if isinstance(files, int) and self._index.change() != -1 else 1 << 40
+
+    def ask_of(self, question: str, paths: Sequence[bytes], cancelled: Callable[[], bool]) -> list[Ranked]:
+        """As `ask`, of these files alone, read now: what there is before the index is."""
+        store = SegmentStore(None)
+        try:
+            target = store.new_segment()
+            build_segment(self._root, target, [(path, self._symbols.known_names(path)) for path in paths])
+            segment = TermSegment(target)
+            try:
+                where = {path: number for number, path in enumerate(segment.paths)}
+                return answer(Corpus([segment], where, self._history), question, self.look, cancelled=cancelled)
+            finally:
+                segment.close()
+        finally:
+            store.close()
+
+    def look(self, path: bytes) -> Looked | None:
+        """A file as it is now; None when it is gone or is no text."""
+        stamp = self._stamp(path)
+        if stamp is None:
+            return None
+        with self._keeping:
+            kept = self._looked.get(path)
+            if kept is not None and kept[0] == stamp:
+                self._looked.move_to_end(path)
+                return kept[1]
+        read = read_text(self._root, path, MAX_BYTES)
+        if read is None or b"\0" in read[0][:8_000]:
+            return None
+        lines = read[0].decode("utf-8", "replace").split("\n")
+        looked = Looked(lines, self._symbols.of_file(path) or ())
+        with self._keeping:
+            self._looked[path] = (read[1], looked)
+            while len(self._looked) > _KEPT_FILES:
+                self._looked.popitem(last=False)
+        return looked
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        with self._working:
+            self._end_worker()
+            for segment in self._segments:
+                segment.close()
+            self._store.close()
+
+    # Keeping up with the workspace.
+
+    def _run(self) -> None:
+        while not self._stop.wait(_PAUSE_S):
+            if self._index.status()["state"] != "ready":
+                continue
+            change = self._index.change()
+            if change == -1 or not (self._symbols.complete or self._waited_long()):
+                continue
+            with contextlib.suppress(OSError, sqlite3.Error), self._working:
+                self._read_history()
+                if change != self._done_for:
+                    self._catch_up(change)
+
+    def _waited_long(self) -> bool:
+        return time.monotonic() - self._began > _WAIT_FOR_SYMBOLS_S or bool(self._stamps)
+
+    def _read_history(self) -> None:
+        now = time.monotonic()
+        if now - self._head_at < _HEAD_EVERY_S:
+            return
+        self._head_at = now
+        head = git_log.head_of(self._index.root)
+        if head != self._head:
+            self._history = git_log.read_history(self._index.root) if head else FileHistory()
+            self._head = head
+            self._arrange(self._corpus.where.keys())
+
+    def _catch_up_few(self) -> bool:
+        """Index what changed, if that is little. Whether everything is indexed now."""
+        change = self._index.change()
+        if change == -1 or not self._stamps or not self._working.acquire(timeout=0.2):
+            return False
+        try:
+            waiting = self._waiting()
+            if len(waiting) > FEW:
+                return False
+            if waiting:
+                self._build(waiting, by_worker=False)
+            self._done_for = change
+            return True
+        except (OSError, sqlite3.Error):
+            return False
+        finally:
+            self._working.release()
+
+    def _catch_up(self, change: int) -> None:
+        waiting = self._waiting()
+        for at in range(0, len(waiting), _BATCH):
+            if self._stop.is_set():
+                return
+            batch = waiting[at : at + _BATCH]
+            self._build(batch, by_worker=len(batch) >= _ALONE_BELOW)
+        self._compact()
+        self._end_worker()
+        if not self._stop.is_set():
+            self._done_for = change
+            self._caught_up.set()
+
+    def _waiting(self) -> list[bytes]:
+        """Files that are not indexed as they are now. Forgets those that are gone."""
+        now = {path: stamp for path in self._index.paths() if (stamp := self._stamp(path)) is not None}
+        if not self._stamps and self._segments:
+            self._arrange(now.keys())
+        if self._stamps.keys() - now.keys():
+            self._arrange(now.keys())
+        return sorted(path for path, stamp in now.items() if self._stamps.get(path) != stamp)
+
+    def _stamp(self, path: bytes) -> int | None:
+        try:
+            stat = os.lstat(os.path.join(self._root, path))
+        except OSError:
+            return None
+        return stamp_of(stat) if stat.st_mode & 0o170000 == 0o100000 else None
+
+    def _build(self, paths: Sequence[bytes], *, by_worker: bool) -> None:
+        target = self._store.new_segment()
+        files = [(path, self._symbols.known_names(path)) for path in paths]
+        if not by_worker or not self._ask_worker(os.fspath(target), files):
+            build_segment(self._root, target, files)
+        with contextlib.suppress(DamagedSegment, OSError):
+            self._segments.append(TermSegment(target))
+            self._arrange({*self._corpus.where, *paths})
+            self._store.save(self._segments)
+
+    def _arrange(self, live: Iterable[bytes]) -> None:
+        """Make the corpus of what is live: of several segments that hold a file, the newest counts."""
+        wanted = live if isinstance(live, set) else set(live)
+        where: dict[bytes, int] = {}
+        stamps: dict[bytes, int] = {}
+        for number, segment in enumerate(self._segments):
+            for local, path in enumerate(segment.paths):
+                if path in wanted:
+                    where[path] = number << SHIFT | local
+                    stamps[path] = segment.stamps[local]
+        self._stamps = stamps
+        self._corpus = Corpus(self._segments, where, self._history)
+
+    def _compact(self) -> None:
+        """Build the smallest of too many segments, and those mostly out of date, again as one."""
+        living = [0] * len(self._segments)
+        for document in self._corpus.where.values():
+            living[document >> SHIFT] += 1
+        chosen = {n for n, segment in enumerate(self._segments) if living[n] * 2 < len(segment.paths)}
+        if len(self._segments) > _MOST_SEGMENTS:
+            chosen.update(sorted(range(len(self._segments)), key=living.__getitem__)[: _MOST_SEGMENTS // 2])
+        if not chosen:
+            return
+        paths = [path for path, document in self._corpus.where.items() if document >> SHIFT in chosen]
+        old = [self._segments[number] for number in sorted(chosen)]
+        for at in range(0, len(paths), _BATCH):
+            self._build(paths[at : at + _BATCH], by_worker=len(paths) >= _ALONE_BELOW)
+        self._remove(old)
+
+    def _drop_damaged(self) -> None:
+        damaged = []
+        for segment in self._segments:
+            try:
+                segment.check()
+            except DamagedSegment:
+                damaged.append(segment)
+        self._remove(damaged)
+        self._done_for = -2
+
+    def _remove(self, old: Sequence[TermSegment]) -> None:
+        if not old:
+            return
+        live = set(self._corpus.where)
+        # A question that is being answered may still hold these: they close when nobody does.
+        self._segments = [segment for segment in self._segments if segment not in old]
+        self._arrange(live)
+        self._store.save(self._segments)
+
+    def _ask_worker(self, target: str, files: Sequence[tuple[bytes, Sequence[str] | None]]) -> bool:
+        if self._worker is None or self._worker.poll() is not None:
+            self._end_worker()
+            self._worker = subprocess.Popen(
+                # Without -P the current folder would be searched for modules first.
+                [sys.executable, "-P", "-m", "sari.ranking.worker", os.fsdecode(self._root)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                cwd=os.path.dirname(sys.executable),
+            )
+        stdin, stdout = self._worker.stdin, self._worker.stdout
+        assert stdin is not None
+        assert stdout is not None
+        try:
+            stdin.write(json.dumps([target, [(os.fsdecode(path), names) for path, names in files]]).encode() + b"\n")
+            stdin.flush()
+            return int(stdout.readline()) >= 0
+        except (OSError, ValueError):
+            self._end_worker()
+            return False
+
+    def _end_worker(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.kill()
+            for pipe in (worker.stdin, worker.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):
+                        pipe.close()
+            worker.wait()

@@ -1,0 +1,50 @@
+"""The weights of ranked search: found on some repositories, checked on others (`python -m bench sari_ranked`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """BM25F's weight of each field and the factors that come after it."""
+
+    k1: float = 1.2
+    body: float = 0.6
+    b_body: float = 0.75
+    defs: float = 1.5
+    b_defs: float = 0.4
+    path: float = 2.0
+    name: float = 4.0
+    messages: float = 2.0
+    b_messages: float = 0.8
+    joined: float = 1.0
+    """Two neighbouring words of the question written as one."""
+    file_name: float = 3.0
+    """How much of the file's name the question names."""
+    chunk: float = 0.6
+    """The best place within the file."""
+    exact_name: float = 4.0
+    """A definition that the question names as it is written."""
+    coverage: float = 0.2
+    activity: float = 0.04
+    tests: float = 0.35
+    documents: float = 0.6
+    vendored: float = 0.3
+
+    declarations: float = 0.8
+    """A header or a stub."""
+    foreign_platform: float = 0.8
+
+    def field(self, name: str) -> float:
+        match name:
+            case "body":
+                return self.body
+            case "defs":
+                return self.defs
+            case "path":
+                return self.path
+        return self.name
+
+
+DEFAULT = Weights()

@@ -1,0 +1,44 @@
+"""A worker process that reads files and writes term segments: one JSON line in, the number of files out.
+
+Splitting text holds the interpreter's lock; in a process of its own it does not slow the daemon's answers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import sqlite3
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from sari.ranking.extract import file_terms
+from sari.ranking.term_segment import write_segment
+
+
+def build_segment(root: bytes, target: Path, files: Iterable[tuple[bytes, Sequence[str] | None]]) -> int:
+    """Read files, with the names they define where these are known, and write a segment of those that are there."""
+    found = (file_terms(root, path, names) for path, names in files)
+    return write_segment(target, [file for file in found if file is not None])
+
+
+def main() -> None:
+    root = os.fsencode(sys.argv[1])
+    # Nothing here refers to itself.
+    gc.disable()
+    with contextlib.suppress(OSError, AttributeError):
+        os.nice(10)
+    for line in sys.stdin.buffer:
+        target, files = json.loads(line)
+        try:
+            count = build_segment(root, Path(target), [(os.fsencode(path), names) for path, names in files])
+        except (OSError, sqlite3.Error):
+            count = -1
+        sys.stdout.write(f"{count}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""The real node of `make kubernetes-up`, as tests use it: a namespace per test, an image without a registry, its programs.
+
+Only runs inside the node's namespaces (scripts/kubernetes/exec.sh), which also say where it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import uuid
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from codehub.adapters.kubernetes.client import ApiClient
+from codehub.adapters.kubernetes.cluster import Cluster
+from codehub.adapters.kubernetes.homes import ClaimOptions, PvcHomes
+from codehub.adapters.kubernetes.kubeconfig import find_access
+from codehub.adapters.kubernetes.manifests import PodOptions
+from codehub.adapters.kubernetes.objects import decode_claim
+from codehub.adapters.objectstore.archives import ObjectArchives
+from codehub.adapters.objectstore.store import Store
+from codehub.ports.homes import HomeKey
+from testing.codehub.docker import tiny_root
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = ROOT / "scripts/kubernetes"
+# The tests' IDE, and CodeHub itself for its Jobs: one image, so that one import is enough.
+IMAGE = "docker.io/codehub-test/workspace:1"
+SMALL = PodOptions(
+    cpu_limit="1", memory_limit="256Mi", cpu_request="10m", memory_request="32Mi", ephemeral_storage="1Gi", grace_s=2
+)
+
+
+def lab() -> Path:
+    return Path(os.environ["CODEHUB_TEST_KUBERNETES"])
+
+
+@dataclass(frozen=True)
+class Node:
+    """The node and its programs."""
+
+    lab: Path
+
+    def ctr(self, *arguments: str) -> str:
+        command = ["ctr", "-a", str(self.lab / "containerd/c.sock"), "-n", "k8s.io", *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    def kubectl(self, *arguments: str, given: str | None = None) -> str:
+        return subprocess.run(["kubectl", *arguments], check=True, capture_output=True, text=True, input=given).stdout
+
+    def program(self, action: str, name: str) -> None:
+        """kill, stop or start etcd, apiserver, kubelet, containerd, …"""
+        subprocess.run([SCRIPTS / "restart.sh", action, name], check=True, capture_output=True)
+
+    def load_image(self) -> None:
+        archive = self.lab / "images/workspace.tar"
+        layer = image_root()
+        digest = hashlib.sha256(layer).hexdigest()
+        stamp = self.lab / "images/workspace.digest"
+        if not archive.exists() or not stamp.exists() or stamp.read_text() != digest:
+            layer_file = self.lab / "images/workspace.layer"
+            layer_file.write_bytes(layer)
+            entrypoint = json.dumps(["/usr/bin/python3", "-u", "/tiny.py", "8080", "ID", "0.0.0.0"])
+            subprocess.run(
+                [
+                    sys.executable,
+                    SCRIPTS / "image.py",
+                    archive,
+                    IMAGE.removeprefix("docker.io/"),
+                    entrypoint,
+                    layer_file,
+                ],
+                check=True,
+            )
+            layer_file.unlink()
+            stamp.write_text(digest)
+        self.ctr("images", "import", str(archive))
+
+
+def image_root() -> bytes:
+    """This machine's Python with the tests' IDE, and those parts of CodeHub that run in a Job."""
+    zstandard = Path(str(importlib.import_module("zstandard").__file__)).parent
+    libraries = (*zstandard.glob("*.so"), *Path("/usr/lib/python3.11/lib-dynload").glob("_ctypes.*.so"))
+    root = tiny_root(libraries)
+    source = ROOT / "packages/codehub/src/codehub"
+    place = f"usr/local/lib/python{sys.version_info.major}.{sys.version_info.minor}/dist-packages"
+    buffer = io.BytesIO(root)
+    with tarfile.open(fileobj=buffer, mode="a") as out:
+        for base, name in ((source, "codehub"), (zstandard, "zstandard")):
+            for path in sorted(base.rglob("*")):
+                if path.is_file() and path.suffix in (".py", ".so") and "__pycache__" not in path.parts:
+                    info = out.gettarinfo(path, f"{place}/{name}/{path.relative_to(base)}")
+                    info.uid = info.gid = info.mtime = 0
+                    info.uname = info.gname = ""
+                    with path.open("rb") as file:
+                        out.addfile(info, file)
+    return buffer.getvalue()
+
+
+@pytest.fixture(scope="session")
+def node() -> Node:
+    found = Node(lab())
+    found.load_image()
+    return found
+
+
+@pytest.fixture
+def namespace(node: Node) -> Iterator[str]:
+    """A namespace of the test's own, under the restricted standard where the server enforces it."""
+    name = f"test-{uuid.uuid4().hex[:10]}"
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
+    }
+    node.kubectl("create", "-f", "-", given=json.dumps(manifest))
+    try:
+        yield name
+    finally:
+        # Nobody waits for it: terminating takes as long as the slowest pod.
+        node.kubectl("delete", "namespace", name, "--wait=false")
+
+
+def admin_client(namespace: str) -> ApiClient:
+    return ApiClient(find_access(os.environ, namespace=namespace))
+
+
+@pytest.fixture
+async def cluster(namespace: str) -> AsyncIterator[Cluster]:
+    """As an installation that no other test has."""
+    found = Cluster(admin_client(namespace), f"test-{uuid.uuid4()}")
+    try:
+        yield found
+    finally:
+        await found.close()
+
+
+@dataclass(frozen=True)
+class PvcWorld:
+    """For HomesContract."""
+
+    cluster: Cluster
+    homes: PvcHomes
+    archives: ObjectArchives
+    store: Store
+
+    async def files(self, home: HomeKey) -> Path | None:
+        """Where the node keeps the volume, or None when no volume was needed yet."""
+        path = self.cluster.claims_path
+        items, _ = await self.cluster.client.list_all(path)
+        claims = [decode_claim(item) for item in items]
+        ours = [one for one in claims if one.meta.workspace_id == home.workspace_id and one.volume]
+        if not ours:
+            return None
+        volume = await self.cluster.client.get(f"/api/v1/persistentvolumes/{ours[-1].volume}")
+        return None if volume is None else Path(volume["spec"]["hostPath"]["path"])
+
+    async def bind(self, home: HomeKey) -> Path:
+        """Have the volume made as if a pod had been scheduled that needs it."""
+        for claim in await self.cluster.home_claims(home.workspace_id):
+            patch = {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "node1"}}}
+            await self.cluster.client.patch(f"{self.cluster.claims_path}/{claim.meta.name}", patch)
+        async with asyncio.timeout(60):
+            while (found := await self.files(home)) is None or not found.is_dir():
+                await asyncio.sleep(0.05)
+        return found
+
+    async def write(self, home: HomeKey, files: Mapping[str, bytes]) -> None:
+        base = await self.bind(home)
+        for name, content in files.items():
+            path = base / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        for path in base.rglob("*"):
+            os.chown(path, 1000, 1000, follow_symlinks=False)
+
+    async def read(self, home: HomeKey) -> Mapping[str, bytes]:
+        base = await self.files(home)
+        if base is None:
+            return {}
+        return {str(path.relative_to(base)): path.read_bytes() for path in base.rglob("*") if path.is_file()}
+
+    async def lose(self, home: HomeKey) -> None:
+        for claim in await self.cluster.home_claims(home.workspace_id):
+            await self.cluster.client.delete(f"{self.cluster.claims_path}/{claim.meta.name}", claim.meta.uid)
+        assert await self.cluster.claims.wait_until(
+            lambda: not self.cluster.claims.known_of(home.workspace_id), 60
+        ), "the claim goes"
+
+
+def pvc_world(cluster: Cluster, store: Store, **options: Any) -> PvcWorld:
+    claims = ClaimOptions(storage_class="codehub-test", size="100Mi")
+    homes = PvcHomes(cluster, store, IMAGE, claims=claims, pods=SMALL, **options)
+    return PvcWorld(cluster, homes, ObjectArchives(store), store)
+
+
+__all__ = ["IMAGE", "SMALL", "Node", "PvcWorld", "admin_client", "cluster", "namespace", "node", "pvc_world"]
