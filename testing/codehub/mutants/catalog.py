@@ -212,14 +212,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "restored without a digest check",
-        "adapters/objectstore/transfer.py",
+        "adapters/objectstore/compression.py",
         "if got != meta.size or digest.hexdigest() != meta.sha256:",
         "if got != meta.size:",
         _DURABLE,
     ),
     Mutant(
         "restored without a size or digest check",
-        "adapters/objectstore/transfer.py",
+        "adapters/objectstore/compression.py",
         "if got != meta.size or digest.hexdigest() != meta.sha256:",
         "if False:",
         _DURABLE,

@@ -328,14 +328,14 @@ class Settings(BaseModel):
         30, alias="ACTIVITY_FLUSH_INTERVAL", description="How often the proxy writes activity to Redis."
     )
     ttl_standby_s: Seconds = Field(
-        600,
+        10_800,
         alias="TTL_STANDBY_SECONDS",
-        description="Idle time after which a workspace is put to sleep. Recommended in production: 10800.",
+        description="Idle time after which a workspace is put to sleep.",
     )
     ttl_archive_s: Seconds = Field(
-        1800,
+        86_400,
         alias="TTL_ARCHIVE_SECONDS",
-        description="Time asleep after which a workspace is archived. Recommended in production: 86400.",
+        description="Time asleep after which a workspace is archived.",
     )
     archive_keep: int = Field(
         2, ge=1, alias="CODEHUB_ARCHIVE_KEEP", description="How many archives of a workspace are kept."

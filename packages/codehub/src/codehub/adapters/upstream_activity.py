@@ -1,7 +1,8 @@
 """Asks an IDE over HTTP when someone last worked in it (a profile's `activity_path`).
 
 The answer is 200 with JSON: `{"active": true}` for right now, or `{"last_active_at": "2026-11-16T01:02:03Z"}` (an ISO time
-or Unix seconds). Anything else, and no answer within a few seconds, says nothing.
+or Unix seconds); or Jupyter's list of kernels, of which a busy one is at work. Anything else, and no answer within a few
+seconds, says nothing.
 """
 
 from __future__ import annotations
@@ -56,12 +57,27 @@ def _said(body: bytes, now: datetime) -> datetime | None:
         match json.loads(body):
             case {"active": True}:
                 return now
+            case list(kernels):
+                return max((at for kernel in kernels if (at := _kernel(kernel, now)) is not None), default=None)
             case {"last_active_at": str(text)}:
-                when = datetime.fromisoformat(text)
-                return min(when if when.tzinfo else when.replace(tzinfo=UTC), now)
+                return _time(text, now)
             case {"last_active_at": int(seconds) | float(seconds)}:
                 return min(datetime.fromtimestamp(seconds, UTC), now)
     # A time beyond all years, and JSON nested deeper than a parser goes, are errors of their own kinds.
     except (ValueError, OverflowError, OSError, RecursionError):
         return None
     return None
+
+
+def _kernel(kernel: object, now: datetime) -> datetime | None:
+    match kernel:
+        case {"execution_state": "busy"}:
+            return now
+        case {"last_activity": str(text)}:
+            return _time(text, now)
+    return None
+
+
+def _time(text: str, now: datetime) -> datetime:
+    when = datetime.fromisoformat(text)
+    return min(when if when.tzinfo else when.replace(tzinfo=UTC), now)

@@ -147,7 +147,7 @@ def reset_user(username: str, password_stdin: bool) -> None:
 
     url = effective_settings(os.environ).require_database()
     asyncio.run(reset_password(url, username, _new_password(username, password_stdin)))
-    console().print(f"{username} can sign in with the new password.", soft_wrap=True)
+    console().print(f"{username} can sign in with the new password.")
 
 
 @users.command("rm")
@@ -185,7 +185,7 @@ def archives(workspace: str, server: str | None, as_json: bool) -> None:
         print_json({"items": items})
         return
     if not items:
-        console(err=True).print(f"{found['name']} has no archives.", soft_wrap=True)
+        console(err=True).print(f"{found['name']} has no archives.")
         return
     rows = [[when(item["committed_at"]), amount(int(item["bytes"])), item["archive_key"]] for item in items]
     print_table(["COMMITTED", "SIZE", "ARCHIVE KEY"], rows)
@@ -275,4 +275,4 @@ def _said(answer: Any, words: str, as_json: bool) -> None:
     if as_json:
         print_json(answer)
     else:
-        console().print(words, soft_wrap=True)
+        console().print(words)

@@ -6,6 +6,7 @@ What it exits with says what kind of failure it was: `Exit`, and the help of `co
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Mapping
 from enum import IntEnum
@@ -43,6 +44,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "ide": ("codehub.cli.ide", "ide", "Install the IDE of process workspaces."),
     "login": ("codehub.cli.login", "login", "Sign in and store an API token."),
     "logout": ("codehub.cli.login", "logout", "Remove the stored token and revoke it."),
+    "whoami": ("codehub.cli.login", "whoami", "Show who is signed in, and where."),
     "ws": ("codehub.cli.ws", "ws", "Manage workspaces."),
     "admin": ("codehub.cli.admin", "admin", "Manage users, recover and undelete workspaces."),
     "completion": ("codehub.cli.completion", "completion", "Print the completion script for a shell."),
@@ -105,6 +107,24 @@ def exit_code_of(error: errors.CodeHubError) -> Exit:
 
 
 def main() -> int:
+    code = _run()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+    except OSError as error:
+        _drop_output()
+        click.echo(f"codehub: the output cannot be written: {error.strerror}", err=True)
+        return Exit.FAILED
+    return code
+
+
+def _drop_output() -> None:
+    """Nobody reads it, or it has nowhere to go: the interpreter must not try once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _run() -> int:
     try:
         # Without standalone mode click returns the code of an `Exit` instead of raising it.
         code = cli.main(prog_name="codehub", standalone_mode=False)
@@ -122,8 +142,11 @@ def main() -> int:
         return Exit.INTERRUPTED
     except BrokenPipeError:
         # The reader of our output went away (`codehub ws ls | head`): its business, not an error.
-        sys.stderr.close()
+        _drop_output()
         return Exit.DONE
+    except OSError as error:
+        click.echo(f"codehub: {error}", err=True)
+        return Exit.FAILED
 
 
 if __name__ == "__main__":

@@ -24,6 +24,9 @@ _log = structlog.get_logger()
 
 # How many IDEs are asked for their activity at the same time.
 _ASKED_AT_ONCE = 16
+# How long a workspace's use of the CPU is looked at, and from which share of a core on it counts as work.
+_CPU_WINDOW_S = 5.0
+_CPU_BUSY_PERCENT = 5.0
 
 
 class TtlRunner:
@@ -103,9 +106,28 @@ class TtlRunner:
             async with limit:
                 return workspace.id, await self._last_active(workspace, now)
 
+        idle = list(idle)
         answers = await asyncio.gather(*(ask(workspace) for workspace in idle))
-        if active := {id_: at for id_, at in answers if at is not None}:
+        active = {id_: at for id_, at in answers if at is not None}
+        active |= dict.fromkeys(await self._computing([row for row in idle if row.id not in active]), now)
+        if active:
             await self._store.note_access(self._lease.epoch, active)
+
+    async def _computing(self, idle: list[Workspace]) -> list[str]:
+        """Those that use the CPU: a test run or a training goes on when its tab is closed."""
+        if not any([await self._cpu_percent(workspace) is not None for workspace in idle]):
+            return []  # nothing here knows
+        await asyncio.sleep(_CPU_WINDOW_S)
+        used = [(workspace.id, await self._cpu_percent(workspace)) for workspace in idle]
+        return [id_ for id_, percent in used if percent is not None and percent > _CPU_BUSY_PERCENT]
+
+    async def _cpu_percent(self, workspace: Workspace) -> float | None:
+        instances = self._instances.get(workspace.instance_backend)
+        try:
+            used = None if instances is None else await instances.usage(workspace.id)
+        except CodeHubError:
+            return None
+        return None if used is None else used.get("cpu_percent")
 
     async def _last_active(self, workspace: Workspace, now: datetime) -> datetime | None:
         try:
@@ -116,7 +138,8 @@ class TtlRunner:
             upstream = await instances.resolve_upstream(workspace.id)
             if upstream is None:
                 return None
-            return await self._asks.last_active(upstream, profile.activity_path, now)
+            prefix = "" if profile.strip_prefix else f"/w/{workspace.id}"
+            return await self._asks.last_active(upstream, prefix + profile.activity_path, now)
         except CodeHubError as error:
             # Unreachable is not active: what hangs silently is put to sleep.
             _log.debug("was not asked for activity", workspace_id=workspace.id, error=str(error))

@@ -92,6 +92,8 @@ JUPYTERLAB = AppProfile(
     health_path="/api",
     health_timeout_s=90.0,
     strip_prefix=False,
+    # A busy kernel is at work, whether a tab is open or not.
+    activity_path="/api/kernels",
     env=MappingProxyType({"JUPYTER_TOKEN": "{secret}"}),
     secret_header="Authorization: token {secret}",  # noqa: S106 - a pattern, not a secret
     background_traffic=(
