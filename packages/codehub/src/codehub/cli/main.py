@@ -140,8 +140,8 @@ def _run() -> int:
         return exit_code_of(error)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output went away (`codehub ws ls | head`): its business, not an error.
+    except (BrokenPipeError, SystemExit):
+        # The reader of our output went away (`codehub ws ls | head`): its business, not an error. click ends by itself then.
         _drop_output()
         return Exit.DONE
     except OSError as error:

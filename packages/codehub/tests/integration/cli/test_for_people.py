@@ -92,7 +92,10 @@ def test_a_command_that_asks_no_server_loads_no_http_client_and_no_tables() -> N
 
 def test_colours_are_for_terminals() -> None:
     mine, theirs = pty.openpty()
-    code = "from codehub.cli.output import status_text, print_table; print_table(['A'], [[status_text({'status': 'ERROR'})]])"
+    code = (
+        "from codehub.cli.output import status_text, print_table;"
+        "print_table(['A'], [[status_text({'status': 'ERROR'})]])"
+    )
     subprocess.run([sys.executable, "-c", code], stdout=theirs, timeout=120, check=True)
     assert b"\x1b[31mERROR" in os.read(mine, 1000)
     os.close(mine)
