@@ -24,7 +24,7 @@ import httpx
 
 from codehub.adapters.process.instances import ProcessInstances, ProcessOptions
 from codehub.ports.fence import ignore_progress, no_fence
-from codehub.ports.instances import InstanceSpec, Mount
+from codehub.ports.instances import InstanceSpec, Mount, MountKind
 from testing.codehub.container_walkthrough import tiny_profiles
 from testing.codehub.docker import TINY_IMAGE, DockerEngine
 from testing.codehub.full_stack import Stack, fresh_stack
@@ -73,7 +73,7 @@ async def _processes(base: Path) -> list[dict[str, object]]:
     async def start(number: int) -> None:
         home = base / f"h{number}"
         home.mkdir()
-        spec = InstanceSpec(f"w{number}", "tiny", by_socket(), Mount("dir", str(home)))
+        spec = InstanceSpec(f"w{number}", "tiny", by_socket(), Mount(MountKind.DIR, str(home)))
         await instances.start(spec, ignore_progress, no_fence)
         async with asyncio.timeout(_TIMEOUT_S):
             while not await instances.probe(spec.workspace_id, spec.profile):

@@ -21,7 +21,7 @@ import uvloop
 from codehub.adapters.embedded.postgres import EmbeddedPostgres
 from codehub.adapters.postgres.migrate import migrate
 from codehub.adapters.postgres.pool import Database
-from codehub.domain.profiles import AppProfile, Catalog
+from codehub.domain.profiles import AppProfile, Catalog, Runs
 from codehub.ports.instances import Instances, Upstream
 from codehub.proxy.run import ProxyDeps, run_proxy, settle_memory
 from codehub.services.passwords import hash_secret
@@ -33,6 +33,8 @@ SECRET = "bench-secret"
 
 
 class OnePlace:
+    runs = Runs.COMMAND
+
     def __init__(self, port: int) -> None:
         self._upstream = Upstream("bench", "127.0.0.1", port)
 

@@ -82,14 +82,14 @@ async def test_tokens_sessions_and_the_password_on_the_account_page(
     await dialog.get_by_role("button", name="Revoke").click()
     await expect(page.get_by_text("No tokens.")).to_be_visible()
 
-    await page.get_by_label("Present password").fill("not this")
+    await page.get_by_label("Current password").fill("not this")
     await page.get_by_label("New password").fill("a new password")
     await press(page, "Change password")
     await expect(page.get_by_role("alert")).to_contain_text("the current password is wrong")
     page_faults.clear()
-    await page.get_by_label("Present password").fill(PASSWORD)
+    await page.get_by_label("Current password").fill(PASSWORD)
     await press(page, "Change password")
-    await expect(page.get_by_text("Your password is changed.")).to_be_visible()
+    await expect(page.get_by_text("Your password was changed.")).to_be_visible()
 
 
 async def test_an_admin_manages_users_undeletes_and_sees_the_coordinator(

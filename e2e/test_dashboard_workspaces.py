@@ -50,7 +50,7 @@ async def test_a_workspace_is_created_with_a_profile_and_shown_as_it_comes_up(
     await dialog.get_by_label("Name").fill("later")
     await dialog.get_by_label("Start it now").uncheck()
     await dialog.get_by_role("button", name="Create").click()
-    await expect(card(page, "later")).to_contain_text("never started")
+    await expect(card(page, "later")).to_contain_text("Not started")
     assert (await stage.row(await stage.named("later")))["desired_state"] == "ARCHIVED"
 
 
@@ -74,7 +74,7 @@ async def test_stop_archive_restore_and_changing_ones_mind(
     await stage.change(workspace_id, operation="ARCHIVING", progress=progress)
     await expect(mine).to_contain_text("Archiving 62 %, 410 MB of 660 MB")
     await stage.change(workspace_id, progress={**progress, "step": "verify"})
-    await expect(mine).to_contain_text("Archiving reading back what was written, 62 %")
+    await expect(mine).to_contain_text("Archiving verifying what was written, 62 %")
     await stage.change(workspace_id, **ARCHIVED)
     await press(page, "Restore api")
     await stage.until(workspace_id, desired_state="RUNNING")
@@ -92,7 +92,7 @@ async def test_an_error_says_what_to_do_and_is_recovered_from_the_page(
     await expect(card(page, "broken")).to_contain_text(
         "Check the image's name and the registry, then start it again."
     )
-    await expect(card(page, "lost")).to_contain_text("Recover it from a kept archive, or delete it.")
+    await expect(card(page, "lost")).to_contain_text("Recover it from one of its archives")
     await expect(page.get_by_role("button", name="Try again lost")).to_be_hidden()
 
     await press(page, "Try again broken")

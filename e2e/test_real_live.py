@@ -53,7 +53,7 @@ async def test_a_restart_of_everything_is_said_survived_and_workspaces_go_on(
     await expect(page.get_by_role("alert")).to_contain_text("Nothing was changed")
     await asyncio.to_thread(real.up)
     await live(page)
-    await expect(page.get_by_text("CodeHub does not answer. What you see may be old")).to_be_hidden()
+    await expect(page.get_by_text("CodeHub does not answer. This page may be out of date")).to_be_hidden()
     # A browser logs every connection that was refused; nothing else may be there.
     assert all("Failed to load resource" in fault or "ERR_" in fault for fault in page_faults), page_faults
     page_faults.clear()

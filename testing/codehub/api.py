@@ -21,7 +21,7 @@ from codehub.api.context import Context, make_users
 from codehub.api.server import serve_api
 from codehub.domain.errors import BackendDown
 from codehub.domain.limits import RunningLimits
-from codehub.domain.profiles import AppProfile
+from codehub.domain.profiles import AppProfile, Runs
 from codehub.ports.bus import Bus
 from codehub.services.event_stream import EventBroadcaster
 from codehub.services.passwords import Passwords
@@ -77,11 +77,11 @@ class AwayBus:
 
 
 async def process_backends() -> BackendChoice:
-    return BackendChoice("process", "local-dir")
+    return BackendChoice("process", "local-dir", Runs.COMMAND)
 
 
 async def docker_backends() -> BackendChoice:
-    return BackendChoice("local-docker", "local-dir")
+    return BackendChoice("local-docker", "local-dir", Runs.IMAGE)
 
 
 def cheap_passwords() -> Passwords:

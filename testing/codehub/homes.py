@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.homes.local_dir import LocalDirHomes
 from codehub.adapters.objectstore.archives import ObjectArchives
 from codehub.adapters.objectstore.layout import META_SUFFIX
 from codehub.adapters.objectstore.store import Store
-from codehub.adapters.tarball.cursor import remove_tree
 from codehub.ports.archives import ArchivePlace
 from codehub.ports.homes import HomeKey
 

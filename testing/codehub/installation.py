@@ -25,6 +25,7 @@ from codehub.adapters.postgres import system
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.process.instances import ProcessInstances
 from codehub.adapters.process.records import Record, read_record
+from codehub.domain.leadership import Leadership
 from codehub.domain.model import DesiredState, Operation, Phase, Workspace
 from codehub.ports.fence import no_fence
 from codehub.wiring import new_id
@@ -151,7 +152,7 @@ class Installation:
         await until(there, f"{coordinator.node_id} leads", self._logs)
         return (await self.leadership()).epoch
 
-    async def leadership(self) -> system.Leadership:
+    async def leadership(self) -> Leadership:
         async with self.database.transaction() as tx:
             return await system.leadership(tx, _LOCK_ID)
 

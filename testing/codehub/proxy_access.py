@@ -15,7 +15,7 @@ import httpx
 from codehub.adapters.postgres.pool import Database
 from codehub.api.server import serve_api
 from codehub.domain.errors import BackendDown
-from codehub.domain.profiles import AppProfile, Catalog
+from codehub.domain.profiles import AppProfile, Catalog, Runs
 from codehub.ports.instances import Instances, Upstream
 from codehub.proxy.run import ProxyDeps, listen, run_proxy
 from codehub.settings import Settings
@@ -33,6 +33,7 @@ class Placed:
 
     upstreams: dict[str, Upstream] = field(default_factory=dict)
     down: bool = False
+    runs: Runs = Runs.COMMAND
 
     async def resolve_upstream(self, workspace_id: str) -> Upstream | None:
         if self.down:

@@ -1,4 +1,4 @@
-"""Writes docs/api.md, drawn from the API's own OpenAPI description: `python -m testing.docs.api`. A test holds it fresh."""
+"""Generates docs/api.md from the OpenAPI description: `python -m testing.docs.api`. A test compares it."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from codehub.api.app import create_app
 from testing.codehub.api import api_deps
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "api.md"
-_HEAD: Final = """# The API
+_HEAD: Final = """# HTTP API
 
-Drawn from `/openapi.json` by `python -m testing.docs.api`; a test keeps it fresh.
+Generated from `/openapi.json` by `python -m testing.docs.api`.
 
-Sign in with `POST /api/v1/login`, which sets the cookie `session` (`__Host-session` under https; 24 h), or send an API
-token as `Authorization: Bearer cht_…`. A token can neither mint tokens nor manage users nor change passwords.
+Sign in with `POST /api/v1/login`, which sets the cookie `session` (`__Host-session` over HTTPS; valid for 24 h), or send an
+API token as `Authorization: Bearer cht_…`. A token cannot create tokens, manage users or change passwords.
 
 * Errors are `{"error": {"code", "message"}}`; the message says what happened and what to do. Unknown fields and query
-  parameters are errors that name them.
-* Lists are `{items, page, per_page, total}`; `per_page` is 50, at most 200.
-* Bodies are `application/json` of at most 1 MiB. A request that changes something and carries an `Origin` must carry the
-  dashboard's own, and `Sec-Fetch-Site` only `same-origin` or `none`.
-* 503 with `Retry-After` means that the database is away; nothing was changed.
-* Every answer has an `X-Request-ID`, which the log has too.
+  parameters are errors.
+* Lists are `{items, page, per_page, total}`; `per_page` is 50 by default and at most 200.
+* Bodies are `application/json` of at most 1 MiB. A request that changes something and has an `Origin` must have the
+  dashboard's, and its `Sec-Fetch-Site` must be `same-origin` or `none`.
+* 503 with `Retry-After` means that the database does not answer. Nothing was changed.
+* Every response has an `X-Request-ID`, which is also in the log.
 
 | code | status |
 |---|---|
 | INVALID_REQUEST | 400 |
 | UNAUTHORIZED | 401 |
-| FORBIDDEN | 403: another's workspace, a foreign origin |
+| FORBIDDEN | 403: another user's workspace, or a foreign origin |
 | NOT_FOUND, WORKSPACE_NOT_FOUND | 404; a deleted workspace is not found |
 | METHOD_NOT_ALLOWED | 405 |
 | INVALID_STATE | 409 |
@@ -61,14 +61,12 @@ def page() -> str:
     parts = [_HEAD]
     for tag, rows in by_tag.items():
         parts.append(
-            f"\n## {tag.capitalize()}\n\n| request | takes | answers | |\n|---|---|---|---|\n"
+            f"\n## {tag.capitalize()}\n\n| request | parameters or body | response | description |\n|---|---|---|---|\n"
             + "\n".join(rows)
             + "\n"
         )
-    parts.append("\n## What is sent\n" + "".join(_schema(name, schemas[name]) for name in bodies))
-    parts.append(
-        "\n## What is answered\n" + "".join(_schema(name, schemas[name]) for name in _closed(answers, schemas))
-    )
+    parts.append("\n## Request bodies\n" + "".join(_schema(name, schemas[name]) for name in bodies))
+    parts.append("\n## Responses\n" + "".join(_schema(name, schemas[name]) for name in _closed(answers, schemas)))
     return "".join(parts)
 
 

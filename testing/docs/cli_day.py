@@ -84,7 +84,7 @@ def _split(words: str) -> list[str]:
 def live(day: Day, says: Callable[[str], str], pieces: int = 1) -> None:
     """From signing in to the evening. `says` is what is in the output of the workspace with an id."""
     stack = day.stack
-    day.tell("morning: sign in, make a workspace, wait until it runs")
+    day.tell("morning: sign in, create a workspace and wait until it runs")
     day.run(
         "login -u admin --password-stdin",
         stdin=f"{stack.password()}\n",
@@ -97,7 +97,7 @@ def live(day: Day, says: Callable[[str], str], pieces: int = 1) -> None:
     link = day.run("ws open api --print")
     assert link.startswith(f"{stack.url}/"), link
 
-    day.tell("work in it; follow what the IDE says, until Ctrl-C")
+    day.tell("follow the output of the IDE, until Ctrl-C")
     workspace_id = str(json.loads(_quietly(day, "ws show api --json"))["id"])
     day.interrupt("ws logs -f api", until=says(workspace_id))
     assert re.search(r"\d+ %\s+[\d.]+ MB", day.run("ws usage api"))
@@ -105,10 +105,10 @@ def live(day: Day, says: Callable[[str], str], pieces: int = 1) -> None:
     _write(home / "data", (os.urandom(_PIECE) for _ in range(pieces)))
     _write(home / "chapter", [b"one\n"])
 
-    day.tell("lunch: it sleeps; its files stay")
+    day.tell("lunch: stop it; its files stay on disk")
     assert day.run("ws stop api").strip() == "api: STOPPED (asleep)"
 
-    day.tell("another task comes first: into the archive, and back when it is wanted")
+    day.tell("archive it, and restore it when it is needed again")
     assert day.run("ws archive api").strip() == "api: STOPPED (archived)"
     assert not home.exists()
     assert "ARCHIVE KEY" in day.run("admin archives api")
@@ -118,13 +118,13 @@ def live(day: Day, says: Callable[[str], str], pieces: int = 1) -> None:
     day.run('ws edit api --memo "left off at the refund tests"')
     assert "left off at the refund tests" in day.run("ws show api")
 
-    day.tell("evening: away with it, and the morning after it was wanted after all")
+    day.tell("evening: delete it, and undelete it the next morning")
     day.run("ws rm api", code=2)
     day.run("ws rm api --yes", code=6)
     day.run("ws rm api --yes --force")
     day.run("ws show api", code=5)
     assert workspace_id in day.run("admin undelete")
-    assert "is back" in day.run(f"admin undelete {workspace_id}")
+    assert "was undeleted" in day.run(f"admin undelete {workspace_id}")
     assert day.run("ws start api").strip() == "api: RUNNING"
     assert (stack.home_of("api") / "chapter").read_bytes() == b"one\n"
     assert "Its home is restored" in day.run("ws events api")
@@ -132,7 +132,7 @@ def live(day: Day, says: Callable[[str], str], pieces: int = 1) -> None:
 
 def demonstrate(day: Day) -> None:
     """`codehub demo`, waited for: each of its workspaces is in the state that its description says."""
-    day.tell("a look around: a few workspaces in different states")
+    day.tell("create a few workspaces in different states")
     shown = day.run("demo")
     for name, state in (
         ("hello", r"RUNNING"),
@@ -164,20 +164,20 @@ def main() -> None:
         stack.up()
         day = Day(stack)
         banner = stack.said().split("\n\n")
-        day.seen += ["# in another terminal, `codehub up` said:", *banner[1].splitlines()]
-        day.tell("the IDE, ahead of the first workspace (else its first start installs it)")
+        day.seen += ["# in another terminal, `codehub up` printed:", *banner[1].splitlines()]
+        day.tell("install the IDE in advance (otherwise the first workspace does it)")
         day.run("ide install")
         live(day, lambda _: "HTTP server listening", _DOC_PIECES)
         demonstrate(day)
-        day.tell("is everything well? and good night")
+        day.tell("check the installation, then stop CodeHub")
         day.run("doctor")
         day.run("down")
         text = "\n".join(day.seen).replace(stack.password(), "…").replace(str(stack.data_dir), "/var/lib/codehub")
     # Each was good for one sign-in within a minute.
     text = re.sub(r"secret=\S+", "secret=…", text)
     DOC.write_text(
-        "# A day of a workspace, by the command\n\nWritten by a real run with the real code-server: "
-        "`python -m testing.docs.cli_day`. A test lives the same day in `make test`.\n\n"
+        "# A day on the command line\n\nThis is the recording of a real session, made by `python -m testing.docs.cli_day`. "
+        "The same session is a test.\n\n"
         f"```text\n{text.strip()}\n```\n",
         encoding="utf-8",
     )

@@ -13,21 +13,20 @@ _ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = _ROOT / "docs/proxy-conformance.md"
 _TESTS: Final = _ROOT / "packages/codehub/tests/integration/proxy"
 _PARTS: Final = {
-    "requests": "Requests, as they arrive at the workspace",
-    "responses": "Answers, as they arrive at the browser",
+    "requests": "Requests forwarded to the workspace",
+    "responses": "Responses forwarded to the browser",
     "tunnel": "Upgrades",
-    "refusals": "What is refused, and what is cut off",
+    "refusals": "Refused messages and timeouts",
 }
 
 
 def page() -> str:
     lines = [
-        "# Conformance cases of the workspace proxy",
+        "# Proxy conformance",
         "",
-        "Drawn from the tests (`packages/codehub/tests/integration/proxy/test_conformance_*.py`) by",
-        "`python -m testing.docs.proxy_conformance`; a test keeps it current.",
-        "Each case uses raw sockets on both sides of the proxy.",
-        "Where the last column says *same*, the very same test also runs against nginx.",
+        "Generated from the tests (`packages/codehub/tests/integration/proxy/test_conformance_*.py`) by",
+        "`python -m testing.docs.proxy_conformance`. Each case uses raw sockets on both sides of the proxy.",
+        "Where the last column says *same*, the same test also runs against nginx.",
     ]
     for part, title in _PARTS.items():
         lines += ["", f"## {title}", "", "| case | nginx |", "|---|---|"]

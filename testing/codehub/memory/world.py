@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from codehub.domain.errors import BackendDown, Conflict, DataLost, Denied, FenceLost, NotFound, OutOfSpace, Transient
 from codehub.domain.gc import archive_key_of
 from codehub.domain.model import HomeCtx, Progress
-from codehub.domain.profiles import AppProfile
+from codehub.domain.profiles import AppProfile, Runs
 from codehub.ports.archives import ArchivePlace
 from codehub.ports.fence import Fence, Report
 from codehub.ports.homes import ArchiveReceipt, HomeKey, HomeState, HomeStatus
-from codehub.ports.instances import ABSENT, InstanceSpec, InstanceStatus, Mount, Upstream
+from codehub.ports.instances import ABSENT, InstanceSpec, InstanceStatus, Mount, MountKind, Upstream
 
 Files = Mapping[str, bytes]
 
@@ -130,7 +130,7 @@ class MemoryHomes:
         return self.volumes[home.workspace_id].ctx
 
     def mount(self, home: HomeKey) -> Mount:
-        return Mount("dir", f"/homes/{home.store_key}")
+        return Mount(MountKind.DIR, f"/homes/{home.store_key}")
 
     async def archive(self, home: HomeKey, ctx: HomeCtx, op_id: str, report: Report, fence: Fence) -> ArchiveReceipt:
         self.answer()
@@ -214,6 +214,8 @@ def _receipt(key: str, op_id: str, files: Files) -> ArchiveReceipt:
 
 class MemoryInstances:
     """ports.instances.Instances. What is `deaf` runs, but answers no health check."""
+
+    runs = Runs.COMMAND
 
     def __init__(self, name: str = "process") -> None:
         self._name = name

@@ -49,9 +49,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "archiving done by an older archive",
-        "domain/progress.py",
-        'and workspace.archive_key == archive_key_of(workspace.id, workspace.archive_op_id or "")',
-        "and workspace.archive_key is not None",
+        "domain/transitions.py",
+        "(_VOLUME_GONE, _ARCHIVE_READY, _OWN_KEY)",
+        "(_VOLUME_GONE, _ARCHIVE_READY, _KEY_SET)",
         _DOMAIN,
     ),
     Mutant(
@@ -127,8 +127,10 @@ MUTANTS: Final = (
     Mutant(
         "archived before the instance is removed",
         "control/act.py",
-        "        await self._remove_instance(task)\n        await self._archive_and_remove(task, ctx, current=True)",
-        "        await self._archive_and_remove(task, ctx, current=True)\n        await self._remove_instance(task)",
+        "        await self._remove_instance(backends)\n"
+        "        await self._archive_and_remove(task, backends, ctx, current=True)",
+        "        await self._archive_and_remove(task, backends, ctx, current=True)\n"
+        "        await self._remove_instance(backends)",
         _CONTROL,
     ),
     Mutant(

@@ -233,7 +233,7 @@ class Simulation:
                 self._say("the homes' disk is full")
                 world.homes.full = "/homes"
                 asyncio.get_running_loop().call_later(away_s, setattr, world.homes, "full", "")
-            elif running := sorted(id_ for id_ in world.instances.there if world.instances.runs(id_)):
+            elif running := sorted(id_ for id_ in world.instances.there if world.instances.is_running(id_)):
                 victim = self.dice.choice(running)
                 if what == 7:
                     world.instances.end(victim, "OOMKilled")

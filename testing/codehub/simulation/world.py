@@ -74,7 +74,7 @@ class World:
     def check(self, workspace_id: str) -> None:
         """After every step: the container has its volume, and no byte a user wrote is gone."""
         self.steps += 1
-        if self.instances.runs(workspace_id):
+        if self.instances.is_running(workspace_id):
             self.must(workspace_id in self.homes.volumes, f"6: {workspace_id} runs without a volume")
         wrote, row = self.truth.get(workspace_id), self.database.rows.get(workspace_id)
         if wrote is None or row is None or row.purged_at is not None:
@@ -88,7 +88,7 @@ class World:
     def write(self, workspace_id: str) -> None:
         """A person at work, who finds everything as it was left."""
         volume = self.homes.volumes.get(workspace_id)
-        if volume is None or not self.instances.runs(workspace_id):
+        if volume is None or not self.instances.is_running(workspace_id):
             return
         wrote = self.truth.setdefault(workspace_id, {})
         self.must(volume.files == wrote, f"stale: {workspace_id} shows another home than was left")
@@ -102,7 +102,7 @@ class SimInstances(MemoryInstances):
         super().__init__()
         self._world = world
 
-    def runs(self, workspace_id: str) -> bool:
+    def is_running(self, workspace_id: str) -> bool:
         status = self.there.get(workspace_id)
         return status is not None and status.running
 
@@ -258,7 +258,7 @@ class SimDatabase(MemoryDatabase):
             must(Operation.NONE in (old.operation, workspace.operation), "4: an operation is preempted")
             if old.operation is Operation.NONE:
                 along = (workspace.operation, workspace.desired_state) in _ALLOWED
-                must(along or workspace.operation is Operation.STOPPING, f"5: {workspace.operation} off the edges")
+                must(along, f"5: {workspace.operation} off the edges")
             elif old.operation is Operation.ARCHIVING and workspace.error_reason is None:
                 op_id = workspace.archive_op_id or ""
                 must(workspace.archive_key == archive_key_of(workspace.id, op_id), "8: archived without its key")

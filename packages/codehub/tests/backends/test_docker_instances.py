@@ -20,7 +20,7 @@ from codehub.adapters.docker.instances import DockerInstances, DockerLimits
 from codehub.domain.errors import BackendDown, Conflict, ImagePullFailed
 from codehub.domain.profiles import AppProfile
 from codehub.ports.fence import ignore_progress, no_fence
-from codehub.ports.instances import ABSENT, InstanceSpec, Mount
+from codehub.ports.instances import ABSENT, InstanceSpec, Mount, MountKind
 from testing.codehub.contracts.instances import InstancesContract, healthy, started, until, wid
 from testing.codehub.docker import TINY_IMAGE, DockerEngine
 
@@ -43,7 +43,7 @@ class DockerWorld:
             env=MappingProxyType({"VARIANT": variant, "T": "{secret}"}),
             secret_header="X-Secret: {secret}",
         )
-        return InstanceSpec(workspace_id, TINY_IMAGE, profile, Mount("dir", str(home)))
+        return InstanceSpec(workspace_id, TINY_IMAGE, profile, Mount(MountKind.DIR, str(home)))
 
     async def crash(self, workspace_id: str) -> None:
         await self.engine.send("POST", f"containers/codehub-ws-{workspace_id}/kill", params={"signal": "KILL"})

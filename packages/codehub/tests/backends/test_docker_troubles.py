@@ -105,12 +105,12 @@ async def test_an_engine_without_room_says_so_and_keeps_no_half_of_a_home(
             filler.write_bytes(bytes(disk.f_bavail * disk.f_frsize - (8 << 20)))
 
     try:
-        with pytest.raises(OutOfSpace, match="make room"):
+        with pytest.raises(OutOfSpace, match="free some space"):
             await DockerVolumeHomes(engine, store, at=at).restore(
                 key(), large.archive_key, "inc-2", ignore_progress, no_fence
             )
         assert "restore:staged" not in points, "it is known beforehand"
-        with pytest.raises(OutOfSpace, match="no room left"):
+        with pytest.raises(OutOfSpace, match="no space left"):
             await DockerVolumeHomes(engine, store, at=at).restore(
                 key(), small.archive_key, "inc-3", ignore_progress, no_fence
             )

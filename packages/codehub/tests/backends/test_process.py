@@ -22,7 +22,7 @@ from codehub.adapters.process.sandbox import uid_for
 from codehub.domain.errors import Terminal
 from codehub.domain.profiles import AppProfile
 from codehub.ports.fence import ignore_progress, no_fence
-from codehub.ports.instances import InstanceSpec, Mount
+from codehub.ports.instances import InstanceSpec, Mount, MountKind
 from testing.codehub.contracts.instances import InstancesContract, healthy, started, until, wid
 from testing.codehub.tiny_ide import by_port, by_socket
 
@@ -43,7 +43,7 @@ class ProcessWorld:
         home = self.base / "homes" / workspace_id / "files"
         home.mkdir(parents=True, exist_ok=True)
         profile = by_socket(variant) if self.socket else by_port(variant)
-        return InstanceSpec(workspace_id, "tiny", profile, Mount("dir", str(home)))
+        return InstanceSpec(workspace_id, "tiny", profile, Mount(MountKind.DIR, str(home)))
 
     def record(self, workspace_id: str) -> Record:
         found = read_record(self.base / "run" / workspace_id)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from codehub.adapters.profiles_file import load_profiles
 from codehub.domain.errors import Invalid
 from codehub.domain.images import ImageRef, is_allowed, parse_image
-from codehub.domain.profiles import Catalog
+from codehub.domain.profiles import Catalog, Runs
 
 DIGEST = "sha256:" + "ab" * 32
 
@@ -76,16 +76,16 @@ def test_globs_match_with_or_without_the_tag() -> None:
 
 def test_an_image_ref_is_a_profile_or_an_allowed_image() -> None:
     catalog = Catalog(allowed_images=("ghcr.example/team/*",))
-    assert catalog.resolve(None, "process")[0] == "code-server"
-    image, profile = catalog.resolve("jupyterlab", "local-docker")
+    assert catalog.resolve(None, Runs.COMMAND)[0] == "code-server"
+    image, profile = catalog.resolve("jupyterlab", Runs.IMAGE)
     assert (image, profile.name) == ("codehub/jupyterlab:1", "jupyterlab")
-    image, profile = catalog.resolve("ghcr.example/team/ide", "local-docker")
+    image, profile = catalog.resolve("ghcr.example/team/ide", Runs.IMAGE)
     assert (image, profile.name, profile.image) == ("ghcr.example/team/ide:latest", "code-server", image)
-    assert catalog.resolve("codehub/jupyterlab:1", "local-docker")[0] == "codehub/jupyterlab:1"
+    assert catalog.resolve("codehub/jupyterlab:1", Runs.IMAGE)[0] == "codehub/jupyterlab:1"
     for refused, backend in (
-        ("debian:12", "local-docker"),
-        ("ghcr.example/team/ide", "process"),
-        ("No Image", "process"),
+        ("debian:12", Runs.IMAGE),
+        ("ghcr.example/team/ide", Runs.COMMAND),
+        ("No Image", Runs.COMMAND),
     ):
         with pytest.raises(Invalid):
             catalog.resolve(refused, backend)

@@ -11,6 +11,7 @@ import pytest
 
 from codehub.adapters.backend_set import BackendOptions, BackendSet, load_catalog, open_backends
 from codehub.adapters.ide.code_server import CodeServerInstall
+from codehub.domain.profiles import Runs
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.homes import HomeState
 from codehub.ports.instances import InstanceSpec, Upstream
@@ -41,7 +42,7 @@ async def backends(tmp_path: Path) -> AsyncIterator[BackendSet]:
 
 async def run(backends: BackendSet, profile_name: str) -> Upstream:
     instances, homes = backends.instances["process"], backends.homes["local-dir"]
-    image, profile = load_catalog(None, "code-server", ()).resolve(profile_name, "process")
+    image, profile = load_catalog(None, "code-server", ()).resolve(profile_name, Runs.COMMAND)
     spec = InstanceSpec(wid(), image, profile, homes.mount(key()))
     await instances.start(spec, ignore_progress, no_fence)
     await until(lambda: instances.probe(wid(), profile), "the IDE answers its health check")

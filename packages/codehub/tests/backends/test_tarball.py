@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.tarball import format as tar
-from codehub.adapters.tarball.cursor import remove_tree
 from codehub.adapters.tarball.pack import Packed, pack_tree
 from codehub.adapters.tarball.read import TarStream
 from codehub.adapters.tarball.unpack import unpack_tree

@@ -9,7 +9,7 @@ import pytest
 from codehub.domain.profiles import AppProfile
 from codehub.ports.archives import ArchivePlace
 from codehub.ports.homes import HomeKey
-from codehub.ports.instances import InstanceSpec, Mount
+from codehub.ports.instances import InstanceSpec, Mount, MountKind
 from testing.codehub.contracts.archives import ArchivesContract
 from testing.codehub.contracts.homes import HomesContract
 from testing.codehub.contracts.instances import InstancesContract
@@ -38,7 +38,7 @@ class World:
         del self.homes.volumes[home.workspace_id]
 
     async def spec(self, workspace_id: str, variant: str = "a") -> InstanceSpec:
-        return InstanceSpec(workspace_id, variant, AppProfile(variant), Mount("dir", f"/{workspace_id}"))
+        return InstanceSpec(workspace_id, variant, AppProfile(variant), Mount(MountKind.DIR, f"/{workspace_id}"))
 
     async def crash(self, workspace_id: str) -> None:
         self.instances.end(workspace_id, "ExitCode:1")

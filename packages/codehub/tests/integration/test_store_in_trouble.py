@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 import pytest_asyncio
 
+from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.objectstore.store import Store
 from codehub.adapters.postgres.pool import Database
-from codehub.adapters.tarball.cursor import remove_tree
 from codehub.domain.model import DesiredState, ErrorReason, Phase
 from testing.codehub.faulty_s3 import FaultyS3, lame_proxy
 from testing.codehub.installation import Installation, installation, until

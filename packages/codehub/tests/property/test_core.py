@@ -16,7 +16,7 @@ from codehub.domain.model import DesiredState, ErrorReason, HomeCtx, Operation, 
 from codehub.domain.observed import InstanceSeen, Observed, VolumeSeen, VolumeState
 from codehub.domain.plan import Begin, CarryOn, Complete, Decision, Fail, Rest, Wait, decide, look
 from codehub.domain.progress import BACKOFF_LONGEST_S, backoff_s, begin, complete, fail, failure_of
-from codehub.domain.transitions import EDGES
+from codehub.domain.transitions import EDGES, WORK
 from testing.codehub.workspaces import NOW, clear_looks, looks, workspace, workspaces
 
 
@@ -78,11 +78,26 @@ def test_operations_begin_only_along_the_edges_of_the_table(row: Workspace, seen
         assert row.operation is Operation.NONE
         level = level_of(replace(looked, phase=row.phase))
         along = any(
-            edge.level is level and looked.desired_state in edge.desired and edge.operation is decision.operation
+            edge.level is level
+            and looked.desired_state in edge.desired
+            and edge.operation is decision.operation
+            and (edge.only_if is None or edge.only_if.holds(looked))
             for edge in EDGES
         )
-        takes_instance_away_first = decision.operation is Operation.STOPPING and row.phase is Phase.ERROR
-        assert along or takes_instance_away_first
+        assert along
+
+
+def test_there_is_at_most_one_edge_from_a_level_towards_a_desired_state() -> None:
+    plain = [(edge.level, desired) for edge in EDGES if edge.only_if is None for desired in edge.desired]
+    assert len(plain) == len(set(plain))
+
+
+def test_the_page_shows_every_requirement_that_the_code_runs_on() -> None:
+    page = states_page()
+    assert "PENDING --> PENDING: STOPPING if an instance runs" in page, "the recovery edge"
+    assert "| container_ready and volume_ready |" in page, "a start is done only with its volume"
+    texts = [requirement.text for work in WORK.values() for requirement in work.done_when]
+    assert all(text in page for text in texts)
 
 
 @given(workspaces(), looks, st.sampled_from([VolumeState.ABSENT, VolumeState.INCOMPLETE]))

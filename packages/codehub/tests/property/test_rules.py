@@ -14,7 +14,17 @@ from codehub.domain.gc import Claim, archive_key_of, is_protected
 from codehub.domain.limits import RunningLimits, check_running_limits
 from codehub.domain.model import DesiredState, Operation, Phase, Status, Workspace
 from codehub.domain.status import status_of
-from codehub.domain.ttl import ActivityCoverage, Span, extend_coverage, gap_time, is_to_archive, is_to_sleep
+from codehub.domain.ttl import (
+    ActivityCoverage,
+    Span,
+    archives_at,
+    extend_coverage,
+    gap_time,
+    idle_since,
+    is_to_archive,
+    is_to_sleep,
+    sleeps_at,
+)
 from testing.codehub.workspaces import NOW, workspace, workspaces
 
 ROW = workspace()
@@ -90,6 +100,27 @@ def test_blind_time_does_not_count_as_idle() -> None:
     gaps = (Span(NOW - TTL * 1.5, NOW - TTL * 0.4),)
     assert not is_to_sleep(_running(), NOW, TTL, gaps)
     assert is_to_sleep(_running(), NOW + TTL * 0.2, TTL, gaps)
+
+
+@given(st.lists(st.integers(0, 1200), max_size=12, unique=True), st.integers(-1200, 2400), st.integers(-1300, 100))
+def test_sleeps_at_is_when_the_idle_time_outside_gaps_reaches_the_ttl(
+    edges: list[int], later: int, accessed: int
+) -> None:
+    moments = [NOW + timedelta(seconds=second - 900) for second in sorted(edges)]
+    gaps = tuple(Span(begin, end) for begin, end in zip(moments[::2], moments[1::2], strict=False))
+    row = _running(last_access_at=NOW + timedelta(seconds=accessed))
+    now, since = NOW + timedelta(seconds=later), idle_since(row)
+    idle = now - since - gap_time(gaps, since, now) if now > since else timedelta()
+    at = sleeps_at(row, TTL, gaps)
+    assert at is not None
+    assert (now > at) is (idle > TTL)
+
+
+def test_what_does_not_rest_neither_sleeps_nor_is_archived() -> None:
+    assert sleeps_at(_running(operation=Operation.STOPPING), TTL, ()) is None
+    assert archives_at(_running(), TTL) is None
+    asleep = _running(phase=Phase.STANDBY, desired_state=SLEEP)
+    assert archives_at(asleep, TTL) == asleep.phase_changed_at + TTL
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any, cast
 
 import pytest
 
@@ -11,10 +12,13 @@ from codehub.control.breaker import FAILURES_TO_OPEN, OPEN_FOR_S, Breaker
 from codehub.control.health import HealthTracker
 from codehub.control.health_server import HealthState, health_server
 from codehub.control.metrics import Metrics
+from codehub.control.observe import Observer
 from codehub.control.progress_deadline import ProgressDeadline, ProgressDeadlineExceeded
 from codehub.control.queue import KeyedQueue
 from codehub.domain.errors import BackendDown
+from codehub.ports.instances import ABSENT, InstanceStatus
 from testing.codehub.simulation.loop import VirtualClock, VirtualLoop, run_virtual
+from testing.codehub.workspaces import WORKSPACE_ID, workspace
 from testing.ports import free_ports
 
 
@@ -91,6 +95,21 @@ def test_an_instance_is_unhealthy_only_after_three_failures_over_thirty_seconds(
         assert book.note("w", "i-1", answered=False)
         assert book.verdict("w", "i-1") is False
         assert book.verdict("w", "i-2") is None
+
+    run_virtual(scenario(), loop)
+
+
+def test_what_is_known_of_an_instances_health_goes_when_it_stops() -> None:
+    loop = VirtualLoop()
+
+    async def scenario() -> None:
+        tracker = HealthTracker(VirtualClock(loop))
+        observer = Observer(cast(Any, None), tracker, cast(Any, None))
+        tracker.note(WORKSPACE_ID, "i-1", answered=True)
+        running = InstanceStatus(exists=True, running=True, identity="i-1")
+        assert observer.instance_seen(workspace(), running).healthy is True
+        observer.instance_seen(workspace(), ABSENT)
+        assert observer.instance_seen(workspace(), running).healthy is None
 
     run_virtual(scenario(), loop)
 

@@ -12,7 +12,8 @@ from codehub.domain.judge import level_of
 from codehub.domain.model import Condition, Conditions, ConditionStatus, DesiredState, HomeCtx, Operation, Phase
 from codehub.domain.observed import InstanceSeen, Observed, VolumeSeen, VolumeState, apply_observation, instance_runs
 from codehub.domain.plan import Fail, Heal, Rest, decide, look
-from codehub.domain.progress import begin, complete, heal, is_done, to_error
+from codehub.domain.progress import begin, complete, heal, to_error
+from codehub.domain.transitions import is_done
 from codehub.domain.ttl import ActivityCoverage, extend_coverage, gap_time
 from testing.codehub.workspaces import NOW, WORKSPACE_ID, workspace
 

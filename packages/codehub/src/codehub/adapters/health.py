@@ -7,18 +7,19 @@ import contextlib
 
 from codehub.adapters.workspace_socket import open_workspace_socket
 from codehub.domain.profiles import AppProfile
+from codehub.domain.routing import workspace_path
 from codehub.ports.instances import Upstream
 
 _TIMEOUT_S = 5.0  # of one probe; the caller decides how many to make
 
 
-def base_path(workspace_id: str) -> str:
-    return f"/w/{workspace_id}/"
-
-
 async def answers(upstream: Upstream, workspace_id: str, profile: AppProfile) -> bool:
     """Whether `GET health_path` gets any answer below 500 (a redirect or a refusal is an IDE at work too)."""
-    path = profile.health_path if profile.strip_prefix else base_path(workspace_id).rstrip("/") + profile.health_path
+    path = (
+        profile.health_path
+        if profile.strip_prefix
+        else workspace_path(workspace_id).rstrip("/") + profile.health_path
+    )
     lines = [f"GET {path} HTTP/1.1", "Host: localhost", "Connection: close", "User-Agent: codehub-probe"]
     if upstream.secret is not None:
         lines.append(f"{upstream.secret[0]}: {upstream.secret[1]}")

@@ -1,4 +1,4 @@
-"""What this installation offers and how it behaves, for whoever is signed in."""
+"""What this installation offers and how it behaves, for signed-in users."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ router = APIRouter(tags=["about"])
 
 @router.get("/about", responses=signed_in())
 async def about(ctx: Ctx, who: Who) -> AboutView:
-    """The profiles a new workspace can have, the limits, and when workspaces sleep, are archived and are gone."""
+    """The available profiles, the limits, and when workspaces sleep, are archived and are purged."""
     config = ctx.config
     return AboutView(
         version=version("codehub"),

@@ -7,18 +7,18 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from urllib.parse import urlsplit
 
 import uuid_utils
 from prometheus_client import CollectorRegistry
 
-from codehub.adapters.postgres.pool import Database
 from codehub.domain.errors import Invalid
 from codehub.domain.limits import RunningLimits
 from codehub.domain.profiles import AppProfile
+from codehub.domain.routing import workspace_origin, workspace_url
 from codehub.ports.archives import Archives
 from codehub.ports.bus import Bus
 from codehub.ports.instances import Instances
+from codehub.services.database import Database
 from codehub.services.event_stream import Pace
 from codehub.services.passwords import Passwords
 from codehub.services.workspaces import BackendChoice
@@ -52,11 +52,12 @@ class ApiConfig:
         return "__Host-session" if self.secure else "session"
 
     def url_of(self, workspace_id: str) -> str:
-        if not self.workspace_host:
-            return f"{self.workspace_url}/w/{workspace_id}/"
-        base = urlsplit(self.workspace_url)
-        port = f":{base.port}" if base.port else ""
-        return f"{base.scheme}://{workspace_id}{self.workspace_host[1:]}{port}/w/{workspace_id}/"
+        return workspace_url(self.workspace_url, self.workspace_host, workspace_id)
+
+    @property
+    def workspace_origins(self) -> str:
+        """Where workspaces are, as a source of a Content-Security-Policy."""
+        return workspace_origin(self.workspace_url, self.workspace_host, "*")
 
 
 def api_config(settings: Settings, *, public_url: str = "", workspace_url: str = "") -> ApiConfig:

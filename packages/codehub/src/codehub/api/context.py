@@ -14,6 +14,7 @@ from codehub.api.config import ApiConfig, ApiDeps
 from codehub.api.metrics import ApiMetrics
 from codehub.api.views import workspace_view
 from codehub.domain.errors import Unauthorized
+from codehub.domain.profiles import Catalog
 from codehub.services.accounts import Accounts
 from codehub.services.diagnostics import Diagnostics
 from codehub.services.event_stream import EventBroadcaster
@@ -49,7 +50,7 @@ def make_context(deps: ApiDeps) -> Context:
         deps.database,
         deps.bus,
         prefix=config.sse_prefix,
-        render=lambda owned: workspace_view(owned, config).model_dump_json(by_alias=True),
+        render=lambda owned, viewer, gaps: workspace_view(owned, config, viewer, gaps).model_dump_json(by_alias=True),
         clock=deps.clock,
         ids=deps.ids,
         pace=deps.pace,
@@ -57,9 +58,7 @@ def make_context(deps: ApiDeps) -> Context:
     workspaces = Workspaces(
         deps.database,
         config.limits,
-        deps.profiles,
-        config.default_profile,
-        config.allowed_images,
+        Catalog(deps.profiles, config.default_profile, config.allowed_images),
         deps.choose_backends,
         deps.clock,
         deps.ids,
@@ -116,7 +115,7 @@ async def principal_or_none(request: Request) -> Principal | None:
 async def principal(request: Request) -> Principal:
     who = await principal_or_none(request)
     if who is None:
-        raise Unauthorized("sign in first: no session or API token, or one that is over")
+        raise Unauthorized("sign in first: the session or API token is missing or has expired")
     return who
 
 

@@ -1,4 +1,4 @@
-"""What can be read of a workspace beside itself: its timeline, archives, output and use of resources."""
+"""A workspace's timeline, archives, output and resource usage."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TEXT: dict[int | str, dict[str, Any]] = {
 async def workspace_timeline(
     workspace_id: str, query: Annotated[PageQuery, Query()], ctx: Ctx, who: Who
 ) -> EventPage:
-    """What changed, why, and who asked; newest first."""
+    """The timeline: what changed, why, and who asked for it; newest first."""
     found, total = await ctx.observing.timeline(who, workspace_id, query.per_page, query.offset)
     return EventPage(
         items=[event_view(each) for each in found], page=query.page, per_page=query.per_page, total=total
@@ -42,13 +42,13 @@ async def workspace_timeline(
 
 @router.get("/workspaces/{workspace_id}/archives", responses=signed_in(404))
 async def workspace_archives(workspace_id: str, ctx: Ctx, who: Who) -> ArchiveList:
-    """The archives that are kept, newest first."""
+    """The workspace's archives, newest first."""
     return ArchiveList(items=[archive_view(each) for each in await ctx.observing.archives(who, workspace_id)])
 
 
 @router.get("/workspaces/{workspace_id}/logs", response_class=Response, responses={**_TEXT, **signed_in(404, 502)})
 async def workspace_logs(workspace_id: str, query: Annotated[LogsQuery, Query()], ctx: Ctx, who: Who) -> Response:
-    """The instance's output; with `follow` it goes on as more comes."""
+    """The instance's output; with `follow`, new output as it arrives."""
     chunks = await ctx.observing.logs(who, workspace_id, follow=query.follow, tail=query.tail)
     return StreamedAnswer(
         chunks,
@@ -60,7 +60,7 @@ async def workspace_logs(workspace_id: str, query: Annotated[LogsQuery, Query()]
 
 @router.get("/workspaces/{workspace_id}/usage", responses=signed_in(404, 502))
 async def workspace_usage(workspace_id: str, ctx: Ctx, who: Who) -> UsageView:
-    """What its instance uses now, as far as the backend knows."""
+    """The instance's current resource usage, as far as the backend measures it."""
     used = await ctx.observing.usage(who, workspace_id) or {}
     return UsageView(
         cpu_percent=used.get("cpu_percent"),

@@ -27,7 +27,7 @@ _ANSWER: dict[int | str, dict[str, Any]] = {
 
 @router.get("/events", response_class=Response, responses={**_ANSWER, **signed_in()})
 async def live_events(query: Annotated[EventsQuery, Query()], ctx: Ctx, who: Who) -> Response:
-    """What changes, as it changes. A reconnect misses nothing: it begins with everything."""
+    """Live changes as server-sent events. Starts with a snapshot, so a reconnect misses nothing."""
     stream = ctx.live.open(who, everybody=query.all)
     ctx.metrics.streams.inc()
 

@@ -16,7 +16,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from codehub.api.context import Ctx
 from codehub.domain.errors import Denied, WorkspaceNotFound
-from codehub.domain.routing import is_local_path, is_workspace_id, workspace_origin, workspace_path
+from codehub.domain.ids import is_id
+from codehub.domain.routing import is_local_path, workspace_origin, workspace_path
 from codehub.services.workspace_access import WorkspaceAccess
 
 router = APIRouter(include_in_schema=False)
@@ -40,7 +41,7 @@ async def hand_over(
         or headers.get("sec-fetch-dest", "document") != "document"
     ):
         return _page(403, "Open the workspace in a window of its own", "It cannot be opened inside another page.")
-    if not is_workspace_id(workspace_id):
+    if not is_id(workspace_id):
         return _page(404, "There is no such workspace", "It may have been deleted.")
     if not _NONCE.fullmatch(nonce):
         return _page(400, "This address is not complete", "Open the workspace from the list of workspaces.")
@@ -66,6 +67,6 @@ async def hand_over(
 def _page(status: int, title: str, text: str) -> Response:
     body = (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)} · CodeHub</title>'
-        f'<h1>{escape(title)}</h1><p>{escape(text)}</p><p><a href="/">To my workspaces</a></p></html>'
+        f'<h1>{escape(title)}</h1><p>{escape(text)}</p><p><a href="/">My workspaces</a></p></html>'
     )
     return HTMLResponse(body, status, headers=_QUIET)

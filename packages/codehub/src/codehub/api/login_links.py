@@ -43,7 +43,7 @@ class LoginLinkView(View):
 
 @router.post("/login-links", status_code=201, responses=signed_in(404))
 async def make_login_link(body: LoginLinkCreate, ctx: Ctx, who: Who) -> LoginLinkView:
-    """A link that signs a browser in as oneself: once, within a minute. Then it opens the workspace, if one is named."""
+    """Create a link that signs a browser in as you, once and within a minute, and opens the workspace if one is given."""
     secret = await _links(ctx).make(who, body.workspace_id)
     return LoginLinkView(url=f"{ctx.config.public_url}/login-link?secret={secret}", expires_in_seconds=60)
 
@@ -105,11 +105,11 @@ def _nobody_led_here(request: Request) -> bool:
 
 def _page(ctx: Context, status: int, title: str, text: str, form: str = "") -> HTMLResponse:
     # After the form's answer the browser goes on to the workspace, and checks that redirect against form-action too.
-    onwards = ctx.config.url_of("x").split("/w/")[0].replace("://x.", "://*.")
+    onwards = ctx.config.workspace_origins
     policy = f"default-src 'none'; form-action 'self' {onwards}; base-uri 'none'; frame-ancestors 'none'"
     body = _PAGE.format(title=escape(title), text=text, form=form)
     return HTMLResponse(body, status, {"Content-Security-Policy": policy, "Cache-Control": "no-store"})
 
 
 def _links(ctx: Context) -> LoginLinks:
-    return LoginLinks(ctx.deps.database, ctx.workspaces, ctx.deps.clock, ctx.deps.ids)
+    return LoginLinks(ctx.deps.database, ctx.workspaces, ctx.accounts, ctx.deps.clock)

@@ -61,7 +61,7 @@ Username = Annotated[
         min_length=1,
         max_length=64,
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]*$",
-        description="Letters, digits and . _ @ -, beginning with a letter or a digit.",
+        description="Letters, digits and . _ @ -, starting with a letter or a digit.",
     ),
 ]
 Password = Annotated[str, Field(min_length=1, max_length=LONGEST), AfterValidator(_secret)]
@@ -95,7 +95,7 @@ class Patch(Wire):
     @classmethod
     def _no_null(cls, value: object) -> object:
         if value is None:
-            raise ValueError("must not be null; leave it out to keep it as it is")
+            raise ValueError("must not be null; omit it to keep the current value")
         return value
 
 
@@ -115,21 +115,21 @@ class PageQuery(Query):
 
 
 class WorkspacePageQuery(PageQuery):
-    all: bool = Field(False, description="Everybody's workspaces; administrators only.")
-    deleted: bool = Field(False, description="Those that can still be undeleted instead; administrators only.")
+    all: bool = Field(False, description="Workspaces of all users; administrators only.")
+    deleted: bool = Field(False, description="Deleted workspaces that can be undeleted; administrators only.")
 
 
 class EventsQuery(Query):
-    all: bool = Field(False, description="Everybody's workspaces; administrators only.")
+    all: bool = Field(False, description="Workspaces of all users; administrators only.")
 
 
 class DeleteQuery(Query):
-    force: bool = Field(False, description="From any status; the workspace steps down first.")
+    force: bool = Field(False, description="From any status; the workspace is stopped first.")
 
 
 class LogsQuery(Query):
-    follow: bool = Field(False, description="Stay, and send what is still to come.")
-    tail: int | None = Field(None, ge=0, le=100_000, description="Only the last so many lines.")
+    follow: bool = Field(False, description="Keep the connection open and send new output.")
+    tail: int | None = Field(None, ge=0, le=100_000, description="Only this many of the last lines.")
 
 
 class Login(Wire):
@@ -163,8 +163,8 @@ class WorkspaceCreate(Wire):
     name: Name
     description: Description = ""
     memo: Memo = ""
-    image_ref: ImageRef | None = Field(None, description="A profile's name, or an image that is let through.")
-    start: bool = Field(True, description="Start it at once; otherwise it begins archived and empty.")
+    image_ref: ImageRef | None = Field(None, description="A profile's name, or an allowed image.")
+    start: bool = Field(True, description="Start it at once; otherwise it is created archived and empty.")
 
 
 class WorkspacePatch(Patch):

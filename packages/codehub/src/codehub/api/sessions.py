@@ -1,4 +1,4 @@
-"""Signing in and out, one's sessions, one's password."""
+"""Signing in and out, sessions, password."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from codehub.adapters.postgres.sessions import Session
 from codehub.api.config import ApiConfig
 from codehub.api.context import Address, Ctx, Who
 from codehub.api.openapi import may_answer, signed_in
 from codehub.api.schemas import Login, PageQuery, PasswordChange
 from codehub.api.views import LimitsView, SessionPage, SessionView, UserBrief, session_item
+from codehub.domain.accounts import Session
 
 router = APIRouter(tags=["sessions"])
 
 
 @router.post("/login", responses=may_answer(401, 403, 413, 429))
 async def login(body: Login, request: Request, response: Response, ctx: Ctx, address: Address) -> SessionView:
-    """Sign in. Five failures lock this user and address out, for 30 s, doubling up to 30 min."""
+    """Sign in. Five failures lock out this user and address for 30 s, doubling up to 30 min."""
     done = await ctx.accounts.sign_in(
         body.username, body.password, address=address, user_agent=_printable(request.headers.get("user-agent", ""))
     )
@@ -42,7 +42,7 @@ async def logout(response: Response, ctx: Ctx, who: Who) -> None:
 
 @router.get("/session", responses=signed_in())
 async def session(ctx: Ctx, who: Who) -> SessionView:
-    """Who is signed in."""
+    """The current session."""
     return SessionView(
         user=UserBrief(id=who.user_id, username=who.username, is_admin=who.is_admin),
         by_token=who.by_token,
@@ -53,7 +53,7 @@ async def session(ctx: Ctx, who: Who) -> SessionView:
 
 @router.get("/sessions", responses=signed_in())
 async def list_sessions(query: Annotated[PageQuery, Query()], ctx: Ctx, who: Who) -> SessionPage:
-    """Where one is signed in, newest first."""
+    """List your sessions, newest first."""
     found, total = await ctx.accounts.list_sessions(who, query.per_page, query.offset)
     return SessionPage(
         items=[session_item(each, who.bearer_id) for each in found],
@@ -65,19 +65,19 @@ async def list_sessions(query: Annotated[PageQuery, Query()], ctx: Ctx, who: Who
 
 @router.delete("/sessions", status_code=204, responses=signed_in())
 async def end_other_sessions(ctx: Ctx, who: Who) -> None:
-    """End every session but this one."""
+    """End all other sessions."""
     await ctx.accounts.end_other_sessions(who)
 
 
 @router.delete("/sessions/{session_id}", status_code=204, responses=signed_in(404))
 async def end_session(session_id: str, ctx: Ctx, who: Who) -> None:
-    """End one session."""
+    """End a session."""
     await ctx.accounts.end_session(who, session_id)
 
 
 @router.post("/password", status_code=204, responses=signed_in(413, 429))
 async def change_password(body: PasswordChange, ctx: Ctx, who: Who, address: Address) -> None:
-    """Change one's password. Ends every other session."""
+    """Change your password. Ends all other sessions."""
     await ctx.accounts.change_password(who, body.current_password, body.new_password, address=address)
 
 

@@ -1,4 +1,4 @@
-"""Health, metrics: what machines ask, under any name and without signing in."""
+"""Health and metrics, under any host name and without signing in."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from fastapi import APIRouter, Request
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import Response
 
-from codehub.adapters.postgres import system
 from codehub.api.context import Ctx, principal_or_none
 from codehub.api.openapi import may_answer
 from codehub.api.views import View
 from codehub.domain.errors import Unavailable
+from codehub.services.system import leadership
 
 router = APIRouter(tags=["system"])
 
@@ -47,13 +47,13 @@ class CoordinatorHealth(View):
 
 @router.get("/health", responses=may_answer())
 async def health() -> Health:
-    """The process is alive."""
+    """The process is running."""
     return Health()
 
 
 @router.get("/health/ready", responses=may_answer())
 async def ready(ctx: Ctx) -> Health:
-    """Requests can be served: the database answers and takes writes."""
+    """The database answers and accepts writes, so requests can be served."""
     try:
         async with asyncio.timeout(_READY_WITHIN_S):
             await ctx.deps.database.take_writes()
@@ -64,10 +64,9 @@ async def ready(ctx: Ctx) -> Health:
 
 @router.get("/health/coordinator", responses=may_answer())
 async def coordinator(ctx: Ctx, request: Request) -> CoordinatorHealth:
-    """Who leads, and how its components do. What went wrong is for administrators only."""
+    """Which coordinator leads, and how its components are doing. Errors are shown to administrators only."""
     who = await principal_or_none(request)
-    async with ctx.deps.database.transaction() as tx:
-        found = await system.leadership(tx, ctx.config.lock_id)
+    found = await leadership(ctx.deps.database, ctx.config.lock_id)
     may_see = who is not None and who.is_admin
     return CoordinatorHealth(
         is_leader=found.held and found.holder_id == ctx.config.node_id,
@@ -97,5 +96,5 @@ async def coordinator(ctx: Ctx, request: Request) -> CoordinatorHealth:
     },
 )
 async def metrics(ctx: Ctx) -> Response:
-    """Figures for Prometheus."""
+    """Prometheus metrics."""
     return Response(generate_latest(ctx.metrics.registry), media_type=CONTENT_TYPE_LATEST)

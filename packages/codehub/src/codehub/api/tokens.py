@@ -1,4 +1,4 @@
-"""API tokens. A token cannot mint tokens."""
+"""API tokens. A token cannot create tokens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ router = APIRouter(tags=["tokens"])
 
 @router.get("/tokens", responses=signed_in())
 async def list_tokens(query: Annotated[PageQuery, Query()], ctx: Ctx, who: Who) -> TokenPage:
-    """One's tokens, newest first; never their secrets."""
+    """List your tokens, newest first, without their secrets."""
     found, total = await ctx.accounts.list_tokens(who, query.per_page, query.offset)
     return TokenPage(
         items=[token_view(each) for each in found], page=query.page, per_page=query.per_page, total=total
@@ -25,12 +25,12 @@ async def list_tokens(query: Annotated[PageQuery, Query()], ctx: Ctx, who: Who) 
 
 @router.post("/tokens", status_code=201, responses=signed_in(409, 413))
 async def create_token(body: TokenCreate, ctx: Ctx, who: Who) -> MintedTokenView:
-    """Mint a token. Its secret is in this answer and nowhere else."""
+    """Create a token. Its secret is only in this response."""
     minted = await ctx.accounts.mint_token(who, body.name, body.expires_in_days)
     return MintedTokenView(**token_view(minted.token).model_dump(), token=minted.secret)
 
 
 @router.delete("/tokens/{token_id}", status_code=204, responses=signed_in(404))
 async def delete_token(token_id: str, ctx: Ctx, who: Who) -> None:
-    """Take a token back."""
+    """Revoke a token."""
     await ctx.accounts.delete_token(who, token_id)

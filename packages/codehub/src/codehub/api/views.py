@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from codehub.adapters.postgres.rows import CONDITION_NAMES
-from codehub.adapters.postgres.sessions import Session, Token
-from codehub.adapters.postgres.timeline import Generation, TimelineEntry
-from codehub.adapters.postgres.users import User
-from codehub.adapters.postgres.workspaces import WorkspaceWithOwner
 from codehub.api.config import ApiConfig
-from codehub.domain.model import DesiredState, Operation, Phase, Status, Workspace
+from codehub.domain.accounts import Session, Token, User
+from codehub.domain.actions import Action, Viewer, allowed_actions
+from codehub.domain.history import Generation, TimelineEntry
+from codehub.domain.model import (
+    CONDITION_NAMES,
+    DesiredState,
+    Operation,
+    Phase,
+    Status,
+    Workspace,
+    WorkspaceWithOwner,
+)
+from codehub.domain.routing import workspace_path
 from codehub.domain.status import status_of
+from codehub.domain.ttl import Span, archives_at, sleeps_at
+from codehub.domain.wording import error_text, summarize
 
 
 class View(BaseModel):
@@ -52,7 +61,20 @@ class ProgressView(View):
     done: int
     total: int | None
     unit: str
-    percent: float | None = Field(description="Of `total`, where that is known.")
+    percent: float | None = Field(description="Percentage of `total`, if that is known.")
+
+
+class SummaryView(View):
+    """The state in words, for people; scripts read `status`."""
+
+    label: str = Field(description="One or two words: Running, Asleep, Restoring.")
+    text: str = Field(description="What is being done and how far it is, or what went wrong; may be empty.")
+
+
+class WorkspaceErrorView(View):
+    reason: str | None
+    message: str
+    remedy: str = Field(description="What you can do about it.")
 
 
 class BlockedView(View):
@@ -74,11 +96,11 @@ class WorkspaceView(View):
     desired_state: DesiredState
     conditions: ConditionsView
     progress: ProgressView | None
-    error_reason: str | None = Field(description="Of ERROR; or of what it waits for, see `blocked`.")
+    error_reason: str | None = Field(description="The reason of ERROR, or of what it waits for (see `blocked`).")
     error_message: str | None = Field(description="What happened, for a person to read.")
     error_count: int
     blocked: BlockedView | None = Field(
-        description="What it waits for: no room on a disk, or a backend that does not answer. It goes on by itself."
+        description="What it waits for: space on a disk, or a backend that does not answer. It continues by itself."
     )
     archive_key: str | None
     path: str
@@ -89,8 +111,14 @@ class WorkspaceView(View):
     phase_changed_at: datetime
     deleted_at: datetime | None
     sleeps_at: datetime | None = Field(
-        description="When it is put to sleep if nobody works in it until then; null when it does not run."
+        description="When it is put to sleep if it stays idle; null if it is not running."
     )
+    archives_at: datetime | None = Field(
+        description="When it is archived if it sleeps until then; null when it does not sleep."
+    )
+    allowed_actions: list[Action] = Field(description="What you can do with it in its present state.")
+    summary: SummaryView
+    error: WorkspaceErrorView | None = Field(description="What went wrong and what to do; null unless in ERROR.")
 
 
 class WorkspacePage(View):
@@ -146,7 +174,7 @@ class TokenView(View):
 
 
 class MintedTokenView(TokenView):
-    token: str = Field(description="The secret itself: shown this once.")
+    token: str = Field(description="The secret. It is shown only once.")
 
 
 class TokenPage(View):
@@ -216,15 +244,20 @@ class AboutView(View):
 
     version: str
     profiles: list[ProfileView]
-    allowed_images: list[str] = Field(description="Globs of the images a workspace may name beside the profiles.")
+    allowed_images: list[str] = Field(
+        description="Glob patterns of images that users may choose in addition to the profiles."
+    )
     limits: LimitsView
     ttl_standby_seconds: float
     ttl_archive_seconds: float
     deleted_retention_seconds: float
 
 
-def workspace_view(owned: WorkspaceWithOwner, config: ApiConfig) -> WorkspaceView:
-    workspace = owned.workspace
+def workspace_view(
+    owned: WorkspaceWithOwner, config: ApiConfig, viewer: Viewer, gaps: Sequence[Span]
+) -> WorkspaceView:
+    """As this person sees it. `gaps` is when activity could not be seen."""
+    workspace, summary = owned.workspace, summarize(owned.workspace)
     status = status_of(workspace)
     blocked = workspace.blocked
     # "When deletion was asked, what is shown is DELETING": the level stays in the row for the plans.
@@ -250,14 +283,18 @@ def workspace_view(owned: WorkspaceWithOwner, config: ApiConfig) -> WorkspaceVie
         else BlockedView(reason=blocked.reason, message=blocked.message, since=blocked.since),
         error_count=workspace.error_count,
         archive_key=workspace.archive_key,
-        path=f"/w/{workspace.id}/",
+        path=workspace_path(workspace.id),
         url=config.url_of(workspace.id),
         created_at=workspace.created_at,
         updated_at=workspace.updated_at,
         last_access_at=workspace.last_access_at,
         phase_changed_at=workspace.phase_changed_at,
         deleted_at=workspace.deleted_at,
-        sleeps_at=_sleeps_at(workspace, config.ttl_standby_s),
+        sleeps_at=sleeps_at(workspace, timedelta(seconds=config.ttl_standby_s), gaps),
+        archives_at=archives_at(workspace, timedelta(seconds=config.ttl_archive_s)),
+        allowed_actions=list(allowed_actions(workspace, viewer)),
+        summary=SummaryView(label=summary.label, text=summary.text),
+        error=_error(workspace, viewer) if status is Status.ERROR else None,
     )
 
 
@@ -284,11 +321,9 @@ def _progress(workspace: Workspace) -> ProgressView | None:
     )
 
 
-def _sleeps_at(workspace: Workspace, ttl_standby_s: float) -> datetime | None:
-    if status_of(workspace) is not Status.RUNNING:
-        return None
-    since = max(workspace.last_access_at or workspace.phase_changed_at, workspace.phase_changed_at)
-    return since + timedelta(seconds=ttl_standby_s)
+def _error(workspace: Workspace, viewer: Viewer) -> WorkspaceErrorView:
+    message, remedy = error_text(workspace.error_reason, is_admin=viewer.is_admin)
+    return WorkspaceErrorView(reason=workspace.error_reason, message=message, remedy=remedy)
 
 
 def session_item(session: Session, current_id: str) -> SessionItem:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from starlette.convertors import StringConvertor, register_url_convertor
 
-from codehub.adapters.postgres.workspaces import WorkspaceWithOwner
 from codehub.api.context import Context, Ctx, Who
 from codehub.api.openapi import signed_in
 from codehub.api.schemas import DeleteQuery, WorkspaceCreate, WorkspacePageQuery, WorkspacePatch, WorkspaceRecover
 from codehub.api.views import WorkspacePage, WorkspaceView, workspace_view
-from codehub.domain.model import DesiredState
-from codehub.services.workspaces import Edit, NewWorkspace, Recovery
+from codehub.domain.model import DesiredState, Phase, WorkspaceWithOwner
+from codehub.services.principal import Principal
+from codehub.services.workspaces import Edit, NewWorkspace, Recovery, viewer_of
 
 
 class _BeforeVerb(StringConvertor):
@@ -30,75 +31,79 @@ router = APIRouter(tags=["workspaces"])
 
 @router.get("/workspaces", responses=signed_in())
 async def list_workspaces(query: Annotated[WorkspacePageQuery, Query()], ctx: Ctx, who: Who) -> WorkspacePage:
-    """One's own, newest first; with `all`, everybody's."""
+    """List your workspaces, newest first; with `all`, those of all users."""
     found, total = await ctx.workspaces.page(
         who, everybody=query.all, deleted=query.deleted, limit=query.per_page, offset=query.offset
     )
-    return WorkspacePage(
-        items=[_shown(each, ctx) for each in found], page=query.page, per_page=query.per_page, total=total
-    )
+    return WorkspacePage(items=await _views(found, ctx, who), page=query.page, per_page=query.per_page, total=total)
 
 
 @router.post("/workspaces", status_code=201, responses=signed_in(413, 429))
 async def create_workspace(body: WorkspaceCreate, ctx: Ctx, who: Who) -> WorkspaceView:
-    """Make a workspace and start it, unless `start` is false. Over the limit nothing is made."""
+    """Create a workspace and start it, unless `start` is false. Over the limit nothing is created."""
     new = NewWorkspace(body.name, body.description, body.memo, body.image_ref, body.start)
-    return _shown(await ctx.workspaces.create(who, new), ctx)
+    return await _view(await ctx.workspaces.create(who, new), ctx, who)
 
 
 @router.get(_ONE, responses=signed_in(404))
 async def get_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
-    """One workspace."""
-    return _shown(await ctx.workspaces.get(who, workspace_id), ctx)
+    """Get a workspace."""
+    return await _view(await ctx.workspaces.get(who, workspace_id), ctx, who)
 
 
 @router.patch(_ONE, responses=signed_in(404, 409, 413, 429))
 async def change_workspace(workspace_id: str, body: WorkspacePatch, ctx: Ctx, who: Who) -> WorkspaceView:
-    """Change its words, or what state is desired of it (at any status but DELETING; limits apply)."""
+    """Change name, description, memo or desired state (in any status but DELETING; limits apply)."""
     desired = None if body.desired_state is None else DesiredState(body.desired_state)
     edit = Edit(body.name, body.description, body.memo, desired)
-    return _shown(await ctx.workspaces.edit(who, workspace_id, edit), ctx)
+    return await _view(await ctx.workspaces.edit(who, workspace_id, edit), ctx, who)
 
 
 @router.delete(_ONE, status_code=204, responses=signed_in(404, 409))
 async def delete_workspace(workspace_id: str, query: Annotated[DeleteQuery, Query()], ctx: Ctx, who: Who) -> None:
-    """Delete it, from CREATED, STOPPED and ERROR; with `force` from anywhere."""
+    """Delete it, from CREATED, STOPPED or ERROR; with `force` from any status."""
     await ctx.workspaces.delete(who, workspace_id, force=query.force)
 
 
 @router.post(_ONE + ":start", status_code=202, responses=signed_in(404, 409, 429))
 async def start_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
-    """Start it, from CREATED, STOPPED and ERROR."""
-    return _shown(await ctx.workspaces.start(who, workspace_id), ctx)
+    """Start it, from CREATED, STOPPED or ERROR."""
+    return await _view(await ctx.workspaces.start(who, workspace_id), ctx, who)
 
 
 @router.post(_ONE + ":stop", status_code=202, responses=signed_in(404, 409))
 async def stop_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
-    """Put it to sleep, from RUNNING and ERROR."""
-    return _shown(await ctx.workspaces.stop(who, workspace_id), ctx)
+    """Stop it, from RUNNING or ERROR."""
+    return await _view(await ctx.workspaces.stop(who, workspace_id), ctx, who)
 
 
 @router.post(_ONE + ":archive", status_code=202, responses=signed_in(404, 409))
 async def archive_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
-    """Archive it, from RUNNING, STOPPED and ERROR, unless it is archived already."""
-    return _shown(await ctx.workspaces.archive(who, workspace_id), ctx)
+    """Archive it, from RUNNING, STOPPED or ERROR, unless it is archived already."""
+    return await _view(await ctx.workspaces.archive(who, workspace_id), ctx, who)
 
 
 @router.post(_ONE + ":recover", status_code=202, responses=signed_in(404, 409, 413))
 async def recover_workspace(
     workspace_id: str, ctx: Ctx, who: Who, body: WorkspaceRecover | None = None
 ) -> WorkspaceView:
-    """For administrators, from ERROR. After DataLost and ArchiveCorrupted `archive_key` says what to go on from."""
+    """Recover it from ERROR (administrators). After DataLost or ArchiveCorrupted, `archive_key` selects what to restore."""
     given = body is not None and "archive_key" in body.model_fields_set
     recovery = Recovery(chosen=given, archive_key=body.archive_key if body is not None else None)
-    return _shown(await ctx.workspaces.recover(who, workspace_id, recovery), ctx)
+    return await _view(await ctx.workspaces.recover(who, workspace_id, recovery), ctx, who)
 
 
 @router.post(_ONE + ":undelete", status_code=202, responses=signed_in(404, 409))
 async def undelete_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
-    """For administrators, within CODEHUB_DELETED_RETENTION of the deletion."""
-    return _shown(await ctx.workspaces.undelete(who, workspace_id), ctx)
+    """Undelete it (administrators), within CODEHUB_DELETED_RETENTION of its deletion."""
+    return await _view(await ctx.workspaces.undelete(who, workspace_id), ctx, who)
 
 
-def _shown(owned: WorkspaceWithOwner, ctx: Context) -> WorkspaceView:
-    return workspace_view(owned, ctx.config)
+async def _view(owned: WorkspaceWithOwner, ctx: Context, who: Principal) -> WorkspaceView:
+    return (await _views([owned], ctx, who))[0]
+
+
+async def _views(found: Sequence[WorkspaceWithOwner], ctx: Context, who: Principal) -> list[WorkspaceView]:
+    running = any(owned.workspace.phase is Phase.RUNNING for owned in found)
+    gaps = await ctx.workspaces.activity_gaps() if running else ()
+    return [workspace_view(owned, ctx.config, viewer_of(who, owned), gaps) for owned in found]

@@ -14,8 +14,9 @@ import click
 from codehub.cli.client import Client
 from codehub.cli.credentials import Credentials
 from codehub.cli.options import connect, find_workspace, json_option, server_option
-from codehub.cli.output import amount, console, print_json, print_table, when
+from codehub.cli.output import console, print_json, print_table, when
 from codehub.domain.errors import NotFound
+from codehub.domain.wording import format_amount
 
 
 @click.group()
@@ -187,7 +188,7 @@ def archives(workspace: str, server: str | None, as_json: bool) -> None:
     if not items:
         console(err=True).print(f"{found['name']} has no archives.")
         return
-    rows = [[when(item["committed_at"]), amount(int(item["bytes"])), item["archive_key"]] for item in items]
+    rows = [[when(item["committed_at"]), format_amount(int(item["bytes"])), item["archive_key"]] for item in items]
     print_table(["COMMITTED", "SIZE", "ARCHIVE KEY"], rows)
 
 

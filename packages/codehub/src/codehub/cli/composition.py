@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
 from codehub.adapters.postgres.control_gc import PostgresGcStore
 from codehub.adapters.postgres.control_leader import PostgresElection
@@ -19,9 +20,10 @@ from codehub.control.deps import (
     GcSettings,
     TtlSettings,
 )
-from codehub.domain.errors import Invalid, NotFound
+from codehub.domain.errors import BackendDown, Invalid, NotFound
 from codehub.domain.model import Workspace
 from codehub.domain.profiles import AppProfile, Catalog
+from codehub.ports.instances import Instances
 from codehub.proxy.run import ProxyDeps
 from codehub.services.workspaces import BackendChoice
 from codehub.settings import Settings
@@ -37,7 +39,8 @@ def api_deps(world: World) -> ApiDeps:
     backends = world.backends
 
     async def choose() -> BackendChoice:
-        return BackendChoice(backends.instance_backend, backends.storage_backend)
+        chosen = backends.instances[backends.instance_backend]
+        return BackendChoice(chosen.name, backends.storage_backend, chosen.runs)
 
     return ApiDeps(
         database=world.database,
@@ -77,7 +80,7 @@ def coordinator_deps(world: World) -> CoordinatorDeps:
         instances=world.backends.instances,
         homes=world.backends.homes,
         archives=world.backends.archives,
-        profile_of=lambda workspace: profile_of(world.catalog, workspace),
+        profile_of=lambda workspace: profile_of(world.catalog, world.backends.instances, workspace),
         clock=clock,
         new_id=new_id,
         random=random.random,
@@ -87,10 +90,13 @@ def coordinator_deps(world: World) -> CoordinatorDeps:
     )
 
 
-def profile_of(catalog: Catalog, workspace: Workspace) -> tuple[str, AppProfile]:
+def profile_of(catalog: Catalog, instances: Mapping[str, Instances], workspace: Workspace) -> tuple[str, AppProfile]:
     """What a workspace runs, and as what."""
+    backend = instances.get(workspace.instance_backend)
+    if backend is None:
+        raise BackendDown(f"the instance backend {workspace.instance_backend} is not available here")
     try:
-        return catalog.resolve(workspace.image_ref, workspace.instance_backend)
+        return catalog.resolve(workspace.image_ref, backend.runs)
     except Invalid as error:
         raise NotFound(str(error)) from error
 

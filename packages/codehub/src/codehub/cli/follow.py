@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from codehub.cli.client import Client
-from codehub.cli.output import REMEDIES, console, doing
+from codehub.cli.output import console, doing, remedy
 from codehub.domain.errors import CodeHubError, Conflict, NotFound, Unavailable
 
 Workspace = Mapping[str, Any]
@@ -130,7 +130,7 @@ def _check(workspace: Workspace, wanted: str) -> None:
     # Right after a recovery the phase is still ERROR, but the reason is gone: only both together are the end.
     if workspace["status"] == "ERROR" and workspace.get("error_reason"):
         reason = str(workspace["error_reason"])
-        raise WentWrong(f"{workspace['name']} went wrong: {reason}. {REMEDIES.get(reason, '')}".strip())
+        raise WentWrong(f"{workspace['name']} went wrong: {reason}. {remedy(workspace)}".strip())
     if workspace["desired_state"] != wanted and not (
         wanted == "STANDBY" and workspace["desired_state"] == "ARCHIVED"
     ):

@@ -141,7 +141,7 @@ def _run() -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except (BrokenPipeError, SystemExit):
-        # The reader of our output went away (`codehub ws ls | head`): its business, not an error. click ends by itself then.
+        # The reader of our output went away (`codehub ws ls | head`); click ends by itself then.
         _drop_output()
         return Exit.DONE
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What the commands print: tables for people, JSON for scripts; facts into the same words as the dashboard's."""
+"""What the commands print: tables for people, JSON for scripts. The words for states and errors come from the server."""
 
 from __future__ import annotations
 
@@ -20,26 +20,6 @@ _TONES: Final[Mapping[str, str]] = {
     "PROVISIONING": "yellow",
     "STOPPING": "yellow",
     "DELETING": "yellow",
-}
-_OPERATIONS: Final[Mapping[str, str]] = {
-    "PROVISIONING": "making its home",
-    "CREATE_EMPTY_ARCHIVE": "preparing",
-    "RESTORING": "restoring",
-    "STARTING": "starting",
-    "STOPPING": "stopping",
-    "ARCHIVING": "archiving",
-    "DELETING": "deleting",
-}
-# What to do about an error, by its reason; the rest is in the timeline.
-REMEDIES: Final[Mapping[str, str]] = {
-    "Timeout": "It took too long without progress. Start it again, or look at `codehub ws logs`.",
-    "DataLost": "Its home is not where it was left. An admin can run `codehub admin recover`.",
-    "ArchiveCorrupted": "Its archive is damaged. An admin can run `codehub admin recover` with an older one.",
-    "ImagePullFailed": "Its image could not be pulled. Check the name and the registry, then start it again.",
-    "ContainerWithoutVolume": "It ran without its home. Stop it: the container is taken away first.",
-    "ActionFailed": "An action failed: `codehub ws events` says which. Start it again.",
-    "Unreachable": "A part of it could not be reached. Start it again.",
-    "RetryExceeded": "It failed several times: `codehub ws events` and `codehub ws logs` say why.",
 }
 
 
@@ -113,45 +93,19 @@ def status_text(workspace: Mapping[str, Any]) -> Cell:
 
 
 def doing(workspace: Mapping[str, Any]) -> str:
-    """ "archiving, 62 %, 410 MB of 660 MB", or what went wrong, or where it rests."""
+    """ "archiving, 62 %, 410 MB of 660 MB", or what went wrong, or where it rests: the server's words."""
     if workspace["status"] == "ERROR":
         return str(workspace.get("error_reason") or "error")
-    operation = _OPERATIONS.get(str(workspace["operation"]))
-    if operation is None:
-        rests = {"STANDBY": "asleep", "ARCHIVED": "archived"}.get(str(workspace["phase"]), "")
-        return "never started" if workspace["status"] == "CREATED" else rests
-    progress = workspace.get("progress")
-    return ", ".join([operation, *step_words(progress), *progress_words(progress)]) if progress else operation
+    summary = workspace["summary"]
+    if workspace["operation"] == "NONE" and workspace["status"] == "RUNNING":
+        return ""
+    return ", ".join(part for part in (str(summary["label"]).lower(), str(summary["text"])) if part)
 
 
-def step_words(progress: Mapping[str, Any]) -> list[str]:
-    """What is done within an operation, unless the operation's own name says it."""
-    step = str(progress.get("step") or "")
-    if step.startswith("install "):
-        return [f"installing {step.removeprefix('install ')}"]
-    return [words] if (words := {"verify": "reading back", "pull": "pulling its image"}.get(step)) else []
-
-
-def progress_words(progress: Mapping[str, Any]) -> list[str]:
-    done, total = int(progress.get("done") or 0), progress.get("total")
-    unit = str(progress.get("unit") or "bytes")
-    if unit == "steps":
-        return [f"step {min(done + 1, int(total))} of {total}"] if total and int(total) > 1 else []
-    if total:
-        share = min(100, 100 * done // int(total))
-        return [f"{share} %", f"{amount(done, unit)} of {amount(int(total), unit)}"]
-    return [amount(done, unit)] if done else []
-
-
-def amount(count: int, unit: str = "bytes") -> str:
-    if unit != "bytes":
-        return f"{count} {unit}"
-    value = float(count)
-    for name in ("bytes", "kB", "MB", "GB"):
-        if value < 1000 or name == "GB":
-            break
-        value /= 1000
-    return f"{value:.0f} {name}" if value >= 100 or name == "bytes" else f"{value:.1f} {name}"
+def remedy(workspace: Mapping[str, Any]) -> str:
+    """What happened to a workspace in ERROR, and what to do; empty for any other."""
+    error = workspace.get("error")
+    return f"{error['message']} {error['remedy']}" if error else ""
 
 
 def when(timestamp: str | None) -> str:

@@ -29,8 +29,8 @@ from codehub.cli import pg_programs
 from codehub.cli.backup import _ROWS, ARCHIVES, DUMP, HOMES, KEPT_FILES, MANIFEST, Row, has_home
 from codehub.cli.stack import datadir
 from codehub.domain.errors import Conflict, Invalid, Transient
+from codehub.domain.ids import time_of
 from codehub.ports.homes import ArchiveReceipt
-from codehub.services.ids import time_of
 from codehub.settings import Settings, load_settings
 
 

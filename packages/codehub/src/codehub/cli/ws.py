@@ -9,8 +9,9 @@ import click
 
 from codehub.cli.follow import follow
 from codehub.cli.options import connect, find_workspace, json_option, server_option, workspace_argument
-from codehub.cli.output import REMEDIES, amount, console, doing, print_json, print_table, status_text, when
+from codehub.cli.output import console, doing, print_json, print_table, remedy, status_text, when
 from codehub.cli.ws_change import COMMANDS
+from codehub.domain.wording import format_amount
 
 
 @click.group()
@@ -106,8 +107,8 @@ def show(workspace: str, server: str | None, as_json: bool) -> None:
     for name, condition in found["conditions"].items():
         rows.append((name, f"{condition['status']} ({condition['reason']}) {condition['message']}".strip()))
     print_table(["", ""], rows)
-    if found["error_reason"]:
-        console().print(f"\n{REMEDIES.get(found['error_reason'], '')}", style="red")
+    if found["error"]:
+        console().print(f"\n{remedy(found)}", style="red")
 
 
 @ws.command("open")
@@ -131,7 +132,7 @@ def open_(workspace: str, start: bool, only_print: bool, server: str | None, as_
     with connect(server) as client:
         found = find_workspace(client, workspace)
         if start and found["status"] != "RUNNING":
-            if found["status"] != "PROVISIONING":
+            if "start" in found["allowed_actions"]:
                 found = client.post(f"workspaces/{found['id']}:start")
             found = follow(client, found, "RUNNING", quiet=as_json) or found
         link = client.post("login-links", {"workspace_id": found["id"]})
@@ -208,7 +209,8 @@ def usage(workspace: str, server: str | None, as_json: bool) -> None:
     elif used["memory_bytes"] is None and used["cpu_percent"] is None:
         console().print("Unknown: it is not running, or its backend does not measure usage.")
     else:
-        limit = f" of {amount(int(used['memory_limit_bytes']))}" if used["memory_limit_bytes"] else ""
+        limit = f" of {format_amount(int(used['memory_limit_bytes']))}" if used["memory_limit_bytes"] else ""
         print_table(
-            ["CPU", "MEMORY"], [[f"{used['cpu_percent'] or 0:.0f} %", amount(int(used["memory_bytes"] or 0)) + limit]]
+            ["CPU", "MEMORY"],
+            [[f"{used['cpu_percent'] or 0:.0f} %", format_amount(int(used["memory_bytes"] or 0)) + limit]],
         )

@@ -45,6 +45,12 @@ class GuardedBackends:
             await self.with_homes(name, lambda homes: homes.ping())
         return await self._archives.call(lambda: what(self.homes[name]))
 
+    def home_backend(self, name: str) -> Homes:
+        backend = self.homes.get(name)
+        if backend is None:
+            raise BackendDown(f"the storage backend {name} is not available here")
+        return backend
+
     def trouble(self, part: str, workspace: Workspace) -> str:
         """Why the volume, instance or archive cannot be looked at: the same words until its backend answers."""
         match part:
@@ -62,6 +68,5 @@ class GuardedBackends:
         return {breaker.name: breaker.trouble for breaker in every}
 
     def _homes_breaker(self, name: str) -> Breaker:
-        if name not in self.homes:
-            raise BackendDown(f"the storage backend {name} is not available here")
+        self.home_backend(name)
         return self._homes[name]

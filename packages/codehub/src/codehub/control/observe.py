@@ -76,6 +76,8 @@ class Observer:
         return self.instance_seen(workspace, status)
 
     def instance_seen(self, workspace: Workspace, status: InstanceStatus) -> InstanceSeen:
+        if not status.running:
+            self._health.forget(workspace.id)  # else records of all that ever ran stay for a whole term
         healthy = self._health.verdict(workspace.id, status.identity) if status.running else None
         return InstanceSeen(status.exists, status.running, healthy, status.exit_reason or "", status.unknown)
 

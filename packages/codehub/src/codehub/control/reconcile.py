@@ -306,7 +306,7 @@ class _Current:
 def _unforeseen(error: Exception) -> Failure:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         where = f" that holds {error.filename}" if error.filename else ""
-        return Failure(ErrorReason.OUT_OF_SPACE, f"no room left on the disk{where}: make room on it")
+        return Failure(ErrorReason.OUT_OF_SPACE, f"no space left on the disk{where}: free some space")
     return Failure(ErrorReason.ACTION_FAILED, f"{type(error).__name__}: {error}")
 
 

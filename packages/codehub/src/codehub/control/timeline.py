@@ -1,33 +1,15 @@
-"""The lines a person reads in a workspace's timeline, in one place."""
+"""The lines a person reads in a workspace's timeline; operations are worded in `domain.wording`."""
 
 from __future__ import annotations
 
 from codehub.domain.model import Blocked, ErrorReason, Operation, Workspace
 from codehub.domain.progress import Failure
+from codehub.domain.wording import OPERATIONS
 from codehub.ports.control_store import TimelineEvent
 from codehub.ports.homes import ArchiveReceipt
 
 # Counted by `restarts_since`: an IDE that keeps ending is given up.
 RESTARTING = "restarting"
-
-_BEGUN = {
-    Operation.PROVISIONING: "Making its home",
-    Operation.CREATE_EMPTY_ARCHIVE: "Making an empty archive",
-    Operation.RESTORING: "Restoring its home from the archive",
-    Operation.STARTING: "Starting",
-    Operation.STOPPING: "Stopping",
-    Operation.ARCHIVING: "Archiving its home",
-    Operation.DELETING: "Deleting",
-}
-_DONE = {
-    Operation.PROVISIONING: "Its home is made",
-    Operation.CREATE_EMPTY_ARCHIVE: "An empty archive is made",
-    Operation.RESTORING: "Its home is restored",
-    Operation.STARTING: "Running",
-    Operation.STOPPING: "Stopped",
-    Operation.ARCHIVING: "Archived",
-    Operation.DELETING: "Deleted",
-}
 
 
 def begun(workspace: Workspace, *, again: bool) -> TimelineEvent:
@@ -36,11 +18,11 @@ def begun(workspace: Workspace, *, again: bool) -> TimelineEvent:
         container = workspace.conditions.container_ready
         why = container.message or container.reason
         return TimelineEvent(RESTARTING, f"Starting again: it was found {container.reason}", {**detail, "found": why})
-    return TimelineEvent("operation_started", _BEGUN[workspace.operation], detail)
+    return TimelineEvent("operation_started", OPERATIONS[workspace.operation].started, detail)
 
 
 def done(operation: Operation) -> TimelineEvent:
-    return TimelineEvent("operation_done", _DONE[operation], {"operation": operation.value})
+    return TimelineEvent("operation_done", OPERATIONS[operation].done, {"operation": operation.value})
 
 
 def failed(operation: Operation, failure: Failure, after: Workspace) -> TimelineEvent:

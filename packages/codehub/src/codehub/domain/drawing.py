@@ -22,7 +22,9 @@ def states_page() -> str:
 
 def _picture() -> list[str]:
     lines = ["```mermaid", "stateDiagram-v2", "    [*] --> PENDING"]
-    lines += [f"    {edge.level} --> {edge.reaches}: {edge.operation}" for edge in EDGES]
+    for edge in EDGES:
+        only_if = f" if {edge.only_if.text}" if edge.only_if else ""
+        lines.append(f"    {edge.level} --> {edge.reaches}: {edge.operation}{only_if}")
     return [*lines, "    DELETED --> [*]", "```", ""]
 
 
@@ -37,16 +39,19 @@ def _levels() -> list[str]:
 
 
 def _edges() -> list[str]:
-    lines = ["| level | desired | operation | reaches |", "|---|---|---|---|"]
+    lines = ["| level | desired | only if | operation | reaches |", "|---|---|---|---|---|"]
     for edge in EDGES:
         desired = ", ".join(state.value for state in DesiredState if state in edge.desired)
-        lines.append(f"| {edge.level} | {desired} | {edge.operation} | {edge.reaches} |")
-    return [*lines, ""]
+        only_if = edge.only_if.text if edge.only_if else ""
+        lines.append(f"| {edge.level} | {desired} | {only_if} | {edge.operation} | {edge.reaches} |")
+    return [*lines, "", "The first edge whose condition holds is taken.", ""]
 
 
 def _operations() -> list[str]:
     lines = ["| operation | what it does | done when |", "|---|---|---|"]
-    lines += [f"| {operation} | {work.does} | {work.done_when} |" for operation, work in WORK.items()]
+    for operation, work in WORK.items():
+        done = " and ".join(requirement.text for requirement in work.done_when)
+        lines.append(f"| {operation} | {work.does} | {done} |")
     return [*lines, ""]
 
 

@@ -20,9 +20,9 @@ def check_running_limits(limits: RunningLimits, *, others_of_user: int, others_i
     """
     if others_of_user >= limits.per_user:
         raise LimitExceeded(
-            f"{others_of_user} of your workspaces run already, and {limits.per_user} may: stop one of them first"
+            f"you have {others_of_user} running workspaces, and the limit is {limits.per_user}: stop one first"
         )
     if others_in_all >= limits.in_all:
         raise LimitExceeded(
-            f"{others_in_all} workspaces run already, and {limits.in_all} may in all: try again when one is stopped"
+            f"{others_in_all} workspaces are running, and the limit is {limits.in_all}: try again when one has stopped"
         )

@@ -5,6 +5,7 @@ Values only. What they lead to is judged in `judge`, `plan` and `progress`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -104,6 +105,15 @@ class Conditions:
     healthy: Condition = NOT_OBSERVED
 
 
+# The conditions' names on the wire and in the column, by their field.
+CONDITION_NAMES: Mapping[str, str] = {
+    "volume_ready": "storage.volume_ready",
+    "archive_ready": "storage.archive_ready",
+    "container_ready": "infra.container_ready",
+    "healthy": "policy.healthy",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class HomeCtx:
     """What we know of the volume we made: which incarnation it is, and which archive it was restored from.
@@ -170,3 +180,12 @@ class Workspace:
     purged_at: datetime | None = None
     # The row has a value that this version does not know: it can be shown, but not acted on.
     of_newer_version: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceWithOwner:
+    """A workspace with its owner's name, and the version of its row (PostgreSQL's xmin) by which a change is noticed."""
+
+    workspace: Workspace
+    owner: str
+    version: str

@@ -9,8 +9,8 @@ from typing import TypeAlias
 from codehub.domain.judge import level_of, phase_of, violation_of
 from codehub.domain.model import Condition, DesiredState, ErrorReason, Operation, Phase, Workspace
 from codehub.domain.observed import Observed, apply_observation, blocked_by_unseen, instance_runs
-from codehub.domain.progress import is_done, is_found_again
-from codehub.domain.transitions import WORK, edge_from
+from codehub.domain.progress import is_found_again
+from codehub.domain.transitions import WORK, is_done, next_edge
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +127,7 @@ def _cannot_tell(workspace: Workspace, name: str) -> bool:
 
 
 def _towards(workspace: Workspace, level: Phase, was: Phase) -> Decision:
-    desired = workspace.desired_state
-    below_a_volume = level in (Phase.PENDING, Phase.ARCHIVED)
-    if below_a_volume and desired is not DesiredState.DELETED and instance_runs(workspace.conditions.container_ready):
-        # Recovery from ContainerWithoutVolume: the instance is taken away first (INV-6).
-        return Begin(Operation.STOPPING)
-    edge = edge_from(level, desired)
+    edge = next_edge(workspace, level)
     if edge is None or _blind_for(workspace, edge.operation):
         return Rest()
     return Begin(edge.operation, again=edge.operation is Operation.STARTING and was is Phase.RUNNING)

@@ -7,10 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from types import MappingProxyType
 
 from codehub.domain.errors import Invalid
 from codehub.domain.images import is_allowed, parse_image
+
+
+class Runs(StrEnum):
+    """What an instance backend starts: a profile's command on this machine, or a container image."""
+
+    COMMAND = "command"
+    IMAGE = "image"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +26,9 @@ class AppProfile:
     """One `[profiles.NAME]` of the profiles file, or a shipped one.
 
     `command` is for the process runtime; `image` and `port` are for containers. In `command` and in `env`, `{port}` or
-    `{socket}`, `{base_path}` (`/w/ID/`), `{home}`, `{id}` and `{secret}` are filled in; `{secret}` is new with every
-    start, and `secret_header` (`Name: value with {secret}`) is what the proxy adds so that nobody else on the machine
-    gets in.
+    `{socket}`, `{base_path}` (the workspace's path), `{home}`, `{id}` and `{secret}` are filled in; `{secret}` is new
+    with every start, and `secret_header` (`Name: value with {secret}`) is what the proxy adds so that nobody else on
+    the machine gets in.
     `background_traffic` lists messages that do not count as work: `METHOD /path` with `*` globs (without the prefix), or a
     named frame rule such as `ws:vscode-keepalive`. `health_timeout_s` is how long a start may take until `health_path`
     answers: whoever waits for health gives it that long. `close_code` is what its WebSockets are told when a proxy goes
@@ -130,26 +138,30 @@ class Catalog:
     def __post_init__(self) -> None:
         if self.default not in self.profiles:
             known = ", ".join(sorted(self.profiles))
-            raise Invalid(f"CODEHUB_DEFAULT_PROFILE names no profile: {self.default!r}; there are {known}")
+            raise Invalid(f"CODEHUB_DEFAULT_PROFILE={self.default!r} is not a profile; use one of {known}")
 
-    def resolve(self, image_ref: str | None, instance_backend: str) -> tuple[str, AppProfile]:
-        """What to run for an `image_ref`, and as what. Invalid (400) when it may not be run there."""
-        reference = image_ref or self.default
+    def resolve(self, image_ref: str | None, runs: Runs) -> tuple[str, AppProfile]:
+        """What a backend that runs commands, or images, is to run for an `image_ref`, and as what.
+
+        The only rule for which images are allowed: the API asks it at creation, the coordinator at every start. Invalid
+        (400) when it may not be run there.
+        """
+        reference = self.default if image_ref is None else image_ref
         profile = self.profiles.get(reference)
-        process = instance_backend == "process"
         if profile is not None:
-            if process and not profile.command:
+            if runs is Runs.COMMAND and not profile.command:
                 raise Invalid(f"the profile {reference!r} has no command, and workspaces here are processes")
-            if not process and not profile.image:
+            if runs is Runs.IMAGE and not profile.image:
                 raise Invalid(f"the profile {reference!r} has no image, and workspaces here are containers")
-            return (profile.name if process else profile.image), profile
-        image = parse_image(reference)
+            return (profile.name if runs is Runs.COMMAND else profile.image), profile
         known = ", ".join(sorted(self.profiles))
-        if process:
-            raise Invalid(f"workspaces here are processes, which cannot run an image; choose one of {known}")
+        if runs is Runs.COMMAND:
+            raise Invalid(f"{reference!r} is not a profile, and workspaces here are processes; choose one of {known}")
+        image = parse_image(reference)
         globs = (*self.allowed_images, *(str(parse_image(p.image)) for p in self.profiles.values() if p.image))
         if not is_allowed(image, globs):
             raise Invalid(
-                f"the image {image} is not allowed here; choose one of {known}, or ask for CODEHUB_ALLOWED_IMAGES"
+                f"the image {image} is not allowed here; choose one of {known},"
+                " or ask an administrator to add it to CODEHUB_ALLOWED_IMAGES"
             )
         return str(image), replace(self.profiles[self.default], image=str(image))

@@ -9,9 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from codehub.domain.errors import CodeHubError, OutOfSpace, Terminal
-from codehub.domain.gc import archive_key_of
 from codehub.domain.model import Blocked, DesiredState, ErrorReason, Operation, Phase, Workspace
-from codehub.domain.observed import instance_runs
 
 BACKOFF_FIRST_S = 2.0
 BACKOFF_LONGEST_S = 300.0
@@ -57,34 +55,6 @@ def backoff_s(error_count: int, jitter: float) -> float:
 
 def spread(seconds: float, jitter: float) -> float:
     return seconds * (1 - _JITTER + 2 * _JITTER * jitter)
-
-
-def is_done(workspace: Workspace) -> bool:
-    """Whether the conditions show the operation under way to be done (INV-1)."""
-    seen = workspace.conditions
-    match workspace.operation:
-        case Operation.NONE:
-            return False
-        case Operation.PROVISIONING:
-            return seen.volume_ready.is_true
-        case Operation.CREATE_EMPTY_ARCHIVE:
-            return workspace.archive_key is not None and seen.archive_ready.is_true
-        case Operation.RESTORING:
-            ctx = workspace.home_ctx
-            return seen.volume_ready.is_true and ctx is not None and ctx.restore_marker == workspace.archive_key
-        case Operation.STARTING:
-            return seen.container_ready.is_true and seen.volume_ready.is_true
-        case Operation.STOPPING:
-            return instance_runs(seen.container_ready) is False
-        case Operation.ARCHIVING:
-            return (
-                # This operation's archive: an older one does not make good for a volume that vanished.
-                seen.volume_ready.reason == "NotFound"
-                and workspace.archive_key == archive_key_of(workspace.id, workspace.archive_op_id or "")
-                and seen.archive_ready.is_true
-            )
-        case Operation.DELETING:
-            return seen.volume_ready.reason == "NotFound" and seen.container_ready.reason == "NotFound"
 
 
 def begin(workspace: Workspace, operation: Operation, new_op_id: str, now: datetime) -> Workspace:

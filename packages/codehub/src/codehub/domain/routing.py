@@ -5,7 +5,6 @@ Pure. Who is signed in and what the workspace's row says come in as arguments; p
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -13,15 +12,12 @@ from urllib.parse import urlsplit
 
 from codehub.domain.model import DesiredState, Operation, Phase
 
-_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-
-
-def is_workspace_id(text: str) -> bool:
-    return _ID.fullmatch(text) is not None
+# Every workspace lives below this path; nothing else spells it.
+WORKSPACE_PREFIX: Final = "/w/"
 
 
 def workspace_path(workspace_id: str) -> str:
-    return f"/w/{workspace_id}/"
+    return f"{WORKSPACE_PREFIX}{workspace_id}/"
 
 
 def workspace_authority(base_url: str, host_pattern: str, workspace_id: str) -> str:

@@ -1,23 +1,36 @@
-"""The edges: which operation leads from which level towards which desired state, as data.
+"""The edges: which operation leads from which level towards which desired state, and when it is done. Data.
 
-`docs/states.md` is drawn from these tables; `plan` reads them and nothing else.
+The control plane runs on these tables and `docs/states.md` is drawn from them: a requirement is the rule and its text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from codehub.domain.model import DesiredState, Operation, Phase
+from codehub.domain.gc import archive_key_of
+from codehub.domain.model import DesiredState, Operation, Phase, Workspace
+from codehub.domain.observed import instance_runs
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """Something that is true of a workspace's row, by its text on the page."""
+
+    text: str
+    holds: Callable[[Workspace], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
+    """`only_if` is for an edge that is taken before any other while it holds."""
+
     level: Phase
     desired: frozenset[DesiredState]
     operation: Operation
     reaches: Phase
+    only_if: Requirement | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +38,40 @@ class Work:
     """What an operation does, when it is done, and which conditions must be known before it is carried on."""
 
     does: str
-    done_when: str
+    done_when: tuple[Requirement, ...]
     needs: frozenset[str]
 
+
+def _is_restored(workspace: Workspace) -> bool:
+    ctx = workspace.home_ctx
+    return ctx is not None and ctx.restore_marker == workspace.archive_key
+
+
+_VOLUME_READY = Requirement("volume_ready", lambda row: row.conditions.volume_ready.is_true)
+_VOLUME_GONE = Requirement("volume_ready is NotFound", lambda row: row.conditions.volume_ready.reason == "NotFound")
+_ARCHIVE_READY = Requirement("archive_ready", lambda row: row.conditions.archive_ready.is_true)
+_KEY_SET = Requirement("archive_key is set", lambda row: row.archive_key is not None)
+# An older archive does not make good for a volume that vanished.
+_OWN_KEY = Requirement(
+    "archive_key is this operation's",
+    lambda row: row.archive_key == archive_key_of(row.id, row.archive_op_id or ""),
+)
+_RESTORED = Requirement("home_ctx.restore_marker == archive_key", _is_restored)
+_CONTAINER_READY = Requirement("container_ready", lambda row: row.conditions.container_ready.is_true)
+_INSTANCE_RUNS = Requirement("an instance runs", lambda row: instance_runs(row.conditions.container_ready) is True)
+_INSTANCE_STOPPED = Requirement(
+    "container_ready is Stopped or NotFound", lambda row: instance_runs(row.conditions.container_ready) is False
+)
+_INSTANCE_GONE = Requirement(
+    "container_ready is NotFound", lambda row: row.conditions.container_ready.reason == "NotFound"
+)
 
 _R, _S, _A, _D = DesiredState.RUNNING, DesiredState.STANDBY, DesiredState.ARCHIVED, DesiredState.DELETED
 
 EDGES: tuple[Edge, ...] = (
+    # Recovery from ContainerWithoutVolume: an instance that runs without its volume is removed first (INV-6).
+    Edge(Phase.PENDING, frozenset({_S, _R, _A}), Operation.STOPPING, Phase.PENDING, _INSTANCE_RUNS),
+    Edge(Phase.ARCHIVED, frozenset({_S, _R, _A}), Operation.STOPPING, Phase.ARCHIVED, _INSTANCE_RUNS),
     Edge(Phase.PENDING, frozenset({_S, _R}), Operation.PROVISIONING, Phase.STANDBY),
     Edge(Phase.PENDING, frozenset({_A}), Operation.CREATE_EMPTY_ARCHIVE, Phase.ARCHIVED),
     Edge(Phase.ARCHIVED, frozenset({_S, _R}), Operation.RESTORING, Phase.STANDBY),
@@ -45,39 +85,55 @@ EDGES: tuple[Edge, ...] = (
 
 WORK: Mapping[Operation, Work] = MappingProxyType(
     {
-        Operation.PROVISIONING: Work("make the volume", "volume_ready", frozenset({"volume_ready"})),
+        Operation.PROVISIONING: Work("create the volume", (_VOLUME_READY,), frozenset({"volume_ready"})),
         Operation.CREATE_EMPTY_ARCHIVE: Work(
-            "upload an empty archive", "archive_ready and archive_key set", frozenset({"volume_ready"})
+            "upload an empty archive", (_ARCHIVE_READY, _KEY_SET), frozenset({"volume_ready"})
         ),
         Operation.RESTORING: Work(
-            "archive → volume",
-            "volume_ready and home_ctx.restore_marker == archive_key",
-            frozenset({"volume_ready", "archive_ready"}),
+            "archive → volume", (_VOLUME_READY, _RESTORED), frozenset({"volume_ready", "archive_ready"})
         ),
-        Operation.STARTING: Work("start the instance", "container_ready", frozenset({"volume_ready"})),
+        Operation.STARTING: Work(
+            "start the instance", (_CONTAINER_READY, _VOLUME_READY), frozenset({"volume_ready"})
+        ),
         Operation.STOPPING: Work(
-            "stop the instance, keep the volume",
-            "container_ready is Stopped or NotFound",
-            frozenset({"container_ready"}),
+            "stop the instance, keep the volume", (_INSTANCE_STOPPED,), frozenset({"container_ready"})
         ),
         Operation.ARCHIVING: Work(
             "delete the instance and see it gone; volume → archive; then delete the volume",
-            "volume gone, archive_ready, archive_key set",
+            (_VOLUME_GONE, _ARCHIVE_READY, _OWN_KEY),
             frozenset({"volume_ready", "container_ready"}),
         ),
         Operation.DELETING: Work(
-            "remove what is left of the instance; a volume goes only into a committed, verified archive",
-            "no instance and no volume left; deleted_at is set",
+            "remove what is left of the instance; a volume goes only into a committed, verified archive;"
+            " then set deleted_at",
+            (_VOLUME_GONE, _INSTANCE_GONE),
             frozenset({"volume_ready", "container_ready"}),
         ),
     }
 )
 
-_BY_STATE: Mapping[tuple[Phase, DesiredState], Edge] = MappingProxyType(
-    {(edge.level, desired): edge for edge in EDGES for desired in edge.desired}
-)
-
 
 def edge_from(level: Phase, desired: DesiredState) -> Edge | None:
-    """The one edge out of this level towards this desired state; None when there is nothing to do."""
-    return _BY_STATE.get((level, desired))
+    """The one unconditional edge out of this level towards this desired state; None when there is nothing to do."""
+    return next(
+        (edge for edge in EDGES if edge.level is level and desired in edge.desired and edge.only_if is None), None
+    )
+
+
+def next_edge(workspace: Workspace, level: Phase) -> Edge | None:
+    """The edge that this workspace takes from this level: the first in the table whose requirement holds."""
+    desired = workspace.desired_state
+    for edge in EDGES:
+        if (
+            edge.level is level
+            and desired in edge.desired
+            and (edge.only_if is None or edge.only_if.holds(workspace))
+        ):
+            return edge
+    return None
+
+
+def is_done(workspace: Workspace) -> bool:
+    """Whether the conditions show the operation under way to be done (INV-1)."""
+    work = WORK.get(workspace.operation)
+    return work is not None and all(requirement.holds(workspace) for requirement in work.done_when)

@@ -1,4 +1,4 @@
-"""When an idle workspace is put to sleep, and a sleeping one archived (docs/control-plane.md).
+"""When an idle workspace is put to sleep, and a sleeping one archived. The TTL Runner and the API both ask here.
 
 Time in which activity could not be seen does not count: it is kept as a few gaps and taken off.
 """
@@ -67,24 +67,43 @@ def idle_since(workspace: Workspace) -> datetime:
     return workspace.phase_changed_at if accessed is None else max(accessed, workspace.phase_changed_at)
 
 
-def is_to_sleep(workspace: Workspace, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> bool:
-    """RUNNING, at rest, wanted RUNNING, and idle for longer than the TTL."""
+def sleeps_at(workspace: Workspace, ttl: timedelta, gaps: Sequence[Span]) -> datetime | None:
+    """When it is put to sleep if nobody works in it until then: idle for the TTL, gaps not counted.
+
+    None unless it is RUNNING, at rest and wanted RUNNING.
+    """
+    if not _rests_as(workspace, Phase.RUNNING, DesiredState.RUNNING):
+        return None
     since = idle_since(workspace)
-    return (
-        workspace.deleted_at is None
-        and workspace.phase is Phase.RUNNING
-        and workspace.operation is Operation.NONE
-        and workspace.desired_state is DesiredState.RUNNING
-        and now - since - gap_time(gaps, since, now) > ttl
-    )
+    at = since + ttl
+    for span in gaps:  # in order and apart: `extend_coverage` sees to that
+        if span.end > since and span.begin <= at:
+            at += span.end - max(span.begin, since)
+    return at
+
+
+def archives_at(workspace: Workspace, ttl: timedelta) -> datetime | None:
+    """When it is archived if it stays asleep until then; None unless it is STANDBY, at rest and wanted STANDBY."""
+    if not _rests_as(workspace, Phase.STANDBY, DesiredState.STANDBY):
+        return None
+    return workspace.phase_changed_at + ttl
+
+
+def is_to_sleep(workspace: Workspace, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> bool:
+    at = sleeps_at(workspace, ttl, gaps)
+    return at is not None and now > at
 
 
 def is_to_archive(workspace: Workspace, now: datetime, ttl: timedelta) -> bool:
-    """STANDBY, at rest, wanted STANDBY, and so for longer than the TTL."""
+    at = archives_at(workspace, ttl)
+    return at is not None and now > at
+
+
+def _rests_as(workspace: Workspace, phase: Phase, desired: DesiredState) -> bool:
     return (
         workspace.deleted_at is None
-        and workspace.phase is Phase.STANDBY
+        and not workspace.of_newer_version
+        and workspace.phase is phase
         and workspace.operation is Operation.NONE
-        and workspace.desired_state is DesiredState.STANDBY
-        and now - workspace.phase_changed_at > ttl
+        and workspace.desired_state is desired
     )

@@ -108,11 +108,11 @@ class TtlStore(Protocol):
         ...
 
     async def put_to_sleep(self, epoch: int, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> Collection[str]:
-        """desired STANDBY for all that `domain.ttl.is_to_sleep`, in one statement; their ids."""
+        """desired STANDBY for all that `domain.ttl.is_to_sleep`, in one transaction; their ids."""
         ...
 
     async def put_to_archive(self, epoch: int, now: datetime, ttl: timedelta) -> Collection[str]:
-        """desired ARCHIVED for all that `domain.ttl.is_to_archive`, in one statement; their ids."""
+        """desired ARCHIVED for all that `domain.ttl.is_to_archive`, in one transaction; their ids."""
         ...
 
 

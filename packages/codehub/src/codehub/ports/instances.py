@@ -8,17 +8,26 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
-from codehub.domain.profiles import AppProfile
+from codehub.domain.profiles import AppProfile, Runs
 from codehub.ports.fence import Fence, Report
+
+
+class MountKind(StrEnum):
+    """What a homes backend gives to an instance. An instance backend refuses the kinds that it cannot mount."""
+
+    DIR = "dir"  # a directory of the host
+    VOLUME = "volume"  # a volume of the container engine, by name
+    PVC = "pvc"  # a PersistentVolumeClaim, by name
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """Where a home is for an instance: a host directory, a volume's name on the engine, or a workspace's claim."""
+    """Where a home is for an instance."""
 
-    kind: str  # "dir", "volume" or "pvc"
+    kind: MountKind
     source: str
 
 
@@ -73,6 +82,11 @@ class Instances(Protocol):
     @property
     def name(self) -> str:
         """As in `workspaces.instance_backend`."""
+        ...
+
+    @property
+    def runs(self) -> Runs:
+        """What it starts: a profile's command, or an image."""
         ...
 
     async def ping(self) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from codehub.domain.routing import is_workspace_id
+from codehub.domain.ids import is_id
+from codehub.domain.routing import WORKSPACE_PREFIX, workspace_path
 from codehub.proxy import metrics
 from codehub.proxy.admission.decision import Admission, Reply, refusal
 from codehub.proxy.http1.messages import RequestHead
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from codehub.proxy.server import ProxyServer
 
 _LOOPBACK = (b"127.", b"::1")
+_PREFIX = WORKSPACE_PREFIX.encode()
+_NOTHING_HERE = f"there is nothing here but workspaces, at {workspace_path('{id}')}"
 
 
 class LocalEndpoints:
@@ -24,11 +27,11 @@ class LocalEndpoints:
         self.server: ProxyServer | None = None
 
     def local(self, request: RequestHead, peer: bytes) -> Reply | None:
-        if request.target.startswith(b"/w/"):
+        if request.target.startswith(_PREFIX):
             return None
         path = request.target.partition(b"?")[0]
         if request.method not in (b"GET", b"HEAD"):
-            return refusal(404, "there is nothing here but workspaces, at /w/{id}/")
+            return refusal(404, _NOTHING_HERE)
         if path == b"/health":
             ending = self.server is not None and self.server.draining
             return Reply(
@@ -46,14 +49,14 @@ class LocalEndpoints:
             return Reply(200, metrics.page(self.server), ((b"Content-Type", b"text/plain; version=0.0.4"),))
         if path == b"/":
             return Reply(303, headers=((b"Location", self._home(request.fields.host).encode()),))
-        return refusal(404, "there is nothing here but workspaces, at /w/{id}/")
+        return refusal(404, _NOTHING_HERE)
 
     def _home(self, host: bytes) -> str:
         """A workspace's own host leads into it, any other to the dashboard."""
         name = host.decode("latin-1").lower().partition(":")[0]
         workspace_id = name.removesuffix(self._host_suffix)
-        if self._host_suffix and workspace_id != name and is_workspace_id(workspace_id):
-            return f"/w/{workspace_id}/"
+        if self._host_suffix and workspace_id != name and is_id(workspace_id):
+            return workspace_path(workspace_id)
         return f"{self._dashboard}/"
 
     def away(self, request: RequestHead, admission: Admission) -> Reply:

@@ -11,53 +11,46 @@ import secrets
 from html import escape
 from typing import Final
 
-from codehub.domain.model import ErrorReason, Operation, Workspace
-from codehub.domain.routing import Page
+from codehub.domain.actions import Action, Viewer, allowed_actions
+from codehub.domain.model import Operation, Workspace
+from codehub.domain.routing import Page, workspace_path
+from codehub.domain.wording import OPERATIONS, error_text
 from codehub.proxy.admission.decision import Reply
 
 STATUS_PATH: Final = "_codehub/status"
 
 _TITLES: Final[dict[Page, str]] = {
-    Page.NOT_FOUND: "There is no such workspace",
+    Page.NOT_FOUND: "Workspace not found",
     Page.FORBIDDEN: "This workspace belongs to someone else",
     Page.WAKING: "Your workspace is waking up",
-    Page.AWAY: "Your workspace does not answer at the moment",
+    Page.AWAY: "Your workspace does not answer",
     Page.ARCHIVED: "Your workspace is archived",
     Page.PENDING: "Your workspace is not ready yet",
     Page.ERROR: "Something went wrong with your workspace",
     Page.LIMIT: "Too many workspaces are running",
-    Page.SIGNED_OUT: "You could not be signed in here",
-    Page.UNAVAILABLE: "CodeHub is busy coming back",
+    Page.SIGNED_OUT: "Sign-in failed",
+    Page.UNAVAILABLE: "CodeHub is temporarily unavailable",
 }
 _TEXTS: Final[dict[Page, str]] = {
-    Page.NOT_FOUND: "It may have been deleted, or the address is not complete.",
+    Page.NOT_FOUND: "It may have been deleted, or the address is incomplete.",
     Page.FORBIDDEN: "Only its owner can open it.",
-    Page.WAKING: "This page goes on by itself as soon as it is there. Nothing you wrote was lost.",
-    Page.AWAY: "It runs, but its editor does not answer. This page tries again by itself.",
-    Page.ARCHIVED: "Everything you wrote is kept. Restore it to work on.",
-    Page.PENDING: "It has not been started.",
-    Page.LIMIT: "Stop one of these first, then open this one again.",
-    Page.SIGNED_OUT: "The one-time ticket was used or too old, or this browser keeps no cookies. Try once more.",
-    Page.UNAVAILABLE: "A part of it does not answer. This page tries again by itself.",
+    Page.WAKING: "This page opens it as soon as it is ready. Your files are safe.",
+    Page.AWAY: "It is running, but its IDE does not answer. This page retries by itself.",
+    Page.ARCHIVED: "Your files are safe. Restore it to continue.",
+    Page.PENDING: "It has not been started yet.",
+    Page.LIMIT: "Stop one of these, then open this workspace again.",
+    Page.SIGNED_OUT: "The sign-in link has been used or has expired, or this browser blocks cookies. Try again.",
+    Page.UNAVAILABLE: "One of its services does not answer. This page retries by itself.",
 }
 _ACTIONS: Final[dict[Page, tuple[str, str]]] = {
     Page.ARCHIVED: ("restore", "Restore"),
     Page.PENDING: ("start", "Start"),
     Page.ERROR: ("start", "Start again"),
 }
-_REASONS: Final[dict[ErrorReason, str]] = {
-    ErrorReason.TIMEOUT: "It took too long without any progress. Starting it again often helps.",
-    ErrorReason.DATA_LOST: "Its home could not be found. An administrator can recover it from one of its archives.",
-    ErrorReason.ARCHIVE_CORRUPTED: "Its archive is damaged. An administrator can recover it from an older one.",
-    ErrorReason.IMAGE_PULL_FAILED: "Its image could not be fetched. Check the image's name, then start it again.",
-    ErrorReason.CONTAINER_WITHOUT_VOLUME: "It ran without its home. Starting it again takes the instance away first.",
-}
-_STEPS: Final[dict[Operation, str]] = {
-    Operation.PROVISIONING: "Making its home",
-    Operation.RESTORING: "Bringing its home back from the archive",
-    Operation.STARTING: "Starting its editor",
-    Operation.STOPPING: "Still going to sleep; then it wakes",
-    Operation.ARCHIVING: "Still being archived; then it is brought back",
+# A page is only shown to someone who waits for the workspace: what runs against that is said to be temporary.
+_BEFORE_WAKING: Final[dict[Operation, str]] = {
+    Operation.STOPPING: "It is still stopping; then it starts again",
+    Operation.ARCHIVING: "It is still being archived; then it is restored",
 }
 _FOLLOWED: Final = frozenset(
     {Page.WAKING, Page.AWAY, Page.UNAVAILABLE, Page.ARCHIVED, Page.PENDING, Page.LIMIT, Page.ERROR}
@@ -93,7 +86,10 @@ setTimeout(follow, 500);
 
 
 def step_of(workspace: Workspace) -> str:
-    return _STEPS.get(workspace.operation, "")
+    operation = workspace.operation
+    if operation is Operation.NONE:
+        return ""
+    return _BEFORE_WAKING.get(operation, OPERATIONS[operation].started)
 
 
 def status_document(page: Page | None, workspace: Workspace) -> bytes:
@@ -138,18 +134,18 @@ def render(
             parts.append(f'<li>{escape(name)} — <a href="{_link(dashboard, other_id, "stop")}">Stop</a></li>')
         parts.append("</ul>")
     action = _ACTIONS.get(page)
-    if action is not None and not (workspace is not None and workspace.error_reason in _FOR_ADMINS):
+    if action is not None and (workspace is None or Action.START in allowed_actions(workspace, Viewer())):
         parts.append(f'<a class="button" href="{_link(dashboard, workspace_id, action[0])}">{action[1]}</a>')
     if page is Page.SIGNED_OUT:
-        parts.append(f'<a class="button" href="/w/{escape(workspace_id)}/">Try again</a>')
-    parts.append(f'<a href="{escape(dashboard)}/">To my workspaces</a>')
+        parts.append(f'<a class="button" href="{escape(workspace_path(workspace_id))}">Try again</a>')
+    parts.append(f'<a href="{escape(dashboard)}/">My workspaces</a>')
     follows = page in _FOLLOWED
     script = f'<script nonce="{nonce}">{_SCRIPT}</script>' if follows else ""
     still = '<noscript><meta http-equiv="refresh" content="4"></noscript>' if follows else ""
     body = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)} · CodeHub</title>'
         f'<meta name="viewport" content="width=device-width">{still}<style nonce="{nonce}">{_STYLE}</style></head>'
-        f'<body data-page="{page.value}" data-status="/w/{escape(workspace_id)}/{STATUS_PATH}">'
+        f'<body data-page="{page.value}" data-status="{escape(workspace_path(workspace_id) + STATUS_PATH)}">'
         f"<main>{''.join(parts)}</main>{script}</body></html>\n"
     )
     policy = (
@@ -165,16 +161,10 @@ def render(
     return Reply(status, body.encode(), tuple(headers))
 
 
-_FOR_ADMINS: Final = frozenset({ErrorReason.DATA_LOST, ErrorReason.ARCHIVE_CORRUPTED})
-
-
 def _text(page: Page, workspace: Workspace | None) -> str:
     if page is not Page.ERROR:
         return _TEXTS[page]
-    reason = workspace.error_reason if workspace is not None else None
-    if reason is None:
-        return "Start it again, or look at its timeline in the dashboard."
-    return _REASONS.get(reason, f"{reason.value}: start it again, or look at its timeline in the dashboard.")
+    return " ".join(error_text(workspace.error_reason if workspace is not None else None, is_admin=False))
 
 
 def _link(dashboard: str, workspace_id: str, action: str) -> str:

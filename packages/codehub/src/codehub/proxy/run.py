@@ -14,7 +14,6 @@ from ipaddress import ip_network
 
 import structlog
 
-from codehub.adapters.postgres.pool import Database
 from codehub.domain.errors import CodeHubError, Invalid
 from codehub.domain.limits import RunningLimits
 from codehub.domain.profiles import AppProfile, Catalog
@@ -27,6 +26,7 @@ from codehub.proxy.admission.targets import Targets
 from codehub.proxy.coarse_clock import CoarseClock
 from codehub.proxy.local_endpoints import LocalEndpoints
 from codehub.proxy.server import ProxyServer
+from codehub.services.database import Database
 from codehub.services.workspace_access import WorkspaceAccess
 from codehub.settings import Settings
 
@@ -73,8 +73,8 @@ async def run_proxy(
 
     def profile_of(image_ref: str, backend: str) -> AppProfile:
         try:
-            return deps.catalog.resolve(image_ref, backend)[1]
-        except Invalid:
+            return deps.catalog.resolve(image_ref, deps.instances[backend].runs)[1]
+        except (Invalid, KeyError):
             # An image that was allowed once and still runs: it is proxied as the default profile is.
             return deps.catalog.profiles[deps.catalog.default]
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from codehub.adapters.postgres import sessions, users
-from codehub.adapters.postgres.pool import Database
-from codehub.adapters.postgres.sessions import Bearer, Session, Token
-from codehub.adapters.postgres.users import User
+from codehub.adapters.postgres.pool import Database, Transaction
+from codehub.domain.accounts import Bearer, Session, Token, User
 from codehub.domain.errors import Conflict, Denied, NotFound, Unauthorized
-from codehub.services.ids import is_id
+from codehub.domain.ids import is_id
 from codehub.services.lockout import FORGET_AFTER, Lockout
 from codehub.services.passwords import Passwords, hash_secret, new_secret, new_token
 from codehub.services.principal import Clock, Ids, Principal
@@ -54,14 +53,32 @@ class Accounts:
                 raise Unauthorized("wrong user name or password")
             await self.lockout.forgive(username, address)
         now = self.clock()
-        secret = new_secret()
-        session = Session(self.ids(), known.user.id, now, now + SESSION_LIFE, now, address, user_agent[:255])
         async with self.database.transaction() as tx:
             # Whatever is over is swept by whoever comes in: there is no other job for it.
             await sessions.delete_expired(tx, now)
             await users.forget_old_failures(tx, now - FORGET_AFTER)
-            await sessions.insert_session(tx, session, hash_secret(secret))
+            session, secret = await self.begin_session(tx, known.user.id, address=address, user_agent=user_agent)
         return SignedIn(known.user, session, secret)
+
+    async def begin_session(
+        self,
+        tx: Transaction,
+        user_id: str,
+        *,
+        address: str,
+        user_agent: str,
+        token_id: str | None = None,
+        token_expires_at: datetime | None = None,
+    ) -> tuple[Session, str]:
+        """A new session and the secret for its cookie, whichever way somebody came in.
+
+        One that an API token made may do no more than the token, and never outlives it.
+        """
+        now, secret = self.clock(), new_secret()
+        until = min(now + SESSION_LIFE, token_expires_at or now + SESSION_LIFE)
+        session = Session(self.ids(), user_id, now, until, now, address, user_agent[:255])
+        await sessions.insert_session(tx, session, hash_secret(secret), token_id=token_id)
+        return session, secret
 
     async def by_cookie(self, secret: str) -> Principal | None:
         async with self.database.transaction() as tx:
@@ -88,7 +105,7 @@ class Accounts:
         who.must_be_present()
         async with self.database.transaction() as tx:
             if not is_id(session_id) or not await sessions.delete_session(tx, session_id, who.user_id):
-                raise NotFound("you have no such session")
+                raise NotFound("you have no session with this id")
         self.ended(session_id)
 
     async def end_other_sessions(self, who: Principal) -> None:
@@ -122,7 +139,7 @@ class Accounts:
         token = Token(self.ids(), who.user_id, name, now, until, None)
         async with self.database.transaction() as tx:
             if (await sessions.tokens_of(tx, who.user_id, 0, 0))[1] >= MAX_TOKENS:
-                raise Conflict(f"you have {MAX_TOKENS} API tokens: delete one first")
+                raise Conflict(f"you have {MAX_TOKENS} API tokens, the maximum: revoke one first")
             await sessions.insert_token(tx, token, hash_secret(secret))
         return MintedToken(token, secret)
 
@@ -136,7 +153,7 @@ class Accounts:
             who.must_be_present()
         async with self.database.transaction() as tx:
             if not is_id(token_id) or not await sessions.delete_token(tx, token_id, who.user_id):
-                raise NotFound("you have no such API token")
+                raise NotFound("you have no API token with this id")
         self.ended(token_id)
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from codehub.adapters.postgres import timeline
 from codehub.adapters.postgres.pool import Database
-from codehub.adapters.postgres.timeline import Generation, TimelineEntry
 from codehub.domain.errors import BackendDown, UpstreamUnavailable
+from codehub.domain.history import Generation, TimelineEntry
 from codehub.domain.model import Phase
 from codehub.ports.instances import Instances
 from codehub.services.principal import Principal

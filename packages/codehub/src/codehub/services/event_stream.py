@@ -15,20 +15,26 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import structlog
 
-from codehub.adapters.postgres import sessions, workspaces
+from codehub.adapters.postgres import control_ttl, sessions, workspaces
 from codehub.adapters.postgres.pool import Database
-from codehub.adapters.postgres.workspaces import WorkspaceWithOwner
+from codehub.domain.actions import Viewer
 from codehub.domain.errors import BackendDown, CodeHubError, Transient
+from codehub.domain.ids import is_id
+from codehub.domain.model import WorkspaceWithOwner
+from codehub.domain.ttl import Span
 from codehub.ports.bus import Bus
-from codehub.services.ids import is_id
 from codehub.services.principal import Clock, Ids, Principal
 
 _log = structlog.get_logger()
+
+# A workspace as one person sees it, in JSON. The spans are when activity could not be seen.
+Render: TypeAlias = Callable[[WorkspaceWithOwner, Viewer, Sequence[Span]], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +58,12 @@ HEARTBEAT = frame("heartbeat", "{}")
 
 @dataclass(eq=False, slots=True)
 class Stream:
-    """One client. `owner` is whose workspaces it sees; None is everybody's."""
+    """One client. `owner` is whose workspaces it sees; None is everybody's. `user_id` and `is_admin` are who looks."""
 
     owner: str | None
     bearer_id: str
+    user_id: str = ""
+    is_admin: bool = False
     _pending: dict[str, bytes] = field(default_factory=dict)
     _snapshot: bytes | None = None
     _begun: bool = False
@@ -90,6 +98,9 @@ class Stream:
             self._pending[workspace_id] = what
             self._changed.set()
 
+    def viewer(self, owner_user_id: str) -> Viewer:
+        return Viewer(is_admin=self.is_admin, is_owner=self.user_id == owner_user_id)
+
     def end(self) -> None:
         self._over = True
         self._changed.set()
@@ -102,7 +113,7 @@ class EventBroadcaster:
         bus: Bus,
         *,
         prefix: str,
-        render: Callable[[WorkspaceWithOwner], str],
+        render: Render,
         clock: Clock,
         ids: Ids,
         pace: Pace,
@@ -137,7 +148,7 @@ class EventBroadcaster:
         """A stream that begins with a snapshot. Give it back with `close`."""
         if everybody:
             who.must_be_admin()
-        stream = Stream(None if everybody else who.user_id, who.bearer_id)
+        stream = Stream(None if everybody else who.user_id, who.bearer_id, who.user_id, who.is_admin)
         if self._stopped:
             stream.end()
         self._streams.setdefault(stream.owner, set()).add(stream)
@@ -217,17 +228,22 @@ class EventBroadcaster:
         for owner in {stream.owner for stream in wanting}:
             async with self._database.transaction() as tx:
                 found = await workspaces.all_of(tx, owner)
-            items = ",".join(self._render(owned) for owned in found)
-            snapshot = frame("snapshot", f'{{"items":[{items}]}}')
+                gaps = (await control_ttl.read_coverage(tx)).gaps
             for owned in found:
                 self._note(owned)
+            # Many tabs of one person get the very same bytes.
+            snapshots: dict[tuple[str, bool], bytes] = {}
             for stream in wanting:
                 if stream.owner == owner:
-                    stream.begin(snapshot)
+                    who = (stream.user_id, stream.is_admin)
+                    if who not in snapshots:
+                        snapshots[who] = self._snapshot(found, stream, gaps)
+                    stream.begin(snapshots[who])
 
     async def _tell(self, dirty: Iterable[str]) -> None:
         async with self._database.transaction() as tx:
             found = await workspaces.many(tx, list(dirty))
+            gaps = (await control_ttl.read_coverage(tx)).gaps
         for workspace_id in dirty:
             owned = found.get(workspace_id)
             owner = owned.workspace.owner_user_id if owned else self._known.get(workspace_id, ("", ""))[0]
@@ -236,12 +252,21 @@ class EventBroadcaster:
                 continue
             if owned is None or owned.workspace.deleted_at is not None:
                 self._known.pop(workspace_id, None)
-                what = frame("workspace_deleted", json.dumps({"id": workspace_id}))
+                gone = frame("workspace_deleted", json.dumps({"id": workspace_id}))
+                for stream in streams:
+                    stream.offer(workspace_id, gone)
             else:
                 self._note(owned)
-                what = frame("workspace_updated", self._render(owned))
-            for stream in streams:
-                stream.offer(workspace_id, what)
+                frames = {viewer: self._updated(owned, viewer, gaps) for viewer in {s.viewer(owner) for s in streams}}
+                for stream in streams:
+                    stream.offer(workspace_id, frames[stream.viewer(owner)])
+
+    def _snapshot(self, found: Sequence[WorkspaceWithOwner], stream: Stream, gaps: Sequence[Span]) -> bytes:
+        seen = (self._render(owned, stream.viewer(owned.workspace.owner_user_id), gaps) for owned in found)
+        return frame("snapshot", f'{{"items":[{",".join(seen)}]}}')
+
+    def _updated(self, owned: WorkspaceWithOwner, viewer: Viewer, gaps: Sequence[Span]) -> bytes:
+        return frame("workspace_updated", self._render(owned, viewer, gaps))
 
     def _note(self, owned: WorkspaceWithOwner) -> None:
         self._known[owned.workspace.id] = (owned.workspace.owner_user_id, owned.version)

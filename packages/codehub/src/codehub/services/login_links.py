@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from codehub.adapters.postgres import login_links, sessions
+from codehub.adapters.postgres import login_links
 from codehub.adapters.postgres.login_links import LoginLink
 from codehub.adapters.postgres.pool import Database
-from codehub.adapters.postgres.sessions import Session
+from codehub.domain.accounts import Session
 from codehub.domain.errors import Unauthorized
-from codehub.services.accounts import SESSION_LIFE
+from codehub.services.accounts import Accounts
 from codehub.services.passwords import hash_secret, new_secret
-from codehub.services.principal import Clock, Ids, Principal
+from codehub.services.principal import Clock, Principal
 from codehub.services.workspaces import Workspaces
 
 # Time for a browser to start on a slow machine, and not more.
@@ -32,8 +32,8 @@ class Redeemed:
 class LoginLinks:
     database: Database
     workspaces: Workspaces
+    accounts: Accounts
     clock: Clock
-    ids: Ids
 
     async def make(self, who: Principal, workspace_id: str | None) -> str:
         """The secret of a new link for the same user, which opens that workspace (one they may see)."""
@@ -66,13 +66,16 @@ class LoginLinks:
 
     async def redeem(self, secret: str, *, address: str, user_agent: str) -> Redeemed:
         """Uses the link up. The session lasts as long as any other, but never longer than the token."""
-        now = self.clock()
-        session_secret = new_secret()
         async with self.database.transaction() as tx:
-            link = _there(await login_links.take(tx, hash_secret(secret), now))
-            until = min(now + SESSION_LIFE, link.token_expires_at or now + SESSION_LIFE)
-            session = Session(self.ids(), link.user_id, now, until, now, address, user_agent[:255])
-            await sessions.insert_session(tx, session, hash_secret(session_secret), token_id=link.token_id)
+            link = _there(await login_links.take(tx, hash_secret(secret), self.clock()))
+            session, session_secret = await self.accounts.begin_session(
+                tx,
+                link.user_id,
+                address=address,
+                user_agent=user_agent,
+                token_id=link.token_id,
+                token_expires_at=link.token_expires_at,
+            )
         return Redeemed(session, session_secret, link.workspace_id)
 
 

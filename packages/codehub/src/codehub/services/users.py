@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from codehub.adapters.postgres import sessions, users
 from codehub.adapters.postgres.pool import Database, Transaction
-from codehub.adapters.postgres.users import User
+from codehub.domain.accounts import User
 from codehub.domain.errors import Conflict, Invalid, NotFound
-from codehub.services.ids import is_id
+from codehub.domain.ids import is_id
 from codehub.services.passwords import LONGEST, SHORTEST, Passwords
 from codehub.services.principal import Clock, Ids, Principal
 
@@ -64,7 +64,7 @@ class Users:
     async def reset(self, username: str, password: str) -> None:
         """For whoever holds the database itself: a user gets in again by a new password, and all their sessions end."""
         if not SHORTEST <= len(password) <= LONGEST:
-            raise Invalid(f"a password has at least {SHORTEST} characters, and at most {LONGEST}")
+            raise Invalid(f"a password must have {SHORTEST} to {LONGEST} characters")
         hashed = await self.passwords.hash(password)
         now = self.clock()
         async with self.database.transaction() as tx:
@@ -120,7 +120,7 @@ class Users:
             if await users.unpurged_workspaces(tx, user_id):
                 raise Conflict(
                     f"{user.username} has deleted workspaces that can still be undeleted: "
-                    "try again when CODEHUB_DELETED_RETENTION is over"
+                    "try again after CODEHUB_DELETED_RETENTION"
                 )
             gone = await sessions.delete_sessions_of(tx, user_id, but=None)
             await users.hand_over_tombstones(tx, user_id, who.user_id)
@@ -135,7 +135,7 @@ class Users:
             if not await users.insert(
                 tx, user_id=user_id, username=username, password_hash=hashed, is_admin=is_admin, now=self.clock()
             ):
-                raise Conflict(f"there is a user named {username!r} already")
+                raise Conflict(f"a user named {username!r} already exists")
             return await _found(tx, user_id)
 
 
@@ -148,4 +148,4 @@ async def _found(tx: Transaction, user_id: str) -> User:
 
 def _keep_one(others: set[str]) -> None:
     if not others:
-        raise Conflict("that is the last administrator who can sign in: make another one first")
+        raise Conflict("this is the last administrator who can sign in: create another one first")

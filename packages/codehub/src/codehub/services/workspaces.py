@@ -1,4 +1,4 @@
-"""What people ask of workspaces, and from which status they may ask it (docs/api.md; recovery: docs/errors.md).
+"""What people ask of workspaces. From which state they may ask it is `domain.actions`.
 
 Every change is one transaction: the row locked and judged again, the change, and its entry in the timeline. Nothing here
 talks to a backend: the controller sees the new desired_state and acts.
@@ -6,25 +6,22 @@ talks to a backend: the controller sees the new desired_state and acts.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from codehub.adapters.postgres import timeline, users, workspaces
+from codehub.adapters.postgres import control_ttl, timeline, users, workspaces
 from codehub.adapters.postgres.pool import Database, Transaction
-from codehub.adapters.postgres.timeline import Generation
-from codehub.adapters.postgres.workspaces import WorkspaceWithOwner
+from codehub.domain.actions import NEEDS_ADMIN, Action, Viewer, check_allowed, stop_target
 from codehub.domain.errors import BackendDown, Conflict, Denied, Invalid, Unauthorized, WorkspaceNotFound
+from codehub.domain.history import Generation
+from codehub.domain.ids import is_id, time_of
 from codehub.domain.limits import RunningLimits
-from codehub.domain.model import DesiredState, ErrorReason, Phase, Status, Workspace
-from codehub.domain.profiles import AppProfile
-from codehub.domain.status import status_of
+from codehub.domain.model import DesiredState, Workspace, WorkspaceWithOwner
+from codehub.domain.profiles import Catalog, Runs
+from codehub.domain.ttl import Span
 from codehub.ports.archives import Archives
-from codehub.services.ids import is_id, time_of
-from codehub.services.images import check_image
 from codehub.services.principal import Clock, Ids, Principal
 
-# Starting, stopping and archiving cannot fix these: an administrator chooses what to go on from.
-NEEDS_ADMIN = frozenset({ErrorReason.DATA_LOST, ErrorReason.ARCHIVE_CORRUPTED})
 # As the timeline says it.
 _ASKED = {
     DesiredState.RUNNING: "asked it to run",
@@ -40,6 +37,7 @@ class BackendChoice:
 
     instance: str
     storage: str
+    runs: Runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +71,7 @@ class Recovery:
 class Workspaces:
     database: Database
     limits: RunningLimits
-    profiles: Mapping[str, AppProfile]
-    default_profile: str
-    allowed_images: Sequence[str]
+    catalog: Catalog
     choose_backends: Callable[[], Awaitable[BackendChoice]]
     clock: Clock
     ids: Ids
@@ -94,10 +90,18 @@ class Workspaces:
         async with self.database.transaction() as tx:
             return await workspaces.page(tx, owner, limit, offset, deleted=deleted)
 
+    async def activity_gaps(self) -> tuple[Span, ...]:
+        """When activity could not be seen: what `sleeps_at` leaves out."""
+        async with self.database.transaction() as tx:
+            return (await control_ttl.read_coverage(tx)).gaps
+
     async def create(self, who: Principal, new: NewWorkspace) -> WorkspaceWithOwner:
         backends = await self.choose_backends()
-        image_ref = self.default_profile if new.image_ref is None else new.image_ref
-        check_image(image_ref, backend=backends.instance, profiles=self.profiles, allowed_images=self.allowed_images)
+        image_ref = self.catalog.default if new.image_ref is None else new.image_ref
+        try:
+            self.catalog.resolve(image_ref, backends.runs)
+        except Invalid as error:
+            raise Invalid(f"image_ref: {error}") from error
         now = self.clock()
         workspace_id = self.ids()
         workspace = Workspace(
@@ -134,8 +138,8 @@ class Workspaces:
             if edit.desired_state is DesiredState.RUNNING:
                 await self._slot(tx, seen.workspace)
             workspace = await self._locked(tx, workspace_id)
-            if edit.desired_state is not None and status_of(workspace) is Status.DELETING:
-                raise _not_from(workspace, "change its desired state")
+            if edit.desired_state is not None:  # a note may still be written while it is deleted
+                check_allowed(Action.EDIT, workspace)
             await self._write_words(tx, who, workspace, edit)
             if edit.desired_state is not None and edit.desired_state is not workspace.desired_state:
                 await workspaces.set_desired_state(tx, workspace_id, edit.desired_state, self.clock())
@@ -145,47 +149,33 @@ class Workspaces:
     async def start(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
         async with self.database.transaction() as tx:
             seen = await self._seen(tx, who, workspace_id)
-            _only_from(seen.workspace, "start it", Status.CREATED, Status.STOPPED, Status.ERROR)
+            check_allowed(Action.START, seen.workspace)
             await self._slot(tx, seen.workspace)
             workspace = await self._locked(tx, workspace_id)
-            _only_from(workspace, "start it", Status.CREATED, Status.STOPPED, Status.ERROR)
-            _refuse_lost_data(workspace)
+            check_allowed(Action.START, workspace)
             return await self._ask(tx, who, workspace, DesiredState.RUNNING, "start", recover=True)
 
     async def stop(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
         async with self.database.transaction() as tx:
             await self._seen(tx, who, workspace_id)
             workspace = await self._locked(tx, workspace_id)
-            _only_from(workspace, "stop it", Status.RUNNING, Status.ERROR)
-            desired = DesiredState.STANDBY
-            if workspace.phase is Phase.ERROR and workspace.home_ctx is None:
-                desired = DesiredState.ARCHIVED
+            check_allowed(Action.STOP, workspace)
             # Lost data stays an error, but a stopped workspace no longer counts against the limit.
             recover = workspace.error_reason not in NEEDS_ADMIN
-            return await self._ask(tx, who, workspace, desired, "stop", recover=recover)
+            return await self._ask(tx, who, workspace, stop_target(workspace), "stop", recover=recover)
 
     async def archive(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
         async with self.database.transaction() as tx:
             await self._seen(tx, who, workspace_id)
             workspace = await self._locked(tx, workspace_id)
-            _only_from(workspace, "archive it", Status.RUNNING, Status.STOPPED, Status.ERROR)
-            if workspace.phase is Phase.ARCHIVED and workspace.desired_state is DesiredState.ARCHIVED:
-                raise Conflict("the workspace is archived already")
-            _refuse_lost_data(workspace)
+            check_allowed(Action.ARCHIVE, workspace)
             return await self._ask(tx, who, workspace, DesiredState.ARCHIVED, "archive", recover=True)
 
     async def delete(self, who: Principal, workspace_id: str, *, force: bool) -> None:
         async with self.database.transaction() as tx:
             await self._seen(tx, who, workspace_id)
             workspace = await self._locked(tx, workspace_id)
-            if not force:
-                _only_from(
-                    workspace,
-                    "delete it (force=true deletes it from any state)",
-                    Status.CREATED,
-                    Status.STOPPED,
-                    Status.ERROR,
-                )
+            check_allowed(Action.FORCE_DELETE if force else Action.DELETE, workspace)
             if workspace.desired_state is not DesiredState.DELETED:
                 await self._ask(tx, who, workspace, DesiredState.DELETED, "delete", recover=True)
 
@@ -196,7 +186,7 @@ class Workspaces:
         async with self.database.transaction() as tx:
             await self._seen(tx, who, workspace_id)
             workspace = await self._locked(tx, workspace_id)
-            _only_from(workspace, "recover it", Status.ERROR)
+            check_allowed(Action.RECOVER, workspace)
             if workspace.error_reason in NEEDS_ADMIN:
                 told = await self._recover_data(tx, workspace, recovery, in_store)
             elif recovery.chosen:
@@ -216,12 +206,8 @@ class Workspaces:
             workspace = await workspaces.lock(tx, _checked(workspace_id))
             if workspace is None:
                 raise WorkspaceNotFound("there is no such workspace")
-            if workspace.deleted_at is None:
-                raise _not_from(workspace, "undelete it")
-            if not await workspaces.undelete(tx, workspace_id, self.clock()):
-                raise Conflict(
-                    "the workspace is past its retention and its archives are going: it cannot be undeleted"
-                )
+            check_allowed(Action.UNDELETE, workspace)
+            await workspaces.undelete(tx, workspace_id, self.clock())
             await self._tell(tx, workspace_id, who, "undelete", "undeleted")
             return await self._again(tx, workspace_id)
 
@@ -312,25 +298,12 @@ class Workspaces:
         return found
 
 
+def viewer_of(who: Principal, owned: WorkspaceWithOwner) -> Viewer:
+    return Viewer(is_admin=who.is_admin, is_owner=owned.workspace.owner_user_id == who.user_id)
+
+
 def _checked(workspace_id: str) -> str:
     """Anything that is no id of ours names no workspace; it never reaches the database."""
     if not is_id(workspace_id):
         raise WorkspaceNotFound("there is no such workspace")
     return workspace_id
-
-
-def _only_from(workspace: Workspace, what: str, *allowed: Status) -> None:
-    if status_of(workspace) not in allowed:
-        raise _not_from(workspace, what, *allowed)
-
-
-def _not_from(workspace: Workspace, what: str, *allowed: Status) -> Conflict:
-    only = f"; only from {', '.join(allowed)}" if allowed else ""
-    return Conflict(f"the workspace is {status_of(workspace)}: you cannot {what} now{only}")
-
-
-def _refuse_lost_data(workspace: Workspace) -> None:
-    if workspace.phase is Phase.ERROR and workspace.error_reason in NEEDS_ADMIN:
-        raise Conflict(
-            f"the workspace has {workspace.error_reason}: an administrator has to recover it from one of its archives"
-        )

@@ -16,8 +16,8 @@ import pytest
 from codehub.adapters.embedded.postgres import EmbeddedPostgres
 from codehub.adapters.postgres.migrate import migrate
 from codehub.adapters.postgres.pool import Database
-from codehub.adapters.postgres.workspaces import WorkspaceWithOwner
 from codehub.api.app import create_app
+from codehub.domain.model import WorkspaceWithOwner
 from codehub.services.event_stream import Pace
 from testing.codehub.api import Api, TestClock, api_deps, listening, running_api, until
 from testing.codehub.services import service_dir

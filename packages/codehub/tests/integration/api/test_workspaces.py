@@ -16,7 +16,8 @@ W = "/api/v1/workspaces"
 SHOWN = {
     "id", "name", "description", "memo", "owner", "image_ref", "status", "phase", "operation", "desired_state",
     "conditions", "progress", "error_reason", "error_count", "archive_key", "path", "url", "created_at", "updated_at",
-    "last_access_at", "phase_changed_at", "sleeps_at", "deleted_at", "error_message", "blocked",
+    "last_access_at", "phase_changed_at", "sleeps_at", "deleted_at",
+    "archives_at", "allowed_actions", "summary", "error", "error_message", "blocked",
 }  # fmt: skip
 
 
@@ -155,11 +156,14 @@ async def test_the_verbs_are_judged_by_status(api: Api, database: Database, stat
     for verb in ("start", "stop", "archive", "recover", "undelete", "delete"):
         ws = await made(admin)
         await put_in_state(database, ws["id"], **columns)
-        assert (await admin.get(f"{W}/{ws['id']}")).json()["status"] == status
+        shown = (await admin.get(f"{W}/{ws['id']}")).json()
+        assert shown["status"] == status
+        before = shown["allowed_actions"]
         if verb == "delete":
             answer = await admin.delete(f"{W}/{ws['id']}")
         else:
             answer = await admin.post(f"{W}/{ws['id']}:{verb}")
+        assert (verb in before) is (verb in allowed), (status, verb, before)
         good = 204 if verb == "delete" else 202
         assert answer.status_code == (good if verb in allowed else 409), (status, verb, answer.text)
         # frees the slot for the next one
@@ -204,6 +208,8 @@ async def test_a_deleted_workspace_is_not_found_until_an_administrator_undeletes
         ("only-image", 400, 201),
         ("example/code-server:1", 400, 201),
         ("allowed.example/team/ide:2", 400, 201),
+        ("tagless.example/team/app:1.2", 400, 201),  # allowed without a tag
+        ("not an image!!", 400, 400),  # even where everything is allowed
         ("evil.example/ide", 400, 400),
         ("../../etc/passwd", 400, 400),
     ],
@@ -214,7 +220,8 @@ async def test_an_image_is_a_profile_or_let_through(
     body = {"name": "x", "image_ref": image, "start": False}
     async with running_api(database) as api:
         assert (await (await api.user("ada")).post(W, json=body)).status_code == process
-    async with running_api(database, choose_backends=docker_backends) as api:
+    config = {"allowed_images": ("allowed.example/*", "tagless.example/team/app", "* *")}
+    async with running_api(database, choose_backends=docker_backends, config=config) as api:
         answer = await (await api.user("bob")).post(W, json=body)
         assert answer.status_code == docker
         if docker == 400:
@@ -236,6 +243,15 @@ async def test_a_running_workspace_says_when_it_sleeps(api: Api, database: Datab
     shown = (await ada.get(f"{W}/{ws['id']}")).json()
     assert shown["sleeps_at"] == "2026-11-01T11:10:00Z"
     assert shown["progress"] is None, "progress belongs to an operation under way"
+    assert shown["archives_at"] is None
+    gap = {"until": "2026-11-01T11:07:00Z", "gaps": [["2026-11-01T11:05:00+00:00", "2026-11-01T11:07:00+00:00"]]}
+    async with database.transaction() as tx:
+        await tx.execute("INSERT INTO system_facts (name, value) VALUES ('activity_coverage', %s)", [Jsonb(gap)])
+    shown = (await ada.get(f"{W}/{ws['id']}")).json()
+    assert shown["sleeps_at"] == "2026-11-01T11:12:00Z", "time in which nothing could be seen does not count"
+    await put_in_state(database, ws["id"], phase="STANDBY", desired_state="STANDBY")
+    shown = (await ada.get(f"{W}/{ws['id']}")).json()
+    assert (shown["sleeps_at"], shown["archives_at"]) == (None, "2026-11-01T10:30:00Z")
     await put_in_state(database, ws["id"], phase="STANDBY", operation="STARTING")
     assert (await ada.get(f"{W}/{ws['id']}")).json()["progress"]["percent"] == 50.0
 

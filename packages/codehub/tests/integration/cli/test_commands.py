@@ -76,7 +76,10 @@ async def test_following_says_in_lines_how_far_it_is_where_nothing_can_be_drawn_
     progress = {"step": "archive", "done": 410_000_000, "total": 660_000_000, "unit": "bytes"}
     for changes, said in (
         ({"operation": "ARCHIVING", "progress": progress}, "api: archiving, 62 %, 410 MB of 660 MB\n"),
-        ({"progress": {**progress, "step": "verify"}}, "api: archiving, reading back, 62 %, 410 MB of 660 MB\n"),
+        (
+            {"progress": {**progress, "step": "verify"}},
+            "api: archiving, verifying what was written, 62 %, 410 MB of 660 MB\n",
+        ),
     ):
         await stage.change(workspace_id, **changes)
         async with asyncio.timeout(PATIENCE_S):

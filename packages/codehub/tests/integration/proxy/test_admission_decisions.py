@@ -28,7 +28,7 @@ CASES = {
     "error": ({"phase": "ERROR", "error_reason": "Timeout"}, 502, "Start again", 502),
     "restoring": ({"phase": "ARCHIVED", "operation": "RESTORING"}, 503, "waking up", 503),
     "starting": ({"phase": "STANDBY", "operation": "STARTING"}, 503, "waking up", 503),
-    "deleting": ({"phase": "DELETING", "desired_state": "DELETED"}, 404, "no such workspace", 404),
+    "deleting": ({"phase": "DELETING", "desired_state": "DELETED"}, 404, "Workspace not found", 404),
 }
 
 

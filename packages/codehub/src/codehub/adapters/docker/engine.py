@@ -136,7 +136,7 @@ def translated(doing: str) -> Iterator[None]:
         if error.status >= 900 or error.status in (502, 503):
             raise BackendDown(f"the Docker engine does not answer: {text}") from error
         if "no space left" in text or "disk quota" in text:
-            raise OutOfSpace(f"the Docker engine has no room left: {text}") from error
+            raise OutOfSpace(f"the Docker engine has no space left: {text}") from error
         raise Transient(f"the Docker engine refused to {doing}: {text} ({error.status})") from error
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         raise BackendDown(f"the Docker engine does not answer: {error or type(error).__name__}") from error

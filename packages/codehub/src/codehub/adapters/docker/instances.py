@@ -18,13 +18,14 @@ from typing import Any
 from codehub.adapters.docker.engine import INSTALLATION, WORKSPACE, Engine
 from codehub.adapters.docker.images import ensure_image
 from codehub.adapters.docker.network import Network
-from codehub.adapters.health import answers, base_path, filled, secret_of
-from codehub.adapters.process.sandbox import own
+from codehub.adapters.filesystem.ownership import own
+from codehub.adapters.health import answers, filled, secret_of
 from codehub.domain.errors import BackendDown, ImagePullFailed, Transient
 from codehub.domain.model import Progress
-from codehub.domain.profiles import AppProfile
+from codehub.domain.profiles import AppProfile, Runs
+from codehub.domain.routing import workspace_path
 from codehub.ports.fence import Fence, Report
-from codehub.ports.instances import ABSENT, InstanceSpec, InstanceStatus, Upstream, spec_digest
+from codehub.ports.instances import ABSENT, InstanceSpec, InstanceStatus, MountKind, Upstream, spec_digest
 
 ROLE_INSTANCE = "instance"
 HOME = "/home/coder"
@@ -54,6 +55,7 @@ class HomesSeen:
 
 class DockerInstances:
     name = "local-docker"
+    runs = Runs.IMAGE
 
     def __init__(self, engine: Engine, limits: DockerLimits | None = None, homes: HomesSeen | None = None) -> None:
         self._engine = engine
@@ -100,7 +102,7 @@ class DockerInstances:
 
     def _own_home(self, spec: InstanceSpec) -> None:
         """A new home belongs to root; the container's user must be able to write to it."""
-        if spec.mount.kind != "dir" or os.geteuid() != 0:
+        if spec.mount.kind is not MountKind.DIR or os.geteuid() != 0:
             return
         path = Path(spec.mount.source)
         if self._homes.ours is not None and self._homes.engines is not None:
@@ -114,7 +116,7 @@ class DockerInstances:
         values = {
             "port": str(profile.port),
             "socket": "",
-            "base_path": base_path(spec.workspace_id),
+            "base_path": workspace_path(spec.workspace_id),
             "home": HOME,
             "id": spec.workspace_id,
             "secret": secret,
@@ -130,7 +132,7 @@ class DockerInstances:
         if header is not None:
             labels[_SECRET] = f"{header[0]}: {header[1]}"
         mount: dict[str, object] = {"Target": HOME, "Source": spec.mount.source}
-        if spec.mount.kind == "volume":
+        if spec.mount.kind is MountKind.VOLUME:
             mount |= {"Type": "volume", "VolumeOptions": {"NoCopy": True}}
         else:
             mount |= {"Type": "bind"}

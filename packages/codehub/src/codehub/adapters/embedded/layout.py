@@ -38,7 +38,7 @@ def socket_dir(data_dir: Path, name: str, account: Account) -> Path:
         info = short.lstat()
         if not stat.S_ISDIR(info.st_mode) or info.st_uid not in (account.uid, os.geteuid()):
             raise Invalid(
-                f"{short} belongs to somebody else: remove it, or choose a shorter CODEHUB_DATA_DIR"
+                f"{short} belongs to another user: remove it, or choose a shorter CODEHUB_DATA_DIR"
             ) from None
     return private_dir(short, account)
 

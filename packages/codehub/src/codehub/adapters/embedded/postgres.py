@@ -103,7 +103,7 @@ class EmbeddedPostgres:
                 extra_groups=self._account.extra_groups,
             )  # fmt: skip
         if made.returncode != 0:
-            raise BackendDown(f"initdb could not make the database in {staging}:\n{made.stderr.strip()[-2000:]}")
+            raise BackendDown(f"initdb could not create the database in {staging}:\n{made.stderr.strip()[-2000:]}")
         staging.rename(self._cluster)
 
     def _refuse_another_version(self, programs: Path) -> None:
@@ -114,8 +114,8 @@ class EmbeddedPostgres:
         ours = answer.split()[-1].partition(".")[0]
         if there != ours:
             raise Invalid(
-                f"{self._cluster} was made by PostgreSQL {there}, this CodeHub brings {ours}: "
-                "run the CodeHub that made it, or restore a dump (docs/backup.md)"
+                f"{self._cluster} was created by PostgreSQL {there}, this CodeHub has {ours}: "
+                "run the CodeHub version that created it, or restore a dump (docs/backup.md)"
             )
 
     def stop_stray(self) -> bool:

@@ -41,7 +41,7 @@ from codehub.domain.errors import CodeHubError, Conflict, DataLost, FenceLost, T
 from codehub.domain.model import HomeCtx
 from codehub.ports.fence import Fence, Report
 from codehub.ports.homes import ArchiveReceipt, HomeKey, HomeState, HomeStatus
-from codehub.ports.instances import Mount
+from codehub.ports.instances import Mount, MountKind
 
 _ROLE_HOME, _ROLE_MARK, _ROLE_HOLD = "home", "home-whole", "home-hold"
 _INCARNATION, _RESTORED = "codehub.incarnation", "codehub.restored-from"
@@ -79,7 +79,7 @@ class DockerVolumeHomes(StoredHomes):
         await self._engine.ping()
 
     def mount(self, home: HomeKey) -> Mount:
-        return Mount("volume", volume_name(home.workspace_id))
+        return Mount(MountKind.VOLUME, volume_name(home.workspace_id))
 
     async def list_all(self) -> Mapping[str, HomeStatus]:
         homes = {labels[WORKSPACE]: labels for labels in await self._volumes(_ROLE_HOME)}
@@ -154,7 +154,7 @@ class DockerVolumeHomes(StoredHomes):
         if there is not None:
             if there.restore_marker == archive_key:
                 return there
-            raise Conflict(f"{home.workspace_id} has a whole home that was not restored from {archive_key}")
+            raise Conflict(f"{home.workspace_id} has a complete home that was not restored from {archive_key}")
         meta = await asyncio.to_thread(read_meta, self._store, archive_key)
         await self._check_room(meta)
         ctx = HomeCtx(incarnation, archive_key)

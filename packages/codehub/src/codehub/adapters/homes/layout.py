@@ -18,7 +18,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from codehub.adapters.tarball.cursor import remove_tree
+from codehub.adapters.filesystem.remove import remove_tree
 from codehub.domain.errors import Invalid
 from codehub.domain.model import HomeCtx
 from codehub.ports.homes import HomeKey, HomeState, HomeStatus

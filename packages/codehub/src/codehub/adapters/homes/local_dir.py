@@ -13,6 +13,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.homes.layout import (
     DAMAGED,
     FILES,
@@ -47,14 +48,13 @@ from codehub.adapters.objectstore.transfer import (
     read_meta,
     upload,
 )
-from codehub.adapters.tarball.cursor import remove_tree
 from codehub.adapters.tarball.pack import Packed, pack_tree
 from codehub.adapters.tarball.unpack import unpack_tree
 from codehub.domain.errors import BackendDown, Conflict, DataLost, FenceLost, OutOfSpace, Transient
 from codehub.domain.model import HomeCtx
 from codehub.ports.fence import Fence, Report
 from codehub.ports.homes import ArchiveReceipt, HomeKey, HomeState, HomeStatus
-from codehub.ports.instances import Mount
+from codehub.ports.instances import Mount, MountKind
 
 
 class LocalDirHomes(StoredHomes):
@@ -94,7 +94,7 @@ class LocalDirHomes(StoredHomes):
 
     def mount(self, home: HomeKey) -> Mount:
         inside = self._place(home).files.relative_to(self._root)
-        return Mount("dir", str(self._host_root / inside))
+        return Mount(MountKind.DIR, str(self._host_root / inside))
 
     async def list_all(self) -> Mapping[str, HomeStatus]:
         return await asyncio.to_thread(self._list_all)
@@ -119,7 +119,7 @@ class LocalDirHomes(StoredHomes):
     def _must_be_there(self) -> None:
         """A disk that is not mounted is Unknown; that its homes are not there must not be read as their loss."""
         if not self._root.is_dir():
-            raise BackendDown(f"the homes' directory {self._root} is not there")
+            raise BackendDown(f"the homes' directory {self._root} does not exist")
         if self._mark is not None:
             self._mark.check()
 
@@ -166,7 +166,7 @@ class LocalDirHomes(StoredHomes):
             if there is not None:
                 if there.restore_marker == archive_key:
                     return there
-                raise Conflict(f"{home.workspace_id} has a whole home that was not restored from {archive_key}")
+                raise Conflict(f"{home.workspace_id} has a complete home that was not restored from {archive_key}")
             meta = read_meta(self._store, archive_key)
             self._root.mkdir(mode=PASS_THROUGH, parents=True, exist_ok=True)
             check_room_for_restore(self._root, meta)
@@ -249,7 +249,7 @@ class LocalDirHomes(StoredHomes):
     def _expect(self, place: Place, ctx: HomeCtx, home: HomeKey) -> None:
         status = look(place.home)
         if status.state is HomeState.ABSENT:
-            raise DataLost(f"the home of {home.workspace_id} is gone: {place.home} is not there")
+            raise DataLost(f"the home of {home.workspace_id} is gone: {place.home} does not exist")
         if status.ctx is None or status.ctx.incarnation != ctx.incarnation:
             raise FenceLost(f"the home of {home.workspace_id} is another incarnation than the one asked for")
 
@@ -272,8 +272,8 @@ class LocalDirHomes(StoredHomes):
             staging = stage(self._root, place, ctx)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise OutOfSpace(f"no room left for a home below {self._root}") from error
-            raise Transient(f"could not make a home below {self._root}: {error}") from error
+                raise OutOfSpace(f"no space left for a home below {self._root}") from error
+            raise Transient(f"could not create a home below {self._root}: {error}") from error
         self._at(f"{doing}:staged")
         return staging
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from codehub.adapters.filesystem.dir_cursor import DirCursor
 from codehub.adapters.objectstore.layout import Meta
 from codehub.adapters.objectstore.store import Store
-from codehub.adapters.tarball.cursor import DirCursor
 from codehub.domain.errors import OutOfSpace
 
 # Homes compress to between a third and all of their size; less than this is not worth beginning.
@@ -51,7 +51,7 @@ def check_room_for_archive(store: Store, total: int) -> None:
     if free is not None and free < total // _BEST_COMPRESSION + _MARGIN:
         raise OutOfSpace(
             f"the disk of the archive store {store.place} has {free >> 20} MiB left for a home of {total >> 20} MiB: "
-            "make room on it"
+            "free some space on it"
         )
 
 
@@ -61,5 +61,5 @@ def check_room_for_restore(root: Path, meta: Meta) -> None:
     if free < meta.tar_bytes + _MARGIN:
         raise OutOfSpace(
             f"the homes' disk at {root} has {free >> 20} MiB left, and this home needs {meta.tar_bytes >> 20} MiB: "
-            "make room on it"
+            "free some space on it"
         )

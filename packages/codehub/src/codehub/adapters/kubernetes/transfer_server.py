@@ -30,9 +30,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.objectstore.compression import compressed, decompressed
 from codehub.adapters.objectstore.layout import Meta
-from codehub.adapters.tarball.cursor import remove_tree
 from codehub.adapters.tarball.pack import Packed, pack_tree
 from codehub.adapters.tarball.unpack import unpack_tree
 from codehub.domain.errors import CodeHubError, Transient

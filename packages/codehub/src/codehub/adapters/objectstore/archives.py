@@ -36,7 +36,7 @@ class ObjectArchives:
         if owner != installation_id:
             raise Denied(
                 f"the archive store {self._store.url} belongs to the CodeHub installation {owner!r}, not to this one "
-                f"({installation_id!r}): set CODEHUB_ARCHIVE_URL to a place of its own"
+                f"({installation_id!r}): set CODEHUB_ARCHIVE_URL to another location"
             )
 
     async def committed(self, archive_keys: Collection[str]) -> Mapping[str, bool]:

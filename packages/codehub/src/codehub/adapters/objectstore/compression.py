@@ -55,7 +55,7 @@ def decompressed(pieces: Iterator[bytes], key: str, meta: Meta, passed: Callable
     got, digest = source.count, source.digest
     if got != meta.size or digest.hexdigest() != meta.sha256:
         raise ArchiveCorrupted(
-            f"the archive {key} is damaged: {got} of {meta.size} bytes, and its digest is not the one written down"
+            f"the archive {key} is damaged: {got} of {meta.size} bytes, and its digest does not match"
         )
     if unpacked != meta.tar_bytes:
         raise ArchiveCorrupted(f"the archive {key} unpacks to {unpacked} of {meta.tar_bytes} bytes")

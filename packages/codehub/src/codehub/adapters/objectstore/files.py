@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from codehub.adapters.writeback import Writeback
+from codehub.adapters.filesystem.writeback import Writeback
 
 HALF = "#"  # in the name of what is not whole yet; also the library's own sign for that
 _READ_BYTES = 4 << 20

@@ -19,10 +19,10 @@ import obstore
 from obstore import exceptions as failures
 from obstore.store import LocalStore, S3Store, from_url
 
+from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.objectstore import files
 from codehub.adapters.objectstore.layout import ID_KEY
 from codehub.adapters.objectstore.uploads import S3Access, UploadsOfS3
-from codehub.adapters.tarball.cursor import remove_tree
 from codehub.domain.errors import BackendDown, CodeHubError, Invalid, NotFound, OutOfSpace, Transient
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Store:
     def ping(self) -> None:
         with self._guarded("reach the archive store"):
             if self._root is not None and not self._root.is_dir():
-                raise BackendDown(f"the archive directory {self._root} is not there")
+                raise BackendDown(f"the archive directory {self._root} does not exist")
             with contextlib.suppress(failures.NotFoundError, FileNotFoundError):
                 obstore.head(self._store, "codehub-ping")
 
@@ -303,7 +303,7 @@ def _translated(place: str, doing: str) -> Iterator[None]:
     except (failures.BaseError, OSError) as error:
         text = str(error)
         if any(sign in text for sign in _NO_ROOM):
-            raise OutOfSpace(f"no room left in the archive store {place} to {doing}: make room there") from error
+            raise OutOfSpace(f"no space left in the archive store {place} to {doing}: free some space") from error
         if isinstance(error, PermissionError):
             raise Transient(f"no permission to {doing}: {_short(error)}") from error
         raise BackendDown(f"the archive store did not {doing}: {_short(error)}") from error

@@ -141,7 +141,7 @@ def _commit(store: Store, key: str, meta: Meta, job: Job) -> ArchiveReceipt:
     job.at("archive:after-meta")
     written = store.get(key + META_SUFFIX)
     if written != meta.render():
-        raise Transient(f"the archive store gave back another meta than was written for {key}")
+        raise Transient(f"the archive store returned another meta file than was written for {key}")
     return ArchiveReceipt(key, parse_key(key).op_id, meta.size, meta.sha256)
 
 
@@ -165,7 +165,7 @@ def verify(store: Store, key: str, meta: Meta, job: Job) -> None:
         done += len(chunk)
         job.report(Progress("verify", done, meta.size))
     if digest.hexdigest() != meta.sha256:
-        raise Transient(f"the archive store gave back other bytes than were sent for {key}")
+        raise Transient(f"the archive store returned other bytes than were sent for {key}")
 
 
 def read_meta(store: Store, key: str) -> Meta:

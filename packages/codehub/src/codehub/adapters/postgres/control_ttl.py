@@ -1,4 +1,5 @@
-"""ports.control_store.TtlStore on PostgreSQL. Each step is one statement whose WHERE is the rule (docs/control-plane.md).
+"""ports.control_store.TtlStore on PostgreSQL. The rule itself is `domain.ttl`: rows are locked, judged and written in one
+transaction.
 
 These write desired_state and last_access_at for the TTL Runner, as `workspaces.py` does for everybody else: apart from it
 only because they are the leader's, and fenced by its epoch.
@@ -8,48 +9,58 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final
 
 from psycopg.types.json import Jsonb
 
 from codehub.adapters.postgres.control_term import as_leader
-from codehub.adapters.postgres.pool import Database
+from codehub.adapters.postgres.pool import Database, Transaction
 from codehub.adapters.postgres.rows import workspace_of
-from codehub.domain.model import Workspace
-from codehub.domain.ttl import ActivityCoverage, Span
+from codehub.domain.model import DesiredState, Workspace
+from codehub.domain.ttl import ActivityCoverage, Span, is_to_archive, is_to_sleep
 
-_FACT: Final = "activity_coverage"
+# Which rows could be due: a superset, so that only those are read and locked. `domain.ttl` decides, gaps and all.
+# The lock: an access that comes meanwhile is written after it; one that came before is seen.
+_COULD_SLEEP = """
+    SELECT * FROM workspaces
+    WHERE phase = 'RUNNING' AND operation = 'NONE' AND desired_state = 'RUNNING' AND deleted_at IS NULL
+        AND greatest(last_access_at, phase_changed_at) < %(before)s
+    ORDER BY id FOR NO KEY UPDATE
+"""
+_COULD_BE_ARCHIVED = """
+    SELECT * FROM workspaces
+    WHERE phase = 'STANDBY' AND operation = 'NONE' AND desired_state = 'STANDBY' AND deleted_at IS NULL
+        AND phase_changed_at < %(before)s
+    ORDER BY id FOR NO KEY UPDATE
+"""
+# Sets desired_state and writes the timeline entry, for the ids that `domain.ttl` chose.
+_SET_DESIRED = """
+    WITH changed AS (
+        UPDATE workspaces SET desired_state = %(desired)s, updated_at = %(now)s WHERE id = ANY(%(ids)s) RETURNING id
+    )
+    INSERT INTO workspace_events (workspace_id, at, kind, message, actor, detail)
+    SELECT id, %(now)s, %(kind)s, %(message)s, 'ttl', %(detail)s FROM changed
+"""
 
-# domain.ttl.is_to_sleep, in SQL. Blind spans never overlap, so their parts since then may be added up.
-_IS_TO_SLEEP = """
-    deleted_at IS NULL AND phase = 'RUNNING' AND operation = 'NONE' AND desired_state = 'RUNNING'
-    AND %(now)s - greatest(last_access_at, phase_changed_at) - (
-        SELECT coalesce(sum(greatest(interval '0',
-            least(ended, %(now)s) - greatest(begun, greatest(last_access_at, phase_changed_at)))), interval '0')
-        FROM unnest(%(begun)s::timestamptz[], %(ended)s::timestamptz[]) AS gaps (begun, ended)
-    ) > %(ttl)s
+_READ_COVERAGE = "SELECT value FROM system_facts WHERE name = 'activity_coverage'"
+_WRITE_COVERAGE = """
+    INSERT INTO system_facts (name, value) VALUES ('activity_coverage', %s)
+    ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value
 """
-_SLEEP = f"""
-    WITH slept AS (
-        UPDATE workspaces SET desired_state = 'STANDBY', updated_at = %(now)s WHERE {_IS_TO_SLEEP} RETURNING id
-    ), told AS (
-        INSERT INTO workspace_events (workspace_id, at, kind, message, actor, detail)
-        SELECT id, %(now)s, 'put_to_sleep', %(message)s, 'ttl', '{{"desired_state": "STANDBY"}}' FROM slept
-    )
-    SELECT id FROM slept
-"""  # noqa: S608
-_ARCHIVE = """
-    WITH archived AS (
-        UPDATE workspaces SET desired_state = 'ARCHIVED', updated_at = %(now)s
-        WHERE deleted_at IS NULL AND phase = 'STANDBY' AND operation = 'NONE' AND desired_state = 'STANDBY'
-            AND %(now)s - phase_changed_at > %(ttl)s
-        RETURNING id
-    ), told AS (
-        INSERT INTO workspace_events (workspace_id, at, kind, message, actor, detail)
-        SELECT id, %(now)s, 'put_to_archive', %(message)s, 'ttl', '{"desired_state": "ARCHIVED"}' FROM archived
-    )
-    SELECT id FROM archived
+# Never moves a last access back: flushes may come late and out of order.
+_NOTE_ACCESS = """
+    UPDATE workspaces SET last_access_at = touched.at
+    FROM unnest(%s::text[], %s::timestamptz[]) AS touched (id, at)
+    WHERE workspaces.id = touched.id AND (last_access_at IS NULL OR last_access_at < touched.at)
 """
+
+
+async def read_coverage(tx: Transaction) -> ActivityCoverage:
+    row = await (await tx.execute(_READ_COVERAGE)).fetchone()
+    if row is None:
+        return ActivityCoverage()
+    until = row["value"]["until"]
+    spans = (Span(datetime.fromisoformat(begin), datetime.fromisoformat(end)) for begin, end in row["value"]["gaps"])
+    return ActivityCoverage(datetime.fromisoformat(until) if until else None, tuple(spans))
 
 
 class PostgresTtlStore:
@@ -58,14 +69,7 @@ class PostgresTtlStore:
 
     async def coverage(self) -> ActivityCoverage:
         async with self._database.transaction() as tx:
-            row = await (await tx.execute("SELECT value FROM system_facts WHERE name = %s", [_FACT])).fetchone()
-        if row is None:
-            return ActivityCoverage()
-        until = row["value"]["until"]
-        spans = (
-            Span(datetime.fromisoformat(begin), datetime.fromisoformat(end)) for begin, end in row["value"]["gaps"]
-        )
-        return ActivityCoverage(datetime.fromisoformat(until) if until else None, tuple(spans))
+            return await read_coverage(tx)
 
     async def record_coverage(self, epoch: int, coverage: ActivityCoverage) -> None:
         value = {
@@ -73,50 +77,40 @@ class PostgresTtlStore:
             "gaps": [[span.begin.isoformat(), span.end.isoformat()] for span in coverage.gaps],
         }
         async with as_leader(self._database, epoch) as tx:
-            await tx.execute(
-                "INSERT INTO system_facts (name, value) VALUES (%s, %s)"
-                " ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value",
-                [_FACT, Jsonb(value)],
-            )
+            await tx.execute(_WRITE_COVERAGE, [Jsonb(value)])
 
     async def note_access(self, epoch: int, times: Mapping[str, datetime]) -> None:
         if not times:
             return
         async with as_leader(self._database, epoch) as tx:
-            await tx.execute(
-                "UPDATE workspaces SET last_access_at = touched.at"
-                " FROM unnest(%s::text[], %s::timestamptz[]) AS touched (id, at)"
-                " WHERE workspaces.id = touched.id AND (last_access_at IS NULL OR last_access_at < touched.at)",
-                [list(times), list(times.values())],
-            )
+            await tx.execute(_NOTE_ACCESS, [list(times), list(times.values())])
 
     async def idle(self, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> Sequence[Workspace]:
         async with self._database.transaction() as tx:
-            rows = await (
-                await tx.execute(
-                    f"SELECT * FROM workspaces WHERE {_IS_TO_SLEEP}",  # noqa: S608
-                    _arguments(now, ttl, gaps),
-                )
-            ).fetchall()
-        return [workspace_of(row) for row in rows]
+            rows = await (await tx.execute(_COULD_SLEEP, {"before": now - ttl})).fetchall()
+        return [found for row in rows if is_to_sleep(found := workspace_of(row), now, ttl, gaps)]
 
     async def put_to_sleep(self, epoch: int, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> Collection[str]:
         message = f"Put to sleep: nobody worked in it for {ttl}"
         async with as_leader(self._database, epoch) as tx:
-            rows = await (await tx.execute(_SLEEP, {**_arguments(now, ttl, gaps), "message": message})).fetchall()
-        return [row["id"] for row in rows]
+            rows = await (await tx.execute(_COULD_SLEEP, {"before": now - ttl})).fetchall()
+            ids = [row["id"] for row in rows if is_to_sleep(workspace_of(row), now, ttl, gaps)]
+            await _set_desired(tx, ids, DesiredState.STANDBY, now, kind="put_to_sleep", message=message)
+        return ids
 
     async def put_to_archive(self, epoch: int, now: datetime, ttl: timedelta) -> Collection[str]:
         message = f"To be archived: asleep for {ttl}"
         async with as_leader(self._database, epoch) as tx:
-            rows = await (await tx.execute(_ARCHIVE, {"now": now, "ttl": ttl, "message": message})).fetchall()
-        return [row["id"] for row in rows]
+            rows = await (await tx.execute(_COULD_BE_ARCHIVED, {"before": now - ttl})).fetchall()
+            ids = [row["id"] for row in rows if is_to_archive(workspace_of(row), now, ttl)]
+            await _set_desired(tx, ids, DesiredState.ARCHIVED, now, kind="put_to_archive", message=message)
+        return ids
 
 
-def _arguments(now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> dict[str, object]:
-    return {
-        "now": now,
-        "ttl": ttl,
-        "begun": [span.begin for span in gaps],
-        "ended": [span.end for span in gaps],
-    }
+async def _set_desired(
+    tx: Transaction, ids: Sequence[str], desired: DesiredState, now: datetime, *, kind: str, message: str
+) -> None:
+    if ids:
+        detail = Jsonb({"desired_state": desired.value})
+        arguments = {"ids": ids, "desired": desired.value, "now": now, "kind": kind, "message": message}
+        await tx.execute(_SET_DESIRED, {**arguments, "detail": detail})

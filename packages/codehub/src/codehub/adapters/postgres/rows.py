@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from codehub.domain.model import (
+    CONDITION_NAMES,
     NOT_OBSERVED,
     Blocked,
     Condition,
@@ -34,14 +35,6 @@ _ENUMS: tuple[tuple[str, type[StrEnum]], ...] = (
     ("desired_state", DesiredState),
     ("error_reason", ErrorReason),
 )
-
-# The conditions' names on the wire and in the column, by their field.
-CONDITION_NAMES: Mapping[str, str] = {
-    "volume_ready": "storage.volume_ready",
-    "archive_ready": "storage.archive_ready",
-    "container_ready": "infra.container_ready",
-    "healthy": "policy.healthy",
-}
 
 
 def workspace_of(row: Mapping[str, Any]) -> Workspace:

@@ -3,48 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from codehub.adapters.postgres.pool import Transaction
+from codehub.domain.accounts import Bearer, Session, Token
 
 # How stale `last_seen_at` and `last_used_at` may be: a request must not cost a write each time.
 _SEEN_EVERY = timedelta(minutes=1)
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    id: str
-    user_id: str
-    created_at: datetime
-    expires_at: datetime
-    last_seen_at: datetime
-    address: str
-    user_agent: str
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    id: str
-    user_id: str
-    name: str
-    created_at: datetime
-    expires_at: datetime | None
-    last_used_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class Bearer:
-    """A live session or token with the user it belongs to."""
-
-    id: str
-    user_id: str
-    username: str
-    is_admin: bool
-    expires_at: datetime | None
-    # The token itself, or the one a session was made with (a sign-in link's); such a session may do no more.
-    token_id: str | None
 
 
 def _session_of(row: dict[str, Any]) -> Session:

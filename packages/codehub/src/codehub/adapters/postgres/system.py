@@ -2,23 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
-
 from codehub.adapters.postgres.pool import Transaction
-
-
-@dataclass(frozen=True, slots=True)
-class Leadership:
-    """The last recorded term, and whether someone holds the lock right now."""
-
-    holder_id: str
-    epoch: int
-    acquired_at: datetime | None
-    held: bool
-    components: Mapping[str, Mapping[str, Any]]
+from codehub.domain.leadership import Leadership
 
 
 async def leadership(tx: Transaction, lock_id: int) -> Leadership:

@@ -3,33 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
 from psycopg.types.json import Jsonb
 
 from codehub.adapters.postgres.pool import Transaction
-
-
-@dataclass(frozen=True, slots=True)
-class TimelineEntry:
-    id: int
-    at: datetime
-    kind: str
-    message: str
-    actor: str
-    detail: Mapping[str, object]
-
-
-@dataclass(frozen=True, slots=True)
-class Generation:
-    """One committed archive of a workspace."""
-
-    archive_key: str
-    op_id: str
-    committed_at: datetime
-    bytes: int
-    sha256: str
+from codehub.domain.history import Generation, TimelineEntry
 
 
 async def record(

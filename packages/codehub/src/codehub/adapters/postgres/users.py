@@ -7,16 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from codehub.adapters.postgres.pool import Transaction
-
-
-@dataclass(frozen=True, slots=True)
-class User:
-    id: str
-    username: str
-    is_admin: bool
-    disabled_at: datetime | None
-    created_at: datetime
-    workspaces: int = 0
+from codehub.domain.accounts import User
 
 
 @dataclass(frozen=True, slots=True)

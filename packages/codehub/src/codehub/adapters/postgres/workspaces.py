@@ -9,24 +9,13 @@ wait for each other.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime
 
 from codehub.adapters.postgres import locks
 from codehub.adapters.postgres.pool import Transaction
 from codehub.adapters.postgres.rows import workspace_of
 from codehub.domain.limits import RunningLimits, check_running_limits
-from codehub.domain.model import DesiredState, Workspace
-
-
-@dataclass(frozen=True, slots=True)
-class WorkspaceWithOwner:
-    """A workspace with its owner's name, and the version of its row (PostgreSQL's xmin) by which a change is noticed."""
-
-    workspace: Workspace
-    owner: str
-    version: str
-
+from codehub.domain.model import DesiredState, Workspace, WorkspaceWithOwner
 
 _OWNED = "SELECT w.*, w.xmin::text AS version, u.username FROM workspaces w JOIN users u ON u.id = w.owner_user_id"
 
@@ -188,12 +177,10 @@ async def recover_from_archive(tx: Transaction, workspace_id: str, archive_key: 
     )
 
 
-async def undelete(tx: Transaction, workspace_id: str, now: datetime) -> bool:
-    """False when it was purged meanwhile."""
-    result = await tx.execute(
+async def undelete(tx: Transaction, workspace_id: str, now: datetime) -> None:
+    """Of a locked row that was not purged."""
+    await tx.execute(
         "UPDATE workspaces SET deleted_at = NULL, desired_state = 'ARCHIVED', error_reason = NULL, error_message = NULL,"
-        " error_count = 0,"
-        " retry_at = NULL, updated_at = %s WHERE id = %s AND deleted_at IS NOT NULL AND purged_at IS NULL",
+        " error_count = 0, retry_at = NULL, updated_at = %s WHERE id = %s AND deleted_at IS NOT NULL AND purged_at IS NULL",
         [now, workspace_id],
     )
-    return result.rowcount == 1

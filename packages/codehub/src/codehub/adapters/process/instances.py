@@ -18,7 +18,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from codehub.adapters.health import answers, base_path, filled, secret_of
+from codehub.adapters.filesystem.ownership import own
+from codehub.adapters.health import answers, filled, secret_of
 from codehub.adapters.process import supervisor as supervisor
 from codehub.adapters.process.layout import RunLayout
 from codehub.adapters.process.output import output
@@ -27,7 +28,6 @@ from codehub.adapters.process.sandbox import (
     View,
     bubblewrap,
     check_reachable,
-    own,
     tool_dirs,
     uid_for,
     wrap,
@@ -38,9 +38,10 @@ from codehub.adapters.process.usage import UsageMeter
 from codehub.adapters.process.watching import ExitWatch
 from codehub.domain.errors import BackendDown, Terminal, Transient
 from codehub.domain.model import Progress
-from codehub.domain.profiles import AppProfile
+from codehub.domain.profiles import AppProfile, Runs
+from codehub.domain.routing import workspace_path
 from codehub.ports.fence import Fence, Report
-from codehub.ports.instances import ABSENT, InstanceSpec, InstanceStatus, Upstream, spec_digest
+from codehub.ports.instances import ABSENT, InstanceSpec, InstanceStatus, MountKind, Upstream, spec_digest
 
 # Installs a program on first need and says which directory holds it.
 Tool = Callable[[Report], Path]
@@ -62,6 +63,7 @@ class ProcessOptions:
 
 class ProcessInstances:
     name = "process"
+    runs = Runs.COMMAND
 
     def __init__(
         self, run_dir: Path, options: ProcessOptions | None = None, tools: Mapping[str, Tool] | None = None
@@ -111,11 +113,11 @@ class ProcessInstances:
         return (ours,) if tool is None else (await asyncio.to_thread(tool, report), ours)
 
     def _prepare(self, spec: InstanceSpec, programs: tuple[Path, ...], digest: str) -> dict[str, object]:
-        if spec.mount.kind != "dir":
+        if spec.mount.kind is not MountKind.DIR:
             raise Terminal(f"a process needs a directory as its home, not a {spec.mount.kind}")
         home, uid = Path(spec.mount.source), uid_for(spec.workspace_id)
         if not home.is_dir():
-            raise Transient(f"the home {home} is not there")
+            raise Transient(f"the home {home} does not exist")
         run, identity = self._places.make(spec.workspace_id), secrets.token_hex(8)
         sockets = self._places.make_socket_dir(identity, uid)
         wrapper = bubblewrap() if self._options.use_bubblewrap else None
@@ -137,7 +139,7 @@ class ProcessInstances:
         values = {
             "port": str(port),
             "socket": socket_path,
-            "base_path": base_path(spec.workspace_id),
+            "base_path": workspace_path(spec.workspace_id),
             "home": str(home),
             "id": spec.workspace_id,
             "secret": secret,

@@ -8,8 +8,8 @@ import os
 import re
 from pathlib import Path
 
+from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.process.records import read_record
-from codehub.adapters.tarball.cursor import remove_tree
 from codehub.domain.errors import FenceLost, Invalid, Terminal
 
 _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import stat
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,7 +12,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from codehub.adapters.tarball.cursor import DirCursor
 from codehub.domain.errors import Terminal
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt")
@@ -115,38 +113,6 @@ def write_etc(place: Path, uid: int, home: Path) -> None:
         kept = [row for row in system.splitlines(keepends=True) if row.split(":")[2:3] != [str(uid)]]
         (place / name).write_text("".join([line, *kept]))
         (place / name).chmod(0o644)
-
-
-def own(home: Path, uid: int | None) -> None:
-    """Make a home its workspace's own. Nothing is done when it is already."""
-    if uid is None or os.stat(home).st_uid == uid:
-        return
-    with DirCursor(home) as at:
-        pending = [_own_level(at.fd, uid)]
-        while pending:
-            if pending[-1]:
-                at.enter(pending[-1].pop())
-                pending.append(_own_level(at.fd, uid))
-            else:
-                pending.pop()
-                # The directory last: a crash on the way is noticed by the top still being another's.
-                os.fchown(at.fd, uid, uid)
-                if pending:
-                    at.leave()
-
-
-def _own_level(fd: int, uid: int) -> list[str]:
-    directories: list[str] = []
-    with os.scandir(fd) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                directories.append(entry.name)
-            else:
-                mode = stat.S_IMODE(entry.stat(follow_symlinks=False).st_mode)
-                os.chown(entry.name, uid, uid, dir_fd=fd, follow_symlinks=False)
-                if mode & 0o6000 and not entry.is_symlink():
-                    os.chmod(entry.name, mode, dir_fd=fd)
-    return directories
 
 
 def check_reachable(path: Path, uid: int | None) -> None:

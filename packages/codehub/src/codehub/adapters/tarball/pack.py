@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from codehub.adapters.tarball.cursor import DirCursor
+from codehub.adapters.filesystem.dir_cursor import DirCursor
 from codehub.adapters.tarball.format import BLOCK, DIR, END, FIFO, FILE, LINK, SYMLINK, Entry, encode, padding
 from codehub.domain.errors import Transient
 

@@ -12,11 +12,11 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
+from codehub.adapters.filesystem.dir_cursor import DirCursor
+from codehub.adapters.filesystem.writeback import Writeback
 from codehub.adapters.tarball import format as tar
-from codehub.adapters.tarball.cursor import DirCursor
 from codehub.adapters.tarball.format import Entry
 from codehub.adapters.tarball.read import TarStream
-from codehub.adapters.writeback import Writeback
 from codehub.domain.errors import ArchiveCorrupted, OutOfSpace, Transient
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -69,7 +69,7 @@ def unpack_tree(chunks: Iterable[bytes], root: Path, limit: int | None = None, *
 def _translate(error: OSError, entry: Entry) -> Exception:
     name = entry.name[:200]
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return OutOfSpace(f"no room left while unpacking {name!r}: free space on the homes' disk")
+        return OutOfSpace(f"no space left while unpacking {name!r}: free some space on the homes' disk")
     if error.errno in _BAD_ENTRY:
         return ArchiveCorrupted(f"the archive holds {name!r}, which cannot be unpacked: {error.strerror}")
     return Transient(f"could not unpack {name!r}: {error.strerror}")

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from codehub.domain import routing
 from codehub.domain.errors import BackendDown, LimitExceeded, Transient
+from codehub.domain.ids import ID_LENGTH, is_id
 from codehub.domain.model import Operation
 from codehub.domain.routing import Page
 from codehub.proxy import pages
@@ -31,7 +32,9 @@ from codehub.services.workspace_access import AccessSnapshot, WorkspaceAccess
 
 # After a failed query, requests that have a cached admission use it for this long instead of querying again.
 PAUSE_S: Final = 2.0
-_ID_END: Final = 39  # of `/w/` and an id
+_PREFIX: Final = routing.WORKSPACE_PREFIX.encode()
+_ID_BEGIN: Final = len(_PREFIX)
+_ID_END: Final = _ID_BEGIN + ID_LENGTH
 _MESSAGES: Final[dict[Page, str]] = {
     Page.NOT_FOUND: "there is no such workspace",
     Page.FORBIDDEN: "this workspace belongs to someone else",
@@ -73,13 +76,13 @@ class AdmissionController:
 
     def recall(self, request: RequestHead, cookies: list[bytes]) -> Admission | None:
         target = request.target
-        workspace = target[3:_ID_END]
+        workspace = target[_ID_BEGIN:_ID_END]
         token = bearer_token(request.fields.authorization) if request.fields.authorization else b""
         for secret in [token] if token else cookies[:4]:
             admission = self._cache.fresh((workspace, secret))
             if admission is None:
                 continue
-            if target[_ID_END : _ID_END + 1] != b"/" or target[:3] != b"/w/":
+            if target[_ID_END : _ID_END + 1] != b"/" or target[:_ID_BEGIN] != _PREFIX:
                 return None
             if target.startswith(OWN_PATH, _ID_END + 1) or TICKET_PARAMETER in target:
                 return None
@@ -124,7 +127,7 @@ class AdmissionController:
         context = read(request, cookies)
         if isinstance(context, Reply):
             return context
-        if not routing.is_workspace_id(context.workspace_id):
+        if not is_id(context.workspace_id):
             return self._answer(context, 404, Page.NOT_FOUND)
         misdirected = self._misdirected(context)
         if misdirected is not None:
@@ -302,7 +305,7 @@ class AdmissionController:
             page,
             status,
             dashboard=self._addresses.dashboard,
-            workspace_id=context.workspace_id if routing.is_workspace_id(context.workspace_id) else "",
+            workspace_id=context.workspace_id if is_id(context.workspace_id) else "",
             workspace=seen.workspace if seen is not None and owner else None,
             running=running,
             retry_after_s=retry_after_s,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from codehub.domain import routing
+from codehub.domain.ids import is_id
 from codehub.proxy.admission.decision import Admission, Reply, refusal
 from codehub.proxy.http1.headers import TICKET_PARAMETER, bearer_token, wants_upgrade
 from codehub.proxy.http1.messages import RequestHead
@@ -18,7 +19,7 @@ class RequestContext:
     """One request, as admission sees it."""
 
     workspace_id: str
-    rest: str  # path and query, from `/w/` on
+    rest: str  # path and query, from the workspaces' prefix on
     navigation: bool
     token: bytes
     cookies: list[bytes]
@@ -42,8 +43,8 @@ def read(request: RequestHead, cookies: list[bytes]) -> RequestContext | Reply:
     except UnicodeDecodeError:
         return refusal(400, "the address is not ASCII")
     path, question, query = rest.partition("?")
-    workspace_id, slash, _ = path.removeprefix("/w/").partition("/")
-    if not slash and routing.is_workspace_id(workspace_id):
+    workspace_id, slash, _ = path.removeprefix(routing.WORKSPACE_PREFIX).partition("/")
+    if not slash and is_id(workspace_id):
         return Reply(308, headers=((b"Location", f"{path}/{question}{query}".encode()),))
     navigation = routing.is_navigation(
         request.method.decode("latin-1"),

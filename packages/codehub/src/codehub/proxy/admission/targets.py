@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from codehub.domain.errors import BackendDown
 from codehub.domain.model import Workspace
 from codehub.domain.profiles import AppProfile
+from codehub.domain.routing import workspace_path
 from codehub.ports.instances import Upstream
 from codehub.proxy.activity.background_traffic import BackgroundTraffic
 from codehub.proxy.activity.buffer import ActivityBuffer
@@ -70,7 +71,7 @@ class Targets:
             background = self._rule_sets[profile.background_traffic] = BackgroundTraffic(profile.background_traffic)
         secret = upstream.secret
         rewrite = PathRewrite(
-            f"/w/{workspace.id}".encode(),
+            workspace_path(workspace.id).rstrip("/").encode(),
             profile.strip_prefix,
             (secret[0].lower().encode(), secret[1].encode()) if secret is not None else None,
             self._scheme,

@@ -29,7 +29,7 @@ _OWN_ADDRESS: Final = re.compile(rb"(?:https?:)?//([^/?#]*)(.*)", re.DOTALL | re
 
 @dataclass(frozen=True, slots=True)
 class PathRewrite:
-    """How one workspace's addresses relate to its IDE's. `prefix` is `/w/{id}` without the last slash."""
+    """How one workspace's addresses relate to its IDE's. `prefix` is the workspace's path without the last slash."""
 
     prefix: bytes
     strip: bool

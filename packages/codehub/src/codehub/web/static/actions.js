@@ -6,68 +6,68 @@ import * as store from "./store.js";
 import {state} from "./store.js";
 import {failed, said} from "./toasts.js";
 import {recover} from "./views/recover.js";
-import {duration, needsRecovery} from "./words.js";
+import {duration} from "./words.js";
 
-const RESTABLE = ["CREATED", "STOPPED", "ERROR"];
+/** Whether the server allows it now: it decides, and says so with every workspace. */
+export const allows = (ws, action) => ws.allowed_actions.includes(action);
 const archived = (ws) => ws.phase === "ARCHIVED";
 
-/** Every action: when it is offered (`when`), how it is called (`label`), what it does (`run` answers a workspace or null). */
+/**
+ * Every action: what the server calls it (`name`, else its key), how it is called here (`label`), what it does (`run`
+ * answers a workspace or null).
+ */
 export const ACTIONS = {
   start: {
     label: (ws) => (archived(ws) ? "Restore" : ws.status === "ERROR" ? "Try again" : "Start"),
-    when: (ws) => RESTABLE.includes(ws.status) && !needsRecovery(ws),
     run: (ws) => post(`workspaces/${ws.id}:start`),
   },
   keep: {
+    name: "keep_running",
     label: () => "Keep running",
-    when: (ws) => ws.status === "STOPPING",
     run: (ws) => patch(`workspaces/${ws.id}`, {desired_state: "RUNNING"}),
   },
   cancel: {
+    name: "cancel_start",
     label: () => "Cancel start",
-    when: (ws) => ws.status === "PROVISIONING",
     run: (ws) => patch(`workspaces/${ws.id}`, {desired_state: "STANDBY"}),
   },
   stop: {
     label: () => "Stop",
-    when: (ws) => ws.status === "RUNNING" || (ws.status === "ERROR" && !needsRecovery(ws)),
     run: (ws) => post(`workspaces/${ws.id}:stop`),
   },
   archive: {
     label: () => "Archive",
-    when: (ws) =>
-      ["RUNNING", "STOPPED", "ERROR"].includes(ws.status) && !needsRecovery(ws) && !archived(ws) && ws.desired_state !== "ARCHIVED",
     run: (ws) => post(`workspaces/${ws.id}:archive`),
   },
   recover: {
     label: () => "Recover",
-    when: (ws) => state.user?.is_admin && ws.status === "ERROR",
     run: recover,
   },
   edit: {
     label: () => "Edit",
-    when: (ws) => ws.status !== "DELETING",
     run: async (ws) => {
       const changes = await edit(ws);
       return changes ? patch(`workspaces/${ws.id}`, changes) : null;
     },
   },
   delete: {
+    name: "force_delete",
     label: () => "Delete",
     danger: true,
-    when: (ws) => ws.status !== "DELETING",
     run: async (ws) => {
       if (!(await confirmDelete(ws))) return null;
-      await remove(`workspaces/${ws.id}${RESTABLE.includes(ws.status) ? "" : "?force=true"}`);
+      await remove(`workspaces/${ws.id}${allows(ws, "delete") ? "" : "?force=true"}`);
       said(`${ws.name} is being deleted.`);
       return null;
     },
   },
 };
 
+export const isOffered = (key, ws) => allows(ws, ACTIONS[key].name ?? key);
+
 function confirmDelete(ws) {
   const window_ = duration(state.about?.deleted_retention_seconds ?? 86400);
-  const first = RESTABLE.includes(ws.status) ? "Its files are archived" : "It is stopped, its files are archived";
+  const first = allows(ws, "delete") ? "Its files are archived" : "It is stopped, its files are archived";
   return ask({
     title: `Delete ${ws.name}?`,
     text: `${first}, and for ${window_} an admin can bring it back. After that it is gone for good.`,
@@ -106,7 +106,7 @@ const QUESTIONS = {
 export async function askedByLink(action, workspace) {
   const name = ASKED[action];
   if (!name) return;
-  if (!ACTIONS[name].when(workspace)) {
+  if (!isOffered(name, workspace)) {
     said(`${workspace.name}: there is nothing to ${action} right now.`);
     return;
   }

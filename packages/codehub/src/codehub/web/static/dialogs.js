@@ -58,7 +58,7 @@ export async function ask({title, text, type = null, yes, danger = false}) {
     yes,
     danger,
     submit: (data) => {
-      if (type !== null && data.get("typed").trim() !== type.trim()) throw new Error("That is not its name. Nothing was deleted.");
+      if (type !== null && data.get("typed").trim() !== type.trim()) throw new Error("The name does not match. Nothing was deleted.");
       return true;
     },
   });
@@ -72,7 +72,7 @@ export function edit(workspace) {
     {},
     field("Name", el("input", {name: "name", value: workspace.name, required: true, maxlength: 255, autocomplete: "off"})),
     field("Description", el("input", {name: "description", value: workspace.description, autocomplete: "off"})),
-    field("Memo", el("textarea", {name: "memo", rows: 4}, workspace.memo), "Only for you: where you left off."),
+    field("Memo", el("textarea", {name: "memo", rows: 4}, workspace.memo), "Only you can see it."),
   );
   return formDialog({
     title: `Edit ${workspace.name}`,

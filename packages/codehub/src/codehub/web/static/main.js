@@ -53,7 +53,7 @@ function route({moveFocus = true} = {}) {
 
 const notFoundView = () => ({
   title: "Not found",
-  node: el("section", {class: "narrow"}, el("h1", {}, "There is no such page"), el("p", {}, el("a", {href: "#/"}, "To my workspaces"))),
+  node: el("section", {class: "narrow"}, el("h1", {}, "There is no such page"), el("p", {}, el("a", {href: "#/"}, "My workspaces"))),
 });
 
 function bar(path) {
@@ -140,7 +140,7 @@ async function begin() {
 }
 
 onSessionEnd(() => {
-  if (state.user) signedOut("Your session has ended. Sign in to go on where you were.");
+  if (state.user) signedOut("Your session has ended. Sign in to continue where you were.");
 });
 addEventListener("hashchange", () => route());
 begin();

@@ -85,7 +85,7 @@ async function broken() {
 
 function sayOffline() {
   const line = document.getElementById("offline");
-  setText(line, "CodeHub does not answer. What you see may be old; it comes back by itself.");
+  setText(line, "CodeHub does not answer. This page may be out of date; it reconnects by itself.");
   line.hidden = false;
 }
 

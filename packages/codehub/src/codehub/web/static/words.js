@@ -48,29 +48,6 @@ export function browserWords(userAgent) {
   return browser ? [browser, system].filter(Boolean).join(" on ") : userAgent.slice(0, 40);
 }
 
-// A word for the badge, and what is being done as long as nothing is known of how far it is.
-const OPERATIONS = {
-  PROVISIONING: ["Preparing", "making its home"],
-  CREATE_EMPTY_ARCHIVE: ["Preparing", "making an empty archive"],
-  RESTORING: ["Restoring", "reading its archive"],
-  STARTING: ["Starting", "waiting for the IDE to answer"],
-  STOPPING: ["Stopping", "ending what runs in it"],
-  ARCHIVING: ["Archiving", "looking at its files"],
-  DELETING: ["Deleting", "taking away what is left"],
-};
-
-// The backends' names of steps. The badge says "Archiving" and "Restoring" already.
-const STEPS = {archive: "", restore: "", start: "", pull: "pulling its image", verify: "reading back what was written"};
-
-function stepWords(step) {
-  if (!step) return "";
-  const [, what, part] = /^install ([\w-]+)(?:: (.+))?$/.exec(step) ?? [];
-  if (what) return part && part !== what ? `installing ${what} (${part})` : `installing ${what}`;
-  return STEPS[step] ?? step;
-}
-
-const PHASES = {PENDING: "New", ARCHIVED: "Archived", STANDBY: "Asleep", RUNNING: "Running", ERROR: "Error"};
-
 /** What was observed, in words; a reason that is not here is shown as it is. */
 const REASONS = {
   Ready: "on the disk, whole",
@@ -90,56 +67,18 @@ const REASONS = {
 export const conditionWords = (observed) =>
   [observed?.reason ? (REASONS[observed.reason] ?? observed.reason) : "not looked at yet", observed?.message].filter(Boolean).join(": ");
 
-/** What went wrong, what to do about it, and what an admin can do about it where that is something else. */
-const ERRORS = {
-  Timeout: ["It took too long without any progress.", "Start it again; if it happens again, look at its logs."],
-  DataLost: ["Its home is not where it was left.", "Ask an admin to recover it from a kept archive, or delete it.", "Recover it from a kept archive, or delete it."],
-  ArchiveCorrupted: [
-    "Its archive does not match its checksum, so it was not unpacked.",
-    "Ask an admin to recover it from an older archive, or delete it.",
-    "Recover it from an older archive, or delete it.",
-  ],
-  ImagePullFailed: ["Its image could not be pulled.", "Check the image's name and the registry, then start it again."],
-  ContainerWithoutVolume: ["It was running without its home.", "Stop it: the container is taken away first."],
-  ActionFailed: ["An action failed.", "The timeline says which; start it again."],
-  Unreachable: ["A part of it could not be reached.", "Start it again; if it happens again, look at its timeline."],
-  RetryExceeded: ["It failed several times in a row.", "The timeline and the logs say why. Fix the cause, then start it again."],
-};
-
-export function errorWords(workspace, isAdmin = false) {
-  const [what, todo, adminTodo] = ERRORS[workspace.error_reason] ?? ["Something went wrong.", "The timeline says what. Start it again."];
-  return {what, todo: (isAdmin && adminTodo) || todo};
-}
-
-export const needsRecovery = (workspace) => ["DataLost", "ArchiveCorrupted"].includes(workspace.error_reason);
-
-/** "62 %, 410 MB of 660 MB", "step 2 of 5"; empty when nothing is known. */
-export function progressWords(progress) {
-  if (!progress) return "";
-  const {done, total, unit} = progress;
-  if (unit === "steps") return total > 1 ? `step ${Math.min(done + 1, total)} of ${total}` : "";
-  const amount = (count) => (unit === "bytes" || !unit ? bytes(count) : `${count} ${unit}`);
-  if (total) return `${Math.min(100, Math.floor((100 * done) / total))} %, ${amount(done)} of ${amount(total)}`;
-  return done ? amount(done) : "";
-}
-
+/** How far it is in percent, where a bar can show that. */
 export function percent(progress) {
   // One step of one is either not begun or over: nothing a bar could show.
-  if (!progress?.total || (progress.unit === "steps" && progress.total < 2)) return null;
-  return Math.min(100, (100 * progress.done) / progress.total);
+  if (progress?.percent == null || (progress.unit === "steps" && progress.total < 2)) return null;
+  return progress.percent;
 }
 
-/** Seconds until it is put to sleep or archived, and which of them; null when neither is coming. */
-export function nextRest(workspace, about, now) {
-  if (!about || workspace.operation !== "NONE") return null;
-  if (workspace.sleeps_at) {
-    return {what: "sleeps", seconds: (Date.parse(workspace.sleeps_at) - now) / 1000};
-  }
-  if (workspace.phase === "STANDBY" && workspace.desired_state === "STANDBY") {
-    const archivedAt = Date.parse(workspace.phase_changed_at) + about.ttl_archive_seconds * 1000;
-    return {what: "is archived", seconds: (archivedAt - now) / 1000};
-  }
-  return null;
+/** What comes next by itself, sleep or the archive, and in how many seconds; null when neither does. */
+export function nextRest(workspace, now) {
+  const at = workspace.sleeps_at ?? workspace.archives_at;
+  if (!at) return null;
+  return {what: workspace.sleeps_at ? "sleeps" : "is archived", seconds: (Date.parse(at) - now) / 1000};
 }
 
 function restWords(rest) {
@@ -148,26 +87,17 @@ function restWords(rest) {
   return `${rest.what} soon unless used`;
 }
 
-/** {label, tone, line}: a word for the badge, its colour, and the sentence beside it. */
-export function describe(workspace, about, now) {
-  const operation = OPERATIONS[workspace.operation];
-  if (workspace.status === "ERROR") {
-    return {label: "Error", tone: "bad", line: errorWords(workspace).what};
-  }
-  if (operation) {
-    const far = [stepWords(workspace.progress?.step), progressWords(workspace.progress)].filter(Boolean).join(", ");
-    return {label: operation[0], tone: "busy", line: far || operation[1]};
-  }
-  if (workspace.status === "DELETING") return {label: "Deleting", tone: "busy", line: "its files are archived first"};
-  if (workspace.status === "PROVISIONING") return {label: "Waiting", tone: "busy", line: "about to start"};
-  if (workspace.status === "STOPPING") return {label: "Stopping", tone: "busy", line: "about to stop"};
-  const tone = workspace.phase === "RUNNING" ? "good" : "calm";
-  const line = restWords(nextRest(workspace, about, now)) || restingWords(workspace, now);
-  return {label: PHASES[workspace.phase] ?? workspace.phase, tone, line};
+const BUSY = ["PROVISIONING", "STOPPING", "DELETING"];
+
+function tone(workspace) {
+  if (workspace.status === "ERROR") return "bad";
+  if (workspace.operation !== "NONE" || BUSY.includes(workspace.status)) return "busy";
+  return workspace.status === "RUNNING" ? "good" : "calm";
 }
 
-function restingWords(workspace, now) {
-  if (workspace.status === "CREATED") return "never started";
-  if (workspace.phase === "ARCHIVED") return `last used ${ago(workspace.last_access_at, now)}`;
-  return "";
+/** {label, tone, line}: the server's words, and beside them what only this clock can tell. */
+export function describe(workspace, now) {
+  const {label, text} = workspace.summary;
+  const used = workspace.phase === "ARCHIVED" && workspace.last_access_at ? `last used ${ago(workspace.last_access_at, now)}` : "";
+  return {label, tone: tone(workspace), line: text || restWords(nextRest(workspace, now)) || used};
 }

@@ -17,7 +17,7 @@ export function accountView() {
       ["Created", (token) => clock(token.created_at)],
       ["Expires", (token) => (token.expires_at ? clock(token.expires_at) : "never")],
       ["Last used", (token) => ago(token.last_used_at, Date.now())],
-      ["Actions", (token) => dropButton("Revoke", token.name, `Revoke the token ${token.name}?`, "What uses it stops working.", `tokens/${token.id}`, () => tokens.refresh())],
+      ["Actions", (token) => dropButton("Revoke", token.name, `Revoke the token ${token.name}?`, "Programs that use it stop working.", `tokens/${token.id}`, () => tokens.refresh())],
     ],
   });
   const sessions = table({
@@ -29,7 +29,7 @@ export function accountView() {
       ["Browser", (session) => el("span", {class: "clip", title: session.user_agent ?? ""}, browserWords(session.user_agent))],
       ["Last seen", (session) => ago(session.last_seen_at, Date.now())],
       ["Ends", (session) => clock(session.expires_at)],
-      ["Actions", (session) => (session.current ? el("span", {class: "quiet"}, "this one") : dropButton("End", `the session in ${browserWords(session.user_agent)}`, "End this session?", "That browser has to sign in again.", `sessions/${session.id}`, () => sessions.refresh()))],
+      ["Actions", (session) => (session.current ? el("span", {class: "quiet"}, "this one") : dropButton("End", `the session in ${browserWords(session.user_agent)}`, "End this session?", "That browser will have to sign in again.", `sessions/${session.id}`, () => sessions.refresh()))],
     ],
   });
   const node = el(
@@ -69,7 +69,7 @@ async function newToken(after) {
   const days = el("input", {name: "days", type: "number", min: 1, max: 3650, placeholder: "never"});
   const made = await formDialog({
     title: "New token",
-    body: el("div", {}, field("Name", el("input", {name: "name", required: true, maxlength: 255, autocomplete: "off"}), "What will use it."), field("Days until it expires", days)),
+    body: el("div", {}, field("Name", el("input", {name: "name", required: true, maxlength: 255, autocomplete: "off"}), "The program that will use it."), field("Days until it expires", days)),
     yes: "Create token",
     submit: (data) => {
       const count = Number(data.get("days"));
@@ -81,7 +81,7 @@ async function newToken(after) {
   const secret = el("input", {readonly: true, value: made.token, class: "secret", onfocus: (event) => event.target.select()});
   await formDialog({
     title: "Your new token",
-    body: el("div", {}, field("Token", secret, "Copy it now: it is shown this once and kept nowhere.")),
+    body: el("div", {}, field("Token", secret, "Copy it now. It is shown only once.")),
     yes: "I have copied it",
     submit: () => true,
   });
@@ -90,13 +90,13 @@ async function newToken(after) {
 function passwordForm() {
   const current = el("input", {name: "current_password", type: "password", autocomplete: "current-password", required: true});
   const next = el("input", {name: "new_password", type: "password", autocomplete: "new-password", required: true, minlength: 8});
-  const form = el("form", {class: "narrow"}, field("Present password", current), field("New password", next, "At least 8 characters. Your other sessions end."), el("button", {type: "submit"}, "Change password"));
+  const form = el("form", {class: "narrow"}, field("Current password", current), field("New password", next, "At least 8 characters. Your other sessions will end."), el("button", {type: "submit"}, "Change password"));
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     try {
       await post("password", {current_password: current.value, new_password: next.value});
       form.reset();
-      said("Your password is changed.");
+      said("Your password was changed.");
     } catch (error) {
       failed(error, "Change password");
     }

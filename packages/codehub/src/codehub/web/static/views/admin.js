@@ -2,7 +2,6 @@
 
 import {coordinatorHealth, get, post} from "../api.js";
 import {el} from "../dom.js";
-import {state} from "../store.js";
 import {failed, said} from "../toasts.js";
 import {ago, clock, describe} from "../words.js";
 import {table} from "./table.js";
@@ -100,7 +99,7 @@ export function adminWorkspacesView() {
 
 function stateCell(ws) {
   if (ws.status === "DELETED") return el("span", {class: "badge", "data-tone": "calm"}, "Deleted");
-  const said_ = describe(ws, state.about, Date.now());
+  const said_ = describe(ws, Date.now());
   return el("span", {}, el("span", {class: "badge", "data-tone": said_.tone}, said_.label), " ", el("span", {class: "quiet"}, said_.line));
 }
 

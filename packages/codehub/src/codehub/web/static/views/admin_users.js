@@ -18,7 +18,7 @@ export function adminUsersView() {
     columns: [
       ["Name", (user) => user.username],
       ["Role", (user) => (user.is_admin ? "admin" : "user")],
-      ["Signs in", (user) => (user.disabled ? "no" : "yes")],
+      ["Enabled", (user) => (user.disabled ? "no" : "yes")],
       ["Created", (user) => clock(user.created_at)],
       ["Actions", (user) => actions(user, () => users.refresh())],
     ],
@@ -84,7 +84,7 @@ async function newUser(after) {
 function newPassword(user) {
   return formDialog({
     title: `New password for ${user.username}`,
-    body: el("div", {}, field("Password", passwordInput(), "Their sessions end.")),
+    body: el("div", {}, field("Password", passwordInput(), "The user's sessions will end.")),
     yes: "Set password",
     submit: (data) => patch(`users/${user.id}`, {password: data.get("password")}),
   });

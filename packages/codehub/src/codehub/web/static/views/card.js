@@ -1,9 +1,8 @@
 // One workspace in the list. Made once, updated in place, so that focus and scroll stay where they are.
 
-import {ACTIONS, perform} from "../actions.js";
+import {ACTIONS, allows, isOffered, perform} from "../actions.js";
 import {el, reconcile, setAttribute, setHidden, setText} from "../dom.js";
-import {state} from "../store.js";
-import {describe, errorWords, percent} from "../words.js";
+import {describe, percent} from "../words.js";
 
 /** The buttons of `names`, shown as the workspace's state allows. */
 export function actionButtons(names, current, focusInstead) {
@@ -25,7 +24,7 @@ export function actionButtons(names, current, focusInstead) {
         const label = ACTIONS[name].label(workspace);
         setText(button, label);
         setAttribute(button, "aria-label", `${label} ${workspace.name}`);
-        setHidden(button, !ACTIONS[name].when(workspace), focusInstead);
+        setHidden(button, !isOffered(name, workspace), focusInstead);
       }
     },
   };
@@ -40,7 +39,7 @@ export function statusBlock() {
   return {
     nodes: [el("p", {class: "status"}, badge, " ", line), progress, todo],
     update(workspace) {
-      const said = describe(workspace, state.about, Date.now());
+      const said = describe(workspace, Date.now());
       setText(badge, said.label);
       setAttribute(badge, "data-tone", said.tone);
       setText(line, said.line);
@@ -48,9 +47,8 @@ export function statusBlock() {
       setHidden(progress, workspace.operation === "NONE");
       if (done === null) progress.removeAttribute("value");
       else progress.value = done;
-      const broken = workspace.status === "ERROR";
-      setHidden(todo, !broken);
-      if (broken) setText(todo, errorWords(workspace, state.user?.is_admin).todo);
+      setHidden(todo, !workspace.error);
+      if (workspace.error) setText(todo, workspace.error.remedy);
     },
   };
 }
@@ -79,7 +77,7 @@ function card(first) {
       setAttribute(node, "data-status", next.status);
       setAttribute(open, "href", next.url);
       setAttribute(open, "aria-label", `Open ${next.name} in a new tab`);
-      setHidden(open, next.status !== "RUNNING", title);
+      setHidden(open, !allows(next, "open"), title);
       status.update(next);
       buttons.update(next);
     },

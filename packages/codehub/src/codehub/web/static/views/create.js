@@ -19,7 +19,7 @@ export async function createWorkspace() {
     {},
     field("Name", el("input", {name: "name", required: true, maxlength: 255, autocomplete: "off", autofocus: true})),
     field("Description", el("input", {name: "description", autocomplete: "off"})),
-    profiles.length ? field("Profile", profile, "Which IDE it runs.") : null,
+    profiles.length ? field("Profile", profile, "The IDE of the workspace.") : null,
     el("div", {class: "check"}, start, el("label", {for: "create-start"}, "Start it now")),
   );
   const created = await formDialog({

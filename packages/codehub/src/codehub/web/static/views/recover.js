@@ -3,12 +3,13 @@
 import {get, post} from "../api.js";
 import {formDialog} from "../dialogs.js";
 import {el, field} from "../dom.js";
-import {bytes, clock, needsRecovery} from "../words.js";
+import {bytes, clock} from "../words.js";
 
 /** Answers the workspace as it is then, or null. */
 export async function recover(workspace) {
   const archives = (await get(`workspaces/${workspace.id}/archives`)).items;
-  const lost = needsRecovery(workspace);
+  // These two need a choice: there is no home to continue with as it is.
+  const lost = ["DataLost", "ArchiveCorrupted"].includes(workspace.error_reason);
   const choice = el(
     "select",
     {name: "archive_key"},

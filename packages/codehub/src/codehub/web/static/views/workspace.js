@@ -1,6 +1,6 @@
 // One workspace: what it is doing, what was observed, what happened to it, what it says, what it uses.
 
-import {ACTIONS, askedByLink} from "../actions.js";
+import {ACTIONS, allows, askedByLink} from "../actions.js";
 import {get} from "../api.js";
 import {el, setAttribute, setHidden, setText} from "../dom.js";
 import * as store from "../store.js";
@@ -67,7 +67,7 @@ export function workspaceView(query, id) {
     setHidden(memo, !workspace.memo);
     setAttribute(open, "href", workspace.url);
     setAttribute(open, "aria-label", `Open ${workspace.name} in a new tab`);
-    setHidden(open, workspace.status !== "RUNNING", title);
+    setHidden(open, !allows(workspace, "open"), title);
     status.update(workspace);
     buttons.update(workspace);
     conditions.replaceChildren(...Object.entries(CONDITIONS).map(([key, label]) => condition(label, workspace.conditions?.[key])));

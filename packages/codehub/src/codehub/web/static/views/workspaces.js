@@ -77,7 +77,7 @@ export function workspacesView() {
     list.refresh(running);
     if (document.hidden) return;
     for (const ws of running) {
-      const rest = nextRest(ws, state.about, now);
+      const rest = nextRest(ws, now);
       if (rest && rest.seconds < 0 && now - (asked.get(ws.id) ?? 0) > ASK_AGAIN_MS) {
         asked.set(ws.id, now);
         get(`workspaces/${ws.id}`).then(store.put, () => {});

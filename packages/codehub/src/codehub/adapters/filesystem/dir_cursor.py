@@ -1,23 +1,19 @@
 """A position in a directory tree, held by descriptors: no path is ever resolved twice, no link followed.
 
-Owns walking, making and removing directories below one root. Depth is bounded by nothing but the disk: only the last few
+Owns walking and making directories below one root. Depth is bounded by nothing but the disk: only the last few
 levels are kept open, the others are opened again from the root when they are needed again.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
 import stat
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
 _OPEN_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _KEPT_OPEN = 64  # levels; far below the usual limit of 1,024 descriptors
-_REMOVE_ATTEMPTS = 200  # of 25 ms: a killed process's children are gone by then
 
 
 def open_dir(name: str | Path, dir_fd: int | None = None) -> int:
@@ -112,68 +108,3 @@ class DirCursor:
                 os.close(old)
                 self._fds[stale] = None
             above = fd
-
-
-def remove_tree(path: Path) -> None:
-    """Remove a tree or a file; absent is success.
-
-    A dying process may still write into the tree: what appears while we remove is removed too, up to a bound.
-    """
-    for attempt in range(_REMOVE_ATTEMPTS):
-        try:
-            mode = os.lstat(path).st_mode
-            if not stat.S_ISDIR(mode):
-                path.unlink()
-                return
-            _remove_once(path)
-            path.rmdir()
-        except FileNotFoundError:
-            if not os.path.lexists(path):
-                return
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY) or attempt == _REMOVE_ATTEMPTS - 1:
-                raise
-            time.sleep(0.025)
-        else:
-            return
-
-
-def _remove_once(root: Path) -> None:
-    with DirCursor(root) as at:
-        pending: list[list[str]] = [_unlink_files(at.fd)]
-        names: list[str] = []
-        while pending:
-            if pending[-1]:
-                name = pending[-1].pop()
-                try:
-                    at.enter(name)
-                except FileNotFoundError:
-                    continue
-                names.append(name)
-                pending.append(_unlink_files(at.fd))
-                continue
-            pending.pop()
-            if pending:
-                fd = at.leave()
-                with contextlib.suppress(FileNotFoundError):
-                    os.rmdir(names.pop(), dir_fd=fd)
-
-
-def _unlink_files(fd: int) -> list[str]:
-    """Unlink what is not a directory here, and return the directories."""
-    directories: list[str] = []
-    writable = False
-    with os.scandir(fd) as entries:
-        listed = list(entries)
-    for entry in listed:
-        if not writable:
-            mode = os.fstat(fd).st_mode
-            if mode & 0o300 != 0o300 and os.geteuid() != 0:
-                os.fchmod(fd, stat.S_IMODE(mode) | 0o700)
-            writable = True
-        if entry.is_dir(follow_symlinks=False):
-            directories.append(entry.name)
-        else:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(entry.name, dir_fd=fd)
-    return directories

@@ -1,0 +1,135 @@
+"""Which actions a workspace allows in its present state, and why not otherwise. The only place that says so.
+
+The service checks an action here before it changes a row, and the API sends `allowed_actions` with every workspace, so
+that the dashboard and the command line offer what the server accepts. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+from codehub.domain.errors import Conflict
+from codehub.domain.model import DesiredState, ErrorReason, Phase, Status, Workspace
+from codehub.domain.status import status_of
+
+# Starting, stopping and archiving cannot fix these: an administrator chooses which archive to continue from.
+NEEDS_ADMIN = frozenset({ErrorReason.DATA_LOST, ErrorReason.ARCHIVE_CORRUPTED})
+
+
+class Action(StrEnum):
+    """As sent in `allowed_actions`. The verbs of the API have the same names; the last three are PATCH and DELETE."""
+
+    OPEN = "open"
+    START = "start"
+    STOP = "stop"
+    ARCHIVE = "archive"
+    RECOVER = "recover"
+    EDIT = "edit"
+    DELETE = "delete"
+    UNDELETE = "undelete"
+    KEEP_RUNNING = "keep_running"  # PATCH desired_state=RUNNING while it stops
+    CANCEL_START = "cancel_start"  # PATCH desired_state=STANDBY while it starts
+    FORCE_DELETE = "force_delete"  # DELETE ?force=true, from any state
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """What of the person who looks matters for what they may do."""
+
+    is_admin: bool = False
+    is_owner: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    phrase: str  # completes "you cannot … now"
+    statuses: frozenset[Status]
+    refuses_lost_data: bool = False
+    admin_only: bool = False
+    owner_only: bool = False
+
+
+_AT_REST = frozenset({Status.CREATED, Status.STOPPED, Status.ERROR})
+_LIVE = frozenset(Status) - {Status.DELETING, Status.DELETED}
+
+_RULES: Mapping[Action, _Rule] = MappingProxyType(
+    {
+        Action.OPEN: _Rule("open it", _LIVE - {Status.ERROR}, owner_only=True),
+        Action.START: _Rule("start it", _AT_REST, refuses_lost_data=True),
+        Action.STOP: _Rule("stop it", frozenset({Status.RUNNING, Status.ERROR})),
+        Action.ARCHIVE: _Rule(
+            "archive it", frozenset({Status.RUNNING, Status.STOPPED, Status.ERROR}), refuses_lost_data=True
+        ),
+        Action.RECOVER: _Rule("recover it", frozenset({Status.ERROR}), admin_only=True),
+        Action.EDIT: _Rule("change it", _LIVE),
+        Action.DELETE: _Rule("delete it (force=true deletes it from any state)", _AT_REST),
+        Action.UNDELETE: _Rule("undelete it", frozenset({Status.DELETED}), admin_only=True),
+        Action.KEEP_RUNNING: _Rule("keep it running", frozenset({Status.STOPPING})),
+        Action.CANCEL_START: _Rule("cancel its start", frozenset({Status.PROVISIONING})),
+        Action.FORCE_DELETE: _Rule("delete it", _LIVE | {Status.DELETING}),
+    }
+)
+
+
+def check_allowed(action: Action, workspace: Workspace) -> None:
+    """Raises Conflict unless the workspace's state allows it. Who may do it is the service's business."""
+    refused = _refusal(action, workspace)
+    if refused is not None:
+        raise Conflict(refused)
+
+
+def allowed_actions(workspace: Workspace, viewer: Viewer) -> tuple[Action, ...]:
+    """What this person can do now, in the order of `Action`. What is desired already is accepted, but not listed."""
+    return tuple(
+        action
+        for action, rule in _RULES.items()
+        if (viewer.is_admin or not rule.admin_only)
+        and (viewer.is_owner or not rule.owner_only)
+        and _refusal(action, workspace) is None
+        and not _is_desired_already(action, workspace)
+    )
+
+
+def stop_target(workspace: Workspace) -> DesiredState:
+    """What stopping asks for: in ERROR without a volume there is nothing to keep in standby."""
+    if workspace.phase is Phase.ERROR and workspace.home_ctx is None:
+        return DesiredState.ARCHIVED
+    return DesiredState.STANDBY
+
+
+def _refusal(action: Action, workspace: Workspace) -> str | None:
+    rule, status = _RULES[action], status_of(workspace)
+    if status not in rule.statuses:
+        allowed = ", ".join(each for each in Status if each in rule.statuses)
+        return f"the workspace is {status}: you cannot {rule.phrase} now; only from {allowed}"
+    # The proxy forwards to a running one and wakes a sleeping one; an archived one is restored by starting it.
+    opens = workspace.phase in (Phase.RUNNING, Phase.STANDBY) or workspace.desired_state is DesiredState.RUNNING
+    if action is Action.OPEN and not opens:
+        return "the workspace is not running: start it first"
+    is_archived = workspace.phase is Phase.ARCHIVED and workspace.desired_state is DesiredState.ARCHIVED
+    if action is Action.ARCHIVE and is_archived:
+        return "the workspace is archived already"
+    if action is Action.UNDELETE and workspace.purged_at is not None:
+        return "the workspace is past its retention and its archives are going: it cannot be undeleted"
+    if rule.refuses_lost_data and workspace.phase is Phase.ERROR and workspace.error_reason in NEEDS_ADMIN:
+        return (
+            f"the workspace has {workspace.error_reason}: an administrator has to recover it from one of its archives"
+        )
+    return None
+
+
+def _is_desired_already(action: Action, workspace: Workspace) -> bool:
+    targets = {
+        Action.START: DesiredState.RUNNING,
+        Action.STOP: stop_target(workspace),
+        Action.ARCHIVE: DesiredState.ARCHIVED,
+    }
+    if action is Action.FORCE_DELETE:
+        return workspace.desired_state is DesiredState.DELETED
+    if workspace.desired_state is not targets.get(action):
+        return False
+    # Asking again also clears an error, except one that needs an administrator.
+    return workspace.error_reason is None or workspace.error_reason in NEEDS_ADMIN

@@ -1,0 +1,19 @@
+"""Who leads the coordinators, as the database says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """The last recorded term, and whether someone holds the lock right now."""
+
+    holder_id: str
+    epoch: int
+    acquired_at: datetime | None
+    held: bool
+    components: Mapping[str, Mapping[str, Any]]

@@ -1,0 +1,180 @@
+"""The words for states, operations and errors, once: the API sends them, the proxy's pages and the timeline use them.
+
+Nothing relative to the present time is worded here ("sleeps in 5 min"): whoever shows it has the clock.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from codehub.domain.model import ErrorReason, Operation, Phase, Progress, Status, Workspace
+from codehub.domain.status import status_of
+
+
+@dataclass(frozen=True, slots=True)
+class OperationText:
+    """`label` is the badge; `detail` stands beside it until there is progress; the others are timeline entries."""
+
+    label: str
+    detail: str
+    started: str
+    done: str
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorText:
+    """What happened, and what to do; `admin_remedy` where an administrator can do something else."""
+
+    message: str
+    remedy: str
+    admin_remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A workspace's state for people: a word or two, and a phrase that may be empty."""
+
+    label: str
+    text: str = ""
+
+
+OPERATIONS: Mapping[Operation, OperationText] = MappingProxyType(
+    {
+        Operation.PROVISIONING: OperationText(
+            "Preparing", "creating its home", "Creating its home", "Its home is created"
+        ),
+        Operation.CREATE_EMPTY_ARCHIVE: OperationText(
+            "Preparing", "creating an empty archive", "Creating an empty archive", "An empty archive is created"
+        ),
+        Operation.RESTORING: OperationText(
+            "Restoring", "reading its archive", "Restoring its home from the archive", "Its home is restored"
+        ),
+        Operation.STARTING: OperationText("Starting", "waiting for the IDE to answer", "Starting the IDE", "Running"),
+        Operation.STOPPING: OperationText("Stopping", "ending its processes", "Stopping", "Stopped"),
+        Operation.ARCHIVING: OperationText("Archiving", "reading its files", "Archiving its home", "Archived"),
+        Operation.DELETING: OperationText("Deleting", "removing what is left", "Deleting", "Deleted"),
+    }
+)
+
+ERRORS: Mapping[ErrorReason, ErrorText] = MappingProxyType(
+    {
+        ErrorReason.TIMEOUT: ErrorText(
+            "It took too long without any progress.", "Start it again; if it fails again, check its logs."
+        ),
+        ErrorReason.DATA_LOST: ErrorText(
+            "Its home is not where it was left.",
+            "Ask an administrator to recover it from one of its archives, or delete it.",
+            "Recover it from one of its archives (`codehub admin recover`), or delete it.",
+        ),
+        ErrorReason.ARCHIVE_CORRUPTED: ErrorText(
+            "Its archive does not match its checksum, so it was not restored.",
+            "Ask an administrator to recover it from an older archive, or delete it.",
+            "Recover it from an older archive (`codehub admin recover`), or delete it.",
+        ),
+        ErrorReason.IMAGE_PULL_FAILED: ErrorText(
+            "Its image could not be pulled.", "Check the image's name and the registry, then start it again."
+        ),
+        ErrorReason.CONTAINER_WITHOUT_VOLUME: ErrorText(
+            "It was running without its home.", "Stop it: the instance is removed first. Then start it again."
+        ),
+        ErrorReason.ACTION_FAILED: ErrorText("An operation failed.", "The timeline says why. Start it again."),
+        ErrorReason.UNREACHABLE: ErrorText(
+            "The backend it runs on could not be reached.", "Start it again; if it fails again, check its timeline."
+        ),
+        ErrorReason.OUT_OF_SPACE: ErrorText(
+            "There is not enough disk space.", "It continues by itself once there is space; ask an administrator."
+        ),
+        ErrorReason.RETRY_EXCEEDED: ErrorText(
+            "It failed several times in a row.",
+            "The timeline and the logs say why. Start it again once that is fixed.",
+        ),
+    }
+)
+_UNKNOWN_ERROR = ErrorText("Something went wrong.", "The timeline says why. Start it again.")
+
+_PHASES: Mapping[Phase, str] = MappingProxyType(
+    {
+        Phase.PENDING: "New",
+        Phase.ARCHIVED: "Archived",
+        Phase.STANDBY: "Asleep",
+        Phase.RUNNING: "Running",
+        Phase.ERROR: "Error",
+        Phase.DELETING: "Deleting",
+        Phase.DELETED: "Deleted",
+    }
+)
+# Between two operations: the coordinator is about to begin one.
+_WAITING: Mapping[Status, Summary] = MappingProxyType(
+    {
+        Status.DELETED: Summary("Deleted"),
+        Status.DELETING: Summary("Deleting", "its files are archived first"),
+        Status.PROVISIONING: Summary("Waiting", "about to start"),
+        Status.STOPPING: Summary("Stopping", "about to stop"),
+        Status.CREATED: Summary("Not started"),
+    }
+)
+# The backends' names of steps; the label says "Archiving", "Restoring" and "Starting" already.
+_STEPS = {
+    "archive": "",
+    "restore": "",
+    "start": "",
+    "pull": "pulling its image",
+    "verify": "verifying what was written",
+}
+_INSTALL = re.compile(r"install ([\w-]+)(?:: (.+))?")
+_UNITS = ("bytes", "kB", "MB", "GB", "TB")
+
+
+def error_text(reason: ErrorReason | None, *, is_admin: bool) -> tuple[str, str]:
+    """What happened and what to do about it."""
+    text = _UNKNOWN_ERROR if reason is None else ERRORS.get(reason, _UNKNOWN_ERROR)
+    return text.message, (text.admin_remedy if is_admin else "") or text.remedy
+
+
+def summarize(workspace: Workspace) -> Summary:
+    status = status_of(workspace)
+    if status is Status.ERROR:
+        return Summary("Error", error_text(workspace.error_reason, is_admin=False)[0])
+    blocked = workspace.blocked.message if workspace.blocked is not None else ""
+    if workspace.operation is not Operation.NONE and status is not Status.DELETED:
+        text = OPERATIONS[workspace.operation]
+        return Summary(text.label, blocked or progress_text(workspace.progress) or text.detail)
+    waiting = _WAITING.get(status) or Summary(_PHASES[workspace.phase])
+    return Summary(waiting.label, blocked) if blocked else waiting
+
+
+def progress_text(progress: Progress | None) -> str:
+    """ "verifying what was written, 62 %, 410 MB of 660 MB"; empty when nothing is known."""
+    if progress is None:
+        return ""
+    return ", ".join(part for part in (_step_text(progress.step), _amount_done(progress)) if part)
+
+
+def format_amount(count: int, unit: str = "bytes") -> str:
+    """ "1.5 MB", "42 files"."""
+    if unit not in ("bytes", ""):
+        return f"{count} {unit}"
+    value, at = float(count), 0
+    while value >= 1000 and at < len(_UNITS) - 1:
+        value, at = value / 1000, at + 1
+    return f"{value:.0f} {_UNITS[at]}" if at == 0 or value >= 100 else f"{value:.1f} {_UNITS[at]}"
+
+
+def _step_text(step: str) -> str:
+    if found := _INSTALL.fullmatch(step):
+        what, part = found.groups()
+        return f"installing {what} ({part})" if part and part != what else f"installing {what}"
+    return _STEPS.get(step, step)
+
+
+def _amount_done(progress: Progress) -> str:
+    done, total, unit = progress.done, progress.total, progress.unit
+    if unit == "steps":
+        return f"step {min(done + 1, total)} of {total}" if total is not None and total > 1 else ""
+    if total:
+        share = min(100, 100 * done // total)
+        return f"{share} %, {format_amount(done, unit)} of {format_amount(total, unit)}"
+    return format_amount(done, unit) if done else ""
