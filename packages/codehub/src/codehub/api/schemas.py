@@ -174,6 +174,10 @@ class WorkspacePatch(Patch):
     desired_state: Literal["RUNNING", "STANDBY", "ARCHIVED"] | None = None
 
 
+class WorkspaceTransfer(Wire):
+    username: Username = Field(description="The new owner.")
+
+
 class WorkspaceRecover(Wire):
     """Needed after DataLost and ArchiveCorrupted: one of the kept archives, or null for an empty home."""
 

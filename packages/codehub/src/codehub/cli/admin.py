@@ -241,6 +241,46 @@ def undelete(workspace_id: str | None, server: str | None, as_json: bool) -> Non
         print_table(["NAME", "OWNER", "ID"], [[item["name"], item["owner"], item["id"]] for item in items])
 
 
+@admin.command()
+@click.argument("workspace")
+@click.argument("username")
+@server_option
+@json_option
+def transfer(workspace: str, username: str, server: str | None, as_json: bool) -> None:
+    """Give a workspace to another user. One that is running is stopped first.
+
+    \b
+    Example:
+      codehub admin transfer api ada
+    """
+    with connect(server) as client:
+        found = find_workspace(client, workspace, all_owners=True)
+        given = client.post(f"workspaces/{found['id']}:transfer", {"username": username})
+    _said(given, f"{given['name']} belongs to {username} now.", as_json)
+
+
+@users.command()
+@click.argument("username")
+@click.option("--to", "heir", required=True, help="Who gets the workspaces.")
+@server_option
+def offboard(username: str, heir: str, server: str | None) -> None:
+    """Disable a user, end their sessions, and give all their workspaces to another user.
+
+    The account stays, disabled, until `codehub admin users rm` removes it.
+
+    \b
+    Example:
+      codehub admin users offboard ada --to bob
+    """
+    with _as_admin(server) as client:
+        user_id = _user_id(client, username)
+        client.patch(f"users/{user_id}", {"disabled": True})
+        owned = [one for one in client.every("workspaces", all=True) if one["owner"] == username]
+        for one in owned:
+            client.post(f"workspaces/{one['id']}:transfer", {"username": heir})
+    console().print(f"{username} is disabled; {len(owned)} workspaces belong to {heir} now.")
+
+
 @contextmanager
 def _as_admin(server: str | None) -> Iterator[Client]:
     """A session for the length of a command."""

@@ -16,7 +16,7 @@ from codehub.domain.errors import BackendDown, Conflict, Denied, Invalid, Unauth
 from codehub.domain.history import Generation
 from codehub.domain.ids import is_id, time_of
 from codehub.domain.limits import RunningLimits
-from codehub.domain.model import DesiredState, Workspace, WorkspaceWithOwner
+from codehub.domain.model import DesiredState, Phase, Workspace, WorkspaceWithOwner
 from codehub.domain.profiles import Catalog, Runs
 from codehub.domain.ttl import Span
 from codehub.ports.archives import Archives
@@ -211,6 +211,24 @@ class Workspaces:
             await self._tell(tx, workspace_id, who, "undelete", "undeleted")
             return await self._again(tx, workspace_id)
 
+    async def transfer(self, who: Principal, workspace_id: str, username: str) -> WorkspaceWithOwner:
+        """To another owner, by an administrator. One that runs is stopped first: the new owner starts it."""
+        who.must_be_admin()
+        async with self.database.transaction() as tx:
+            await self._seen(tx, who, workspace_id)
+            known = await users.credentials(tx, username)
+            if known is None or known.user.disabled_at is not None:
+                raise Invalid(f"username: there is no enabled user {username!r}")
+            workspace = await self._locked(tx, workspace_id)
+            if workspace.desired_state is DesiredState.DELETED:
+                raise Conflict("the workspace is being deleted")
+            if workspace.owner_user_id != known.user.id:
+                if workspace.desired_state is DesiredState.RUNNING:
+                    await workspaces.set_desired_state(tx, workspace_id, DesiredState.STANDBY, self.clock())
+                await workspaces.transfer(tx, workspace_id, known.user.id, self.clock())
+                await self._tell(tx, workspace_id, who, "transferred", f"transferred to {username}")
+            return await self._again(tx, workspace_id)
+
     async def archives_in_store(self, workspace_id: str) -> list[Generation]:
         """Every whole archive of this workspace in the store, recorded or not; none when the store does not answer."""
         if self.archives is None:
@@ -254,7 +272,8 @@ class Workspaces:
         return workspace
 
     async def _slot(self, tx: Transaction, workspace: Workspace) -> None:
-        if workspace.desired_state is not DesiredState.RUNNING:
+        # One in ERROR gave its place up, whatever is desired of it.
+        if workspace.desired_state is not DesiredState.RUNNING or workspace.phase is Phase.ERROR:
             await workspaces.take_running_slot(tx, workspace.owner_user_id, workspace.id, self.limits)
 
     async def _write_words(self, tx: Transaction, who: Principal, workspace: Workspace, edit: Edit) -> None:
