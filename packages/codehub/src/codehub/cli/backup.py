@@ -28,6 +28,7 @@ from codehub import __version__
 from codehub.adapters.embedded.layout import write_private
 from codehub.adapters.embedded.postgres import EmbeddedPostgres
 from codehub.adapters.homes.layout import look
+from codehub.adapters.homes.local_dir import LocalDirHomes
 from codehub.adapters.homes.mark import MARK
 from codehub.adapters.objectstore.archives import ObjectArchives
 from codehub.adapters.objectstore.layout import ID_KEY, META_SUFFIX, OWNER_KEY
@@ -111,7 +112,7 @@ def _copy(settings: Settings, url: str, directory: Path) -> list[Row]:
         pg_programs.dump(url, directory / DUMP, exported["id"], settings.data_dir)
         rows = [Row(**found) for found in connection.execute(_ROWS).fetchall()]
     for row in rows:
-        if row.storage_backend == "local-dir" and not has_home(directory / HOMES, row):
+        if has_directory(row) and not has_home(directory / HOMES, row):
             _copy_home(settings.homes / row.home_store_key, directory / HOMES / row.home_store_key)
     store = Store(settings.archives)
     try:
@@ -171,6 +172,11 @@ def _copy_archives(root: Path, target: Path) -> None:
             shutil.copy2(meta, place / meta.name)
         except FileNotFoundError:
             continue  # removed by the GC meanwhile: nobody's
+
+
+def has_directory(row: Row) -> bool:
+    """Whether its home is a directory of ours, and not a volume of an engine or a cluster."""
+    return row.storage_backend == LocalDirHomes.name
 
 
 def has_home(homes: Path, row: Row) -> bool:

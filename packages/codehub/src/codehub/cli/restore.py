@@ -26,7 +26,7 @@ from codehub.adapters.objectstore.archives import ObjectArchives
 from codehub.adapters.objectstore.store import Store
 from codehub.adapters.postgres.migrate import migrate
 from codehub.cli import pg_programs
-from codehub.cli.backup import _ROWS, ARCHIVES, DUMP, HOMES, KEPT_FILES, MANIFEST, Row, has_home
+from codehub.cli.backup import _ROWS, ARCHIVES, DUMP, HOMES, KEPT_FILES, MANIFEST, Row, has_directory, has_home
 from codehub.cli.stack import datadir
 from codehub.domain.errors import Conflict, Invalid, Transient
 from codehub.domain.ids import time_of
@@ -108,7 +108,7 @@ def _go_on_from_archives(url: str, settings: Settings) -> int:
         with psycopg.connect(url, row_factory=dict_row) as connection:
             for found in connection.execute(_ROWS).fetchall():
                 row = Row(**found)
-                if row.incarnation is None or row.storage_backend != "local-dir" or has_home(settings.homes, row):
+                if row.incarnation is None or not has_directory(row) or has_home(settings.homes, row):
                     continue
                 receipts = asyncio.run(archives.receipts(row.id))
                 if receipts:

@@ -12,6 +12,7 @@ from codehub.control.deps import ProfileOf, TtlSettings
 from codehub.control.heartbeat import Heartbeat
 from codehub.domain.errors import CodeHubError
 from codehub.domain.model import Workspace
+from codehub.domain.routing import workspace_path
 from codehub.domain.ttl import ActivityCoverage, extend_coverage
 from codehub.ports.activity import DurableActivity
 from codehub.ports.clock import Clock
@@ -138,7 +139,7 @@ class TtlRunner:
             upstream = await instances.resolve_upstream(workspace.id)
             if upstream is None:
                 return None
-            prefix = "" if profile.strip_prefix else f"/w/{workspace.id}"
+            prefix = "" if profile.strip_prefix else workspace_path(workspace.id).rstrip("/")
             return await self._asks.last_active(upstream, prefix + profile.activity_path, now)
         except CodeHubError as error:
             # Unreachable is not active: what hangs silently is put to sleep.
