@@ -13,6 +13,9 @@ up: run-env  ## run CodeHub with its embedded servers (Ctrl-C stops it)
 test: dev-env parts  ## run every test
 	@scripts/test.sh $(ARGS)
 
+check: lint  ## the inner loop: lint, types, import rules, and the tests that need no installed servers
+	.venv/bin/python -m pytest packages/*/tests/unit packages/*/tests/property packages/codehub/tests/contract $(ARGS)
+
 lint: dev-env  ## formatter, linter, type checker, import contracts
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
@@ -82,4 +85,4 @@ clean:  ## remove build products (not CodeHub's data)
 	rm -rf .venv .venvs .parts .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help up test lint format bench simulate mutants kubernetes-up kubernetes-down test-kubernetes soak show-docker screens transcripts docs first-run run-env dev-env docs-env parts lock clean
+.PHONY: help up test check lint format bench simulate mutants kubernetes-up kubernetes-down test-kubernetes soak show-docker screens transcripts docs first-run run-env dev-env docs-env parts lock clean

@@ -87,7 +87,7 @@ async def _measure(database_url: str, redis_url: str) -> tuple[list[float], int]
             cookies, workspaces = [], []
             for number in range(USERS):
                 client = await api.user(f"user{number}")
-                cookies.append(client.cookies["session"])
+                cookies.append((client.cookies["session"], client.headers["X-CodeHub-Session-Key"]))
                 made = await client.post("/api/v1/workspaces", json={"name": "w", "start": False})
                 workspaces.append(made.json()["id"])
             ours, theirs = multiprocessing.Pipe()
@@ -120,14 +120,15 @@ async def _update(database: Database, bus: RedisBus, workspaces: list[str]) -> N
         await bus.publish("codehub:sse:x", json.dumps({"id": workspace_id}))
 
 
-def _read(address: str, cookies: list[str], pipe: Any) -> None:
+def _read(address: str, cookies: list[tuple[str, str]], pipe: Any) -> None:
     asyncio.run(_read_all(address, cookies, pipe))
 
 
-async def _read_all(address: str, cookies: list[str], pipe: Any) -> None:
+async def _read_all(address: str, cookies: list[tuple[str, str]], pipe: Any) -> None:
     streams = []
     for number in range(STREAMS):
-        headers = {"Cookie": f"session={cookies[number % len(cookies)]}"}
+        cookie, key = cookies[number % len(cookies)]
+        headers = {"Cookie": f"session={cookie}", "X-CodeHub-Session-Key": key}
         streams.append(await EventStream.open(f"{address}/api/v1/events", headers))
     for stream in streams:
         await stream.next("snapshot")

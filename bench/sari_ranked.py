@@ -29,7 +29,7 @@ from sari.ranking.extract import file_terms
 from sari.ranking.file_kind import FileKind, kind_of
 from sari.ranking.git_log import read_history
 from sari.ranking.rank import Ranked
-from sari.ranking.ranker import Looked, answer
+from sari.ranking.ranker import Looked, answer, looked_into
 from sari.ranking.snippets import Snippet, pack
 from sari.ranking.term_segment import TermSegment, write_segment
 from sari.ranking.terms import count_terms
@@ -80,7 +80,7 @@ class Built:
             base = os.fsencode(self.root)
             read, parsed = read_text(base, path, 1 << 20), symbols_of(base, path)
             lines = [] if read is None else read[0].decode("utf-8", "replace").split("\n")
-            self._looked[path] = Looked(lines, parsed.symbols if parsed else [])
+            self._looked[path] = looked_into(lines, parsed.symbols if parsed else [])
         return self._looked[path]
 
     def ask(self, question: str, weights: Weights = DEFAULT) -> list[Ranked]:

@@ -28,6 +28,7 @@ CREATE TABLE public.api_tokens (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     expires_at timestamp with time zone,
     last_used_at timestamp with time zone,
+    workspace_id text,
     CONSTRAINT api_tokens_name_check CHECK (((length(name) >= 1) AND (length(name) <= 255)))
 );
 CREATE TABLE public.archive_orphans (
@@ -48,6 +49,14 @@ CREATE TABLE public.login_links (
     user_id text NOT NULL,
     token_id text,
     workspace_id text,
+    expires_at timestamp with time zone NOT NULL
+);
+CREATE TABLE public.port_links (
+    id text NOT NULL,
+    secret_hash bytea NOT NULL,
+    workspace_id text NOT NULL,
+    port integer NOT NULL,
+    created_at timestamp with time zone NOT NULL,
     expires_at timestamp with time zone NOT NULL
 );
 CREATE TABLE public.proxy_sessions (
@@ -72,7 +81,16 @@ CREATE TABLE public.sessions (
     last_seen_at timestamp with time zone DEFAULT now() NOT NULL,
     address text DEFAULT ''::text NOT NULL,
     user_agent text DEFAULT ''::text NOT NULL,
-    token_id text
+    token_id text,
+    key_hash bytea
+);
+CREATE TABLE public.ssh_keys (
+    id text NOT NULL,
+    user_id text NOT NULL,
+    name text NOT NULL,
+    public_key text NOT NULL,
+    fingerprint text NOT NULL,
+    created_at timestamp with time zone NOT NULL
 );
 CREATE TABLE public.system_facts (
     name text NOT NULL,
@@ -122,6 +140,20 @@ ALTER TABLE public.workspace_events ALTER COLUMN id ADD GENERATED ALWAYS AS IDEN
     NO MAXVALUE
     CACHE 1
 );
+CREATE TABLE public.workspace_host_keys (
+    workspace_id text NOT NULL,
+    private_key text NOT NULL,
+    public_key text NOT NULL,
+    created_at timestamp with time zone NOT NULL
+);
+CREATE TABLE public.workspace_ports (
+    workspace_id text NOT NULL,
+    port integer NOT NULL,
+    share text NOT NULL,
+    changed_at timestamp with time zone NOT NULL,
+    CONSTRAINT workspace_ports_port_check CHECK (((port >= 1) AND (port <= 65535))),
+    CONSTRAINT workspace_ports_share_check CHECK ((share = ANY (ARRAY['owner'::text, 'users'::text, 'link'::text])))
+);
 CREATE TABLE public.workspaces (
     id text NOT NULL,
     owner_user_id text NOT NULL,
@@ -153,13 +185,17 @@ CREATE TABLE public.workspaces (
     purged_at timestamp with time zone,
     blocked jsonb,
     error_message text,
+    keep_awake_until timestamp with time zone,
+    busy_reason text,
+    busy_since timestamp with time zone,
+    busy_at timestamp with time zone,
     CONSTRAINT error_has_no_operation CHECK (((phase <> 'ERROR'::text) OR (operation = 'NONE'::text))),
     CONSTRAINT purged_was_deleted CHECK (((purged_at IS NULL) OR (deleted_at IS NOT NULL))),
     CONSTRAINT workspaces_desired_state_check CHECK ((desired_state = ANY (ARRAY['RUNNING'::text, 'STANDBY'::text, 'ARCHIVED'::text, 'DELETED'::text]))),
     CONSTRAINT workspaces_error_count_check CHECK ((error_count >= 0)),
     CONSTRAINT workspaces_id_check CHECK ((id ~ '^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$'::text)),
     CONSTRAINT workspaces_image_ref_check CHECK (((length(image_ref) >= 1) AND (length(image_ref) <= 512))),
-    CONSTRAINT workspaces_instance_backend_check CHECK ((instance_backend = ANY (ARRAY['process'::text, 'local-docker'::text, 'k8s'::text]))),
+    CONSTRAINT workspaces_instance_backend_check CHECK ((instance_backend = ANY (ARRAY['process'::text, 'local-docker'::text, 'kubernetes'::text]))),
     CONSTRAINT workspaces_name_check CHECK (((length(name) >= 1) AND (length(name) <= 255))),
     CONSTRAINT workspaces_operation_check CHECK ((operation = ANY (ARRAY['NONE'::text, 'PROVISIONING'::text, 'CREATE_EMPTY_ARCHIVE'::text, 'RESTORING'::text, 'STARTING'::text, 'STOPPING'::text, 'ARCHIVING'::text, 'DELETING'::text]))),
     CONSTRAINT workspaces_phase_check CHECK ((phase = ANY (ARRAY['PENDING'::text, 'ARCHIVED'::text, 'STANDBY'::text, 'RUNNING'::text, 'ERROR'::text, 'DELETING'::text, 'DELETED'::text]))),
@@ -175,6 +211,10 @@ ALTER TABLE ONLY public.login_failures
     ADD CONSTRAINT login_failures_pkey PRIMARY KEY (username, address);
 ALTER TABLE ONLY public.login_links
     ADD CONSTRAINT login_links_pkey PRIMARY KEY (secret_hash);
+ALTER TABLE ONLY public.port_links
+    ADD CONSTRAINT port_links_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.port_links
+    ADD CONSTRAINT port_links_secret_hash_key UNIQUE (secret_hash);
 ALTER TABLE ONLY public.proxy_sessions
     ADD CONSTRAINT proxy_sessions_pkey PRIMARY KEY (secret_hash);
 ALTER TABLE ONLY public.proxy_tickets
@@ -183,6 +223,10 @@ ALTER TABLE ONLY public.sessions
     ADD CONSTRAINT sessions_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY public.sessions
     ADD CONSTRAINT sessions_secret_hash_key UNIQUE (secret_hash);
+ALTER TABLE ONLY public.ssh_keys
+    ADD CONSTRAINT ssh_keys_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.ssh_keys
+    ADD CONSTRAINT ssh_keys_user_id_fingerprint_key UNIQUE (user_id, fingerprint);
 ALTER TABLE ONLY public.system_facts
     ADD CONSTRAINT system_facts_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY public.system_locks
@@ -195,11 +239,16 @@ ALTER TABLE ONLY public.workspace_archives
     ADD CONSTRAINT workspace_archives_pkey PRIMARY KEY (workspace_id, op_id);
 ALTER TABLE ONLY public.workspace_events
     ADD CONSTRAINT workspace_events_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.workspace_host_keys
+    ADD CONSTRAINT workspace_host_keys_pkey PRIMARY KEY (workspace_id);
+ALTER TABLE ONLY public.workspace_ports
+    ADD CONSTRAINT workspace_ports_pkey PRIMARY KEY (workspace_id, port);
 ALTER TABLE ONLY public.workspaces
     ADD CONSTRAINT workspaces_pkey PRIMARY KEY (id);
 CREATE INDEX api_tokens_by_user ON public.api_tokens USING btree (user_id);
 CREATE INDEX login_links_by_expiry ON public.login_links USING btree (expires_at);
 CREATE INDEX login_links_by_token ON public.login_links USING btree (token_id) WHERE (token_id IS NOT NULL);
+CREATE INDEX port_links_by_workspace ON public.port_links USING btree (workspace_id, port);
 CREATE INDEX proxy_sessions_by_session ON public.proxy_sessions USING btree (session_id);
 CREATE INDEX proxy_tickets_by_expiry ON public.proxy_tickets USING btree (expires_at);
 CREATE INDEX sessions_by_expiry ON public.sessions USING btree (expires_at);
@@ -214,18 +263,23 @@ CREATE INDEX workspaces_to_purge ON public.workspaces USING btree (deleted_at) W
 CREATE INDEX workspaces_to_put_to_sleep ON public.workspaces USING btree (phase, phase_changed_at) WHERE ((operation = 'NONE'::text) AND (deleted_at IS NULL));
 CREATE INDEX workspaces_under_way ON public.workspaces USING btree (id) WHERE ((operation <> 'NONE'::text) AND (deleted_at IS NULL));
 CREATE TRIGGER ws_deleted_update AFTER UPDATE ON public.workspaces FOR EACH ROW WHEN (((old.deleted_at IS NULL) AND (new.deleted_at IS NOT NULL))) EXECUTE FUNCTION public.notify_workspace_deleted();
+CREATE TRIGGER ws_sse_awake AFTER UPDATE ON public.workspaces FOR EACH ROW WHEN ((((old.keep_awake_until IS DISTINCT FROM new.keep_awake_until) OR (old.busy_reason IS DISTINCT FROM new.busy_reason)) OR (old.busy_since IS DISTINCT FROM new.busy_since))) EXECUTE FUNCTION public.notify_workspace_shown();
 CREATE TRIGGER ws_sse_insert AFTER INSERT ON public.workspaces FOR EACH ROW EXECUTE FUNCTION public.notify_workspace_shown();
 CREATE TRIGGER ws_sse_update AFTER UPDATE ON public.workspaces FOR EACH ROW WHEN ((((((((((((((((((old.name IS DISTINCT FROM new.name) OR (old.description IS DISTINCT FROM new.description)) OR (old.memo IS DISTINCT FROM new.memo)) OR (old.owner_user_id IS DISTINCT FROM new.owner_user_id)) OR (old.image_ref IS DISTINCT FROM new.image_ref)) OR (old.conditions IS DISTINCT FROM new.conditions)) OR (old.phase IS DISTINCT FROM new.phase)) OR (old.phase_changed_at IS DISTINCT FROM new.phase_changed_at)) OR (old.operation IS DISTINCT FROM new.operation)) OR (old.progress IS DISTINCT FROM new.progress)) OR (old.archive_key IS DISTINCT FROM new.archive_key)) OR (old.desired_state IS DISTINCT FROM new.desired_state)) OR (old.error_reason IS DISTINCT FROM new.error_reason)) OR (old.error_count IS DISTINCT FROM new.error_count)) OR (old.deleted_at IS DISTINCT FROM new.deleted_at)) OR (old.blocked IS DISTINCT FROM new.blocked)) OR (old.error_message IS DISTINCT FROM new.error_message))) EXECUTE FUNCTION public.notify_workspace_shown();
 CREATE TRIGGER ws_wake_insert AFTER INSERT ON public.workspaces FOR EACH ROW EXECUTE FUNCTION public.notify_workspace_wake();
 CREATE TRIGGER ws_wake_update AFTER UPDATE ON public.workspaces FOR EACH ROW WHEN (((old.desired_state IS DISTINCT FROM new.desired_state) OR ((old.error_reason IS NOT NULL) AND (new.error_reason IS NULL)) OR ((old.deleted_at IS NOT NULL) AND (new.deleted_at IS NULL)))) EXECUTE FUNCTION public.notify_workspace_wake();
 ALTER TABLE ONLY public.api_tokens
     ADD CONSTRAINT api_tokens_user_id_fkey FOREIGN KEY (user_id) REFERENCES public.users(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.api_tokens
+    ADD CONSTRAINT api_tokens_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES public.workspaces(id) ON DELETE CASCADE;
 ALTER TABLE ONLY public.login_links
     ADD CONSTRAINT login_links_token_id_fkey FOREIGN KEY (token_id) REFERENCES public.api_tokens(id) ON DELETE CASCADE;
 ALTER TABLE ONLY public.login_links
     ADD CONSTRAINT login_links_user_id_fkey FOREIGN KEY (user_id) REFERENCES public.users(id) ON DELETE CASCADE;
 ALTER TABLE ONLY public.login_links
     ADD CONSTRAINT login_links_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES public.workspaces(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.port_links
+    ADD CONSTRAINT port_links_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES public.workspaces(id) ON DELETE CASCADE;
 ALTER TABLE ONLY public.proxy_sessions
     ADD CONSTRAINT proxy_sessions_session_id_fkey FOREIGN KEY (session_id) REFERENCES public.sessions(id) ON DELETE CASCADE;
 ALTER TABLE ONLY public.proxy_sessions
@@ -238,9 +292,15 @@ ALTER TABLE ONLY public.sessions
     ADD CONSTRAINT sessions_token_id_fkey FOREIGN KEY (token_id) REFERENCES public.api_tokens(id) ON DELETE CASCADE;
 ALTER TABLE ONLY public.sessions
     ADD CONSTRAINT sessions_user_id_fkey FOREIGN KEY (user_id) REFERENCES public.users(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.ssh_keys
+    ADD CONSTRAINT ssh_keys_user_id_fkey FOREIGN KEY (user_id) REFERENCES public.users(id) ON DELETE CASCADE;
 ALTER TABLE ONLY public.workspace_archives
     ADD CONSTRAINT workspace_archives_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES public.workspaces(id) ON DELETE CASCADE;
 ALTER TABLE ONLY public.workspace_events
     ADD CONSTRAINT workspace_events_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES public.workspaces(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.workspace_host_keys
+    ADD CONSTRAINT workspace_host_keys_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES public.workspaces(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.workspace_ports
+    ADD CONSTRAINT workspace_ports_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES public.workspaces(id) ON DELETE CASCADE;
 ALTER TABLE ONLY public.workspaces
     ADD CONSTRAINT workspaces_owner_user_id_fkey FOREIGN KEY (owner_user_id) REFERENCES public.users(id);

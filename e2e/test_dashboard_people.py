@@ -129,7 +129,8 @@ async def test_who_is_no_admin_sees_their_own_things_and_whom_to_ask(
     dashboard: DashboardServer, page: Page, stage: Stage, page_faults: list[str]
 ) -> None:
     async with httpx.AsyncClient(base_url=f"{dashboard.url}/api/v1/") as client:
-        await client.post("login", json={"username": ADMIN, "password": PASSWORD})
+        key = (await client.post("login", json={"username": ADMIN, "password": PASSWORD})).json()["session_key"]
+        client.headers["X-CodeHub-Session-Key"] = key
         await client.post("users", json={"username": "ada", "password": "long enough"})
     theirs = await stage.add("of the admin")
     await stage.add(

@@ -33,8 +33,9 @@ async def test_a_sign_in_link_signs_the_browser_in_that_it_is_opened_in(
     dashboard: DashboardServer, page: Page
 ) -> None:
     async with httpx.AsyncClient(base_url=f"{dashboard.url}/api/v1/") as client:
-        await client.post("login", json={"username": ADMIN, "password": PASSWORD})
-        token = (await client.post("tokens", json={"name": "cli"})).json()["token"]
+        key = (await client.post("login", json={"username": ADMIN, "password": PASSWORD})).json()["session_key"]
+        with_key = {"X-CodeHub-Session-Key": key}
+        token = (await client.post("tokens", json={"name": "cli"}, headers=with_key)).json()["token"]
         client.cookies.clear()
         link = await client.post("login-links", json={}, headers={"authorization": f"Bearer {token}"})
     await page.goto(link.json()["url"])

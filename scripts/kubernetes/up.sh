@@ -69,6 +69,9 @@ ip link set lo up
 ip link add $bridge type bridge
 ip addr add $gateway/24 dev $bridge
 ip link set $bridge up
+# There is no kube-proxy: the one service that matters, the API server's own, is an address of the node.
+ip addr add $api_service/32 dev $bridge
+iptables -t nat -A PREROUTING -d $api_service -p tcp --dport 443 -j DNAT --to-destination $gateway:6443 2>/dev/null || true
 ip route add default dev $bridge 2>/dev/null || true
 sysctl -qw net.ipv4.ip_forward=1
 

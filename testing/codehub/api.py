@@ -131,6 +131,7 @@ class Api:
         client = self.client()
         answer = await client.post("/api/v1/login", json={"username": username, "password": password})
         assert answer.status_code == 200, answer.text
+        client.headers["X-CodeHub-Session-Key"] = answer.json()["session_key"]
         return client
 
     async def user(self, username: str, *, is_admin: bool = False) -> httpx.AsyncClient:

@@ -155,6 +155,7 @@ def signed_in(composed_: Composed) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=f"{composed_.url}/api/v1/", timeout=90, trust_env=False) as client:
         answer = client.post("login", json={"username": "admin", "password": PASSWORD})
         assert answer.status_code == 200, answer.text
+        client.headers["X-CodeHub-Session-Key"] = answer.json()["session_key"]
         yield client
 
 

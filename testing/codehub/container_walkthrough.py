@@ -208,13 +208,13 @@ def main() -> int:
 
 
 def _write_down(said: list[str], building_min: float, walking_min: float) -> None:
-    """Keeps what stands before the first walk, but for its figures."""
+    """Keeps the text before the first session, except for its figures."""
     page = ROOT / "docs/show-docker.md"
     head = page.read_text().partition("\n## ")[0]
     head = re.sub(r"\d{4}-\d\d-\d\d", time.strftime("%Y-%m-%d"), head)
-    head = re.sub(r"[\d.]+ min for the walks", f"{walking_min:.1f} min for the walks", head)
+    head = re.sub(r"[\d.]+ min for the sessions", f"{walking_min:.1f} min for the sessions", head)
     if building_min > 0.1:
-        head = re.sub(r"[\d.]+ min for building", f"{building_min:.1f} min for building", head)
+        head = re.sub(r"[\d.]+ min for the images", f"{building_min:.1f} min for the images", head)
     walks = "\n".join(said).split("## ")[1:]
     parts = [f"## {name}\n\n```text\n{text.strip()}\n```\n" for name, _, text in (w.partition("\n") for w in walks)]
     page.write_text("\n".join([head, *parts]))

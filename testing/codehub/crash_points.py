@@ -25,6 +25,7 @@ from typing import Any
 
 from codehub.adapters.homes.docker_volume import DockerVolumeHomes
 from codehub.adapters.homes.local_dir import LocalDirHomes
+from codehub.adapters.kubernetes.homes import PvcHomes
 from codehub.adapters.postgres.control_store import PostgresControlStore
 from codehub.adapters.process.instances import ProcessInstances
 from codehub.adapters.process.layout import RunLayout
@@ -78,7 +79,7 @@ def _plant(strike: Strike) -> None:
     def at_home(point: str) -> None:
         strike.at(point)
 
-    for homes in (LocalDirHomes, DockerVolumeHomes):
+    for homes in (LocalDirHomes, DockerVolumeHomes, PvcHomes):
         defaults = homes.__init__.__kwdefaults__
         assert defaults is not None
         defaults["at"] = at_home

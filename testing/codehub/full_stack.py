@@ -139,6 +139,7 @@ class Stack:
         with httpx.Client(base_url=self.url, timeout=60, trust_env=False) as client:
             answer = client.post("/api/v1/login", json={"username": "admin", "password": password})
             assert answer.status_code == 200, answer.text
+            client.headers["X-CodeHub-Session-Key"] = answer.json()["session_key"]
             yield client
 
     def home_of(self, name: str) -> Path:

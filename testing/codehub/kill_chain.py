@@ -47,11 +47,11 @@ RESTORE = (
 
 @dataclass
 class KillChain:
-    """`files` is where the home's files are, `leftovers` what must not be there while nothing is under way."""
+    """`files` says where the home's files are, `leftovers` what must not be there while nothing is under way."""
 
     here: Installation
     store: Store
-    files: Path
+    files: Path | Callable[[], Path]
     leftovers: Callable[[], list[str]]
     owner: tuple[int, int] | None
     exact: bool = True
@@ -83,7 +83,7 @@ class KillChain:
         assert op in (row.archive_op_id, *self.ops, None), f"{archive}: carried on under the same name"
         self.ops.append(row.archive_op_id)
         assert row.archive_key == archive_key_of(row.id, row.archive_op_id)
-        assert not self.files.exists(), archive
+        assert not self._files.exists(), archive
         assert self._stored() == self._whole(self.ops), f"{archive}: every archive once, and no half of one"
         await until(self._tidied, f"{archive}: nothing is left over")
         await self.here.ask(DesiredState.STANDBY)
@@ -113,6 +113,11 @@ class KillChain:
         await until(collected, "the GC has left the kept generations")
         assert self._changes() == []
 
+    @property
+    def _files(self) -> Path:
+        """Of this moment: a claim's volume is another directory after each restore."""
+        return self.files if isinstance(self.files, Path) else self.files()
+
     def _armed(self, point: str) -> Coordinator:
         return self.here.coordinator(point, nth=self.pick(point))
 
@@ -122,8 +127,8 @@ class KillChain:
         row = await self.here.reaches(Phase.STANDBY)
         assert (row.error_reason, row.error_count) == (None, 0)
         if not self.before:
-            make_rich_tree(self.files, owner=self.owner)
-            self.before = fingerprint(self.files, exact=self.exact)
+            make_rich_tree(self._files, owner=self.owner)
+            self.before = fingerprint(self._files, exact=self.exact)
         assert self._changes() == []
         await until(self._tidied, "nothing is left over")
 
@@ -132,7 +137,7 @@ class KillChain:
         return self.leftovers() == []
 
     def _changes(self) -> list[str]:
-        return differences(self.before, fingerprint(self.files, exact=self.exact))
+        return differences(self.before, fingerprint(self._files, exact=self.exact))
 
     def _nothing_lost(self, point: str, op_id: str | None) -> None:
         committed = op_id is not None and self.store.size(archive_key_of(self.here.row.id, op_id) + META_SUFFIX)

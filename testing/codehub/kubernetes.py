@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import tarfile
+import time
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
@@ -56,8 +57,19 @@ class Node:
         command = ["ctr", "-a", str(self.lab / "containerd/c.sock"), "-n", "k8s.io", *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
-    def kubectl(self, *arguments: str, given: str | None = None) -> str:
-        return subprocess.run(["kubectl", *arguments], check=True, capture_output=True, text=True, input=given).stdout
+    def kubectl(self, *arguments: str, given: str | None = None, check: bool = True) -> str:
+        return subprocess.run(
+            ["kubectl", *arguments], check=check, capture_output=True, text=True, input=given
+        ).stdout
+
+    def wait_ready(self) -> None:
+        """Until the node is Ready again, as its controller sees it."""
+        deadline = time.monotonic() + 180
+        while time.monotonic() < deadline:
+            if " Ready " in self.kubectl("get", "node", "node1", "--no-headers", check=False):
+                return
+            time.sleep(0.5)
+        raise AssertionError("the node does not become Ready")
 
     def program(self, action: str, name: str) -> None:
         """kill, stop or start etcd, apiserver, kubelet, containerd, …"""

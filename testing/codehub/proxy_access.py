@@ -95,9 +95,16 @@ class World:
         """Opens a workspace and lets the dashboard send it back; the address with the ticket."""
         sent = await browser.get(path, headers=NAVIGATION)
         assert sent.status_code == 303, sent.text
-        back = await self.owner.get(sent.headers["location"], headers=NAVIGATION)
-        assert back.status_code == 303, back.text
-        return str(back.headers["location"]).partition(str(self.port))[2]
+        back = await self.hand_over(sent.headers["location"])
+        assert back.status_code == 200, back.text
+        return str(back.json()["url"]).partition(str(self.port))[2]
+
+    async def hand_over(self, location: str, client: httpx.AsyncClient | None = None) -> httpx.Response:
+        """What the dashboard's page at this address asks for, as the owner unless told otherwise."""
+        page = httpx.URL(location)
+        workspace_id = page.path.split("/")[2]
+        body = {"nonce": page.params["nonce"], "next": page.params.get("next", "")}
+        return await (client or self.owner).post(f"/api/v1/workspaces/{workspace_id}/handover", json=body)
 
     async def signed_in(self, workspace_id: str) -> httpx.AsyncClient:
         """A browser that has the workspace's cookie."""

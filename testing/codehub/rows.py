@@ -11,7 +11,11 @@ from codehub.adapters.postgres.pool import Database
 from codehub.adapters.postgres.rows import blocked_column, conditions_column, home_ctx_column, progress_column
 from codehub.domain.model import Workspace
 
-_COLUMNS = tuple(field.name for field in fields(Workspace) if field.name != "of_newer_version")
+_NOT_COLUMNS = ("of_newer_version", "busy")
+_COLUMNS = (
+    *(field.name for field in fields(Workspace) if field.name not in _NOT_COLUMNS),
+    *("busy_reason", "busy_since", "busy_at"),
+)
 
 
 async def put_workspace(database: Database, row: Workspace) -> None:
@@ -36,11 +40,15 @@ async def put_workspaces(database: Database, rows: Sequence[Workspace]) -> None:
 
 
 def _values(row: Workspace) -> dict[str, object]:
-    values: dict[str, object] = {name: getattr(row, name) for name in _COLUMNS}
+    values: dict[str, object] = {name: getattr(row, name, None) for name in _COLUMNS}
     values["conditions"] = Jsonb(conditions_column(row.conditions))
     values["home_ctx"] = Jsonb(home_ctx_column(row.home_ctx)) if row.home_ctx else None
     values["progress"] = Jsonb(progress_column(row.progress)) if row.progress else None
     values["blocked"] = Jsonb(blocked_column(row.blocked)) if row.blocked else None
+    busy = row.busy
+    values["busy_reason"] = busy.reason if busy else None
+    values["busy_since"] = busy.since if busy else None
+    values["busy_at"] = busy.at if busy else None
     for name in ("phase", "operation", "desired_state", "error_reason"):
         values[name] = None if values[name] is None else str(values[name])
     return values

@@ -20,7 +20,7 @@ from testing.codehub.full_stack import PATIENCE_S, Stack, fresh_stack
 DOC: Final = Path(__file__).resolve().parents[2] / "docs/a-day.md"
 # Nothing that packs well; for the docs so much that putting it away and bringing it back can be watched.
 _PIECE: Final = 10_000_000
-_DOC_PIECES: Final = 600
+_DOC_PIECES: Final = 150
 
 
 @dataclass(slots=True)

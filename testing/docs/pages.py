@@ -19,6 +19,19 @@ _DEFAULTS_IN_WORDS: Final[Mapping[str, str]] = {
     "CODEHUB_DATA_DIR": "`~/.local/share/codehub`; as root `/var/lib/codehub`",
     "COORDINATOR_NODE_ID": "host name and process id",
 }
+_DECISIONS: Final[Mapping[str, range]] = {
+    "Repository": range(50),
+    "API and services": range(50, 100),
+    "Control plane": range(100, 150),
+    "Backends and archives": range(150, 200),
+    "Workspace proxy": range(200, 250),
+    "Dashboard and CLI": range(250, 300),
+    "sari: daemon and shim": range(300, 320),
+    "sari: index": range(320, 340),
+    "sari: installation and HTTP": range(340, 400),
+    "Inside the workspace": range(400, 450),
+    "Other": range(450, 10_000),
+}
 _EXIT_WORDS: Final[Mapping[Exit, str]] = {
     Exit.DONE: "success",
     Exit.FAILED: "failure; the message says why and what to do",
@@ -111,7 +124,33 @@ def _leaves(command: click.Command, path: tuple[str, ...]) -> list[tuple[tuple[s
     return found
 
 
-PAGES: Final[Mapping[str, Callable[[], str]]] = {"configuration.md": configuration, "cli.md": command_line}
+def decisions() -> str:
+    """docs/adr/index.md"""
+    lines = [
+        "# Decisions",
+        "",
+        "Generated from the records in this folder by `python -m testing.docs.pages`.",
+        "",
+        "There is one page for each decision that would surprise a reader: date, status, context, decision, consequences",
+        "and alternatives. A decision that no longer holds is marked as superseded, not removed.",
+    ]
+    for title, numbers in _DECISIONS.items():
+        rows = [
+            f"| [{path.name[:4]}]({path.name}) | {heading.partition('. ')[2]} |"
+            for path in sorted((DOCS / "adr").glob("[0-9]*.md"))
+            if int(path.name[:4]) in numbers
+            for heading in [path.read_text(encoding="utf-8").partition("\n")[0]]
+        ]
+        if rows:
+            lines += ["", f"## {title}", "", "| number | decision |", "|---|---|", *rows]
+    return "\n".join(lines) + "\n"
+
+
+PAGES: Final[Mapping[str, Callable[[], str]]] = {
+    "configuration.md": configuration,
+    "cli.md": command_line,
+    "adr/index.md": decisions,
+}
 
 
 def main() -> None:

@@ -43,24 +43,24 @@ print(f"{sum(calls)} calls by 4 clients, {sum(failed)} failed")
 """
 
 _LIFE = (
-    ("A machine without sari, and without what Python needs to make environments", (
+    ("A machine without sari and without ensurepip", (
         "python3 --version", "python3 -c 'import ensurepip' 2>&1 | tail -1", "command -v sari || echo 'no sari here'")),
-    ("Install it, from wheels, and give it to Codex", (
+    ("Install sari from wheels and configure Codex", (
         f"./bootstrap.sh --wheel wheels/sari-{_FIRST}-py3-none-any.whl --wheels wheels --host codex",)),
     ("Use it", (
         "cd ~/my-project && sari search 'def main'", "cd ~/my-project && sari symbols main", "sari status")),
-    ("Again: nothing is harmed, and a running daemon is reused", (
+    ("Install again: nothing changes, and the running daemon is reused", (
         f"./bootstrap.sh --wheel wheels/sari-{_FIRST}-py3-none-any.whl --wheels wheels",)),
-    ("Upgrade it while four clients search without a pause", (
+    ("Upgrade while four clients are searching", (
         "cd ~/my-project && python3 ../load.py > ~/load.txt & sleep 5",
         f"sari upgrade --wheel wheels/sari-{_SECOND}-py3-none-any.whl --wheels wheels",
         "sleep 5; touch /tmp/stop; until [ -s ~/load.txt ]; do sleep 1; done; cat ~/load.txt",
         "sari daemon status")),
-    ("An upgrade that fails leaves what works", (
+    ("A failed upgrade leaves the old version in place", (
         "echo 'cut off' > sari-3.2.0-py3-none-any.whl; sari upgrade --wheel sari-3.2.0-py3-none-any.whl",
         "sari --version")),
-    ("What doctor says", ("cd ~/my-project && sari doctor",)),
-    ("Gone as it came; the registry and the indexes stay", (
+    ("Check the installation", ("cd ~/my-project && sari doctor",)),
+    ("Uninstall; the registry and the indexes stay", (
         "sari self uninstall", "cat ~/.codex/config.toml", "ls ~/.local/share/sari")),
 )  # fmt: skip
 _CONFIGURED = {
@@ -151,7 +151,7 @@ def _hosts(box: Box) -> tuple[tuple[str, tuple[str, ...]], ...]:
             f"sari uninstall --host {client.name} | tail -1",
             "sha256sum --check /tmp/before",
         )
-        sections.append((f"{client.title}: what is written, twice, and undone to the byte", commands))
+        sections.append((f"{client.title}: install twice, then uninstall to the byte", commands))
     return tuple(sections)
 
 
@@ -166,9 +166,9 @@ def main() -> None:
     finally:
         shutil.rmtree(place, ignore_errors=True)
     head = (
-        "# sari's life on a machine, from a real run\n\nWritten by `python -m testing.sari.bootstrap_transcript`, on a "
-        "Debian 12 made by debootstrap with python3 and nothing else; sari comes from a folder of wheels. `make test` "
-        "does the same and more (`test_bootstrap.py`, `test_install_command.py`, `test_install_undo.py`).\n\n"
+        "# A first installation, recorded\n\nThis is the recording of a real session on a Debian 12 that had only "
+        "python3, made by `python -m testing.sari.bootstrap_transcript`. sari was installed from a folder of wheels. The "
+        "same steps are tests (`test_bootstrap.py`, `test_install_command.py`, `test_install_undo.py`).\n\n"
     )
     # What Debian's own tools say to a machine without a terminal is no part of the matter.
     text = re.sub(r"^(?:[WE]|debconf): .*\n", "", head + life + hosts, flags=re.MULTILINE)

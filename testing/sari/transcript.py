@@ -63,9 +63,9 @@ def _ask(codex: Codex, root: Path) -> str:
         time.sleep(0.5)
     files = status["files"]
     parts = [
-        "# Five questions\n",
-        f"Codex (its `app-server`) with `sari mcp`, on Python's standard library: {files} files. Made by "
-        "`python -m testing.sari.transcript`; the times are of one run, the call through Codex and the shim included.\n",
+        "# An MCP session, recorded\n",
+        f"Codex (`codex app-server`) asks sari five questions about Python's standard library ({files} files). Recorded by "
+        "`python -m testing.sari.transcript`. Times are from one run and include Codex and the shim.\n",
     ]
     for question, calls in _QUESTIONS:
         parts.append(f"## {question}\n")

@@ -11,6 +11,7 @@ import pytest
 from codehub.domain.errors import Deposed
 from codehub.domain.gc import archive_key_of
 from codehub.domain.model import (
+    Busy,
     Condition,
     Conditions,
     ConditionStatus,
@@ -221,6 +222,17 @@ class ControlStoreContract:
         await world.ttl.note_access(epoch, {ws().id: NOW})
         assert (await one(world, ws().id)).last_access_at == later
 
+    async def test_busy_is_noted_with_its_reason_and_counts_as_an_access(self, world: StoreWorld) -> None:
+        epoch = await world.elect()
+        await world.put(ws(1, phase=Phase.RUNNING, last_access_at=NOW - timedelta(hours=1)))
+        busy = Busy("pytest -n 4", NOW - timedelta(minutes=30), NOW)
+        await world.ttl.note_busy(epoch, {ws(1).id: busy})
+        found = await one(world, ws(1).id)
+        assert (found.busy, found.last_access_at) == (busy, NOW)
+        await world.ttl.note_busy(epoch, {ws(1).id: None})
+        found = await one(world, ws(1).id)
+        assert (found.busy, found.last_access_at) == (None, NOW)
+
     async def test_the_statements_of_the_ttl_are_the_rules_of_the_domain(self, world: StoreWorld) -> None:
         epoch = await world.elect()
         ttl = timedelta(minutes=10)
@@ -313,4 +325,6 @@ def _ttl_rows() -> list[Workspace]:
     add(Phase.STANDBY, DesiredState.RUNNING, 60)
     add(Phase.STANDBY, DesiredState.STANDBY, 60, operation=Operation.ARCHIVING)
     add(Phase.STANDBY, DesiredState.STANDBY, 60, deleted_at=NOW)
+    add(Phase.RUNNING, DesiredState.RUNNING, 60, keep_awake_until=NOW + timedelta(minutes=1))
+    add(Phase.RUNNING, DesiredState.RUNNING, 60, keep_awake_until=NOW)
     return rows

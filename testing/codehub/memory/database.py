@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from codehub.domain.errors import BackendDown, Deposed
 from codehub.domain.gc import Claim
-from codehub.domain.model import DesiredState, ErrorReason, Phase, Progress, Workspace
+from codehub.domain.model import Busy, DesiredState, ErrorReason, Phase, Progress, Workspace
 from codehub.domain.stores import StoreRecord
 from codehub.domain.ttl import ActivityCoverage, Span, is_to_archive, is_to_sleep
 from codehub.ports.archives import ArchivePlace
@@ -176,6 +176,14 @@ class MemoryDatabase:
             if row is not None and (row.last_access_at is None or row.last_access_at < at):
                 self._write(replace(row, last_access_at=at))
 
+    async def note_busy(self, epoch: int, found: Mapping[str, Busy | None]) -> None:
+        self._must_lead(epoch)
+        for id_, busy in found.items():
+            row = self.rows.get(id_)
+            if row is not None and row.busy != busy:
+                accessed = [at for at in (row.last_access_at, busy.at if busy else None) if at is not None]
+                self._write(replace(row, busy=busy, last_access_at=max(accessed, default=None)))
+
     async def idle(self, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> Sequence[Workspace]:
         return [row for row in self.rows.values() if is_to_sleep(row, now, ttl, gaps)]
 
@@ -224,7 +232,7 @@ class MemoryDatabase:
 
     def _ask_for(self, rows: Sequence[Workspace], desired: DesiredState, kind: str, now: datetime) -> Collection[str]:
         for row in rows:
-            self.put(replace(row, desired_state=desired, updated_at=now))
+            self.put(replace(row, desired_state=desired, updated_at=now, busy=None))
             self.events.setdefault(row.id, []).append((now, TimelineEvent(kind, kind)))
         return [row.id for row in rows]
 

@@ -11,6 +11,7 @@ import re
 import socket
 import tomllib
 from collections.abc import Mapping
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -87,6 +88,15 @@ def _quantity(value: str) -> str:
 def _pairs(value: tuple[str, ...]) -> tuple[str, ...]:
     if not all(re.fullmatch(r"[^=\s]+=[^=\s]*", pair) for pair in value):
         raise ValueError("expected LABEL=VALUE pairs, separated by commas")
+    return value
+
+
+def _networks(value: tuple[str, ...]) -> tuple[str, ...]:
+    for each in value:
+        try:
+            IPv4Network(each)
+        except ValueError as error:
+            raise ValueError(f"expected networks such as 10.20.0.0/16 ({error})") from None
     return value
 
 
@@ -219,11 +229,27 @@ class Settings(BaseModel):
         description="Images that users may choose, as glob patterns, in addition to those of the profiles.",
     )
     instance_memory: Bytes = Field(
-        4 << 30, alias="CODEHUB_INSTANCE_MEMORY", description="Memory limit of a container."
+        4 << 30, alias="CODEHUB_INSTANCE_MEMORY", description="Memory limit of a workspace."
     )
-    instance_cpus: float = Field(2.0, gt=0, alias="CODEHUB_INSTANCE_CPUS", description="CPU limit of a container.")
+    instance_cpus: float = Field(2.0, gt=0, alias="CODEHUB_INSTANCE_CPUS", description="CPU limit of a workspace.")
     instance_pids: int = Field(
-        2048, gt=15, alias="CODEHUB_INSTANCE_PIDS", description="Process limit of a container."
+        2048, gt=15, alias="CODEHUB_INSTANCE_PIDS", description="Process limit of a workspace."
+    )
+    instance_networks: Annotated[Words, AfterValidator(_networks)] = Field(
+        (),
+        alias="CODEHUB_INSTANCE_NETWORKS",
+        description="Private networks that process workspaces may reach, for example 10.20.0.0/16; none when empty.",
+    )
+    instance_user_namespaces: bool = Field(
+        False,
+        alias="CODEHUB_INSTANCE_USER_NAMESPACES",
+        description="Whether process workspaces may create user namespaces (rootless containers need them).",
+    )
+    isolation: Literal["auto", "required", "best-effort"] = Field(
+        "auto",
+        alias="CODEHUB_ISOLATION",
+        description="When a process workspace cannot be isolated. auto: refuse to start it if there are several users or "
+        "workspaces have been isolated here before. required: always refuse. best-effort: start it anyway.",
     )
 
     api_bind: Bind = Field(
@@ -336,6 +362,16 @@ class Settings(BaseModel):
         86_400,
         alias="TTL_ARCHIVE_SECONDS",
         description="Time asleep after which a workspace is archived.",
+    )
+    busy_max_s: Seconds = Field(
+        43_200,
+        alias="CODEHUB_BUSY_MAX",
+        description="How long a program at work keeps a workspace awake at most while nobody is there.",
+    )
+    port_sharing: Literal["owner", "users", "link"] = Field(
+        "link",
+        alias="CODEHUB_PORT_SHARING",
+        description="The widest that owners may share a port: nobody else, anyone signed in, or anyone with a link.",
     )
     archive_keep: int = Field(
         2, ge=1, alias="CODEHUB_ARCHIVE_KEEP", description="How many archives of a workspace are kept."

@@ -17,8 +17,11 @@ from codehub.adapters.embedded.layout import write_private
 from codehub.adapters.kubernetes.backends import KubernetesOptions
 from codehub.adapters.kubernetes.homes import ClaimOptions
 from codehub.adapters.kubernetes.manifests import PodOptions
+from codehub.adapters.postgres import users
 from codehub.adapters.postgres.facts import installation_id
 from codehub.adapters.postgres.pool import Database
+from codehub.adapters.process.cgroup import Limits
+from codehub.adapters.process.instances import ProcessOptions
 from codehub.adapters.redis.activity import RedisActivity
 from codehub.adapters.redis.bus import RedisBus
 from codehub.adapters.redis.client import connect
@@ -60,6 +63,14 @@ def backend_options(settings: Settings, installation: str) -> BackendOptions:
             memory_bytes=settings.instance_memory, cpus=settings.instance_cpus, pids=settings.instance_pids
         ),
         kubernetes=kubernetes_options(settings) if settings.runtime == "kubernetes" else None,
+        process=ProcessOptions(
+            hidden=(settings.data_dir, settings.homes),
+            limits=Limits(settings.instance_memory, settings.instance_cpus, settings.instance_pids),
+            allowed_networks=settings.instance_networks,
+            user_namespaces=settings.instance_user_namespaces,
+            isolation=settings.isolation,
+            isolated_before=settings.data_dir / "isolated",
+        ),
     )
 
 
@@ -98,7 +109,14 @@ async def open_world(settings: Settings, *, name: str, chooses: bool = False) ->
         installation = await installation_id(database, new_id())
         catalog = catalog_of(settings)
         options = backend_options(settings, installation)
-        backends = await open_backends(options if chooses else replace(options, runtime="process"), catalog)
+
+        async def several_users() -> bool:
+            async with database.transaction() as tx:
+                return await users.count(tx) > 1
+
+        backends = await open_backends(
+            options if chooses else replace(options, runtime="process"), catalog, several_users
+        )
         stack.push_async_callback(backends.close)
         yield World(settings, installation, database, RedisBus(redis), RedisActivity(redis), catalog, backends)
 

@@ -3,85 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import pytest
 
 from codehub.adapters.process.instances import ProcessInstances, ProcessOptions
-from codehub.adapters.process.records import Record, read_record
-from codehub.adapters.process.sandbox import uid_for
+from codehub.adapters.process.sandbox import HOME, uid_for
 from codehub.domain.errors import Terminal
 from codehub.domain.profiles import AppProfile
 from codehub.ports.fence import ignore_progress, no_fence
-from codehub.ports.instances import InstanceSpec, Mount, MountKind
+from codehub.ports.instances import InstanceSpec
 from testing.codehub.contracts.instances import InstancesContract, healthy, started, until, wid
-from testing.codehub.tiny_ide import by_port, by_socket
+from testing.codehub.processes import ProcessWorld, ended, make_world
+from testing.codehub.tiny_ide import by_socket
 
 # In turn with the real IDEs' tests: all use the same workspace ids, so the same uids, and the end of an instance is the end
 # of every process of its uid.
 pytestmark = pytest.mark.xdist_group("ide")
 
 HIDDEN = "what another workspace wrote"
-
-
-@dataclass(frozen=True)
-class ProcessWorld:
-    base: Path
-    instances: ProcessInstances
-    socket: bool = True
-
-    async def spec(self, workspace_id: str, variant: str = "a") -> InstanceSpec:
-        home = self.base / "homes" / workspace_id / "files"
-        home.mkdir(parents=True, exist_ok=True)
-        profile = by_socket(variant) if self.socket else by_port(variant)
-        return InstanceSpec(workspace_id, "tiny", profile, Mount(MountKind.DIR, str(home)))
-
-    def record(self, workspace_id: str) -> Record:
-        found = read_record(self.base / "run" / workspace_id)
-        assert found is not None
-        return found
-
-    def tree(self, workspace_id: str) -> list[int]:
-        from codehub.adapters.process.supervisor import descendants
-
-        return [pid for pid, name in descendants(self.record(workspace_id).pid) if name != "bwrap"]
-
-    async def crash(self, workspace_id: str) -> None:
-        for pid in self.tree(workspace_id):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-    async def ask(self, workspace_id: str, command: str) -> str:
-        """Run a command as the workspace would."""
-        upstream = await self.instances.resolve_upstream(workspace_id)
-        assert upstream is not None
-        transport = httpx.AsyncHTTPTransport(uds=upstream.socket_path) if upstream.socket_path else None
-        async with httpx.AsyncClient(transport=transport, timeout=60, trust_env=False) as client:
-            port = f":{upstream.port}" if upstream.port else ""
-            return (await client.post(f"http://127.0.0.1{port}/run", content=command)).text
-
-
-def make_world(base: Path, *, bwrap: bool, socket: bool = True) -> ProcessWorld:
-    options = ProcessOptions(grace_s=5, hidden=(base,), use_bubblewrap=bwrap, log_bytes=200_000)
-    return ProcessWorld(base, ProcessInstances(base / "run", options), socket)
-
-
-@contextlib.asynccontextmanager
-async def ended(world: ProcessWorld) -> AsyncIterator[ProcessWorld]:
-    try:
-        yield world
-    finally:
-        for workspace_id in await world.instances.list_all():
-            await world.instances.delete(workspace_id, no_fence)
 
 
 @pytest.fixture
@@ -136,7 +82,7 @@ async def test_a_workspace_sees_its_home_and_the_system_and_nothing_of_ours(
     assert "ours" not in said
     assert wid() not in said.replace(home, "")
     assert "secret" not in await boxed.ask(wid(), "env; cat /proc/*/environ")
-    assert (await boxed.ask(wid(), "echo mine > ~/mine && cat ~/mine && pwd")).split() == ["mine", home]
+    assert (await boxed.ask(wid(), "echo mine > ~/mine && cat ~/mine && pwd")).split() == ["mine", HOME]
     assert (await boxed.ask(wid(), "touch /usr/x /etc/x 2>/dev/null || echo refused")).strip() == "refused"
     assert (await boxed.ask(wid(), "ls /proc | grep -c '^[0-9]*$'")).strip() in {"3", "4", "5", "6", "7"}
 
@@ -154,7 +100,9 @@ async def test_an_instance_is_never_root_and_has_no_way_back(boxed: ProcessWorld
     assert "NoNewPrivs:\t1" in caps
     assert Path((await boxed.spec(wid())).mount.source).stat().st_uid == uid
     socket_path = Path(boxed.record(wid()).socket_path)
-    assert socket_path.parent.stat().st_mode & 0o7777 == 0o700
+    assert socket_path.parent.stat().st_mode & 0o7777 == 0o2710
+    assert socket_path.stat().st_gid == os.getegid()
+    assert socket_path.stat().st_mode & 0o077 == 0o060
 
 
 @pytest.mark.needs("bwrap")
@@ -185,8 +133,7 @@ import asyncio, os, sys
 from pathlib import Path
 from testing.codehub.contracts.instances import wid
 from codehub.ports.fence import ignore_progress, no_fence
-sys.path.insert(0, {here!r})
-from test_process import make_world
+from testing.codehub.processes import make_world
 async def main():
     world = make_world(Path({base!r}), bwrap=True)
     spec = await world.spec(wid())
@@ -199,7 +146,7 @@ asyncio.run(main())
 
 @pytest.mark.needs("bwrap")
 async def test_an_instance_survives_kill_9_of_the_codehub_that_started_it(boxed: ProcessWorld) -> None:
-    code = STARTER.format(here=str(Path(__file__).parent), base=str(boxed.base))
+    code = STARTER.format(base=str(boxed.base))
     codehub = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
     assert codehub.stdout is not None
     async with asyncio.timeout(120):

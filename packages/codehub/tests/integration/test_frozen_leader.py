@@ -73,7 +73,9 @@ async def test_what_a_frozen_leader_does_late_changes_nothing(
         await until(answered, "the late call is answered")
         assert frozen.answers()[0].startswith(answer.format(epoch=epoch, next=epoch + 1, id=here.row.id))
     assert (await here.leadership()).epoch == epoch + 1
-    assert (await here.now(), await here.version()) == (row, version), "the late write changed nothing"
+    assert (await here.now(), await here.version()) == (row, version), (
+        f"the late write changed nothing\n{here._logs()}"
+    )
     assert here.instance == instance
     assert await answers(instance.upstream, here.row.id, tiny_ide.by_socket()), "the instance answers as before"
     assert (here.files / "notes").read_text() == "changed since", "the late removal took nothing"

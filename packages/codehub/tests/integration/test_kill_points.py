@@ -8,6 +8,7 @@ import os
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from fnmatch import fnmatch
 
 import pytest
 
@@ -31,7 +32,13 @@ def at_random_bytes(seed: int) -> Callable[[str], int]:
 
 def of_local_dir(here: Installation) -> Callable[[], list[str]]:
     def leftovers() -> list[str]:
-        return [str(path) for path in (here.data_dir / "homes").rglob(".*-*") if path.name != ".codehub-homes"]
+        # Asked while they are being removed: os.walk leaves out what vanishes meanwhile, where rglob raises.
+        found: list[str] = []
+        for directory, names, files in os.walk(here.data_dir / "homes"):
+            staging = {name for name in (*names, *files) if fnmatch(name, ".*-*") and name != ".codehub-homes"}
+            found += [os.path.join(directory, name) for name in sorted(staging)]
+            names[:] = [name for name in names if name not in staging]
+        return found
 
     return leftovers
 

@@ -58,7 +58,8 @@ async def listening(ide: Ide) -> AsyncIterator[Upstream]:
 
 async def asked(answer: bytes, **how: Any) -> datetime | None:
     async with listening(Ide(answer, **how)) as upstream:
-        return await UpstreamActivity().last_active(upstream, "/activity", NOW)
+        work = await UpstreamActivity().work(upstream, "/activity", NOW)
+        return None if work is None else work.at
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ async def test_an_answer_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyP
 async def test_nobody_there_is_no_activity() -> None:
     async with listening(Ide(b"")) as upstream:
         pass
-    assert await UpstreamActivity().last_active(upstream, "/activity", NOW) is None
+    assert await UpstreamActivity().work(upstream, "/activity", NOW) is None
 
 
 async def test_a_socket_is_asked_with_its_secret(tmp_path: Path) -> None:
@@ -123,6 +124,8 @@ async def test_a_socket_is_asked_with_its_secret(tmp_path: Path) -> None:
     path = str(tmp_path / "ide.sock")
     async with await asyncio.start_unix_server(ide.serve, path):
         upstream = Upstream("i-1", socket_path=path, secret=("X-Secret", "s3cret"))
-        assert await UpstreamActivity().last_active(upstream, "/activity?x=1", NOW) == NOW
+        work = await UpstreamActivity().work(upstream, "/activity?x=1", NOW)
+        assert work is not None
+        assert work.at == NOW
     assert ide.asked[0].startswith(b"GET /activity?x=1 HTTP/1.1\r\n")
     assert b"x-secret: s3cret" in ide.asked[0].lower()

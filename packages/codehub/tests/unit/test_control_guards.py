@@ -20,6 +20,7 @@ from codehub.control.health import HealthTracker
 from codehub.control.heartbeat import Heartbeat
 from codehub.control.metrics import Metrics
 from codehub.control.ttl_runner import TtlRunner
+from codehub.domain.busy import Work
 from codehub.domain.errors import BackendDown, Terminal
 from codehub.domain.gc import Claim
 from codehub.domain.model import (
@@ -66,9 +67,9 @@ class World:
         self.homes: MemoryHomes = MemoryHomes(self.archives)
         self.asked: list[str] = []
 
-    async def last_active(self, upstream: Upstream, path: str, now: datetime) -> datetime | None:
+    async def work(self, upstream: Upstream, path: str, now: datetime) -> Work | None:
         self.asked.append(path)
-        return now
+        return Work(now, "a test")
 
     @asynccontextmanager
     async def leading(self, **controller: float) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import click
 import pytest
@@ -33,3 +34,13 @@ def test_an_invariant_that_is_cited_is_described() -> None:
     cited = {name for source in sources for name in re.findall(r"INV-\d+", source.read_text(encoding="utf-8"))}
     assert {"INV-4", "INV-8", "INV-11"} <= cited
     assert cited <= described
+
+
+@pytest.mark.parametrize("record", sorted((DOCS / "adr").glob("[0-9]*.md")), ids=lambda record: record.stem)
+def test_a_decision_has_a_number_a_date_a_status_and_four_sections(record: Path) -> None:
+    lines = record.read_text(encoding="utf-8").splitlines()
+    assert re.fullmatch(rf"# {record.name[:4]}\. \S.*", lines[0])
+    assert re.fullmatch(r"Date: \d{4}-\d\d-\d\d *", lines[2])
+    assert re.fullmatch(r"Status: (?:accepted|proposed|superseded by .+)", lines[3])
+    sections = [line for line in lines if line.startswith("## ")]
+    assert sections == ["## Context", "## Decision", "## Consequences", "## Alternatives"]

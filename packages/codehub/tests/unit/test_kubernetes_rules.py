@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -33,6 +34,8 @@ from codehub.adapters.kubernetes.manifests import (
 from codehub.adapters.kubernetes.objects import decode_node, decode_pod
 from codehub.adapters.kubernetes.transfer import job_name
 from codehub.domain.errors import BackendDown, Conflict, ImagePullFailed, OutOfSpace, Transient
+from codehub.domain.observed import InstanceSeen, Observed, apply_observation
+from testing.codehub.workspaces import workspace
 
 WORKSPACE = "0190a000-0000-7000-8000-000000000001"
 
@@ -207,3 +210,11 @@ def test_every_pod_we_make_is_allowed_by_the_restricted_standard() -> None:
     _restricted(template)
     assert template["restartPolicy"] == "Never"
     assert template["volumes"][0]["persistentVolumeClaim"]["readOnly"] is True
+
+
+def test_an_instance_on_a_lost_node_is_unknown_with_the_reason_and_nothing_is_decided() -> None:
+    row = workspace()
+    seen = Observed(None, None, InstanceSeen(exists=True, unknown="the node n1 does not answer"))
+    container = apply_observation(row, seen, datetime(2026, 1, 1, tzinfo=UTC)).conditions.container_ready
+    assert container.is_unknown
+    assert container.message == "the node n1 does not answer"

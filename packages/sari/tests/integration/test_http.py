@@ -23,6 +23,7 @@ pytestmark = pytest.mark.xdist_group("sari-http")
 @pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
     with sari_home(tmp_path_factory.mktemp("http")) as home:
+        home.environment["SARI_WORKSPACE_IDLE_SEC"] = "0"
         home.write("src/main.py", "def needle():\n    return 'naïve'\n")
         home.start()
         yield Web(home)

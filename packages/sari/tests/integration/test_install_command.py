@@ -186,3 +186,31 @@ def test_a_read_only_home_is_said_plainly(person: Home, writable: str) -> None:
     assert "Traceback" not in answer.stderr
     assert path.read_text() == "a = 1\n"
     assert list(own.rglob("*.json")) == [], "no receipt of what was not done"
+
+
+def test_instructions_are_shown_added_and_removed_with_every_byte_around_them(person: Home) -> None:
+    mine = write(person.home / ".claude/CLAUDE.md", "# My rules\n\nBe brief.")
+    before = person.files()
+    shown = person.sari("install", "--host", "all", "--instructions", "--dry-run")
+    assert "use the sari MCP tools before grep" in shown.stdout
+    assert person.files() == before
+    assert person.sari("install", "--host", "all", "--instructions").returncode == 0
+    assert "Be brief." in mine.read_text()
+    for path in (".claude/CLAUDE.md", ".codex/AGENTS.md", ".gemini/GEMINI.md"):
+        assert "use the sari MCP tools before grep" in (person.home / path).read_text()
+    removed = person.sari("uninstall", "--host", "all")
+    assert removed.returncode == 0, removed.stderr
+    assert person.files() == before
+
+
+def test_a_script_that_does_not_ask_for_instructions_gets_none(person: Home) -> None:
+    assert person.sari("install", "--host", "codex").returncode == 0
+    assert not (person.home / ".codex/AGENTS.md").exists()
+
+
+def test_instructions_in_a_project_survive_edits_around_them(person: Home) -> None:
+    assert person.sari("install", "--host", "gemini", "--scope", "project", "--instructions").returncode == 0
+    file = person.project / "GEMINI.md"
+    file.write_text(f"# Ours\n{file.read_text()}More of ours.\n")
+    assert person.sari("uninstall", "--host", "gemini", "--scope", "project").returncode == 0
+    assert file.read_text() == "# Ours\nMore of ours.\n"

@@ -7,6 +7,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -93,7 +94,7 @@ def test_the_inspector_calls_a_tool_through_what_was_installed(home: SariHome, e
 def test_the_inspector_calls_a_tool_over_http(home: SariHome) -> None:
     home.start()
     web = Web(home)
-    url = f"http://127.0.0.1:{web.port}/mcp"
+    url = f"http://127.0.0.1:{web.port}/mcp?workspace={quote(str(home.workspace))}"
     call = ("--method", "tools/call", "--tool-name", "search")
     arguments = json.dumps({"query": "needle", "workspace": str(home.workspace)})
     header = f"Authorization: Bearer {web.token}"
@@ -166,7 +167,7 @@ def test_the_python_sdk_calls_a_tool_over_http(home: SariHome, sdk: str, program
     home.start()
     web = Web(home)
     python = str(python_part(sdk) / "bin" / "python")
-    url = f"http://127.0.0.1:{web.port}/mcp"
+    url = f"http://127.0.0.1:{web.port}/mcp?workspace={quote(str(home.workspace))}"
     done = home.run(python, "-W", "ignore", "-c", program, url, web.token, str(home.workspace), *more)
     assert done.returncode == 0, done.stderr
     assert "main.py" in done.stdout

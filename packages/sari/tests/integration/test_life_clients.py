@@ -147,7 +147,7 @@ def test_the_clients_roots_decide_where_it_works(world: World) -> None:
     assert found_paths(answer["result"]) == ["there.txt"]  # type: ignore[arg-type]
 
 
-def test_a_refused_root_is_said_in_the_answer_and_a_named_one_works(world: World) -> None:
+def test_a_refused_root_is_said_in_the_answer_and_an_allowed_one_works(world: World) -> None:
     root = world.workspace("project")
     shim = world.shim(world.home)
     shim.initialize()
@@ -156,6 +156,7 @@ def test_a_refused_root_is_said_in_the_answer_and_a_named_one_works(world: World
     assert isinstance(result, dict)
     assert result["isError"] is True
     assert "home directory" in result["content"][0]["text"]
+    assert world.sari("allow", str(root)).returncode == 0
     named = shim.call("search", {"query": "needle", "workspace": str(root)})
     assert found_paths(named) == ["hello.txt"]
 

@@ -12,7 +12,18 @@ def _workspaces(world: World) -> list[str]:
     return [workspace["root"] for workspace in shown["workspaces"]]
 
 
+def test_a_workspace_stays_open_for_the_next_client(world: World) -> None:
+    root = world.workspace("one")
+    for _ in range(2):
+        shim = world.shim(root)
+        shim.initialize()
+        shim.call("search", {"query": "needle"})
+        shim.end()
+        assert _workspaces(world) == [str(root)]
+
+
 def test_a_workspace_is_closed_when_its_last_session_leaves_and_the_daemon_stays(world: World) -> None:
+    world.environ |= {"SARI_WORKSPACE_IDLE_SEC": "0"}
     roots = [world.workspace("one"), world.workspace("two")]
     shims = [world.shim(root) for root in (roots[0], roots[0], roots[1])]
     for shim in shims:

@@ -14,10 +14,12 @@ import pytest
 
 from sari.index.search import Query
 from sari.protocol.catalog import BY_NAME, TOOLS
+from sari.protocol.listing import describe
 from sari.protocol.tooling import ToolResult
 from sari.tools.workspace import Workspace, open_workspace
 from testing.sari import trees
 from testing.sari.oracle import by_ripgrep
+from testing.sari.processes import wait_until
 
 Ask = Callable[..., Any]
 
@@ -84,6 +86,21 @@ def test_the_catalogue_is_the_designs() -> None:
         properties = tool.input_schema["properties"]
         assert isinstance(properties, Mapping)
         assert "workspace" in properties
+
+
+def test_the_tool_list_costs_a_model_less_than_985_tokens() -> None:
+    listed = [describe(tool) for tool in TOOLS if tool.listed]
+    assert not {"status", "rescan", "doctor"} & {str(tool["name"]) for tool in listed}
+    seen = [{key: tool[key] for key in ("name", "description", "inputSchema")} for tool in listed]
+    # Four characters a token, as everywhere in sari: real tokenizers need fewer.
+    assert len(json.dumps(seen, separators=(",", ":"))) <= 985 * 4
+    for tool in listed:
+        assert set(BY_NAME[str(tool["name"])].output_schema) >= {"type", "required"}
+
+
+def test_an_outline_as_data_costs_no_more_than_as_text(workspace: Workspace) -> None:
+    result = workspace.call("outline", {"path": "lib/sample.py"}, OneCall())
+    assert len(json.dumps(result.structured)) <= 1.3 * len(result.text) + 120
 
 
 @pytest.mark.parametrize(
@@ -159,6 +176,8 @@ def test_files_are_found_fuzzily(ask: Ask) -> None:
 
 
 def test_symbols_are_found_by_name_kind_and_container(ask: Ask) -> None:
+    # A busy machine may need more than one call's time to parse them all.
+    wait_until(lambda: ask("symbols", query="Circle")["complete"], "every file with the name is parsed")
     circles = ask("symbols", query="Circle", kind="class")["symbols"]
     assert {row["path"] for row in circles} >= {"lib/sample.kt", "lib/sample.php", "lib/sample.ts", "lib/sample.rb"}
     assert all(row["name"] == "Circle" for row in circles)
@@ -205,15 +224,33 @@ def test_reading_by_range_symbol_and_absolute_path(workspace: Workspace, ask: As
 
 
 def test_an_outline_is_nested(ask: Ask) -> None:
-    top = ask("outline", path="lib/sample.py")["symbols"]
-    base = next(entry for entry in top if entry["name"] == "Base")
-    assert [child["name"] for child in base["children"]] == ["field", "method"]
+    rows = ask("outline", path="lib/sample.py")["symbols"]
+    names = [row.rpartition(" ")[2] for row in rows]
+    base = names.index("Base")
+    assert names[base + 1 : base + 3] == ["field", "method"]
+    assert not rows[base].startswith(" ")
+    assert all(row.startswith(" ") and not row.startswith("  ") for row in rows[base + 1 : base + 3])
 
 
 def test_a_map_fits_its_budget(workspace: Workspace, ask: Ask) -> None:
     answer = ask("repo_map", max_tokens=300)
     assert answer["files"]
     assert len(json.dumps(answer["files"])) < 300 * 4 + 400
+
+
+def test_a_map_begins_with_what_the_code_depends_on(tmp_path: Path) -> None:
+    root = tmp_path / "tree"
+    root.mkdir()
+    (root / "core.py").write_text("class QuerySet:\n" + "".join(f"    def m{n}(self): pass\n" for n in range(20)))
+    (root / "filters.py").write_text("def default(x): return x\n\ndef join(x): return x\n")
+    for number in range(6):
+        (root / f"user{number}.py").write_text("# Join the default first.\nq = QuerySet()\nx = join(default(q))\n")
+    opened = open_workspace(root, tmp_path / "data")
+    assert opened.index.wait_settled(120)
+    files = opened.call("repo_map", {"max_tokens": 400}, OneCall()).structured["files"]
+    opened.close()
+    assert isinstance(files, list)
+    assert files[0] == {"path": "core.py", "symbols": ["QuerySet"]}
 
 
 def test_recent_names_what_is_not_committed(workspace: Workspace, ask: Ask) -> None:

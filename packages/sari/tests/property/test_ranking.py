@@ -125,7 +125,7 @@ def test_a_dead_document_is_not_found() -> None:
 
 @given(st.binary(max_size=200))
 def test_any_log_is_parsed(output: bytes) -> None:
-    history = parse_log(output)
+    history = parse_log(RECORD.encode() + output + FIELD.encode() + output)
     assert all(count > 0 for count in history.commits.values())
 
 

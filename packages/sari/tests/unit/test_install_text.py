@@ -8,6 +8,7 @@ import tomllib
 import pytest
 
 from sari.install import jsontext, tomltext
+from sari.install.clients import CLIENTS, Launch
 from sari.install.errors import Unreadable
 from sari.install.jsonscan import Dialect
 
@@ -163,3 +164,16 @@ def test_a_windows_path_and_other_alphabets_are_quoted_right() -> None:
     entry: dict[str, object] = {"command": command, "args": ["mcp"]}
     assert tomllib.loads(tomltext.put("", TOML_PATH, entry))["mcp_servers"]["sari"]["command"] == command
     assert json.loads(jsontext.put("", PATH, entry, STRICT))["mcpServers"]["sari"]["command"] == command
+
+
+@pytest.mark.parametrize("name", ["codex", "gemini", "claude", "cursor", "vscode"])
+def test_installing_switches_sari_on(name: str) -> None:
+    client = CLIENTS[name]
+    launch = Launch("/bin/sari")
+    for key, off in (("enabled", False), ("disabled", True)):
+        switched = (
+            tomltext.put("", client.path, {"command": "old", key: off})
+            if client.dialect is None
+            else jsontext.put("{}", client.path, {"command": "old", key: off}, client.dialect)
+        )
+        assert client.configured(client.put(switched, launch)) == client.entry(launch)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from codehub.adapters.docker.engine import Engine
 from codehub.adapters.docker.images import ensure_image
 from codehub.adapters.docker.instances import DockerInstances, DockerLimits, HomesSeen
+from codehub.adapters.embedded.layout import write_private
 from codehub.adapters.homes.docker_volume import DockerVolumeHomes
 from codehub.adapters.homes.local_dir import LocalDirHomes
 from codehub.adapters.homes.mark import HomesMark
@@ -34,6 +35,8 @@ from codehub.ports.homes import Homes
 from codehub.ports.instances import Instances
 from codehub.ports.stores import IdentifiedStore
 
+# Names the backend that CODEHUB_RUNTIME=auto settled on. Removing the file lets it choose again.
+_CHOSEN_RUNTIME = "runtime"
 _AUTO_PATIENCE_S = 120.0  # for a pull that decides where new workspaces run
 
 
@@ -64,7 +67,7 @@ class BackendSet:
     archives: Archives
     instance_backend: str
     storage_backend: str
-    isolates_users: bool
+    isolates_users: Callable[[], bool]
     engine: Engine
     store: Store
     workers: Workers
@@ -84,7 +87,13 @@ def load_catalog(profiles_file: Path | None, default: str, allowed_images: tuple
     return Catalog(load_profiles(profiles_file), default, allowed_images)
 
 
-async def open_backends(options: BackendOptions, catalog: Catalog) -> BackendSet:
+async def _one_user() -> bool:
+    return False
+
+
+async def open_backends(
+    options: BackendOptions, catalog: Catalog, several_users: Callable[[], Awaitable[bool]] = _one_user
+) -> BackendSet:
     """Every backend there is, and the choice for new workspaces. Processes are always there; an engine may come later."""
     if options.runtime == "kubernetes" and options.kubernetes is None:
         raise Invalid("CODEHUB_RUNTIME=kubernetes needs a cluster: set KUBECONFIG, or run CodeHub in one")
@@ -96,6 +105,7 @@ async def open_backends(options: BackendOptions, catalog: Catalog) -> BackendSet
         options.data_dir / "run" / "instances",
         options.process or ProcessOptions(hidden=(options.data_dir, options.homes_dir)),
         {"code-server": install.ensure},
+        several_users,
     )
     seen = HomesSeen(options.homes_dir, options.homes_host_dir) if options.homes_host_dir else HomesSeen()
     docker = DockerInstances(engine, options.limits, seen)
@@ -104,7 +114,7 @@ async def open_backends(options: BackendOptions, catalog: Catalog) -> BackendSet
     with contextlib.suppress(BackendDown):  # homes are Unknown until their disk is there; all else goes on
         await local.ping()  # makes the directory
     volumes = DockerVolumeHomes(engine, store, workers=workers)
-    chosen = await _choose(options.runtime, engine, catalog)
+    chosen = await _choose(options, engine, catalog)
     instances: dict[str, Instances] = {process.name: process, docker.name: docker}
     homes: dict[str, Homes] = {local.name: local, volumes.name: volumes}
     kubernetes = None
@@ -118,7 +128,7 @@ async def open_backends(options: BackendOptions, catalog: Catalog) -> BackendSet
         archives=ObjectArchives(store),
         instance_backend=chosen,
         storage_backend=_storage(chosen, options.storage),
-        isolates_users=chosen != process.name or process.isolates_users,
+        isolates_users=lambda: chosen != process.name or process.isolates_users,
         engine=engine,
         store=store,
         workers=workers,
@@ -136,14 +146,21 @@ def _storage(chosen: str, asked: str) -> str:
     return asked if chosen == DockerInstances.name else LocalDirHomes.name
 
 
-async def _choose(runtime: str, engine: Engine, catalog: Catalog) -> str:
-    """auto: docker when an engine answers and the default profile's image is there or can be pulled."""
-    if runtime == "process":
-        return ProcessInstances.name
-    if runtime == "docker":
-        return DockerInstances.name
-    if runtime == "kubernetes":
-        return KubernetesInstances.name
+async def _choose(options: BackendOptions, engine: Engine, catalog: Catalog) -> str:
+    """auto: docker when an engine answers and the default profile's image is there or can be pulled.
+
+    Once it was docker it stays docker: an engine that is away must not turn containers into processes unasked.
+    """
+    fixed = {
+        "process": ProcessInstances.name,
+        "docker": DockerInstances.name,
+        "kubernetes": KubernetesInstances.name,
+    }
+    if options.runtime in fixed:
+        return fixed[options.runtime]
+    chosen = options.data_dir / _CHOSEN_RUNTIME
+    if chosen.exists():
+        return chosen.read_text().strip()
     try:
         await engine.ping()
         image = catalog.profiles[catalog.default].image
@@ -153,4 +170,6 @@ async def _choose(runtime: str, engine: Engine, catalog: Catalog) -> str:
             await ensure_image(engine, image, ignore_progress)
     except (BackendDown, CodeHubError, TimeoutError):
         return ProcessInstances.name
+    with contextlib.suppress(OSError):  # a read-only data directory: the choice is made again at the next start
+        write_private(chosen, DockerInstances.name + "\n")
     return DockerInstances.name

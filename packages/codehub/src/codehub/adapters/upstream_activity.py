@@ -1,8 +1,8 @@
-"""Asks an IDE over HTTP when someone last worked in it (a profile's `activity_path`).
+"""Asks a workspace over HTTP when there was work in it last: its IDE (a profile's `activity_path`), or its `workspaced`.
 
-The answer is 200 with JSON: `{"active": true}` for right now, or `{"last_active_at": "2026-11-16T01:02:03Z"}` (an ISO time
-or Unix seconds); or Jupyter's list of kernels, of which a busy one is at work. Anything else, and no answer within a few
-seconds, says nothing.
+The answer is 200 with JSON: `{"active": true}` for right now, with a `reason` where it has one, or
+`{"last_active_at": "2026-11-16T01:02:03Z"}` (an ISO time or Unix seconds), or Jupyter's list of kernels. Anything else, and
+no answer within a few seconds, says nothing.
 """
 
 from __future__ import annotations
@@ -14,23 +14,40 @@ from datetime import UTC, datetime
 import httpx
 
 from codehub.adapters.workspace_http import WorkspaceTransport
+from codehub.domain.busy import Work
 from codehub.ports.instances import Upstream
 
 _TIMEOUT_S = 5.0
 # An answer is a line; whatever is longer is not one.
 _LONGEST_BYTES = 64 << 10
+_LONGEST_REASON = 200
+_SOMEBODY = "the IDE"  # said that somebody works in it, without saying what on
 
 
 class UpstreamActivity:
     """ports.liveness.AsksActivity. Whatever runs in a workspace may answer here, so no answer is ever an error."""
 
-    async def last_active(self, upstream: Upstream, path: str, now: datetime) -> datetime | None:
+    async def work(self, upstream: Upstream, path: str, now: datetime) -> Work | None:
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 body = await _get(upstream, path)
         except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, OSError):
             return None
         return None if body is None else _said(body, now)
+
+
+def _line(text: str) -> str:
+    """A workspace's own words, made fit to be shown: one line of printable characters, not too long."""
+    return "".join(char if char.isprintable() else " " for char in text).strip()[:_LONGEST_REASON] or _SOMEBODY
+
+
+def _is_busy(kernel: object) -> bool:
+    """One of Jupyter's `/api/kernels`."""
+    match kernel:
+        case {"execution_state": "busy"}:
+            return True
+        case _:
+            return False
 
 
 async def _get(upstream: Upstream, path: str) -> bytes | None:
@@ -52,32 +69,21 @@ async def _get(upstream: Upstream, path: str) -> bytes | None:
         return body
 
 
-def _said(body: bytes, now: datetime) -> datetime | None:
+def _said(body: bytes, now: datetime) -> Work | None:
     try:
         match json.loads(body):
+            case {"active": True, "reason": str(reason)}:
+                return Work(now, _line(reason))
             case {"active": True}:
-                return now
-            case list(kernels):
-                return max((at for kernel in kernels if (at := _kernel(kernel, now)) is not None), default=None)
+                return Work(now, _SOMEBODY)
             case {"last_active_at": str(text)}:
-                return _time(text, now)
+                when = datetime.fromisoformat(text)
+                return Work(min(when if when.tzinfo else when.replace(tzinfo=UTC), now), _SOMEBODY)
             case {"last_active_at": int(seconds) | float(seconds)}:
-                return min(datetime.fromtimestamp(seconds, UTC), now)
+                return Work(min(datetime.fromtimestamp(seconds, UTC), now), _SOMEBODY)
+            case [*kernels] if any(_is_busy(kernel) for kernel in kernels):
+                return Work(now, "a busy notebook kernel")
     # A time beyond all years, and JSON nested deeper than a parser goes, are errors of their own kinds.
     except (ValueError, OverflowError, OSError, RecursionError):
         return None
     return None
-
-
-def _kernel(kernel: object, now: datetime) -> datetime | None:
-    match kernel:
-        case {"execution_state": "busy"}:
-            return now
-        case {"last_activity": str(text)}:
-            return _time(text, now)
-    return None
-
-
-def _time(text: str, now: datetime) -> datetime:
-    when = datetime.fromisoformat(text)
-    return min(when if when.tzinfo else when.replace(tzinfo=UTC), now)

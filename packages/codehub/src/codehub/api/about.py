@@ -28,4 +28,6 @@ async def about(ctx: Ctx, who: Who) -> AboutView:
         ttl_standby_seconds=config.ttl_standby_s,
         ttl_archive_seconds=config.ttl_archive_s,
         deleted_retention_seconds=config.deleted_retention_s,
+        workspace_url=config.workspace_url,
+        port_sharing=config.port_sharing,
     )

@@ -18,10 +18,15 @@ from codehub.api import (
     about,
     diagnostics,
     events,
+    exec,
+    files,
     handover,
     login_links,
+    ports,
     sessions,
+    ssh,
     system,
+    terminals,
     tokens,
     users,
     whoami,
@@ -70,12 +75,28 @@ def create_app(deps: ApiDeps) -> FastAPI:
     app.add_middleware(Logged, config=deps.config, metrics=context.metrics, ids=deps.ids, monotonic=deps.monotonic)
     for error in (CodeHubError, RequestValidationError, HTTPException):
         app.add_exception_handler(error, _answer)
-    for part in (sessions, tokens, users, workspaces, diagnostics, events, about, whoami, login_links):
+    for part in (
+        sessions,
+        tokens,
+        users,
+        workspaces,
+        diagnostics,
+        exec,
+        files,
+        ports,
+        terminals,
+        ssh,
+        events,
+        about,
+        whoami,
+        login_links,
+        handover,
+    ):
         app.include_router(part.router, prefix=PREFIX)
     app.include_router(login_links.pages)
     app.include_router(system.router)
     _add_openapi(app, deps.config)
-    app.include_router(handover.router)
+    app.include_router(handover.pages)
     # Last: it may take whatever address is left.
     app.include_router(dashboard.router)
     return app

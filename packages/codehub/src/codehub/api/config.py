@@ -42,6 +42,7 @@ class ApiConfig:
     sse_prefix: str
     lock_id: int
     node_id: str
+    port_sharing: str = "link"
 
     @property
     def secure(self) -> bool:
@@ -58,6 +59,9 @@ class ApiConfig:
     def workspace_origins(self) -> str:
         """Where workspaces are, as a source of a Content-Security-Policy."""
         return workspace_origin(self.workspace_url, self.workspace_host, "*")
+
+    def port_url_of(self, workspace_id: str, port: int) -> str:
+        return f"{self.url_of(workspace_id)}port/{port}/"
 
 
 def api_config(settings: Settings, *, public_url: str = "", workspace_url: str = "") -> ApiConfig:
@@ -76,6 +80,7 @@ def api_config(settings: Settings, *, public_url: str = "", workspace_url: str =
         sse_prefix=settings.sse_prefix,
         lock_id=settings.lock_id,
         node_id=settings.node_id,
+        port_sharing=settings.port_sharing,
     )
 
 

@@ -8,21 +8,27 @@ from dataclasses import dataclass
 from typing import Annotated, cast
 
 from fastapi import Depends, Request
+from starlette.requests import HTTPConnection
 
 from codehub.api.addresses import client_address
 from codehub.api.config import ApiConfig, ApiDeps
 from codehub.api.metrics import ApiMetrics
 from codehub.api.views import workspace_view
-from codehub.domain.errors import Unauthorized
+from codehub.domain.errors import Denied, Unauthorized
 from codehub.domain.profiles import Catalog
 from codehub.services.accounts import Accounts
 from codehub.services.diagnostics import Diagnostics
+from codehub.services.doors import Doors
 from codehub.services.event_stream import EventBroadcaster
 from codehub.services.lockout import Lockout
 from codehub.services.passwords import TOKEN_PREFIX
+from codehub.services.ports import Ports
 from codehub.services.principal import Principal
+from codehub.services.ssh import Ssh
 from codehub.services.users import Users
 from codehub.services.workspaces import Workspaces
+
+SESSION_KEY = "x-codehub-session-key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,9 @@ class Context:
     users: Users
     workspaces: Workspaces
     observing: Diagnostics
+    doors: Doors
+    ssh: Ssh
+    ports: Ports
     live: EventBroadcaster
     metrics: ApiMetrics
     begun: float
@@ -64,6 +73,7 @@ def make_context(deps: ApiDeps) -> Context:
         deps.ids,
         deps.archives,
     )
+    doors = Doors(deps.database, workspaces, deps.instances, deps.clock)
     metrics = ApiMetrics(deps.registry)
     metrics.stream_failures.set_function(lambda: live.failures)
     return Context(
@@ -80,6 +90,9 @@ def make_context(deps: ApiDeps) -> Context:
         users=make_users(deps, live.ended),
         workspaces=workspaces,
         observing=Diagnostics(deps.database, workspaces, deps.instances),
+        doors=doors,
+        ssh=Ssh(deps.database, doors, deps.clock, deps.ids),
+        ports=Ports(deps.database, doors, config.port_sharing, config.port_url_of, deps.clock, deps.ids),
         live=live,
         metrics=metrics,
         begun=deps.monotonic(),
@@ -91,7 +104,7 @@ def make_users(deps: ApiDeps, ended: Callable[[str], None] = lambda _: None) -> 
     return Users(deps.database, deps.passwords, deps.clock, deps.ids, ended, deps.second_user_refused)
 
 
-def context_of(request: Request) -> Context:
+def context_of(request: HTTPConnection) -> Context:
     return cast(Context, request.app.state.context)
 
 
@@ -99,8 +112,11 @@ def address_of(request: Request) -> str:
     return client_address(request.scope, request.headers, context_of(request).config.trusted_proxies)
 
 
-async def principal_or_none(request: Request) -> Principal | None:
-    """Who asks, by API token or by session cookie. A token that is given and wrong is never made up for by a cookie."""
+async def principal_or_none(request: HTTPConnection) -> Principal | None:
+    """Who asks, by API token or by session. A token that is given and wrong is never made up for by a session.
+
+    A session is a cookie and a key in a header: only a page of the dashboard's own origin has the key.
+    """
     context = context_of(request)
     if (authorization := request.headers.get("authorization")) is not None:
         scheme, _, secret = authorization.partition(" ")
@@ -109,14 +125,23 @@ async def principal_or_none(request: Request) -> Principal | None:
             return None
         return await context.accounts.by_token(secret)
     secret = request.cookies.get(context.config.session_cookie, "")
-    return await context.accounts.by_cookie(secret) if secret else None
+    key = request.headers.get(SESSION_KEY, "")
+    return await context.accounts.by_session(secret, key) if secret and key else None
 
 
-async def principal(request: Request) -> Principal:
+async def principal(request: HTTPConnection) -> Principal:
     who = await principal_or_none(request)
     if who is None:
         raise Unauthorized("sign in first: the session or API token is missing or has expired")
+    if who.workspace_id is not None and not _within(request.url.path, who.workspace_id):
+        raise Denied(f"this API token is good for workspace {who.workspace_id} only")
     return who
+
+
+def _within(path: str, workspace_id: str) -> bool:
+    """Whether an address is one workspace's own. Asked here, for every route at once."""
+    rest = path.removeprefix(f"/api/v1/workspaces/{workspace_id}")
+    return path == "/api/v1/session" or (rest != path and rest[:1] in ("", "/", ":"))
 
 
 Ctx = Annotated[Context, Depends(context_of)]

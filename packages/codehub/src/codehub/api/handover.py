@@ -1,7 +1,7 @@
 """Hand-over to the workspace proxy: the dashboard's side of the one-time ticket.
 
-A browser that opened a workspace without its cookie comes here, is known by its session, and is sent back with a ticket
-that only it can use. Return addresses are paths inside the workspace, never anything else.
+A browser that opened a workspace without its cookie comes here; the page proves its session, both halves of it, and is
+sent back with a ticket that only this browser can use. Return addresses are paths inside the workspace.
 """
 
 from __future__ import annotations
@@ -9,32 +9,33 @@ from __future__ import annotations
 import re
 from html import escape
 from typing import Annotated
-from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Query, Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from pydantic import Field
+from starlette.responses import HTMLResponse, Response
 
-from codehub.api.context import Ctx
+from codehub.api.context import Ctx, Who
+from codehub.api.openapi import signed_in
+from codehub.api.schemas import Wire
+from codehub.api.views import View
 from codehub.domain.errors import Denied, WorkspaceNotFound
 from codehub.domain.ids import is_id
 from codehub.domain.routing import is_local_path, workspace_origin, workspace_path
 from codehub.services.workspace_access import WorkspaceAccess
+from codehub.web.assets import assets
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(tags=["workspaces"])
+pages = APIRouter(include_in_schema=False)
 
 _NONCE = re.compile(r"[0-9a-f]{64}")
 _QUIET = {"Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
 
 
-@router.get("/handover/{workspace_id}")
-async def hand_over(
-    request: Request,
-    context: Ctx,
-    workspace_id: str,
-    nonce: Annotated[str, Query()] = "",
-    next: Annotated[str, Query()] = "",
+@pages.get("/handover/{workspace_id}")
+async def hand_over_page(
+    request: Request, workspace_id: str, nonce: Annotated[str, Query()] = "", next: Annotated[str, Query()] = ""
 ) -> Response:
-    """`nonce` is the SHA-256 of what the browser keeps in a cookie at the proxy."""
+    """The page that asks for the ticket: a navigation carries the cookie alone, which is not enough to be let in."""
     headers = request.headers
     if (
         headers.get("sec-fetch-mode", "navigate") != "navigate"
@@ -45,28 +46,40 @@ async def hand_over(
         return _page(404, "There is no such workspace", "It may have been deleted.")
     if not _NONCE.fullmatch(nonce):
         return _page(400, "This address is not complete", "Open the workspace from the list of workspaces.")
-    path = next if is_local_path(next, workspace_id) else workspace_path(workspace_id)
+    return _page(200, "Opening the workspace", "One moment.", script=f"/assets/{assets().version}/handover.js")
+
+
+class HandOver(Wire):
+    """`nonce` is the SHA-256 of what the browser keeps in a cookie at the proxy; `next` is a path in the workspace."""
+
+    nonce: Annotated[str, Field(pattern=f"^{_NONCE.pattern}$")]
+    next: Annotated[str, Field(max_length=8192)] = ""
+
+
+class HandOverView(View):
+    url: str
+
+
+@router.post("/workspaces/{workspace_id}/handover", responses=signed_in(403, 404), include_in_schema=False)
+async def hand_over(workspace_id: str, body: HandOver, context: Ctx, who: Who) -> HandOverView:
+    """A one-time ticket for this browser, as the address that uses it."""
+    if who.by_token:
+        raise Denied("a browser's session opens a workspace; use the token with the workspace itself")
+    if not is_id(workspace_id):
+        raise WorkspaceNotFound("there is no such workspace")
     config = context.config
-    secret = request.cookies.get(config.session_cookie, "")
-    who = await context.accounts.by_cookie(secret) if secret else None
-    if who is None:
-        here = f"/handover/{workspace_id}?{urlencode({'nonce': nonce, 'next': path})}"
-        return RedirectResponse(f"/?next={quote(here, safe='')}", 303, headers=_QUIET)
+    path = body.next if is_local_path(body.next, workspace_id) else workspace_path(workspace_id)
     access = WorkspaceAccess(context.deps.database, config.limits, context.deps.clock)
-    try:
-        ticket = await access.issue(who, workspace_id, bytes.fromhex(nonce))
-    except WorkspaceNotFound:
-        return _page(404, "There is no such workspace", "It may have been deleted.")
-    except Denied:
-        return _page(403, "This workspace belongs to someone else", "Only its owner can open it.")
+    ticket = await access.issue(who, workspace_id, bytes.fromhex(body.nonce))
     origin = workspace_origin(config.workspace_url, config.workspace_host, workspace_id)
     joint = "&" if "?" in path else "?"
-    return RedirectResponse(f"{origin}{path}{joint}codehub_ticket={ticket}", 303, headers=_QUIET)
+    return HandOverView(url=f"{origin}{path}{joint}codehub_ticket={ticket}")
 
 
-def _page(status: int, title: str, text: str) -> Response:
+def _page(status: int, title: str, text: str, *, script: str = "") -> Response:
+    run = f'<script type="module" src="{script}"></script>' if script else ""
     body = (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)} · CodeHub</title>'
-        f'<h1>{escape(title)}</h1><p>{escape(text)}</p><p><a href="/">My workspaces</a></p></html>'
+        f'<h1>{escape(title)}</h1><p>{escape(text)}</p><p><a href="/">My workspaces</a></p>{run}</html>'
     )
     return HTMLResponse(body, status, headers=_QUIET)

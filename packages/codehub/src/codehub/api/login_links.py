@@ -12,13 +12,14 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from codehub.api.context import Address, Context, Ctx, Who, principal_or_none
+from codehub.api.context import Address, Context, Ctx, Who
 from codehub.api.openapi import signed_in
 from codehub.api.schemas import Wire
 from codehub.api.sessions import set_session_cookie
 from codehub.api.views import View
 from codehub.domain.errors import Unauthorized
 from codehub.services.login_links import LoginLinks
+from codehub.web.assets import assets
 
 router = APIRouter(tags=["sessions"])
 pages = APIRouter(include_in_schema=False)
@@ -29,6 +30,13 @@ _PAGE: Final = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title} · CodeHub</title></head>
 <body><main><h1>{title}</h1><p>{text}</p>{form}</main></body></html>
+"""
+# Puts the session's key where only the dashboard's origin reads it, then goes on.
+_SIGNED_IN: Final = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Signed in · CodeHub</title>
+<meta name="codehub-session-key" content="{key}"><meta name="codehub-next" content="{target}">
+<script type="module" src="/assets/{version}/signed_in.js"></script></head>
+<body><main><h1>Signed in</h1><p>One moment.</p></main></body></html>
 """
 
 
@@ -54,10 +62,11 @@ async def open_login_link(request: Request, secret: Secret, ctx: Ctx, address: A
         link = await _links(ctx).peek(secret)
     except Unauthorized as error:
         return _page(ctx, 401, "This link is over", str(error).capitalize())
-    who = await principal_or_none(request)
-    if _nobody_led_here(request) and (who is None or who.user_id == link.user_id):
-        return await _redeem(request, secret, ctx, address, keep_session=who is not None)
-    instead = f" You are signed in as {escape(who.username)} now." if who and who.user_id != link.user_id else ""
+    cookie = request.cookies.get(ctx.config.session_cookie, "")
+    here = await ctx.accounts.signed_in_here(cookie) if cookie else None
+    if _nobody_led_here(request) and (here is None or here[0] == link.user_id):
+        return await _redeem(request, secret, ctx, address, keep_session=here is not None)
+    instead = f" You are signed in as {escape(here[1])} now." if here and here[0] != link.user_id else ""
     button = (
         f'<form method="post" action="/login-link?secret={escape(secret)}">'
         f"<button autofocus>Sign in as {escape(link.username)}</button></form>"
@@ -86,9 +95,16 @@ async def _redeem(
         signed_in_now = await _links(ctx).redeem(secret, address=address, user_agent=agent)
         workspace_id = signed_in_now.workspace_id
     target = ctx.config.url_of(workspace_id) if workspace_id else f"{ctx.config.public_url}/"
-    answer = RedirectResponse(target, 303, {"Cache-Control": "no-store"})
-    if signed_in_now is not None:
-        set_session_cookie(answer, ctx.config, signed_in_now.secret, signed_in_now.session)
+    if signed_in_now is None:
+        return RedirectResponse(target, 303, {"Cache-Control": "no-store"})
+    answer = HTMLResponse(
+        _SIGNED_IN.format(key=escape(signed_in_now.key), target=escape(target), version=assets().version),
+        headers={
+            "Content-Security-Policy": "default-src 'none'; script-src 'self'; base-uri 'none'; frame-ancestors 'none'",
+            "Cache-Control": "no-store",
+        },
+    )
+    set_session_cookie(answer, ctx.config, signed_in_now.secret, signed_in_now.session)
     return answer
 
 

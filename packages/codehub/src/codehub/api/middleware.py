@@ -2,7 +2,7 @@
 
 * `Logged`: a request id, one log line, metrics, and 500 for what nobody caught
 * `Guarded`: the dashboard's own address, Origin on mutations, and the headers browsers obey
-* `Bounded`: bodies are application/json and not too long, refused before they are read
+* `Bounded`: bodies are application/json and not too long, refused before they are read (but for uploads of files)
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
 # Addresses that machines ask by whatever name they know us under.
 _FOR_MACHINES = ("/api/", "/health", "/metrics", "/openapi.json")
+_UPLOAD = re.compile(r"/api/v1/workspaces/[^/]+/files/")
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -154,6 +155,10 @@ class Bounded:
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
+        if scope["method"] == "PUT" and _UPLOAD.match(scope["path"]):
+            # A file of any kind and size goes on to the workspace as it comes.
+            await self.app(scope, receive, send)
+            return
         if (refusal := _refused(headers)) is not None:
             await refusal.response()(scope, receive, send)
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, Strict, field_validator
 
 from codehub.services.passwords import LONGEST, SHORTEST
 
@@ -145,6 +145,9 @@ class PasswordChange(Wire):
 class TokenCreate(Wire):
     name: Name
     expires_in_days: Annotated[int, Field(ge=1, le=3_650)] | None = None
+    workspace_id: Annotated[str, Field(min_length=1, max_length=64)] | None = Field(
+        None, description="Limits the token to this one of your workspaces."
+    )
 
 
 class UserCreate(Wire):
@@ -176,6 +179,12 @@ class WorkspacePatch(Patch):
 
 class WorkspaceTransfer(Wire):
     username: Username = Field(description="The new owner.")
+
+
+class WorkspaceKeepAwake(Wire):
+    until: Annotated[AwareDatetime, Strict(False)] | None = Field(
+        description="Not put to sleep before this time; null ends that."
+    )
 
 
 class WorkspaceRecover(Wire):

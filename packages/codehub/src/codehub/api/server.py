@@ -51,7 +51,11 @@ async def serve_api(
         uvicorn.Config(
             app,
             http=_Protocol,
-            ws="none",
+            ws="websockets-sansio",
+            ws_max_size=1 << 20,
+            ws_ping_interval=30.0,
+            # The screen of a terminal is drawn from what was sent: nothing is gained by compressing it again.
+            ws_per_message_deflate=False,
             lifespan="on",
             log_config=None,
             access_log=False,

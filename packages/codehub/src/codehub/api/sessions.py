@@ -27,6 +27,7 @@ async def login(body: Login, request: Request, response: Response, ctx: Ctx, add
         user=UserBrief(id=done.user.id, username=done.user.username, is_admin=done.user.is_admin),
         by_token=False,
         expires_at=done.session.expires_at,
+        session_key=done.key,
         limits=_limits(ctx.config),
     )
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from codehub.api.config import ApiConfig
 from codehub.domain.accounts import Session, Token, User
 from codehub.domain.actions import Action, Viewer, allowed_actions
+from codehub.domain.busy import shown_busy
 from codehub.domain.history import Generation, TimelineEntry
 from codehub.domain.model import (
     CONDITION_NAMES,
@@ -113,6 +114,9 @@ class WorkspaceView(View):
     sleeps_at: datetime | None = Field(
         description="When it is put to sleep if it stays idle; null if it is not running."
     )
+    keep_awake_until: datetime | None = Field(description="Not put to sleep before: its owner said so.")
+    kept_awake_by: str | None = Field(description="The program that keeps it awake while nobody is there.")
+    busy_since: datetime | None = Field(description="Since when that program was found at work.")
     archives_at: datetime | None = Field(
         description="When it is archived if it sleeps until then; null when it does not sleep."
     )
@@ -146,6 +150,8 @@ class SessionView(View):
     by_token: bool
     expires_at: datetime | None
     limits: LimitsView
+    # Only in the answer to a login: what a page of the dashboard's origin sends with its cookie from then on.
+    session_key: str | None = None
 
 
 class SessionItem(View):
@@ -171,6 +177,9 @@ class TokenView(View):
     created_at: datetime
     expires_at: datetime | None
     last_used_at: datetime | None
+    workspace_id: str | None = Field(
+        None, description="The only workspace it is good for; null for all of one's own."
+    )
 
 
 class MintedTokenView(TokenView):
@@ -251,6 +260,8 @@ class AboutView(View):
     ttl_standby_seconds: float
     ttl_archive_seconds: float
     deleted_retention_seconds: float
+    workspace_url: str = Field(description="The workspace proxy's address.")
+    port_sharing: str = Field(description="The widest that ports may be shared: owner, users or link.")
 
 
 def workspace_view(
@@ -259,6 +270,7 @@ def workspace_view(
     """As this person sees it. `gaps` is when activity could not be seen."""
     workspace, summary = owned.workspace, summarize(owned.workspace)
     status = status_of(workspace)
+    busy = shown_busy(workspace)
     blocked = workspace.blocked
     # "When deletion was asked, what is shown is DELETING": the level stays in the row for the plans.
     shown = {Status.DELETING: Phase.DELETING, Status.DELETED: Phase.DELETED}
@@ -295,6 +307,9 @@ def workspace_view(
         allowed_actions=list(allowed_actions(workspace, viewer)),
         summary=SummaryView(label=summary.label, text=summary.text),
         error=_error(workspace, viewer) if status is Status.ERROR else None,
+        keep_awake_until=workspace.keep_awake_until,
+        kept_awake_by=busy.reason if busy is not None else None,
+        busy_since=busy.since if busy is not None else None,
     )
 
 
@@ -345,6 +360,7 @@ def token_view(token: Token) -> TokenView:
         created_at=token.created_at,
         expires_at=token.expires_at,
         last_used_at=token.last_used_at,
+        workspace_id=token.workspace_id,
     )
 
 

@@ -13,6 +13,7 @@ from codehub.api.openapi import signed_in
 from codehub.api.schemas import (
     DeleteQuery,
     WorkspaceCreate,
+    WorkspaceKeepAwake,
     WorkspacePageQuery,
     WorkspacePatch,
     WorkspaceRecover,
@@ -82,6 +83,12 @@ async def start_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceVie
 async def stop_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
     """Stop it, from RUNNING or ERROR."""
     return await _view(await ctx.workspaces.stop(who, workspace_id), ctx, who)
+
+
+@router.post(_ONE + ":keep-awake", status_code=202, responses=signed_in(404, 409, 413))
+async def keep_workspace_awake(workspace_id: str, body: WorkspaceKeepAwake, ctx: Ctx, who: Who) -> WorkspaceView:
+    """Keep it awake until a time, whatever runs in it; `null` ends that."""
+    return await _view(await ctx.workspaces.keep_awake(who, workspace_id, body.until), ctx, who)
 
 
 @router.post(_ONE + ":archive", status_code=202, responses=signed_in(404, 409))

@@ -292,7 +292,7 @@ def _as_admin(server: str | None) -> Iterator[Client]:
         f"Password of {username}", hide_input=True, err=True
     )
     with Client(address, None) as client:
-        client.post("login", {"username": username, "password": password})
+        client.sign_in(username, password)
         try:
             yield client
         finally:

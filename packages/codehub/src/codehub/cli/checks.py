@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -22,15 +21,19 @@ from codehub.adapters.docker.engine import Engine
 from codehub.adapters.docker.network import Network
 from codehub.adapters.embedded.account import barrier, server_account
 from codehub.adapters.homes.mark import HomesMark
+from codehub.adapters.kubernetes.client import ApiClient
+from codehub.adapters.kubernetes.preflight import check_cluster
 from codehub.adapters.objectstore.archives import ArchiveStoreId, ObjectArchives
 from codehub.adapters.objectstore.store import Store
 from codehub.adapters.postgres.control_store import PostgresControlStore
 from codehub.adapters.postgres.migrate import latest
 from codehub.adapters.postgres.pool import Database, connection_arguments
+from codehub.adapters.process.isolation import find_isolation
 from codehub.adapters.redis.client import connect
 from codehub.cli.effective_settings import EffectiveSettings
 from codehub.domain.errors import CodeHubError
 from codehub.settings import Settings
+from codehub.wiring import kubernetes_options
 
 _LOW_DISK_BYTES = 2 << 30
 _CLOCK_SKEW_S = 5.0
@@ -173,7 +176,7 @@ async def check_archives(state: EffectiveSettings) -> list[Finding]:
 
 
 async def check_docker(state: EffectiveSettings) -> list[Finding]:
-    if state.settings.runtime == "process":
+    if state.settings.runtime in ("process", "kubernetes"):
         return []
     engine = Engine(state.settings.docker_host, "")
     try:
@@ -197,6 +200,23 @@ async def check_docker(state: EffectiveSettings) -> list[Finding]:
         )
         found.append(Finding("docker", Health.WARNING, said, fix))
     return found
+
+
+async def check_kubernetes(state: EffectiveSettings) -> list[Finding]:
+    settings = state.settings
+    if settings.runtime != "kubernetes":
+        return []
+    options = kubernetes_options(settings)
+    try:
+        client = ApiClient(options.access())
+    except CodeHubError as error:
+        return [Finding("kubernetes", Health.BAD, str(error), "set KUBECONFIG and CODEHUB_K8S_CONTEXT")]
+    try:
+        found = await check_cluster(client, options.image, options.claims.storage_class)
+    finally:
+        await client.close()
+    healths = {True: Health.BAD, False: Health.WARNING}
+    return [Finding(one.part, healths[one.is_fatal] if one.fix else Health.GOOD, one.said, one.fix) for one in found]
 
 
 async def check_stores(state: EffectiveSettings) -> list[Finding]:
@@ -228,10 +248,13 @@ async def check_stores(state: EffectiveSettings) -> list[Finding]:
 
 
 async def check_isolation(state: EffectiveSettings) -> list[Finding]:
-    if shutil.which("bwrap"):
-        return [Finding("isolation", Health.GOOD, "bubblewrap is here")]
-    said = "bubblewrap is not here: workspaces of the process runtime see each other's files, so a second user is refused"
-    return [Finding("isolation", Health.WARNING, said, "install bubblewrap (Debian: apt-get install bubblewrap)")]
+    """Only for workspaces that run as processes: engines isolate by themselves."""
+    found = await asyncio.to_thread(find_isolation)
+    if not found.missing:
+        return [Finding("isolation", Health.GOOD, "workspaces have their own files, network and limits")]
+    fix = "install bubblewrap and slirp4netns (Debian: apt-get install bubblewrap slirp4netns), or use Docker"
+    alone = "" if found.separates_users else "; a second user is refused"
+    return [Finding("isolation", Health.WARNING, why + alone, fix) for why in found.missing]
 
 
 async def check_ports(state: EffectiveSettings) -> list[Finding]:
@@ -291,6 +314,7 @@ CHECKS: tuple[Check, ...] = (
     check_redis,
     check_archives,
     check_docker,
+    check_kubernetes,
     check_stores,
     check_isolation,
     check_ports,

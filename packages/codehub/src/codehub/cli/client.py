@@ -5,7 +5,7 @@ Every message says what to do next. Knows nothing of how results are shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
@@ -61,11 +61,25 @@ class Client:
             trust_env=urlsplit(server).hostname not in _HERE,
         )
 
+    @contextmanager
+    def patient(self) -> Iterator[Self]:
+        """Without a time limit on answers: waking a workspace takes as long as it takes."""
+        before, self._http.timeout = self._http.timeout, httpx.Timeout(_TIMEOUT_S, read=None)
+        try:
+            yield self
+        finally:
+            self._http.timeout = before
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._http.close()
+
+    def sign_in(self, username: str, password: str) -> None:
+        """A session for as long as this client lives: the cookie, and the key that goes with it."""
+        answer = self.post("login", {"username": username, "password": password})
+        self._http.headers["X-CodeHub-Session-Key"] = str(answer.get("session_key") or "")
 
     def get(self, path: str, **query: object) -> Json:
         return self._json("GET", path, params={name: _text(value) for name, value in query.items()})
@@ -75,6 +89,26 @@ class Client:
 
     def patch(self, path: str, body: Json) -> Json:
         return self._json("PATCH", path, json=body)
+
+    def put(self, path: str, content: Iterable[bytes] | bytes, **headers: str) -> Json:
+        """A body of any size and kind, as it comes."""
+        timeout = httpx.Timeout(_TIMEOUT_S, read=None, write=None)
+        return self._json("PUT", path, content=content, headers=headers, timeout=timeout)
+
+    @contextmanager
+    def download(self, path: str, **headers: str) -> Iterator[httpx.Response]:
+        """An answer whose body is read as it comes, without a time limit between pieces."""
+        with self.streaming("GET", path, headers=headers) as response:
+            yield response
+
+    @contextmanager
+    def streaming(self, method: str, path: str, **how: Any) -> Iterator[httpx.Response]:
+        timeout = httpx.Timeout(_TIMEOUT_S, read=None)
+        with self._reaching(), self._http.stream(method, path, timeout=timeout, **how) as response:
+            if response.is_error:
+                response.read()
+                raise _error_of(response)
+            yield response
 
     def delete(self, path: str, **query: object) -> None:
         self._json("DELETE", path, params={name: _text(value) for name, value in query.items()})
@@ -92,14 +126,9 @@ class Client:
     @contextmanager
     def lines(self, path: str, **query: object) -> Iterator[Iterator[str]]:
         """A text stream as it comes, without a time limit between pieces."""
-        import httpx
 
         params = {name: _text(value) for name, value in query.items()}
-        timeout = httpx.Timeout(_TIMEOUT_S, read=None)
-        with self._reaching(), self._http.stream("GET", path, params=params, timeout=timeout) as response:
-            if response.is_error:
-                response.read()
-                raise _error_of(response)
+        with self.streaming("GET", path, params=params) as response:
             yield response.iter_text()
 
     def _json(self, method: str, path: str, **how: Any) -> Json:

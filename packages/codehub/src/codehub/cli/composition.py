@@ -30,8 +30,8 @@ from codehub.settings import Settings
 from codehub.wiring import World, new_id
 
 _NO_SECOND_USER = (
-    "workspaces run as processes without bubblewrap here, and would see each other's files: "
-    "install bubblewrap, or use CODEHUB_RUNTIME=docker, before adding a second user"
+    "workspaces cannot be kept apart on this machine (`codehub doctor` says why): install bubblewrap and slirp4netns, or "
+    "use CODEHUB_RUNTIME=docker, before adding a second user"
 )
 
 
@@ -50,7 +50,7 @@ def api_deps(world: World) -> ApiDeps:
         archives=backends.archives,
         choose_backends=choose,
         profiles=world.catalog.profiles,
-        second_user_refused=lambda: None if backends.isolates_users else _NO_SECOND_USER,
+        second_user_refused=lambda: None if backends.isolates_users() else _NO_SECOND_USER,
     )
 
 
@@ -119,6 +119,7 @@ def coordinator_settings(settings: Settings) -> CoordinatorSettings:
             standby_s=settings.ttl_standby_s,
             archive_s=settings.ttl_archive_s,
             flush_interval_s=settings.flush_interval_s,
+            busy_max_s=settings.busy_max_s,
         ),
         gc=GcSettings(
             interval_s=settings.gc_interval_s,

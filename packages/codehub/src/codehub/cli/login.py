@@ -103,7 +103,7 @@ def whoami(server: str | None, as_json: bool) -> None:
 def sign_in(address: str, username: str, password: str) -> Kept:
     """A token made with a session that lives as long as this call."""
     with Client(address, None) as client:
-        client.post("login", {"username": username, "password": password})
+        client.sign_in(username, password)
         made = client.post("tokens", {"name": f"codehub on {socket.gethostname()}"})
         client.post("logout")
     return Kept(username, str(made["token"]), str(made["id"]))

@@ -15,6 +15,7 @@ from typing import Final
 import click
 
 from codehub import __version__
+from codehub.cli.credential_file import load_credentials
 from codehub.domain import errors
 
 
@@ -46,6 +47,10 @@ _COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "logout": ("codehub.cli.login", "logout", "Remove the stored token and revoke it."),
     "whoami": ("codehub.cli.login", "whoami", "Show who is signed in, and where."),
     "ws": ("codehub.cli.ws", "ws", "Manage workspaces."),
+    "ssh": ("codehub.cli.ssh", "ssh", "Open a shell in a workspace with OpenSSH."),
+    "config-ssh": ("codehub.cli.ssh", "config_ssh", "Set up `ssh NAME.codehub` and desktop IDEs."),
+    "keys": ("codehub.cli.ssh", "keys", "Manage your SSH public keys."),
+    "port-forward": ("codehub.cli.ssh", "port_forward", "Forward ports of a workspace to this machine."),
     "admin": ("codehub.cli.admin", "admin", "Manage users, recover and undelete workspaces."),
     "completion": ("codehub.cli.completion", "completion", "Print the completion script for a shell."),
 }
@@ -126,6 +131,7 @@ def _drop_output() -> None:
 
 def _run() -> int:
     try:
+        load_credentials(os.environ)
         # Without standalone mode click returns the code of an `Exit` instead of raising it.
         code = cli.main(prog_name="codehub", standalone_mode=False)
         return code if isinstance(code, int) else Exit.DONE

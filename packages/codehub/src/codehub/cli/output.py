@@ -9,7 +9,7 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
@@ -98,8 +98,18 @@ def doing(workspace: Mapping[str, Any]) -> str:
         return str(workspace.get("error_reason") or "error")
     summary = workspace["summary"]
     if workspace["operation"] == "NONE" and workspace["status"] == "RUNNING":
-        return ""
+        return awake_words(workspace)
     return ", ".join(part for part in (str(summary["label"]).lower(), str(summary["text"])) if part)
+
+
+def awake_words(workspace: Mapping[str, Any]) -> str:
+    """Why a running workspace does not go to sleep although nobody is there."""
+    if workspace["status"] != "RUNNING":
+        return ""
+    until = workspace.get("keep_awake_until")
+    if until and datetime.fromisoformat(str(until)) > datetime.now(UTC):
+        return f"kept awake until {datetime.fromisoformat(str(until)).astimezone():%Y-%m-%d %H:%M}"
+    return f"kept awake by {by}" if (by := workspace.get("kept_awake_by")) else ""
 
 
 def remedy(workspace: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ import httpx
 from codehub.adapters.embedded.layout import kept_secret
 from codehub.adapters.postgres.migrate import migrate
 from codehub.adapters.postgres.pool import Database
+from codehub.adapters.process.isolation import find_isolation
 from codehub.cli import logs
 from codehub.cli.env import values_of
 from codehub.cli.local_users import users_of
@@ -166,6 +167,8 @@ def _banner(settings: Settings, fresh: bool) -> None:
     elif not settings.admin_password:
         click.echo(f"  password         in {path}, unless you changed it")
     click.echo(f"  data             {settings.data_dir}")
+    for why in find_isolation().missing if settings.runtime != "docker" else ():
+        click.echo(f"  WARNING          {why}")
     click.echo("Press Ctrl-C to stop CodeHub; workspaces keep running. `codehub down` stops them, too.\n")
     sys.stdout.flush()
 

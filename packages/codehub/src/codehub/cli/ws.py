@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
+from codehub.cli import ws_change, ws_inside
 from codehub.cli.follow import follow
 from codehub.cli.options import connect, find_workspace, json_option, server_option, workspace_argument
 from codehub.cli.output import console, doing, print_json, print_table, remedy, status_text, when
-from codehub.cli.ws_change import COMMANDS
 from codehub.domain.wording import format_amount
 
 
@@ -24,11 +24,12 @@ def ws() -> None:
       codehub ws open api              open it in the browser, signed in
       codehub ws stop api              put it to sleep; its files stay
       codehub ws archive api           move its files to the archive
+      codehub ws exec api -- make      run a command in it
       codehub ws ls --json | jq '.items[].name'
     """
 
 
-for _command in COMMANDS:
+for _command in (*ws_change.COMMANDS, *ws_inside.COMMANDS):
     ws.add_command(_command)
 
 

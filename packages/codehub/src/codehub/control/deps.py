@@ -40,6 +40,7 @@ class TtlSettings:
     standby_s: float = 600.0
     archive_s: float = 1800.0
     flush_interval_s: float = 30.0
+    busy_max_s: float = 43_200.0
 
 
 @dataclass(frozen=True, slots=True)

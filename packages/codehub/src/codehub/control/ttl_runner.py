@@ -10,8 +10,9 @@ import structlog
 
 from codehub.control.deps import ProfileOf, TtlSettings
 from codehub.control.heartbeat import Heartbeat
+from codehub.domain.busy import Work, judge_busy
 from codehub.domain.errors import CodeHubError
-from codehub.domain.model import Workspace
+from codehub.domain.model import Busy, Workspace
 from codehub.domain.routing import workspace_path
 from codehub.domain.ttl import ActivityCoverage, extend_coverage
 from codehub.ports.activity import DurableActivity
@@ -25,9 +26,7 @@ _log = structlog.get_logger()
 
 # How many IDEs are asked for their activity at the same time.
 _ASKED_AT_ONCE = 16
-# How long a workspace's use of the CPU is looked at, and from which share of a core on it counts as work.
-_CPU_WINDOW_S = 5.0
-_CPU_BUSY_PERCENT = 5.0
+_HELPER_PATH = "/activity"  # of workspaced
 
 
 class TtlRunner:
@@ -100,48 +99,42 @@ class TtlRunner:
         return coverage
 
     async def _ask(self, idle: Iterable[Workspace], now: datetime) -> None:
-        """A profile may say where its IDE tells of activity: asked only for what is about to be put to sleep."""
-        limit = asyncio.Semaphore(_ASKED_AT_ONCE)
+        """Whether a program is at work in it: asked only of what is about to be put to sleep."""
+        gate = asyncio.Semaphore(_ASKED_AT_ONCE)
+        busy_max = timedelta(seconds=self._settings.busy_max_s)
 
-        async def ask(workspace: Workspace) -> tuple[str, datetime | None]:
-            async with limit:
-                return workspace.id, await self._last_active(workspace, now)
+        async def ask(workspace: Workspace) -> tuple[Workspace, Work | None]:
+            async with gate:
+                return workspace, await self._work(workspace, now)
 
-        idle = list(idle)
         answers = await asyncio.gather(*(ask(workspace) for workspace in idle))
-        active = {id_: at for id_, at in answers if at is not None}
-        active |= dict.fromkeys(await self._computing([row for row in idle if row.id not in active]), now)
-        if active:
-            await self._store.note_access(self._lease.epoch, active)
+        # Work that is over is an access at that time; work that goes on keeps it awake, and people are told why.
+        over = {workspace.id: work.at for workspace, work in answers if work is not None and work.at < now}
+        if over:
+            await self._store.note_access(self._lease.epoch, over)
+        found: dict[str, Busy | None] = {}
+        for workspace, work in answers:
+            busy = judge_busy(workspace, work if work is not None and work.at >= now else None, now, busy_max)
+            if busy is not None or workspace.busy is not None:
+                found[workspace.id] = busy
+        await self._store.note_busy(self._lease.epoch, found)
 
-    async def _computing(self, idle: list[Workspace]) -> list[str]:
-        """Those that use the CPU: a test run or a training goes on when its tab is closed."""
-        if not any([await self._cpu_percent(workspace) is not None for workspace in idle]):
-            return []  # nothing here knows
-        await asyncio.sleep(_CPU_WINDOW_S)
-        used = [(workspace.id, await self._cpu_percent(workspace)) for workspace in idle]
-        return [id_ for id_, percent in used if percent is not None and percent > _CPU_BUSY_PERCENT]
-
-    async def _cpu_percent(self, workspace: Workspace) -> float | None:
-        instances = self._instances.get(workspace.instance_backend)
-        try:
-            used = None if instances is None else await instances.usage(workspace.id)
-        except CodeHubError:
-            return None
-        return None if used is None else used.get("cpu_percent")
-
-    async def _last_active(self, workspace: Workspace, now: datetime) -> datetime | None:
+    async def _work(self, workspace: Workspace, now: datetime) -> Work | None:
+        """What its helper says, else what its IDE says. Unreachable is not active: what hangs silently is put to sleep."""
         try:
             _, profile = self._profile_of(workspace)
             instances = self._instances.get(workspace.instance_backend)
-            if profile.activity_path is None or instances is None:
+            if instances is None:
                 return None
-            upstream = await instances.resolve_upstream(workspace.id)
-            if upstream is None:
+            status = await instances.status(workspace.id)
+            if status.workspaced is not None:
+                work = await self._asks.work(status.workspaced, _HELPER_PATH, now)
+                if work is not None:
+                    return work
+            if profile.activity_path is None or status.upstream is None:
                 return None
             prefix = "" if profile.strip_prefix else workspace_path(workspace.id).rstrip("/")
-            return await self._asks.last_active(upstream, prefix + profile.activity_path, now)
+            return await self._asks.work(status.upstream, prefix + profile.activity_path, now)
         except CodeHubError as error:
-            # Unreachable is not active: what hangs silently is put to sleep.
             _log.debug("was not asked for activity", workspace_id=workspace.id, error=str(error))
             return None

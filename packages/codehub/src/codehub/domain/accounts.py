@@ -35,6 +35,7 @@ class Token:
     created_at: datetime
     expires_at: datetime | None
     last_used_at: datetime | None
+    workspace_id: str | None = None  # the only one it is good for
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +49,5 @@ class Bearer:
     expires_at: datetime | None
     # The token itself, or the one a session was made with (a sign-in link's); such a session may do no more.
     token_id: str | None
+    # The only workspace that the token, or the session made with it, is good for.
+    workspace_id: str | None = None

@@ -136,6 +136,15 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Busy:
+    """What kept a workspace awake without anybody there: since when, and when it last said so."""
+
+    reason: str
+    since: datetime
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Blocked:
     """Why a workspace does not get on although nothing failed for good: tried again until it passes, and then gone."""
 
@@ -178,6 +187,8 @@ class Workspace:
     retry_at: datetime | None = None
     deleted_at: datetime | None = None
     purged_at: datetime | None = None
+    keep_awake_until: datetime | None = None
+    busy: Busy | None = None
     # The row has a value that this version does not know: it can be shown, but not acted on.
     of_newer_version: bool = False
 

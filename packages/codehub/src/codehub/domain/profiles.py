@@ -58,7 +58,7 @@ CODE_SERVER = AppProfile(
         "--socket",
         "{socket}",
         "--socket-mode",
-        "600",
+        "660",
         "--disable-telemetry",
         "--disable-update-check",
         "--disable-workspace-trust",
@@ -85,9 +85,8 @@ JUPYTERLAB = AppProfile(
     command=(
         "jupyter-lab",
         "--ServerApp.base_url={base_path}",
-        "--ServerApp.ip=127.0.0.1",
-        "--ServerApp.port={port}",
-        "--ServerApp.port_retries=0",
+        "--ServerApp.sock={socket}",
+        "--ServerApp.sock_mode=0660",
         "--no-browser",
         "--ServerApp.allow_origin=*",
         "--ServerApp.allow_remote_access=True",
@@ -100,8 +99,6 @@ JUPYTERLAB = AppProfile(
     health_path="/api",
     health_timeout_s=90.0,
     strip_prefix=False,
-    # A busy kernel is at work, whether a tab is open or not.
-    activity_path="/api/kernels",
     env=MappingProxyType({"JUPYTER_TOKEN": "{secret}"}),
     secret_header="Authorization: token {secret}",  # noqa: S106 - a pattern, not a secret
     background_traffic=(
@@ -120,6 +117,8 @@ JUPYTERLAB = AppProfile(
         "PUT /lab/api/workspaces*",
         "GET /lsp/status",
     ),
+    # A cell that computes goes on when the tab is closed.
+    activity_path="/api/kernels",
     # Its terminals and kernels stay disconnected after 1000 and 1001.
     close_code=1012,
 )

@@ -64,6 +64,7 @@ class Page(StrEnum):
     FORBIDDEN = "forbidden"
     WAKING = "waking"
     AWAY = "away"
+    PORT_CLOSED = "port-closed"
     ARCHIVED = "archived"
     PENDING = "pending"
     ERROR = "error"

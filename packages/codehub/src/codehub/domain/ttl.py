@@ -79,7 +79,8 @@ def sleeps_at(workspace: Workspace, ttl: timedelta, gaps: Sequence[Span]) -> dat
     for span in gaps:  # in order and apart: `extend_coverage` sees to that
         if span.end > since and span.begin <= at:
             at += span.end - max(span.begin, since)
-    return at
+    # Kept awake by hand, whatever else is the case.
+    return at if workspace.keep_awake_until is None else max(at, workspace.keep_awake_until)
 
 
 def archives_at(workspace: Workspace, ttl: timedelta) -> datetime | None:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from codehub.domain.gc import Claim
-from codehub.domain.model import Progress, Workspace
+from codehub.domain.model import Busy, Progress, Workspace
 from codehub.domain.stores import StoreRecord
 from codehub.domain.ttl import ActivityCoverage, Span
 from codehub.ports.archives import ArchivePlace
@@ -101,6 +101,10 @@ class TtlStore(Protocol):
 
     async def note_access(self, epoch: int, times: Mapping[str, datetime]) -> None:
         """Move `last_access_at` forward, never back."""
+        ...
+
+    async def note_busy(self, epoch: int, found: Mapping[str, Busy | None]) -> None:
+        """What keeps each of these awake; busy counts as an access at that time. None: nothing does."""
         ...
 
     async def idle(self, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> Sequence[Workspace]:

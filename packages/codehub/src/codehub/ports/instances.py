@@ -71,6 +71,8 @@ class InstanceStatus:
     unknown: str = (
         ""  # why nobody can say whether it runs: its node does not answer. Not running, and not gone either
     )
+    # Where `workspaced` of this start answers; None for one that was started without it.
+    workspaced: Upstream | None = None
 
 
 ABSENT = InstanceStatus(exists=False)

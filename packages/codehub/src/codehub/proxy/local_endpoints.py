@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from codehub.domain.doors import STREAMS_PREFIX
 from codehub.domain.ids import is_id
 from codehub.domain.routing import WORKSPACE_PREFIX, workspace_path
 from codehub.proxy import metrics
@@ -27,7 +28,7 @@ class LocalEndpoints:
         self.server: ProxyServer | None = None
 
     def local(self, request: RequestHead, peer: bytes) -> Reply | None:
-        if request.target.startswith(_PREFIX):
+        if request.target.startswith((_PREFIX, STREAMS_PREFIX.encode())):
             return None
         path = request.target.partition(b"?")[0]
         if request.method not in (b"GET", b"HEAD"):

@@ -24,6 +24,7 @@ _TITLES: Final[dict[Page, str]] = {
     Page.FORBIDDEN: "This workspace belongs to someone else",
     Page.WAKING: "Your workspace is waking up",
     Page.AWAY: "Your workspace does not answer",
+    Page.PORT_CLOSED: "Nothing listens on this port",
     Page.ARCHIVED: "Your workspace is archived",
     Page.PENDING: "Your workspace is not ready yet",
     Page.ERROR: "Something went wrong with your workspace",
@@ -36,6 +37,7 @@ _TEXTS: Final[dict[Page, str]] = {
     Page.FORBIDDEN: "Only its owner can open it.",
     Page.WAKING: "This page opens it as soon as it is ready. Your files are safe.",
     Page.AWAY: "It is running, but its IDE does not answer. This page retries by itself.",
+    Page.PORT_CLOSED: "Start a server on it in the workspace. This page retries by itself.",
     Page.ARCHIVED: "Your files are safe. Restore it to continue.",
     Page.PENDING: "It has not been started yet.",
     Page.LIMIT: "Stop one of these, then open this workspace again.",
@@ -156,6 +158,8 @@ def render(
         (b"Content-Type", b"text/html; charset=utf-8"),
         (b"Content-Security-Policy", policy.encode()),
     ]
+    if page is Page.PORT_CLOSED:
+        headers.append((b"Refresh", b"2"))
     if retry_after_s is not None:
         headers.append((b"Retry-After", b"%d" % retry_after_s))
     return Reply(status, body.encode(), tuple(headers))

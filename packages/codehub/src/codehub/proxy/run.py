@@ -67,9 +67,13 @@ async def run_proxy(
     addresses = Addresses(settings.public_url, settings.workspace_url, settings.workspace_host)
     scheme = b"https" if addresses.secure else b"http"
 
-    async def resolve(backend: str, workspace_id: str) -> Upstream | None:
+    async def resolve(backend: str, workspace_id: str, helper: bool) -> Upstream | None:
         instances = deps.instances.get(backend)
-        return None if instances is None else await instances.resolve_upstream(workspace_id)
+        if instances is None:
+            return None
+        if helper:
+            return (await instances.status(workspace_id)).workspaced
+        return await instances.resolve_upstream(workspace_id)
 
     def profile_of(image_ref: str, backend: str) -> AppProfile:
         try:

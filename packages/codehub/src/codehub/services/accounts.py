@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from codehub.adapters.postgres import sessions, users
+from codehub.adapters.postgres import sessions, users, workspaces
 from codehub.adapters.postgres.pool import Database, Transaction
 from codehub.domain.accounts import Bearer, Session, Token, User
-from codehub.domain.errors import Conflict, Denied, NotFound, Unauthorized
+from codehub.domain.errors import Conflict, Denied, NotFound, Unauthorized, WorkspaceNotFound
 from codehub.domain.ids import is_id
 from codehub.services.lockout import FORGET_AFTER, Lockout
 from codehub.services.passwords import Passwords, hash_secret, new_secret, new_token
@@ -21,11 +21,12 @@ MAX_TOKENS = 200
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """A fresh session. `secret` exists here and in the user's cookie, nowhere else."""
+    """A fresh session in two halves: `secret` goes into the cookie, `key` into storage of the dashboard's origin."""
 
     user: User
     session: Session
     secret: str
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,8 @@ class Accounts:
             # Whatever is over is swept by whoever comes in: there is no other job for it.
             await sessions.delete_expired(tx, now)
             await users.forget_old_failures(tx, now - FORGET_AFTER)
-            session, secret = await self.begin_session(tx, known.user.id, address=address, user_agent=user_agent)
-        return SignedIn(known.user, session, secret)
+            session, secret, key = await self.begin_session(tx, known.user.id, address=address, user_agent=user_agent)
+        return SignedIn(known.user, session, secret, key)
 
     async def begin_session(
         self,
@@ -72,21 +73,27 @@ class Accounts:
         user_agent: str,
         token_id: str | None = None,
         token_expires_at: datetime | None = None,
-    ) -> tuple[Session, str]:
-        """A new session and the secret for its cookie, whichever way somebody came in.
+    ) -> tuple[Session, str, str]:
+        """A new session, the secret for its cookie and the key for the dashboard's own storage.
 
         One that an API token made may do no more than the token, and never outlives it.
         """
-        now, secret = self.clock(), new_secret()
+        now, secret, key = self.clock(), new_secret(), new_secret()
         until = min(now + SESSION_LIFE, token_expires_at or now + SESSION_LIFE)
         session = Session(self.ids(), user_id, now, until, now, address, user_agent[:255])
-        await sessions.insert_session(tx, session, hash_secret(secret), token_id=token_id)
-        return session, secret
+        await sessions.insert_session(tx, session, hash_secret(secret), hash_secret(key), token_id=token_id)
+        return session, secret, key
 
-    async def by_cookie(self, secret: str) -> Principal | None:
+    async def by_session(self, secret: str, key: str) -> Principal | None:
+        """Both halves are needed: cookies know no ports, so other programs of the dashboard's host may have seen one."""
         async with self.database.transaction() as tx:
-            bearer = await sessions.by_session_secret(tx, hash_secret(secret), self.clock())
+            bearer = await sessions.by_session_secret(tx, hash_secret(secret), hash_secret(key), self.clock())
         return None if bearer is None else _principal(bearer, by_token=False)
+
+    async def signed_in_here(self, secret: str) -> tuple[str, str] | None:
+        """(id, user name) by the cookie alone, to say who it is; it opens nothing."""
+        async with self.database.transaction() as tx:
+            return await sessions.user_of_cookie(tx, hash_secret(secret), self.clock())
 
     async def by_token(self, secret: str) -> Principal | None:
         async with self.database.transaction() as tx:
@@ -119,7 +126,7 @@ class Accounts:
             self.ended(session_id)
 
     async def change_password(self, who: Principal, current: str, new: str, *, address: str) -> None:
-        """Ends every other session: whoever knew the old password is out."""
+        """Ends every other session and revokes every API token: whoever knew the old password is out."""
         who.must_be_present()
         async with self.lockout.attempt(who.username, address):
             async with self.database.transaction() as tx:
@@ -131,16 +138,24 @@ class Accounts:
         async with self.database.transaction() as tx:
             await users.set_password(tx, who.user_id, hashed, self.clock())
             gone = await sessions.delete_sessions_of(tx, who.user_id, but=who.bearer_id)
-        for session_id in gone:
-            self.ended(session_id)
+            gone += await sessions.delete_tokens_of(tx, who.user_id)
+        for bearer_id in gone:
+            self.ended(bearer_id)
 
-    async def mint_token(self, who: Principal, name: str, expires_in_days: int | None) -> MintedToken:
+    async def mint_token(
+        self, who: Principal, name: str, expires_in_days: int | None, workspace_id: str | None = None
+    ) -> MintedToken:
+        """`workspace_id` limits the token to one of the user's own workspaces."""
         who.must_be_present()
         now = self.clock()
         secret = new_token()
         until = None if expires_in_days is None else now + timedelta(days=expires_in_days)
-        token = Token(self.ids(), who.user_id, name, now, until, None)
+        token = Token(self.ids(), who.user_id, name, now, until, None, workspace_id)
         async with self.database.transaction() as tx:
+            if workspace_id is not None:
+                owned = await workspaces.get(tx, workspace_id) if is_id(workspace_id) else None
+                if owned is None or owned.workspace.owner_user_id != who.user_id or owned.workspace.deleted_at:
+                    raise WorkspaceNotFound("you have no such workspace")
             if (await sessions.tokens_of(tx, who.user_id, 0, 0))[1] >= MAX_TOKENS:
                 raise Conflict(f"you have {MAX_TOKENS} API tokens, the maximum: revoke one first")
             await sessions.insert_token(tx, token, hash_secret(secret))
@@ -169,4 +184,5 @@ def _principal(bearer: Bearer, *, by_token: bool) -> Principal:
         by_token=by_token,
         expires_at=bearer.expires_at,
         token_id=bearer.token_id,
+        workspace_id=bearer.workspace_id,
     )

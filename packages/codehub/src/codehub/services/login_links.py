@@ -21,10 +21,11 @@ LINK_LIFE = timedelta(seconds=60)
 
 @dataclass(frozen=True, slots=True)
 class Redeemed:
-    """A fresh session and where it goes on. `secret` is for the cookie alone."""
+    """A fresh session and where it goes on. `secret` is for the cookie alone, `key` for the dashboard's storage."""
 
     session: Session
     secret: str
+    key: str
     workspace_id: str | None
 
 
@@ -68,7 +69,7 @@ class LoginLinks:
         """Uses the link up. The session lasts as long as any other, but never longer than the token."""
         async with self.database.transaction() as tx:
             link = _there(await login_links.take(tx, hash_secret(secret), self.clock()))
-            session, session_secret = await self.accounts.begin_session(
+            session, session_secret, key = await self.accounts.begin_session(
                 tx,
                 link.user_id,
                 address=address,
@@ -76,7 +77,7 @@ class LoginLinks:
                 token_id=link.token_id,
                 token_expires_at=link.token_expires_at,
             )
-        return Redeemed(session, session_secret, link.workspace_id)
+        return Redeemed(session, session_secret, key, link.workspace_id)
 
 
 def _there(link: LoginLink | None) -> LoginLink:

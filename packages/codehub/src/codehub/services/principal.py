@@ -23,6 +23,8 @@ class Principal:
     expires_at: datetime | None
     # The token behind it, also of a session that a token's sign-in link made.
     token_id: str | None = None
+    # The only workspace this token is good for.
+    workspace_id: str | None = None
 
     def must_be_admin(self) -> None:
         if not self.is_admin:

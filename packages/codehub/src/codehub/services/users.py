@@ -62,7 +62,7 @@ class Users:
         return True
 
     async def reset(self, username: str, password: str) -> None:
-        """For whoever holds the database itself: a user gets in again by a new password, and all their sessions end."""
+        """For whoever holds the database itself: a user gets in again by a new password; sessions and tokens end."""
         if not SHORTEST <= len(password) <= LONGEST:
             raise Invalid(f"a password must have {SHORTEST} to {LONGEST} characters")
         hashed = await self.passwords.hash(password)
@@ -75,6 +75,7 @@ class Users:
             await users.set_flags(tx, user.id, is_admin=user.is_admin, disabled_at=None, now=now)
             await users.set_password(tx, user.id, hashed, now)
             gone = await sessions.delete_sessions_of(tx, user.id, but=None)
+            gone += await sessions.delete_tokens_of(tx, user.id)
         for session_id in gone:
             self.ended(session_id)
 
@@ -99,6 +100,8 @@ class Users:
             if hashed is not None or disabled_at is not None:
                 own = who.bearer_id if who.user_id == user_id else None
                 gone = await sessions.delete_sessions_of(tx, user_id, but=own)
+            if hashed is not None:
+                gone += await sessions.delete_tokens_of(tx, user_id)
             after = await _found(tx, user_id)
         for session_id in gone:
             self.ended(session_id)

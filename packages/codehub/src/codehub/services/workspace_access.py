@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from codehub.adapters.postgres import ports, timeline, workspaces
 from codehub.adapters.postgres import proxy_access as statements
-from codehub.adapters.postgres import timeline, workspaces
 from codehub.adapters.postgres.pool import Database
 from codehub.domain.errors import Denied, WorkspaceNotFound
 from codehub.domain.limits import RunningLimits
@@ -57,9 +57,21 @@ class WorkspaceAccess:
                 holder = await statements.by_token(tx, _hash(token), now)
             elif presented:
                 holder = await statements.by_cookies(tx, list(presented), workspace_id, now)
-        if holder is None:
+        if holder is None or holder.workspace_id not in (None, workspace_id):
             return AccessSnapshot(workspace, None)
         return AccessSnapshot(workspace, holder.user_id, holder.username, presented[holder.secret_hash])
+
+    async def may_open_port(self, workspace_id: str, port: int, *, user_id: str | None, link: bytes) -> bool:
+        """Whether somebody who is not the owner may: signed in where it is shared with users, or with a live link."""
+        async with self.database.transaction() as tx:
+            share = await ports.share_of(tx, workspace_id, port)
+            if user_id is not None and share in ("users", "link"):
+                return True
+            return (
+                bool(link)
+                and share == "link"
+                and await ports.link_is_live(tx, _hash(link), workspace_id, port, self.clock())
+            )
 
     async def wake(self, seen: AccessSnapshot) -> None:
         """Ask for RUNNING. Raises LimitExceeded. A workspace that changed its mind meanwhile is left alone."""
@@ -101,8 +113,10 @@ class WorkspaceAccess:
                 or workspace.desired_state is DesiredState.DELETED
             ):
                 raise WorkspaceNotFound("there is no such workspace")
-            if workspace.owner_user_id != who.user_id:
+            if workspace.owner_user_id != who.user_id and not await ports.any_shared(tx, workspace_id):
                 raise Denied("this workspace belongs to someone else")
+            if who.workspace_id not in (None, workspace_id):
+                raise Denied("the API token that you signed in with is good for another workspace only")
             await statements.delete_expired_tickets(tx, now)
             await statements.insert_ticket(
                 tx,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from codehub.adapters.postgres import control_ttl, timeline, users, workspaces
 from codehub.adapters.postgres.pool import Database, Transaction
@@ -22,6 +23,7 @@ from codehub.domain.ttl import Span
 from codehub.ports.archives import Archives
 from codehub.services.principal import Clock, Ids, Principal
 
+LONGEST_KEEP_AWAKE = timedelta(days=31)
 # As the timeline says it.
 _ASKED = {
     DesiredState.RUNNING: "asked it to run",
@@ -163,6 +165,23 @@ class Workspaces:
             # Lost data stays an error, but a stopped workspace no longer counts against the limit.
             recover = workspace.error_reason not in NEEDS_ADMIN
             return await self._ask(tx, who, workspace, stop_target(workspace), "stop", recover=recover)
+
+    async def keep_awake(self, who: Principal, workspace_id: str, until: datetime | None) -> WorkspaceWithOwner:
+        """Not put to sleep until then, whatever runs in it; None ends that."""
+        now = self.clock()
+        if until is not None and not now < until <= now + LONGEST_KEEP_AWAKE:
+            raise Invalid(f"until: a time within the next {LONGEST_KEEP_AWAKE.days} days")
+        async with self.database.transaction() as tx:
+            seen = await self._seen(tx, who, workspace_id)
+            if seen.workspace.owner_user_id != who.user_id:
+                raise Denied("only its owner keeps a workspace awake")
+            await self._locked(tx, workspace_id)
+            await workspaces.keep_awake(tx, workspace_id, until, now)
+            asked = (
+                "no longer keeps it awake" if until is None else f"keeps it awake until {until:%Y-%m-%d %H:%M} UTC"
+            )
+            await self._tell(tx, workspace_id, who, "keep_awake", asked)
+            return await self._again(tx, workspace_id)
 
     async def archive(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
         async with self.database.transaction() as tx:

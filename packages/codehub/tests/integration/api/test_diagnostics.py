@@ -62,7 +62,10 @@ async def test_logs_are_plain_text_and_follow_goes_on_until_the_client_leaves(da
         assert whole.content == b"first\nsecond \xff\n"
         assert (await ada.get(f"{W}/{ws}/logs", params={"tail": 1})).content == b"second \xff\n"
         async with listening(api) as address:
-            headers = {"Cookie": f"session={ada.cookies['session']}"}
+            headers = {
+                "Cookie": f"session={ada.cookies['session']}",
+                "X-CodeHub-Session-Key": ada.headers["X-CodeHub-Session-Key"],
+            }
             async with httpx.AsyncClient(base_url=address, headers=headers, timeout=90) as client:
                 async with client.stream("GET", f"{W}/{ws}/logs?follow=true") as answer:
                     lines = answer.aiter_lines()
@@ -78,7 +81,10 @@ async def test_followed_logs_end_when_the_process_leaves(database: Database) -> 
     output = Output()
     async with running_api(database, instances={"process": cast(Instances, output)}) as api:
         ada, ws = await with_workspace(api)
-        headers = {"Cookie": f"session={ada.cookies['session']}"}
+        headers = {
+            "Cookie": f"session={ada.cookies['session']}",
+            "X-CodeHub-Session-Key": ada.headers["X-CodeHub-Session-Key"],
+        }
         async with httpx.AsyncClient(headers=headers, timeout=90) as client:
             async with listening(api) as address:
                 following = client.stream("GET", f"{address}{W}/{ws}/logs?follow=true")

@@ -27,7 +27,8 @@ HINTS_ONLY = Pace(tick_s=0.05, poll_s=10_000, retry_s=0.5, probe_s=10_000, heart
 
 
 def cookie(client: httpx.AsyncClient) -> dict[str, str]:
-    return {"Cookie": f"session={client.cookies['session']}"}
+    key = client.headers["X-CodeHub-Session-Key"]
+    return {"Cookie": f"session={client.cookies['session']}", "X-CodeHub-Session-Key": key}
 
 
 @asynccontextmanager

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from html import unescape
 
 import httpx
 import pytest
@@ -25,6 +27,20 @@ async def link_of(client: httpx.AsyncClient, **body: object) -> str:
     return str(answer.json()["url"])
 
 
+async def opened(browser: httpx.AsyncClient, url: str) -> httpx.Response:
+    """As a browser opens it: the page's script keeps the session's key."""
+    answer = await browser.get(url)
+    if found := re.search(r'codehub-session-key" content="([^"]+)"', answer.text):
+        browser.headers["X-CodeHub-Session-Key"] = found[1]
+    return answer
+
+
+def goes_on_to(answer: httpx.Response) -> str:
+    found = re.search(r'codehub-next" content="([^"]+)"', answer.text)
+    assert found, answer.text
+    return unescape(found[1])
+
+
 async def whoami(browser: httpx.AsyncClient) -> str | None:
     user = (await browser.get("/api/v1/whoami")).json()["user"]
     return user["username"] if user else None
@@ -34,8 +50,8 @@ async def test_a_link_opened_by_a_program_signs_in_and_goes_on_to_the_workspace(
     client = await token_client(api)
     made = (await client.post("/api/v1/workspaces", json={"name": "one"})).json()
     browser = api.client(**BY_PROGRAM)
-    answer = await browser.get(await link_of(client, workspace_id=made["id"]))
-    assert (answer.status_code, answer.headers["location"]) == (303, made["url"])
+    answer = await opened(browser, await link_of(client, workspace_id=made["id"]))
+    assert (answer.status_code, goes_on_to(answer)) == (200, made["url"])
     assert answer.headers["cache-control"] == "no-store"
     assert await whoami(browser) == "ada"
 
@@ -43,8 +59,8 @@ async def test_a_link_opened_by_a_program_signs_in_and_goes_on_to_the_workspace(
 async def test_of_many_browsers_that_open_one_link_at_once_one_is_signed_in(api: Api) -> None:
     url = await link_of(await token_client(api))
     browsers = [api.client(**BY_PROGRAM) for _ in range(8)]
-    answers = await asyncio.gather(*(browser.get(url) for browser in browsers))
-    assert sorted(answer.status_code for answer in answers) == [303] + [401] * 7
+    answers = await asyncio.gather(*(opened(browser, url) for browser in browsers))
+    assert sorted(answer.status_code for answer in answers) == [200] + [401] * 7
     assert [await whoami(browser) for browser in browsers].count("ada") == 1
 
 
@@ -76,7 +92,8 @@ async def test_a_link_that_a_page_led_to_asks_first(api: Api, headers: dict[str,
     assert await whoami(browser) is None
     # Asking used nothing up: whoever says yes is signed in.
     confirmed = await api.client(origin="http://127.0.0.1:8000", sec_fetch_site="same-origin").post(url)
-    assert confirmed.status_code == 303
+    assert confirmed.status_code == 200
+    assert "codehub-session-key" in confirmed.text
 
 
 async def test_a_foreign_page_cannot_confirm_for_anybody(api: Api) -> None:
@@ -107,20 +124,20 @@ async def test_a_browser_signed_in_as_the_same_user_keeps_its_session(api: Api) 
 async def test_the_session_of_a_link_may_do_no_more_than_the_token(api: Api) -> None:
     client = await token_client(api)
     browser = api.client(**BY_PROGRAM)
-    await browser.get(await link_of(client))
+    await opened(browser, await link_of(client))
     assert (await browser.post("/api/v1/tokens", json={"name": "more"})).status_code == 403
     passwords = {"current_password": "ada-ada", "new_password": "another-one"}
     assert (await browser.post("/api/v1/password", json=passwords)).status_code == 403
     assert (await browser.get("/api/v1/workspaces")).status_code == 200
     # Nor does a link made from that session.
     again = api.client(**BY_PROGRAM)
-    await again.get(await link_of(browser))
+    await opened(again, await link_of(browser))
     assert (await again.post("/api/v1/tokens", json={"name": "more"})).status_code == 403
 
 
 async def test_the_session_of_a_link_can_be_left(api: Api) -> None:
     browser = api.client(**BY_PROGRAM)
-    await browser.get(await link_of(await token_client(api)))
+    await opened(browser, await link_of(await token_client(api)))
     assert (await browser.post("/api/v1/logout")).status_code == 204
     assert await whoami(browser) is None
 
@@ -128,7 +145,7 @@ async def test_the_session_of_a_link_can_be_left(api: Api) -> None:
 async def test_the_session_of_a_link_ends_with_its_token(api: Api) -> None:
     client = await token_client(api)
     browser = api.client(**BY_PROGRAM)
-    await browser.get(await link_of(client))
+    await opened(browser, await link_of(client))
     (token,) = (await browser.get("/api/v1/tokens")).json()["items"]
     assert (await client.delete(f"/api/v1/tokens/{token['id']}")).status_code == 204
     assert await whoami(browser) is None
@@ -138,7 +155,7 @@ async def test_the_session_of_a_link_does_not_outlive_a_token_that_expires(api: 
     client = await token_client(api, expires_in_days=1)
     api.clock.forward(hours=23)
     browser = api.client(**BY_PROGRAM)
-    await browser.get(await link_of(client))
+    await opened(browser, await link_of(client))
     api.clock.forward(hours=2)
     assert await whoami(browser) is None
 

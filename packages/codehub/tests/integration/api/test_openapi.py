@@ -63,6 +63,7 @@ def signed_in(address: str, username: str, password: str) -> requests.Session:
     session.trust_env = False
     answer = session.post(f"{address}/api/v1/login", json={"username": username, "password": password}, timeout=90)
     assert answer.status_code == 200, answer.text
+    session.headers["X-CodeHub-Session-Key"] = answer.json()["session_key"]
     return session
 
 

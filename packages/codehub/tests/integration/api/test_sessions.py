@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import httpx
 import pytest
 
 from codehub.adapters.postgres.pool import Database
@@ -38,7 +39,7 @@ async def test_only_hashes_of_secrets_are_stored(api: Api, database: Database) -
     admin = await api.signed_in()
     minted = (await admin.post("/api/v1/tokens", json={"name": "ci"})).json()
     assert minted["token"].startswith("cht_")
-    secrets = [admin.cookies["session"], minted["token"], ADMIN[1]]
+    secrets = [admin.cookies["session"], admin.headers["X-CodeHub-Session-Key"], minted["token"], ADMIN[1]]
     async with database.transaction() as tx:
         for table in ("users", "sessions", "api_tokens"):
             rows = await (await tx.execute(f"SELECT t::text AS whole FROM {table} t".encode())).fetchall()
@@ -121,7 +122,7 @@ async def test_a_session_ends_by_logout_by_time_and_by_disabling_its_user(api: A
     cookie = ada.cookies["session"]
     assert (await ada.get("/api/v1/session")).status_code == 200
     assert (await ada.post("/api/v1/logout")).status_code == 204
-    replayed = api.client(cookie=f"session={cookie}")
+    replayed = api.client(cookie=f"session={cookie}", x_codehub_session_key=ada.headers["X-CodeHub-Session-Key"])
     assert (await replayed.get("/api/v1/session")).status_code == 401
 
     bob = await api.user("bob")
@@ -204,7 +205,9 @@ async def test_a_session_made_by_a_tokens_link_may_do_no_more_than_the_token(api
     robot = api.client(authorization=f"Bearer {first['token']}")
     link = (await robot.post("/api/v1/login-links", json={})).json()["url"]
     browser = api.client(sec_fetch_site="none", sec_fetch_mode="navigate", sec_fetch_dest="document")
-    assert (await browser.get(link)).status_code == 303
+    page = await browser.get(link)
+    assert page.status_code == 200
+    browser.headers["X-CodeHub-Session-Key"] = page.text.partition('session-key" content="')[2].partition('"')[0]
     assert (await browser.get("/api/v1/session")).status_code == 200
     assert (await browser.post("/api/v1/tokens", json={"name": "more"})).status_code == 403
     assert (await browser.delete(f"/api/v1/tokens/{second['id']}")).status_code == 403
@@ -218,3 +221,22 @@ async def test_a_wrong_token_is_not_made_up_for_by_a_cookie(api: Api) -> None:
         answer = await admin.get("/api/v1/session", headers={"Authorization": value})
         assert answer.status_code == 401
         assert answer.headers["www-authenticate"] == "Bearer"
+
+
+async def test_a_new_password_revokes_the_api_tokens_made_under_the_old_one(api: Api) -> None:
+    ada, admin = await api.user("ada"), await api.signed_in()
+    ada_id = (await ada.get("/api/v1/session")).json()["user"]["id"]
+
+    async def robot() -> httpx.AsyncClient:
+        made = (await ada.post("/api/v1/tokens", json={"name": "ci"})).json()
+        return api.client(authorization=f"Bearer {made['token']}")
+
+    before = await robot()
+    assert (await before.get("/api/v1/session")).status_code == 200
+    passwords = {"current_password": "ada-ada", "new_password": "another-one"}
+    assert (await ada.post("/api/v1/password", json=passwords)).status_code == 204
+    assert (await before.get("/api/v1/session")).status_code == 401
+    # An admin's reset, too.
+    before = await robot()
+    assert (await admin.patch(f"/api/v1/users/{ada_id}", json={"password": "yet-another"})).status_code == 200
+    assert (await before.get("/api/v1/session")).status_code == 401

@@ -80,6 +80,7 @@ async def _dashboard_works(edge: Edge, stage: Stage) -> None:
         )
         assert signed_in.status_code == 200, signed_in.text
         assert "__Host-session" in browser.cookies
+        browser.headers["X-CodeHub-Session-Key"] = signed_in.json()["session_key"]
         sessions = (await browser.get("/api/v1/sessions")).json()["items"]
         assert [session["address"] for session in sessions] == ["127.0.0.1"]
         # An event arrives while the stream is open: nothing on the way waits for a buffer to fill.

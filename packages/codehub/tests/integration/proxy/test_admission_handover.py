@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 import pytest_asyncio
@@ -33,10 +33,13 @@ async def test_opening_a_workspace_leads_through_the_dashboard_and_back_to_the_s
     assert "HttpOnly" in cookie
     assert f"Path=/w/{workspace_id}/" in cookie
 
-    back = await here.owner.get(sent.headers["location"], headers=NAVIGATION)
-    assert back.status_code == 303
-    assert back.headers["referrer-policy"] == "no-referrer"
-    address = back.headers["location"]
+    page = await here.owner.get(sent.headers["location"], headers=NAVIGATION)
+    assert page.status_code == 200
+    assert page.headers["referrer-policy"] == "no-referrer"
+    assert "handover.js" in page.text
+    back = await here.hand_over(sent.headers["location"])
+    assert back.status_code == 200
+    address = back.json()["url"]
     assert address.startswith(f"http://localhost:{here.port}/w/{workspace_id}/a/b?x=1&y=%2F&codehub_ticket=")
 
     done = await browser.get(address.partition(str(here.port))[2], headers=NAVIGATION)
@@ -51,14 +54,25 @@ async def test_opening_a_workspace_leads_through_the_dashboard_and_back_to_the_s
     assert "codehub_" not in page.text
 
 
-async def test_nobody_signed_in_is_sent_to_the_login_and_back(here: World) -> None:
+async def test_nobody_signed_in_gets_no_ticket(here: World) -> None:
     workspace_id = await here.workspace()
     sent = await here.browser().get(f"/w/{workspace_id}/", headers=NAVIGATION)
-    stranger = here.api.client()
-    login = await stranger.get(sent.headers["location"], headers=NAVIGATION)
-    assert login.status_code == 303
-    back = parse_qs(urlsplit(login.headers["location"]).query)["next"][0]
-    assert back.startswith(f"/handover/{workspace_id}?nonce=")
+    assert (await here.hand_over(sent.headers["location"], here.api.client())).status_code == 401
+
+
+async def test_a_stolen_cookie_gets_no_ticket_and_opens_no_api(here: World) -> None:
+    """What a listener on another port of the dashboard's host sees, which is the cookie alone."""
+    workspace_id = await here.workspace()
+    sent = await here.browser().get(f"/w/{workspace_id}/", headers=NAVIGATION)
+    thief = here.api.client(cookie=f"session={here.owner.cookies['session']}")
+    assert (await here.hand_over(sent.headers["location"], thief)).status_code == 401
+    page = await thief.get(sent.headers["location"], headers=NAVIGATION)
+    assert "codehub_ticket" not in page.text + str(page.headers)
+    assert (await thief.get("/api/v1/workspaces")).status_code == 401
+    assert (await thief.post("/api/v1/tokens", json={"name": "mine"})).status_code == 401
+    assert (await thief.get("/api/v1/events")).status_code == 401
+    guessed = here.api.client(cookie=f"session={here.owner.cookies['session']}", x_codehub_session_key="guessed")
+    assert (await guessed.get("/api/v1/session")).status_code == 401
 
 
 async def test_a_ticket_works_once(here: World) -> None:
@@ -111,18 +125,17 @@ async def test_secrets_are_stored_as_hashes_only(here: World) -> None:
 @pytest.mark.parametrize("bad", ["http://evil.example/", "//evil.example/", "/\\evil", "/api/v1/tokens", "/w/../x"])
 async def test_the_way_back_is_always_into_the_workspace(here: World, bad: str) -> None:
     workspace_id = await here.workspace()
-    address = f"/handover/{workspace_id}?nonce={'0' * 64}"
-    back = await here.owner.get(address, params={"nonce": "0" * 64, "next": bad}, headers=NAVIGATION)
-    assert back.status_code == 303
-    assert back.headers["location"].startswith(f"http://localhost:{here.port}/w/{workspace_id}/?codehub_ticket=")
+    back = await here.hand_over(f"/handover/{workspace_id}?{urlencode({'nonce': '0' * 64, 'next': bad})}")
+    assert back.status_code == 200
+    assert back.json()["url"].startswith(f"http://localhost:{here.port}/w/{workspace_id}/?codehub_ticket=")
 
 
 async def test_only_the_owner_gets_a_ticket(here: World) -> None:
     other = await here.api.user("other")
     workspace_id = await here.workspace(other)
     address = f"/handover/{workspace_id}?nonce={'0' * 64}"
-    assert (await here.owner.get(address, headers=NAVIGATION)).status_code == 403  # an administrator is not the owner
-    missing = await here.owner.get(f"/handover/{new_id()}?nonce={'0' * 64}", headers=NAVIGATION)
+    assert (await here.hand_over(address)).status_code == 403  # an administrator is not the owner
+    missing = await here.hand_over(f"/handover/{new_id()}?nonce={'0' * 64}")
     assert missing.status_code == 404
 
 

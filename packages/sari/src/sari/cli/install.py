@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from sari.cli.types import Subparsers
@@ -32,6 +32,12 @@ def register(subparsers: Subparsers) -> None:
             help="the project for --scope project (default: found from the current directory)",
         )
         parser.add_argument("--dry-run", action="store_true", help="show the change without writing it")
+        if work is _install:
+            parser.add_argument(
+                "--instructions",
+                action=argparse.BooleanOptionalAction,
+                help="add a paragraph about sari to AGENTS.md, CLAUDE.md or GEMINI.md (default: ask in a terminal)",
+            )
         parser.set_defaults(run=work)
 
 
@@ -48,9 +54,28 @@ def _install(arguments: argparse.Namespace) -> int:
         return install(client, path, launch, receipts, datetime.now(UTC))
 
     code = _each(arguments, lambda client, path: plan_install(client, path, launch), write)
+    if _wants_instructions(arguments):
+        code = max(code, _each(arguments, lambda one, path: plan_install(one, path, launch), write, guidance=True))
     if arguments.scope == "project" and code == 0:
         print(f"These files belong to the project and name {launch.command}, a path on this machine.")
     return code
+
+
+def _wants_instructions(arguments: argparse.Namespace) -> bool:
+    """As the option says; without it, a person is shown the paragraph and asked, and a script gets none."""
+    from sari.install.guidance import GUIDANCE, PARAGRAPH
+
+    if arguments.host != "all" and arguments.host not in GUIDANCE:
+        return False
+    if arguments.instructions is not None:
+        return bool(arguments.instructions)
+    if arguments.dry_run or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
+    print(f"\nClients use sari more often when their instructions file says so:\n\n  {PARAGRAPH}\n")
+    try:
+        return input("Add this paragraph? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
 
 
 def _uninstall(arguments: argparse.Namespace) -> int:
@@ -60,15 +85,22 @@ def _uninstall(arguments: argparse.Namespace) -> int:
     from sari.install.change import plan_uninstall, uninstall
 
     receipts = installed.receipts(os.environ)
-    return _each(
-        arguments,
-        lambda client, path: plan_uninstall(client, path, receipts),
-        lambda client, path: uninstall(client, path, receipts, datetime.now(UTC)),
-    )
+
+    def plan(client: Client, path: Path) -> Change:
+        return plan_uninstall(client, path, receipts)
+
+    def write(client: Client, path: Path) -> Change:
+        return uninstall(client, path, receipts, datetime.now(UTC))
+
+    return max(_each(arguments, plan, write), _each(arguments, plan, write, guidance=True))
 
 
 def _each(
-    arguments: argparse.Namespace, plan: Callable[[Client, Path], Change], write: Callable[[Client, Path], Change]
+    arguments: argparse.Namespace,
+    plan: Callable[[Client, Path], Change],
+    write: Callable[[Client, Path], Change],
+    *,
+    guidance: bool = False,
 ) -> int:
     """Show every change first, then write them. A file that is refused does not stop the others."""
     from pathlib import Path
@@ -76,14 +108,18 @@ def _each(
     from sari.install import environment as installed
     from sari.install.clients import CLIENTS, Scope
     from sari.install.errors import InstallError
+    from sari.install.guidance import GUIDANCE
 
+    clients: Mapping[str, Client] = GUIDANCE if guidance else CLIENTS
     machine = installed.machine(os.environ)
     start = Path(arguments.workspace).absolute() if arguments.workspace else Path.cwd()
     project = start if arguments.workspace else installed.project_root(start)
     wanted: list[Change] = []
     refused = 0
     for name in HOSTS if arguments.host == "all" else (arguments.host,):
-        client = CLIENTS[name]
+        if name not in clients:
+            continue
+        client = clients[name]
         path = client.file(Scope(arguments.scope), machine, project)
         try:
             change = plan(client, path)
@@ -94,7 +130,7 @@ def _each(
         if change.needed:
             print(f"{client.title}: {change.path}\n{change.shown()}")
             wanted.append(change)
-        else:
+        elif not guidance:
             print(f"{client.title}: {change.path}: nothing to change")
     for change in () if arguments.dry_run else wanted:
         try:
@@ -103,6 +139,8 @@ def _each(
         except InstallError as error:
             refused += 1
             print(f"{change.client.title}: {error}", file=sys.stderr)
+    if guidance and not wanted:
+        return 1 if refused else 0
     if arguments.dry_run:
         print("Nothing was written (--dry-run).")
     elif wanted and refused < len(wanted):

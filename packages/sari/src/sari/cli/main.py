@@ -16,6 +16,7 @@ COMMANDS = (
     "search",
     "symbols",
     "roots",
+    "allow",
     "web",
     "install",
     "doctor",

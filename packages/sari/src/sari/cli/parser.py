@@ -8,7 +8,9 @@ exit code 1.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import os
 import sys
 
 from sari import __version__
@@ -16,23 +18,48 @@ from sari.cli.main import COMMANDS
 from sari.protocol.errors import SariError
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+def build_parser(command: str | None = None) -> argparse.ArgumentParser:
+    """The command line: of one command, or of all."""
     parser = argparse.ArgumentParser(prog="sari", description="One shared code-search daemon for all your AI tools.")
     parser.add_argument("--version", action="version", version=f"sari {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name in COMMANDS:
+    for name in [command] if command is not None else COMMANDS:
         importlib.import_module(f"sari.cli.{name}").register(subparsers)
     return parser
 
 
 def run_command(words: list[str]) -> int:
     """Parse and run; errors that a user can fix become one line on stderr."""
-    arguments = build_parser().parse_args(words)
     try:
-        return int(arguments.run(arguments))
+        try:
+            # A terminal waits for this process to start: the other commands are not even imported.
+            known = words[0] if words and words[0] in COMMANDS else None
+            arguments = build_parser(known).parse_args(words)
+            return int(arguments.run(arguments))
+        finally:
+            # Now, not when the interpreter ends: a full device is an error that can be reported.
+            sys.stdout.flush()
     except SariError as error:
-        print(f"sari: {error}", file=sys.stderr)
-        return 1
+        return _fail(str(error))
+    except BrokenPipeError:
+        # The reader (`head`) has seen enough. What is still in the buffer goes nowhere, also at exit.
+        _discard_stdout()
+        return 128 + 13
+    except OSError as error:
+        _discard_stdout()
+        return _fail(f"{error.filename or 'the output cannot be written'}: {error.strerror or error}")
     except KeyboardInterrupt:
         return 130
+
+
+def _fail(message: str) -> int:
+    with contextlib.suppress(OSError):
+        print(f"sari: {message}", file=sys.stderr)
+    return 1
+
+
+def _discard_stdout() -> None:
+    with contextlib.suppress(OSError, ValueError):
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, sys.stdout.fileno())
+        os.close(nothing)

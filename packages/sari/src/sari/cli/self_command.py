@@ -32,11 +32,12 @@ def _uninstall(arguments: argparse.Namespace) -> int:
     from sari.install.change import uninstall
     from sari.install.clients import CLIENTS
     from sari.install.errors import InstallError
+    from sari.install.guidance import by_receipt
 
     receipts = installed.receipts(os.environ)
     refused = False
     for receipt in receipts.all():
-        client = CLIENTS.get(receipt.client)
+        client = CLIENTS.get(receipt.client) or by_receipt(receipt.client)
         if client is None:
             continue
         try:

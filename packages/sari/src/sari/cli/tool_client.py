@@ -1,24 +1,31 @@
-"""Calls one tool from the command line, through a shim as every client does: it finds or starts the daemon."""
+"""Calls one tool from the command line: finds or starts the daemon and asks it, in this process."""
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import count
-from typing import IO
+from typing import TYPE_CHECKING
 
-from sari.protocol.errors import SariError
+from sari import __version__
+from sari.protocol.errors import SariError, Transient
+from sari.registry.client import DaemonClient
+from sari.registry.find import Finder
+from sari.registry.layout import find_layout, home_directory
+from sari.registry.roots import find_root, resolve_root
+from sari.registry.settings import Settings
+from sari.registry.start import StartCutOff
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # A workspace that this call opened is still being parsed, and the answer says to ask again: at a terminal, waiting is
 # better than a partial answer.
 _AGAIN_S = 60.0
 _ASK_AGAIN = "ask again in a moment"
 _PAUSE_S = 0.2
+# The daemon may be replaced or killed during the call: its successor is asked again.
+_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,59 +38,37 @@ class Answer:
 
 def call_tool(tool: str, arguments: Mapping[str, object], workspace: str | None) -> Answer:
     """Call a tool in a workspace (default: found from here). Raises `SariError` with what the tool said is wrong."""
-    named = {"workspace": os.path.abspath(workspace)} if workspace else {}
-    shim = subprocess.Popen(
-        [sys.executable, "-P", "-m", "sari.cli.main", "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    with shim:
-        assert shim.stdin is not None
-        assert shim.stdout is not None
+    home = home_directory(os.environ)
+    root = resolve_root(workspace, home) if workspace else find_root(os.environ, [], os.getcwd(), home).path
+    settings = Settings.from_environ(os.environ)
+    finder = Finder(find_layout(os.environ), settings, __version__)
+    for attempt in range(1, _ATTEMPTS + 1):
         try:
-            return _until_complete(shim.stdin, shim.stdout, {"name": tool, "arguments": {**arguments, **named}})
-        except BrokenPipeError as error:
-            raise SariError(_NO_ANSWER) from error
-        finally:
-            shim.stdin.close()
+            with DaemonClient(finder.find_or_start(root).sock) as client:
+                client.open_session("sari-cli")
+                return _until_complete(client, root, tool, arguments, settings.request_timeout_s)
+        except (Transient, StartCutOff):
+            if attempt == _ATTEMPTS:
+                raise
+            time.sleep(_PAUSE_S)
+    raise AssertionError("the last attempt returns or raises")
 
 
-_NO_ANSWER = "sari's own client ended without an answer; `sari doctor` may know why"
-
-
-def _until_complete(to: IO[bytes], out_of: IO[bytes], call: Mapping[str, object]) -> Answer:
-    client = {"name": "sari-cli", "version": "1"}
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
-    _send(to, {"id": 0, "method": "initialize", "params": hello})
-    _send(to, {"method": "notifications/initialized"})
+def _until_complete(
+    client: DaemonClient, root: str, tool: str, arguments: Mapping[str, object], timeout_s: float
+) -> Answer:
     deadline = time.monotonic() + _AGAIN_S
-    for identifier in count(1):
-        _send(to, {"id": identifier, "method": "tools/call", "params": call})
-        answer = _answer(_wait(out_of, identifier))
+    while True:
+        answer = _answer(client.call_tool(root, tool, arguments, timeout_s))
         if _ASK_AGAIN not in str(answer.structured.get("note")) or time.monotonic() > deadline:
-            break
+            return answer
         time.sleep(_PAUSE_S)
-    return answer
 
 
-def _send(to: IO[bytes], message: Mapping[str, object]) -> None:
-    to.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
-    to.flush()
-
-
-def _wait(out_of: IO[bytes], identifier: int) -> Mapping[str, object]:
-    for line in out_of:
-        message: Mapping[str, object] = json.loads(line)
-        if message.get("id") == identifier and "method" not in message:
-            return message
-    raise SariError(_NO_ANSWER)
-
-
-def _answer(message: Mapping[str, object]) -> Answer:
-    error = message.get("error")
-    if isinstance(error, dict):
-        raise SariError(str(error.get("message")))
-    result = message.get("result")
-    assert isinstance(result, dict)
-    text = "\n".join(part.get("text", "") for part in result.get("content") or [])
+def _answer(result: Mapping[str, object]) -> Answer:
+    content, structured = result.get("content"), result.get("structuredContent")
+    parts = content if isinstance(content, list) else []
+    text = "\n".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
     if result.get("isError"):
         raise SariError(text)
-    return Answer(text, result.get("structuredContent") or {})
+    return Answer(text, structured if isinstance(structured, dict) else {})

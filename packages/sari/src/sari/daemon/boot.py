@@ -28,6 +28,7 @@ from sari.daemon.heartbeat import Heartbeat, Superseded
 from sari.daemon.log import fields, logger, open_log
 from sari.daemon.predecessor import Predecessors
 from sari.daemon.service import Listeners, Service
+from sari.index.cleanup import remove_stale_indexes
 from sari.protocol.errors import SariError
 from sari.protocol.facade import HttpServerLike
 from sari.protocol.tooling import WorkspaceOpener
@@ -49,6 +50,9 @@ _EAGER = (
 
 # "At once" is what `sari daemon stop` promises.
 _HTTP_CLOSING_S = 2.0
+_LOOPBACK_TIMEOUT_S = 5.0
+# How often the indexes of deleted workspaces are looked for.
+_CLEANUP_S = 600.0
 # A little more than the HTTP server's own deadline for running requests.
 _HTTP_ANSWERING_S = 8.0
 
@@ -169,7 +173,8 @@ async def _serve(
     token = access_token(options.layout)
     predecessors = await asyncio.to_thread(Predecessors, old)
     listeners = _listen(options, await asyncio.to_thread(predecessors.receive_sockets))
-    service = Service(boot_id, token, settings, listeners, opener, options.layout.data_dir, home_directory(environ))
+    await asyncio.to_thread(_check_loopback, sockets.port_of(listeners.daemon))
+    service = Service(boot_id, token, settings, listeners, opener, options.layout, home_directory(environ))
     entry = DaemonEntry(
         boot_id,
         sockets.HOST,
@@ -196,9 +201,11 @@ async def _serve(
     report({"ready": {"boot_id": boot_id, **daemon_fields(replace(entry, last_seen_ts=time.time()))}})
     logger.info("ready %s", fields(port=entry.port, http_port=sockets.port_of(listeners.http)))
     beats = asyncio.create_task(heartbeat.run())
+    cleanup = asyncio.create_task(_remove_stale_indexes(Path(options.layout.data_dir)))
     why = await service.run()
     logger.info("ending %s", fields(why=why))
     beats.cancel()
+    cleanup.cancel()
     await heartbeat.unregister()
     web.cancel()
     if service.draining:
@@ -222,6 +229,26 @@ def _listen(options: StartOptions, passed: list[socket.socket]) -> Listeners:
         daemon or sockets.listen(options.daemon_port, options.explicit_daemon_port, "--daemon-port"),
         http or sockets.listen(options.http_port, options.explicit_http_port, "--http-port"),
     )
+
+
+def _check_loopback(port: int) -> None:
+    """A daemon that nobody can reach must not stay."""
+    try:
+        with socket.create_connection((sockets.HOST, port), _LOOPBACK_TIMEOUT_S):
+            return
+    except OSError as error:
+        raise SariError(
+            f"{sockets.HOST}:{port} cannot be reached from this machine itself ({error.strerror or error}): bring the "
+            "loopback interface up (`ip link set lo up`)"
+        ) from error
+
+
+async def _remove_stale_indexes(data_dir: Path) -> None:
+    """Now and then, for as long as the daemon serves."""
+    while True:
+        for root in await asyncio.to_thread(remove_stale_indexes, data_dir):
+            logger.info("index removed: its workspace is gone %s", fields(root=root))
+        await asyncio.sleep(_CLEANUP_S)
 
 
 def _obey_signals(service: Service) -> None:

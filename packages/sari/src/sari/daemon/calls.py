@@ -6,7 +6,6 @@ The same for every way in (a shim's connection, HTTP): the caller brings the ses
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from collections import OrderedDict
@@ -14,13 +13,14 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 
 from sari.daemon.log import fields, logger
+from sari.daemon.root_access import RootAccess
 from sari.daemon.sessions import Session
 from sari.daemon.workspaces import Slot, Workspaces
 from sari.protocol import jsonrpc, mcp
 from sari.protocol.catalog import TOOLS
 from sari.protocol.jsonrpc import Message
 from sari.protocol.tooling import ToolResult
-from sari.registry.roots import RefusedRoot, resolve_root
+from sari.registry.roots import RefusedRoot
 
 Notify = Callable[[Mapping[str, object]], None]
 
@@ -33,14 +33,18 @@ _PROGRESS_PAUSE_S = 0.1
 class RunningCall:
     """The call as its tool sees it (`sari.protocol.tooling.Call`)."""
 
-    def __init__(self, notify: Callable[[float, float | None, str], None] | None) -> None:
+    def __init__(
+        self, notify: Callable[[float, float | None, str], None] | None, limit_s: float = float("inf")
+    ) -> None:
         self._cancelled = threading.Event()
         self._notify = notify
+        # Nobody waits longer for an answer than this: no call may work on after it.
+        self._deadline = time.monotonic() + limit_s
         self._last = 0.0
 
     @property
     def cancelled(self) -> bool:
-        return self._cancelled.is_set()
+        return self._cancelled.is_set() or time.monotonic() > self._deadline
 
     def cancel(self) -> None:
         """Nobody wants the answer any more."""
@@ -57,10 +61,11 @@ class RunningCall:
 class Calls:
     """Runs tool calls."""
 
-    def __init__(self, workspaces: Workspaces, threads: Executor, home: str) -> None:
+    def __init__(self, workspaces: Workspaces, threads: Executor, access: RootAccess, limit_s: float) -> None:
         self._workspaces = workspaces
         self._threads = threads
-        self._home = home
+        self._access = access
+        self._limit_s = limit_s
         self._written: OrderedDict[str, asyncio.Future[ToolResult]] = OrderedDict()
         self.running = 0
 
@@ -77,10 +82,10 @@ class Calls:
         meta = params.get("_meta")
         meta = meta if isinstance(meta, dict) else {}
         try:
-            where = self._root(arguments, meta, root)
+            where = self._access.root_of(arguments, meta, root)
         except RefusedRoot as error:
             return mcp.tool_answer(message, _refused(str(error)))
-        call = RunningCall(_progress(notify, meta.get("progressToken")))
+        call = RunningCall(_progress(notify, meta.get("progressToken")), self._limit_s)
         self.running += 1
         if session is not None:
             session.running += 1
@@ -101,22 +106,9 @@ class Calls:
         """Run a tool in a workspace, outside MCP."""
         self.running += 1
         try:
-            return await self._run(tool, arguments, root, None, RunningCall(None))
+            return await self._run(tool, arguments, root, None, RunningCall(None, self._limit_s))
         finally:
             self.running -= 1
-
-    def _root(self, arguments: Message, meta: Message, default: str) -> str:
-        named = arguments.get("workspace")
-        known = meta.get("sari/root")
-        base = known if isinstance(known, str) and known else default
-        if isinstance(named, str) and named:
-            return resolve_root(os.path.join(base, named) if base else named, self._home)
-        why = meta.get("sari/root_error")
-        if isinstance(why, str):
-            raise RefusedRoot(why)
-        if not base:
-            raise RefusedRoot("no workspace is known for this call: pass its root as `workspace`")
-        return resolve_root(base, self._home)
 
     async def _once(
         self,

@@ -1,13 +1,13 @@
-"""One connection to the daemon: nothing before the token, then sessions, calls and the daemon's own affairs.
+"""One connection to the daemon: nothing before the handshake, then sessions, calls and the daemon's own affairs.
 
 Messages are lines of JSON-RPC. Calls run concurrently; one bad message never ends the connection, except before the
-token.
+handshake.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
+import os
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from sari.daemon.sessions import Session
 from sari.protocol import jsonrpc, mcp
 from sari.protocol.framing import LARGEST_MESSAGE, Decoder, Refused
+from sari.protocol.handshake import client_proof, daemon_proof, is_nonce, is_proof
 from sari.protocol.jsonrpc import Message, NotAMessage
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Connection(asyncio.Protocol):
         self._service = service
         self._decoder = Decoder(_LARGEST_FIRST_MESSAGE)
         self._trusted = False
+        self._expected_proof = ""
         self._session: Session | None = None
         self._calls: dict[object, asyncio.Task[None]] = {}
         self._auth_timer: asyncio.TimerHandle | None = None
@@ -103,7 +105,10 @@ class Connection(asyncio.Protocol):
     def _take(self, message: Message) -> None:
         method = message.get("method")
         if not self._trusted:
-            self._check_token(message)
+            if method == "sari/hello" and not self._expected_proof:
+                self.send(self._hello(message))
+                return
+            self._check_proof(message)
         if method == "notifications/cancelled":
             task = self._calls.get(_key(jsonrpc.params_of(message).get("requestId")))
             if task is not None:
@@ -111,11 +116,24 @@ class Connection(asyncio.Protocol):
         elif "id" in message and method is not None:
             self._take_request(message, str(method))
 
-    def _check_token(self, message: Message) -> None:
-        token = jsonrpc.params_of(message).get("token")
-        given = token.encode(errors="replace") if isinstance(token, str) else b""
-        if message.get("method") != "sari/identify" or not hmac.compare_digest(given, self._service.token.encode()):
-            text = "this daemon serves its owner only: the token of its registry is needed"
+    def _hello(self, message: Message) -> Message:
+        """Prove that we hold the token, and ask for the same."""
+        nonce = jsonrpc.params_of(message).get("nonce")
+        if not is_nonce(nonce) or not isinstance(nonce, str):
+            text = "`nonce` must be some random letters and digits"
+            raise NotAMessage(jsonrpc.failure(message.get("id"), jsonrpc.INVALID_PARAMS, text))
+        ours, port = os.urandom(16).hex(), self._transport.get_extra_info("sockname")[1]
+        self._expected_proof = client_proof(self._service.token, nonce, ours, port)
+        proof = daemon_proof(self._service.token, nonce, ours, port)
+        return jsonrpc.success(message.get("id"), {"nonce": ours, "proof": proof})
+
+    def _check_proof(self, message: Message) -> None:
+        params = jsonrpc.params_of(message)
+        proven = bool(self._expected_proof) and is_proof(params.get("proof"), self._expected_proof)
+        # Shims of version 3.0 send the token itself.
+        proven = proven or is_proof(params.get("token"), self._service.token)
+        if message.get("method") != "sari/identify" or not proven:
+            text = "this daemon serves its owner only: prove that you hold the token of its registry"
             raise NotAMessage(jsonrpc.failure(message.get("id"), jsonrpc.DENIED, text))
         self._trusted = True
         self._decoder.raise_limit(_LARGEST_MESSAGE)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from sari.daemon import sockets
+from sari.daemon.root_access import without_sari_fields
 from sari.daemon.service import Service
 from sari.protocol import jsonrpc, mcp
 from sari.protocol.errors import SariError, UnknownWorkspace
@@ -158,6 +159,7 @@ class DaemonFacade:
         task = asyncio.current_task()
         assert task is not None
         self._running[key] = task
+        message = {**message, "params": without_sari_fields(jsonrpc.params_of(message))}
         try:
             return await self._service.calls.answer(message, session, str(root) if root else "", notify)
         except asyncio.CancelledError:

@@ -24,10 +24,12 @@ from sari.daemon import sockets
 from sari.daemon.calls import Calls
 from sari.daemon.connection import Connection
 from sari.daemon.log import fields, logger
+from sari.daemon.root_access import RootAccess
 from sari.daemon.sessions import Session, Sessions
 from sari.daemon.workspaces import Workspaces
 from sari.protocol.tooling import WorkspaceOpener
 from sari.protocol.versions import SERVED_PROTOCOLS, WIRE_PROTOCOL
+from sari.registry.layout import Layout
 from sari.registry.settings import Settings
 
 _CALL_THREADS = 12
@@ -55,22 +57,21 @@ class Service:
         settings: Settings,
         listeners: Listeners,
         opener: WorkspaceOpener,
-        data_dir: str,
+        layout: Layout,
         home: str,
     ) -> None:
         self.boot_id = boot_id
         self.token = token
         self.settings = settings
         self.listeners = listeners
-        self.home = home
         self.start_ts = time.time()
         self.draining = False
         self.connections: set[Connection] = set()
         self.sessions = Sessions(settings.session_lease_s)
         self._call_threads = ThreadPoolExecutor(_CALL_THREADS, "sari-call")
         self._open_threads = ThreadPoolExecutor(_OPEN_THREADS, "sari-open")
-        self.workspaces = Workspaces(opener, Path(data_dir), self._open_threads)
-        self.calls = Calls(self.workspaces, self._call_threads, home)
+        self.workspaces = Workspaces(opener, Path(layout.data_dir), self._open_threads)
+        self.calls = Calls(self.workspaces, self._call_threads, RootAccess(layout, home), settings.request_timeout_s)
         self.drain_changed: asyncio.Event = asyncio.Event()
         self._ended = asyncio.Event()
         self._why_ended = ""

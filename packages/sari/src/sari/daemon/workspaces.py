@@ -14,6 +14,9 @@ from pathlib import Path
 from sari.daemon.log import fields, logger
 from sari.protocol.tooling import OpenWorkspace, WorkspaceOpener
 
+# Each keeps its watches and its index in memory, for a client that may come back.
+MOST_UNUSED = 8
+
 
 class Slot:
     """One root. `lock` is held while it opens or closes; `running` calls keep it open."""
@@ -75,14 +78,19 @@ class Workspaces:
             self._slots.pop(slot.root, None)
 
     async def close_unused(self, is_used: Callable[[str], bool], idle_s: float, now: float) -> None:
-        """Close those that nobody has used for the idle time."""
+        """Close those that nobody has used for the idle time, and the longest unused of too many."""
+        unused: list[tuple[float, Slot]] = []
         for slot in self.slots():
             if slot.running or is_used(slot.root):
                 slot.unused_since = None
                 continue
             if slot.unused_since is None:
                 slot.unused_since = now
-            if now - slot.unused_since >= idle_s and not slot.lock.locked():
+            unused.append((slot.unused_since, slot))
+        unused.sort(key=lambda one: one[0])
+        for number, (since, slot) in enumerate(unused):
+            too_many = len(unused) - number > MOST_UNUSED
+            if (now - since >= idle_s or too_many) and not slot.lock.locked():
                 await self._close(slot)
 
     async def close_all(self) -> None:

@@ -34,7 +34,7 @@ def check_registry(layout: Layout) -> list[Finding]:
             parse(file.read())
     except FileNotFoundError:
         return [Finding("ok", f"no registry yet at {path}; the first client makes it")]
-    except (Damaged, UnicodeDecodeError) as error:
+    except (Damaged, UnicodeDecodeError, IsADirectoryError) as error:
         return [
             Finding(
                 "error", f"the registry {path} is damaged ({error})", "no action needed: the next client rebuilds it"

@@ -65,6 +65,13 @@ def command_finding(environment: Mapping[str, str]) -> Finding:
     return Finding("ok", f"the command: {shown}")
 
 
+def _own_programs(environment: Mapping[str, str]) -> set[str]:
+    """Every `sari` on the path, and this one."""
+    folders = environment.get("PATH", os.defpath).split(os.pathsep)
+    found = [shutil.which("sari", path=folder) for folder in folders if os.path.isabs(folder)]
+    return {os.path.realpath(program) for program in [*found, _own_program()] if program is not None}
+
+
 def _own_program() -> str:
     try:
         return installed.program()
@@ -105,7 +112,7 @@ def _client_finding(client: Client, scope: Scope, path: Path, environment: Mappi
         return Finding("error", f"{name}: {path} cannot be read: {error}", fix)
     if entry is None:
         return Finding("ok", f"{name}: not configured") if scope is Scope.USER else None
-    wrong = _entry_trouble(entry, environment)
+    wrong = _entry_trouble(entry, environment, trusted=scope is Scope.USER)
     if wrong is not None:
         return Finding("error", f"{name}: {path}: {wrong}", again)
     if entry.get("disabled") is True or entry.get("enabled") is False:
@@ -115,7 +122,8 @@ def _client_finding(client: Client, scope: Scope, path: Path, environment: Mappi
     return Finding("ok", f"{name}: {path} starts {entry['command']}")
 
 
-def _entry_trouble(entry: Mapping[str, object], environment: Mapping[str, str]) -> str | None:
+def _entry_trouble(entry: Mapping[str, object], environment: Mapping[str, str], *, trusted: bool) -> str | None:
+    """What is wrong with an entry. One that is not `trusted` comes with the project: its command is not run."""
     command, arguments = entry.get("command"), entry.get("args")
     if not isinstance(command, str) or not command:
         return "the entry has no command"
@@ -126,6 +134,8 @@ def _entry_trouble(entry: Mapping[str, object], environment: Mapping[str, str]) 
     words = arguments if isinstance(arguments, list) else []
     if not {"mcp", "proxy"} & {str(word) for word in words}:
         return "its arguments do not name `mcp`"
+    if not trusted and os.path.realpath(command) not in _own_programs(environment):
+        return f"it starts {command}, which is not the sari of this machine, and was not run to see what it is"
     version = _version_of(command)
     if version != __version__:
         return f"it starts sari {version}, and this is {__version__}"

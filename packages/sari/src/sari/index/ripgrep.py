@@ -40,8 +40,10 @@ BASE = ("--no-config", "--hidden", "--glob", "!.git", "--color", "never")
 # How often a silent search looks whether anybody still wants it.
 _LOOK_S = 0.2
 
-_WARNING = re.compile(
-    rb'[^\0]*?: WARNING: stopped searching binary file after match \(found "\\0" byte around offset \d+\)\n'
+# What ripgrep prints instead of, or after, the lines of a file in which it meets a NUL.
+_MESSAGE = re.compile(
+    rb"[^\0]*?: (?:WARNING: stopped searching binary file after match|binary file matches) "
+    rb'\(found "\\0" byte around offset \d+\)\n'
 )
 
 
@@ -116,7 +118,7 @@ def run(arguments: Sequence[str | bytes], root: Path, cancelled: Callable[[], bo
 
 
 def lines(chunks: Iterable[bytes]) -> Iterator[Line]:
-    """Read `--null --line-number --column --no-heading` output. A path may hold anything but NUL; a line no newline."""
+    """Read the output of `LINES`. A path may hold anything but NUL; a line no newline."""
     rest = b""
     for chunk in chunks:
         rest = yield from _records(rest + chunk if rest else chunk)
@@ -125,31 +127,41 @@ def lines(chunks: Iterable[bytes]) -> Iterator[Line]:
 
 
 def _records(output: bytes) -> Generator[Line, None, bytes]:
-    """The whole records of a piece of output; what is left over comes back."""
+    """The complete records of a piece of output; what is left over comes back."""
     at = 0
     while True:
-        stop = output.find(b"\0", at)
-        if output.find(b": WARNING: stopped", at, stop if stop >= 0 else len(output)) >= 0:
-            warned = _WARNING.match(output, at)
-            if warned:
-                at = warned.end()
-                continue
-        text_end = output.find(b"\n", stop)
-        if stop < 0 or text_end < 0:
+        at = _after_messages(output, at)
+        path_end = output.find(b"\0", at)
+        number_end = output.find(b"\0", path_end + 1)
+        text_end = output.find(b"\n", number_end)
+        if path_end < 0 or number_end < 0 or text_end < 0:
             return output[at:]
-        number_end = output.index(b":", stop)
-        column_end = output.index(b":", number_end + 1)
+        # A match of nothing at the end of a file has no column.
+        column_end = output.find(b"\0", number_end + 1, text_end)
+        column = output[number_end + 1 : column_end] if column_end >= 0 else b""
         yield Line(
-            output[at:stop],
-            int(output[stop + 1 : number_end]),
-            int(output[number_end + 1 : column_end]),
-            output[column_end + 1 : text_end],
+            output[at:path_end],
+            int(output[path_end + 1 : number_end]),
+            int(column) if column.isdigit() else 1,
+            output[(column_end if column.isdigit() else number_end) + 1 : text_end],
         )
         at = text_end + 1
 
 
+def _after_messages(output: bytes, at: int) -> int:
+    """Where the next record begins."""
+    while True:
+        stop = output.find(b"\0", at)
+        if output.find(b" byte around offset ", at, stop if stop >= 0 else len(output)) < 0:
+            return at
+        message = _MESSAGE.match(output, at)
+        if message is None:
+            return at
+        at = message.end()
+
+
 def counts(output: bytes) -> Iterator[tuple[bytes, int]]:
-    """Read `--null --count` output."""
+    """Read the output of `COUNTS`."""
     at = 0
     while (stop := output.find(b"\0", at)) >= 0:
         newline = output.index(b"\n", stop)
@@ -163,5 +175,8 @@ def files(root: Path, extra: Iterable[str | bytes] = ()) -> list[bytes]:
     return [path.removeprefix(b"./") for path in output.split(b"\0") if path]
 
 
-LINES = ("--null", "--line-number", "--column", "--no-heading", "--with-filename")
+# NUL between the fields: a colon could be part of the text where a field is missing.
+LINES = (
+    "--null", "--line-number", "--column", "--no-heading", "--with-filename", "--field-match-separator", r"\x00",
+)  # fmt: skip
 COUNTS = ("--null", "--count", "--with-filename")

@@ -22,7 +22,10 @@ _SHOWN_BYTES = 400
 _COMMAND_BYTES = 900_000
 # For so few files starting ripgrep's threads takes longer (2 ms) than they save.
 _ONE_THREAD_BELOW = 250
-_MAY_SPAN_LINES = re.compile(r"\\n|\\x0[aA]|\n|\(\?[a-zA-Z]*s")
+# What may match a newline. Other escapes are read as well, so that an escaped backslash before an n is no newline.
+_NEWLINE_OR_ESCAPE = re.compile(
+    r"\\(?:n|x0[aA]|x\{0*[aA]\}|u000[aA]|u\{0*[aA]\})|(?P<other>\\.)|\n|\(\?[a-zA-Z]*s", re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +46,14 @@ class Query:
 
     @property
     def multiline(self) -> bool:
-        return "\n" in self.text if self.mode != "regex" else bool(_MAY_SPAN_LINES.search(self.text))
+        return "\n" in self.text if self.mode != "regex" else _may_span_lines(self.text)
 
     def trigrams(self) -> trigram_query.TrigramQuery:
         return trigram_query.by_regex(self.text) if self.mode == "regex" else trigram_query.by_literal(self.text)
+
+
+def _may_span_lines(pattern: str) -> bool:
+    return any(found["other"] is None for found in _NEWLINE_OR_ESCAPE.finditer(pattern))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,12 +23,22 @@ else:
     import fcntl
 
 VERSION = 1
+_ROOT_FILE = "root"
 
 
 def folder_of(root: Path, data_dir: Path) -> Path:
     """The index folder of a root."""
     digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:24]
     return data_dir / "index" / digest
+
+
+def root_of(folder: Path) -> str | None:
+    """The root that an index folder belongs to; None when that cannot be told."""
+    with contextlib.suppress(OSError):
+        return os.fsdecode((folder / _ROOT_FILE).read_bytes()) or None
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return str(json.loads((folder / "manifest.json").read_bytes())["root"])
+    return None
 
 
 class Store:
@@ -38,6 +48,10 @@ class Store:
         self.folder = folder_of(root, data_dir)
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._root = str(root)
+        with contextlib.suppress(OSError):
+            # For whoever looks for indexes of workspaces that are gone; the manifest comes with the first segment.
+            if not (self.folder / _ROOT_FILE).exists():
+                (self.folder / _ROOT_FILE).write_bytes(os.fsencode(root))
         self._manifest = self.folder / "manifest.json"
         self._lock_fd: int | None = None
         self._locking = threading.Lock()
@@ -53,11 +67,15 @@ class Store:
 
     def _lock(self) -> bool:
         fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        if not _lock_file(fd):
+        if not lock_file(fd):
             os.close(fd)
             return False
         self._lock_fd = fd
         return True
+
+    def is_persisted(self) -> bool:
+        """Whether there is an index to open again."""
+        return bool(self._names())
 
     def new_segment(self) -> Path:
         return self.folder / f"{uuid.uuid4().hex}.seg"
@@ -104,7 +122,8 @@ class Store:
             self._lock_fd = None
 
 
-def _lock_file(fd: int) -> bool:
+def lock_file(fd: int) -> bool:
+    """Lock an open file if it is free; the kernel frees it with the last descriptor."""
     try:
         if sys.platform == "win32":
             msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)

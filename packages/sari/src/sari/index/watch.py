@@ -72,14 +72,14 @@ class Watcher:
     def folders(self) -> int:
         return len(self._by_watch)
 
-    def watch_tree(self, folder: bytes = b"") -> list[bytes]:
+    def watch_tree(self, folder: bytes = b"", stop: Callable[[], bool] = lambda: False) -> list[bytes]:
         """Watch a folder and all below it that is not ignored. Each is watched before it is listed: nothing slips by.
 
         Those that were not watched before come back: what is known of their files may be of an older state.
         """
         fresh: list[bytes] = []
         waiting = [folder]
-        while waiting:
+        while waiting and not stop():
             current = waiting.pop()
             before = self._by_folder.get(current)
             if not self._add(current):

@@ -1,7 +1,11 @@
-"""The living index of one workspace: opened in the background, kept true to the disk, usable at every moment.
+"""The index of one workspace: opened in the background, kept up to date with the disk, usable at every moment.
 
-One thread opens, watches, builds and tidies; queries come from other threads and first take in whatever happened
+One thread opens, watches, builds and merges; queries come from other threads and first take in whatever happened
 before them. Whatever the index does not know yet is pending and searched as it is, so the answer is always complete.
+
+    opening ──a persisted index and a listing──► listed ──watches are set──► watched
+       queries walk the tree, or wait for       queries compare with        queries read the
+       the listing where an index is persisted  the disk first              queue of events first
 """
 
 from __future__ import annotations
@@ -30,6 +34,10 @@ _SETTLE_FEW_S = 20.0
 # A comparison with the disk, in case something escaped the watch (an mmap write, a change below a mount).
 _COMPARE_S = 120.0
 _LOCK_RETRY_S = 1.0
+# Listing a tree takes a fraction of searching it: where an index is persisted, a query waits for that rather.
+_LISTING_TIMEOUT_S = 20.0
+# After the watches ran out, others may have been freed, or the limit raised.
+_WATCH_RETRY_S = 60.0
 _MOST_SEGMENTS = 24
 # With more pending files than this, ripgrep's own walk of the whole tree is faster than a list.
 MOST_PENDING = 15_000
@@ -47,7 +55,10 @@ class WorkspaceIndex:
         self._table = Table()
         self._lock = threading.RLock()
         self._watcher: Watcher | None = None
+        self._watched_root: tuple[int, int] | None = None
+        self._watch_after = 0.0
         self._why_polling = ""
+        self._is_persisted = self.store.is_persisted()
         self._listed = threading.Event()
         self._settled = threading.Event()
         self._stop = threading.Event()
@@ -64,7 +75,7 @@ class WorkspaceIndex:
         self, query: TrigramQuery, keep: Callable[[bytes], bool] | None = None
     ) -> tuple[Candidates | None, int]:
         """Where to look, and the state of the tree that this belongs to. None: not listed yet, let ripgrep walk."""
-        if not self._listed.is_set():
+        if not self._listed.is_set() and not (self._is_persisted and self._listed.wait(_LISTING_TIMEOUT_S)):
             return None, -1
         with self._lock:
             self.refresh()
@@ -109,23 +120,16 @@ class WorkspaceIndex:
             return self._table.paths()
 
     def change(self) -> int:
-        """A number that differs when anything changed; −1 as long as that cannot be told."""
-        if not self._listed.is_set():
-            return -1
+        """A number that differs when anything changed; -1 as long as finding out would cost a comparison."""
         with self._lock:
+            if not self._listed.is_set() or self._watcher is None:
+                return -1
             self.refresh()
-            return self._table.change
+            return self._table.change if self._watcher is not None else -1
 
-    def folders(self) -> frozenset[str]:
-        """Every folder that has files in it or below it."""
-        with self._lock:
-            holding = [os.fsdecode(folder) for folder in self._table.folders()]
-        known: set[str] = set()
-        for folder in holding:
-            while folder and folder not in known:
-                known.add(folder)
-                folder = folder.rpartition("/")[0]
-        return frozenset(known)
+    def known_change(self) -> int:
+        """The same number as of the last refresh; -1 before the first listing."""
+        return self._table.change if self._listed.is_set() else -1
 
     def wait_settled(self, timeout_s: float) -> bool:
         """Wait until everything is indexed."""
@@ -187,6 +191,9 @@ class WorkspaceIndex:
 
     def refresh(self) -> None:
         """Take in everything that happened until now."""
+        if self._watcher is not None and self._root_identity() != self._watched_root:
+            # The root was moved or replaced, and the watches went with it. The thread sets new ones.
+            self._stop_watching("the root was replaced")
         if self._watcher is None:
             self._compare()
             return
@@ -276,6 +283,13 @@ class WorkspaceIndex:
         self._watcher.skip = ignored.folder
         return self._watcher.watch_tree()
 
+    def _root_identity(self) -> tuple[int, int] | None:
+        try:
+            stat = os.stat(self.root)
+        except OSError:
+            return None
+        return stat.st_dev, stat.st_ino
+
     def _stop_watching(self, reason: str) -> None:
         self._why_polling = reason
         if self._watcher is not None:
@@ -291,6 +305,7 @@ class WorkspaceIndex:
             if self._stop.is_set():
                 return
             self._take_over()
+            self._start_watching()
             with self._lock:
                 now = time.monotonic()
                 if self._watcher is not None or now - self._last_compare > _COMPARE_S / 12:
@@ -303,15 +318,9 @@ class WorkspaceIndex:
                 self._flush_or_wait()
 
     def _open(self) -> None:
-        """Load what there is, watch, list, compare; then build the rest. Queries walk the tree until it is listed."""
+        """Load what is persisted and list the tree; then watch it, and index the rest."""
         self.store.try_lock()
         segments, self.damaged = self.store.load()
-        try:
-            watcher = Watcher(self.root, Ignored(self.root).folder)
-            self._watcher = watcher
-            watcher.watch_tree()
-        except NoWatching as reason:
-            self._stop_watching(str(reason))
         numbers = {path: found for path in self._list() if (found := self._numbers(path)) is not None}
         with self._lock:
             table = Table()
@@ -324,7 +333,33 @@ class WorkspaceIndex:
             self._table = table
             self._last_compare = time.monotonic()
         self._listed.set()
+        self._start_watching()
         self._flush_or_wait()
+
+    def _start_watching(self) -> None:
+        """Watch the tree unless it is watched. Queries compare with the disk until then."""
+        if self._watcher is not None or self._stop.is_set() or time.monotonic() < self._watch_after:
+            return
+        root = self._root_identity()
+        if root is None:
+            return
+        watcher: Watcher | None = None
+        try:
+            watcher = Watcher(self.root, Ignored(self.root).folder)
+            watcher.watch_tree(stop=self._stop.is_set)
+        except NoWatching as reason:
+            if watcher is not None:
+                watcher.close()
+            self._why_polling = str(reason)
+            self._watch_after = time.monotonic() + _WATCH_RETRY_S
+            return
+        if self._stop.is_set():
+            watcher.close()
+            return
+        with self._lock:
+            # What changed before its folder was watched is seen by this comparison, and everything later is queued.
+            self._compare()
+            self._watcher, self._watched_root = watcher, root
 
     def _take_over(self) -> None:
         """The writer is gone: read what it left, and write from now on."""

@@ -88,6 +88,11 @@ class Client:
         """The file's text with sari in it."""
         for key in self.foreign_keys:
             text = self._drop(text, (*self.path, key))
+        # Whoever installs sari wants it on, although it was switched off before.
+        present = self.configured(text) or {}
+        for key, off in (("enabled", False), ("disabled", True)):
+            if present.get(key) is off:
+                text = self._drop(text, (*self.path, key))
         entry = self.entry(launch)
         if self.dialect is None:
             return tomltext.put(text, self.path, entry)

@@ -12,11 +12,23 @@ from tree_sitter import Node, Parser, QueryCursor, Tree
 
 from sari.languages import catalog
 from sari.languages.catalog import Language
+from sari.languages.declarators import declared_by, is_extern
+from sari.languages.macros import without_macros
 
 # Larger files are generated more often than written, and a tree takes some ten times a file's size.
-MAX_PARSED_BYTES = 1 << 20
+MAX_PARSED_BYTES = 4 << 20
 _HOLDERS = frozenset({"class", "struct", "interface", "trait", "impl", "enum"})
-_CAPTURES_OF_KIND = ("name", "super", "container")
+_CAPTURES_OF_KIND = ("name", "super", "container", "declarator")
+_PARAMETER_PROPERTIES = ("required_parameter", "optional_parameter")
+_C_FAMILY = ("c", "cpp")
+_NEVER_NAMES = frozenset({"if", "else", "for", "while", "switch", "return"})
+# What error recovery takes for a name where it cannot read the text.
+_KEYWORDS = frozenset(
+    {
+        "if", "else", "for", "while", "do", "switch", "case", "return", "sizeof", "public", "private", "protected", "class",
+        "struct", "union", "enum", "namespace", "template", "typename", "operator", "throw", "try", "catch", "using",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +54,8 @@ class _Draft:
 
 
 def tree_of(language: Language, text: bytes) -> Tree:
+    if language.name in _C_FAMILY:
+        text = without_macros(text)
     return Parser(catalog.grammar(language)).parse(text)
 
 
@@ -52,8 +66,6 @@ def symbols(language: Language, text: bytes) -> list[Symbol]:
     tree = tree_of(language, text)
     drafts: dict[tuple[int, int, str], _Draft] = {}
     for pattern, captures in QueryCursor(catalog.definitions(language)).matches(tree.root_node):
-        if "name" not in captures:
-            continue
         kind = next(name for name in captures if name not in _CAPTURES_OF_KIND and not name.startswith("_"))
         _add(drafts, pattern, kind, captures)
     rows = text.split(b"\n") if language.name == "python" else None
@@ -66,8 +78,12 @@ def _add(
     node = captures[kind][0]
     supers = {_text(one): None for one in captures.get("super", ())}
     containers = captures.get("container")
-    for name_node in captures["name"]:
-        name = _text(name_node)
+    for declarator in captures.get("declarator", ()):
+        _add_declared(drafts, pattern, kind, node, declarator, supers)
+    for name_node in captures.get("name", ()):
+        name = _text(name_node).removeprefix(":")
+        if not name or (kind == "function" and name in _NEVER_NAMES):
+            continue
         key = (node.start_byte, node.end_byte, name)
         draft = drafts.get(key)
         if draft is None:
@@ -80,6 +96,41 @@ def _add(
             draft.pattern, draft.kind = pattern, kind
 
 
+def _add_declared(
+    drafts: dict[tuple[int, int, str], _Draft],
+    pattern: int,
+    kind: str,
+    node: Node,
+    declarator: Node,
+    supers: dict[str, None],
+) -> None:
+    """What a declarator declares: C's declarations do not say by themselves whether they are a function."""
+    declared = declared_by(declarator)
+    if declared is None or not declared.text or declared.text in _KEYWORDS:
+        return
+    if kind in ("variable", "field"):
+        if declared.is_function:
+            # A function's prototype; in a class, a method's or a constructor's.
+            kind = "method" if kind == "field" or _is_member(node) else "function"
+        elif is_extern(node):
+            return
+    elif kind == "function":
+        if not declared.is_function:
+            return
+        if declared.scope is not None or declared.name.type in ("field_identifier", "destructor_name"):
+            kind = "method"
+    key = (node.start_byte, node.end_byte, declared.text)
+    draft = drafts.get(key)
+    if draft is None:
+        drafts[key] = _Draft(pattern, kind, declared.text, node, declared.scope, supers)
+    else:
+        draft.supers.update(supers)
+
+
+def _is_member(node: Node) -> bool:
+    return node.parent is not None and node.parent.type == "field_declaration_list"
+
+
 def _nested(drafts: dict[tuple[int, int, str], _Draft], rows: list[bytes] | None) -> Iterator[Symbol]:
     around: list[tuple[Node, str, str]] = []
     for draft in sorted(drafts.values(), key=lambda d: (d.node.start_byte, -d.node.end_byte)):
@@ -88,6 +139,9 @@ def _nested(drafts: dict[tuple[int, int, str], _Draft], rows: list[bytes] | None
         while around and (around[-1][0].end_byte < node.end_byte or around[-1][0] == node):
             around.pop()
         container = ".".join(name for _, name, _ in around) or None
+        if node.type in _PARAMETER_PROPERTIES:
+            # A constructor's parameter that is a property belongs to the class.
+            container = ".".join(name for _, name, _ in around[:-1]) or None
         if draft.container is not None:
             container = draft.container
         kind = draft.kind
@@ -96,7 +150,9 @@ def _nested(drafts: dict[tuple[int, int, str], _Draft], rows: list[bytes] | None
         if kind in ("variable", "field") and draft.name.isupper() and len(draft.name) > 1:
             kind = "constant"
         if node.type != "type_definition":
-            around.append((node, draft.name, kind))
+            # `class Outer::Inner {` names what its members are in.
+            named = f"{draft.container}.{draft.name}" if draft.container and kind in _HOLDERS else draft.name
+            around.append((node, named, kind))
         yield Symbol(
             draft.name, kind, node.start_point[0] + 1, _last_line(node, rows), container, tuple(draft.supers)
         )
@@ -148,6 +204,8 @@ def role_at(tree: Tree, row: int, start: int, end: int) -> str | None:
     above = node.parent
     if above is not None and _names(above, node):
         return "definition"
+    if _is_called_in_macro(node):
+        return "call"
     climbed = node
     while (
         above is not None
@@ -163,6 +221,16 @@ def role_at(tree: Tree, row: int, start: int, end: int) -> str | None:
     ):
         return "call"
     return "import" if _in_import(node) else "use"
+
+
+def _is_called_in_macro(node: Node) -> bool:
+    """In the arguments of a Rust macro there are only tokens: a name before parentheses, or before `!`, is a call."""
+    if node.parent is None or node.parent.type != "token_tree":
+        return False
+    following = node.next_sibling
+    if following is None:
+        return False
+    return following.type == "!" or (following.type == "token_tree" and (following.text or b"").startswith(b"("))
 
 
 def _is_not_code(node: Node) -> bool:

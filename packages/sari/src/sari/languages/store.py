@@ -16,7 +16,8 @@ from pathlib import Path
 from sari.languages.parse import Symbol
 from sari.languages.read import Parsed
 
-_VERSION = 1
+# Raised whenever the parser finds other symbols than before: what is kept is then parsed again.
+_VERSION = 2
 _SCHEMA = """
 CREATE TABLE file (id INTEGER PRIMARY KEY, path BLOB NOT NULL UNIQUE, stamp INTEGER NOT NULL);
 CREATE TABLE symbol (

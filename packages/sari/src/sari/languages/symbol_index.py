@@ -1,4 +1,4 @@
-"""Keeps the symbols of a workspace: parsed in the background by one worker process, and at once where a query needs them.
+"""The symbols of a workspace: parsed in the background by worker processes, and at once where a query needs them.
 
 Asks the index which files there are and which hold a name; a symbol handed out was in its file when the query came.
 """
@@ -6,24 +6,22 @@ Asks the index which files there are and which hold a name; a symbol handed out 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
 
-from sari.index import trigram_query
+from sari.index import ripgrep, trigram_query
 from sari.index.workspace_index import WorkspaceIndex
 from sari.languages import catalog
 from sari.languages.parse import Symbol
-from sari.languages.read import Parsed, stamp_of, symbols_of
+from sari.languages.parser_pool import Results, parse_files
+from sari.languages.read import stamp_of, symbols_of
 from sari.languages.store import Placed, SymbolStore
 
-_CHUNK = 100
+# So many are parsed sooner than worker processes start.
+_FEW_FILES = 60
 # How long a query parses files itself before it answers with what there is, and says so.
 _TIMEOUT_S = 4.0
 _PAUSE_S = 1.0
@@ -36,7 +34,6 @@ class SymbolIndex:
         self._index = index
         self._root = os.fsencode(index.root)
         self._stop = threading.Event()
-        self._worker: subprocess.Popen[bytes] | None = None
         # Who may not write the index may not write its symbols either.
         self._store = SymbolStore(index.store.folder / "symbols.db" if index.store.try_lock() else None)
         self._files = 0
@@ -95,16 +92,32 @@ class SymbolIndex:
         """Parse the files that hold this name and are not parsed as they are now."""
         if self.complete:
             return True
-        where, _ = self._index.candidates(trigram_query.by_literal(name))
-        if where is None:
-            return False
-        waiting = [path for path in where.plain if _parseable(path) and not self._current(path)]
+        waiting = [path for path in self._holding(name) if _parseable(path) and not self._current(path)]
         deadline = time.monotonic() + _TIMEOUT_S
-        for at in range(0, len(waiting), 20):
-            if time.monotonic() > deadline:
-                return False
-            self._store.put([(path, symbols_of(self._root, path)) for path in waiting[at : at + 20]])
-        return True
+
+        def is_late() -> bool:
+            return self._stop.is_set() or time.monotonic() > deadline
+
+        if len(waiting) > _FEW_FILES:
+            for parsed in parse_files(self._root, waiting, is_late, background=False):
+                self._store.put(parsed)
+            return not is_late()
+        found: Results = []
+        for path in waiting:
+            if is_late():
+                break
+            found.append((path, symbols_of(self._root, path)))
+        self._store.put(found)
+        return len(found) == len(waiting)
+
+    def _holding(self, name: str) -> list[bytes]:
+        """The files that hold a name, in any case: by the index, or by ripgrep's own walk before there is one."""
+        where, _ = self._index.candidates(trigram_query.by_literal(name))
+        if where is not None:
+            return where.plain
+        flags = ("--files-with-matches", "--null", "--ignore-case", "--fixed-strings", "--regexp", name, "./")
+        output = ripgrep.run(flags, self._index.root)
+        return [path.removeprefix(b"./") for path in output.split(b"\0") if path]
 
     def _true(self, select: Callable[[], list[Placed]]) -> list[Placed]:
         """What was selected, every file in it checked: one that changed is parsed again, one that is gone forgotten."""
@@ -131,7 +144,7 @@ class SymbolIndex:
         while not self._stop.wait(_PAUSE_S):
             if self._index.status()["state"] != "ready":
                 continue
-            change = self._index.change()
+            change = self._index.known_change()
             if change in (self._done_for, -1):
                 continue
             with contextlib.suppress(sqlite3.Error):
@@ -143,73 +156,16 @@ class SymbolIndex:
         gone = [path for path in self._store.stamps if path not in paths]
         self._store.put((path, None) for path in gone)
         waiting = sorted(path for path in paths if not self._current(path))
-        for at in range(0, len(waiting), _CHUNK):
-            if self._stop.is_set():
-                return
-            self._store.put(list(self._parse(waiting[at : at + _CHUNK])))
-        self._done_for = change
-        self._end_worker()
-
-    def _parse(self, paths: Iterable[bytes]) -> Iterator[tuple[bytes, Parsed | None]]:
-        for path in paths:
-            if self._stop.is_set():
-                return
-            yield path, self._ask(path)
-
-    def _ask(self, path: bytes) -> Parsed | None:
-        if self._worker is None or self._worker.poll() is not None:
-            self._end_worker()
-            self._worker = subprocess.Popen(
-                [sys.executable, "-P", "-m", "sari.languages.worker", os.fsdecode(self._root)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                cwd=os.path.dirname(sys.executable),
-            )
-        stdin, stdout = self._worker.stdin, self._worker.stdout
-        assert stdin is not None
-        assert stdout is not None
-        try:
-            stdin.write(json.dumps(os.fsdecode(path)).encode() + b"\n")
-            stdin.flush()
-            answer = json.loads(stdout.readline())
-        except (OSError, ValueError):
-            # The parser may have crashed on this very file: it is left out until it changes.
-            self._end_worker()
-            return _unparsed(self._root, path)
-        if answer is None:
-            return _unparsed(self._root, path)
-        stamp, rows = answer
-        return Parsed(stamp, [_symbol(row) for row in rows])
-
-    def _end_worker(self) -> None:
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            worker.kill()
-            for pipe in (worker.stdin, worker.stdout):
-                if pipe is not None:
-                    with contextlib.suppress(OSError):
-                        pipe.close()
-            worker.wait()
+        for parsed in parse_files(self._root, waiting, self._stop.is_set, background=True):
+            self._store.put(parsed)
+        if not self._stop.is_set():
+            self._done_for = change
 
     def close(self) -> None:
         self._stop.set()
         self._thread.join()
-        self._end_worker()
         self._store.close()
 
 
 def _parseable(path: bytes) -> bool:
     return catalog.of_path(os.fsdecode(path)) is not None
-
-
-def _symbol(row: list[Any]) -> Symbol:
-    name, kind, line, end_line, container, supers = row
-    return Symbol(name, kind, line, end_line, container, tuple(supers))
-
-
-def _unparsed(root: bytes, path: bytes) -> Parsed | None:
-    try:
-        return Parsed(stamp_of(os.lstat(os.path.join(root, path))), [])
-    except OSError:
-        return None

@@ -16,8 +16,9 @@ from sari.languages.read import symbols_of
 
 def main() -> None:
     root = os.fsencode(sys.argv[1])
-    with contextlib.suppress(OSError, AttributeError):
-        os.nice(10)
+    if "--background" in sys.argv[2:]:
+        with contextlib.suppress(OSError, AttributeError):
+            os.nice(10)
     for line in sys.stdin.buffer:
         found = symbols_of(root, os.fsencode(json.loads(line)))
         answer = None if found is None else [found.stamp, [astuple(symbol) for symbol in found.symbols]]

@@ -52,10 +52,8 @@ _Schema = Mapping[str, object]
 _STRING: _Schema = {"type": "string"}
 _INTEGER: _Schema = {"type": "integer"}
 _BOOLEAN: _Schema = {"type": "boolean"}
-_WORKSPACE: _Schema = {
-    "type": "string",
-    "description": "Root directory of the workspace, absolute. Default: the client's project.",
-}
+# The server's instructions say what it is: a sentence in each tool would be paid for eleven times.
+_WORKSPACE: _Schema = _STRING
 _CURSOR_OUT: _Schema = {
     "type": ["string", "null"],
     "description": "Pass it back as `cursor` for the next page; null when there is none.",
@@ -115,33 +113,27 @@ _SYMBOL = _object(
 )
 _USE = _object(("path", "line", "text"), path=_STRING, line=_INTEGER, text=_STRING, container=_STRING, role=_STRING)
 
-_QUERY_GLOBS = _many("Only these paths, as in ripgrep: `src/**`, `*.py`, `!tests/**`. One string or a list.")
-_QUERY_LANGUAGES = _many("Only these languages, e.g. `python`, `typescript`. One string or a list.")
-_MAX_TOKENS = _argument("integer", "Budget of the answer in tokens. Default 4000.", minimum=100, maximum=200_000)
-_CURSOR = _argument("string", "From the previous page's `cursor`, with the same other arguments.")
-_NAME = _argument("string", "The bare identifier, e.g. `open_workspace`; no dots, no parentheses.")
+_QUERY_GLOBS = _many("e.g. src/**, *.py, !tests/**")
+_QUERY_LANGUAGES = _many("")
+_MAX_TOKENS = _argument("integer", "", minimum=100, maximum=200_000)
+_CURSOR = _argument("string", "")
+_NAME = _argument("string", "")
 
 TOOLS: tuple[ToolSpec, ...] = (
     ToolSpec(
         "search",
         "Search text",
-        "Find every line that matches, in all files git does not ignore. Complete: a match on disk is a match here. "
-        "`mode` literal (default), regex (ripgrep's syntax; a pattern with \\n or (?s) matches across lines) or words "
-        "(literal, whole words). Definitions first, vendored and generated files last. Answers path:line with the lines.",
+        "Search all text that git does not ignore; use it instead of grep. `mode` ranked answers a question in plain words "
+        "(where is session expiry handled?) with the best places as snippets: begin with it when you do not know the name. "
+        "literal (default), regex and words list every matching line, definitions first.",
         _takes(
             ("query",),
-            query=_argument("string", "What to look for."),
-            mode=_argument(
-                "string", "How `query` is read. Default literal.", enum=["ranked", "literal", "regex", "words"]
-            ),
-            case=_argument(
-                "string",
-                "smart (default): insensitive unless `query` has a capital.",
-                enum=["smart", "sensitive", "insensitive"],
-            ),
+            query=_STRING,
+            mode={"type": "string", "enum": ["ranked", "literal", "regex", "words"]},
+            case={"type": "string", "enum": ["smart", "sensitive", "insensitive"]},
             globs=_QUERY_GLOBS,
             languages=_QUERY_LANGUAGES,
-            context=_argument("integer", "Lines shown around each match. Default 0.", minimum=0, maximum=50),
+            context=_argument("integer", "", minimum=0, maximum=50),
             max_tokens=_MAX_TOKENS,
             cursor=_CURSOR,
         ),
@@ -156,68 +148,78 @@ TOOLS: tuple[ToolSpec, ...] = (
     ToolSpec(
         "find_files",
         "Find files",
-        "Find files by name, fuzzily: `usrctl` finds src/user_controller.py. Best first. An empty query lists files.",
+        "Find files by name, fuzzily: `usrctl` finds src/user_controller.py. An empty query lists all. Faster than find.",
         _takes(
             ("query",),
-            query=_argument("string", "Part of a path, letters in order."),
+            query=_STRING,
             globs=_QUERY_GLOBS,
-            limit=_argument("integer", "At most this many. Default 50.", minimum=1, maximum=5000),
+            limit=_argument("integer", "", minimum=1, maximum=5000),
         ),
         _gives(("files",), files=_list(_object(("path",), path=_STRING)), total=_INTEGER, complete=_COMPLETE),
     ),
     ToolSpec(
         "symbols",
         "Find definitions",
-        "Find where classes, functions, methods, types and constants are defined, by (part of) their name.",
+        "Where classes, functions, types and constants are defined, by name or part of it. Unlike grep, definitions only.",
         _takes(
             ("query",),
-            query=_argument("string", "Name or part of it; `Class.method` narrows by container."),
-            kind=_many(f"Only these kinds: {', '.join(KINDS)}."),
+            query=_argument("string", "`name` or `Class.name`"),
+            kind=_many("class, function, method, …"),
             languages=_QUERY_LANGUAGES,
-            limit=_argument("integer", "At most this many. Default 50.", minimum=1, maximum=2000),
+            limit=_argument("integer", "", minimum=1, maximum=2000),
         ),
         _gives(("symbols",), symbols=_list(_SYMBOL), total=_INTEGER, complete=_COMPLETE),
     ),
     ToolSpec(
         "outline",
         "Outline a file",
-        "A file's classes, functions and other definitions, nested, with their lines. Cheaper than reading the file.",
-        _takes(("path",), path=_argument("string", "File, relative to the workspace or absolute within it.")),
-        _gives(
-            ("path", "symbols"), path=_STRING, language=_STRING, symbols=_list({"type": "object"}), complete=_COMPLETE
-        ),
+        "A file's definitions with their lines, nested. Call it before reading a large file.",
+        _takes(("path",), path=_STRING),
+        _gives(("path", "symbols"), path=_STRING, language=_STRING, symbols=_list(_STRING), complete=_COMPLETE),
     ),
     ToolSpec(
         "references",
         "Find uses",
-        "Uses of a name in code, without comments and strings. By syntax, not by types: same-named things are all listed.",
-        _takes(("name",), name=_NAME, path=_argument("string", "Only within this file or folder.")),
-        _gives(("references",), references=_list(_USE), total=_INTEGER, complete=_COMPLETE),
+        "Uses of a name in code, by syntax: grep without comments and strings.",
+        _takes(
+            ("name",),
+            name=_NAME,
+            path=_argument("string", "Only within this file or folder."),
+            max_tokens=_MAX_TOKENS,
+            cursor=_CURSOR,
+        ),
+        _gives(("references",), references=_list(_USE), total=_INTEGER, complete=_COMPLETE, cursor=_CURSOR_OUT),
     ),
     ToolSpec(
         "callers",
         "Find callers",
-        "Calls of a function or method by its name, each with the function that makes the call. By syntax.",
-        _takes(("name",), name=_NAME),
-        _gives(("callers",), callers=_list(_USE), total=_INTEGER, complete=_COMPLETE),
+        "Who calls a function or method: each call with the function around it, by syntax.",
+        _takes(("name",), name=_NAME, max_tokens=_MAX_TOKENS, cursor=_CURSOR),
+        _gives(("callers",), callers=_list(_USE), total=_INTEGER, complete=_COMPLETE, cursor=_CURSOR_OUT),
     ),
     ToolSpec(
         "implementations",
         "Find implementations",
-        "Types that extend or implement a type, and methods that define a name again. By syntax.",
-        _takes(("name",), name=_NAME),
-        _gives(("implementations",), implementations=_list(_SYMBOL), total=_INTEGER, complete=_COMPLETE),
+        "Types that extend or implement a type, and overrides of a method, by syntax.",
+        _takes(("name",), name=_NAME, max_tokens=_MAX_TOKENS, cursor=_CURSOR),
+        _gives(
+            ("implementations",),
+            implementations=_list(_SYMBOL),
+            total=_INTEGER,
+            complete=_COMPLETE,
+            cursor=_CURSOR_OUT,
+        ),
     ),
     ToolSpec(
         "read",
         "Read a file",
-        "Lines of a file with their numbers: a range (1-based, inclusive) or one symbol's lines. Default: from the start.",
+        "Numbered lines of a file: a range, or just one definition with `symbol`, which costs less than the file.",
         _takes(
             ("path",),
-            path=_argument("string", "File, relative to the workspace or absolute within it."),
-            start=_argument("integer", "First line, counted from 1.", minimum=1),
-            end=_argument("integer", "Last line, inclusive.", minimum=1),
-            symbol=_argument("string", "Read this definition instead, e.g. `Class.method`."),
+            path=_STRING,
+            start={"type": "integer", "minimum": 1},
+            end={"type": "integer", "minimum": 1},
+            symbol=_argument("string", "e.g. Class.method"),
         ),
         _gives(
             ("path", "start", "end", "text"),
@@ -232,10 +234,10 @@ TOOLS: tuple[ToolSpec, ...] = (
     ToolSpec(
         "recent",
         "Recent changes",
-        "What changed lately: files not yet committed, files by time of change, and the last commits' files.",
+        "Files changed lately: uncommitted, by time, and in the last commits.",
         _takes(
-            limit=_argument("integer", "At most this many. Default 30.", minimum=1, maximum=1000),
-            since=_argument("string", "`2h`, `3d`, `1w`, or a date such as 2026-01-31."),
+            limit=_argument("integer", "", minimum=1, maximum=1000),
+            since=_argument("string", "2h, 3d, 1w or a date."),
         ),
         _gives(
             ("files",),
@@ -247,7 +249,7 @@ TOOLS: tuple[ToolSpec, ...] = (
     ToolSpec(
         "repo_map",
         "Map the repository",
-        "The tree with its most referenced symbols, within a token budget. A good first call in an unknown repository.",
+        "The files and symbols that the rest of the code depends on most. A good first call in an unknown repository.",
         _takes(max_tokens=_MAX_TOKENS),
         _gives(
             ("files",),
@@ -273,6 +275,7 @@ TOOLS: tuple[ToolSpec, ...] = (
             index_bytes=_INTEGER,
             symbols=_object((), files=_INTEGER, parsed=_INTEGER),
         ),
+        listed=False,
     ),
     ToolSpec(
         "rescan",
@@ -280,6 +283,7 @@ TOOLS: tuple[ToolSpec, ...] = (
         "Compare the whole workspace with the index now and update what differs. Rarely needed.",
         _takes(),
         _gives(("changed", "files"), changed=_INTEGER, files=_INTEGER),
+        listed=False,
     ),
     ToolSpec(
         "doctor",
@@ -295,6 +299,7 @@ TOOLS: tuple[ToolSpec, ...] = (
                 )
             ),
         ),
+        listed=False,
     ),
 )
 

@@ -13,7 +13,7 @@ from sari.protocol.jsonrpc import Message
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from sari.protocol.tooling import ToolResult, ToolSpec
+    from sari.protocol.tooling import ToolResult
 
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN_VERSIONS = ("2026-07-28",)
@@ -24,9 +24,10 @@ SERVER_KEY = "io.modelcontextprotocol/serverInfo"
 # The catalogue changes only with an upgrade, after which the client starts a new server.
 _CACHE_MS = 3_600_000
 _INSTRUCTIONS = (
-    "Search and read the code of this workspace: `search` for text or regular expressions (complete, ranked), "
-    "`symbols` and `outline` for definitions, `references` and `callers` for uses, `find_files` for names, `read` for "
-    "lines, `repo_map` for an overview. Answers fit a budget (`max_tokens`); pass `cursor` back for more."
+    "Search and read the code of this workspace: `search` with mode ranked for a question in plain words, with the other "
+    "modes for every matching line; `symbols` and `outline` for definitions, `references` and `callers` for uses, "
+    "`find_files` for names, `read` for lines, `repo_map` for an overview. Answers fit a budget (`max_tokens`); pass "
+    "`cursor` back for more. `workspace` is a root directory; default: the client's project."
 )
 _EMPTY_LISTS = {
     "prompts/list": "prompts",
@@ -83,8 +84,9 @@ def _result(method: str, params: Message) -> Message | None:
         }
     if method == "tools/list":
         from sari.protocol.catalog import TOOLS
+        from sari.protocol.listing import describe
 
-        return _cached({"tools": [describe(spec) for spec in TOOLS]}, params)
+        return _cached({"tools": [describe(spec) for spec in TOOLS if spec.listed]}, params)
     if method in _EMPTY_LISTS:
         return _cached({_EMPTY_LISTS[method]: []}, params)
     if method in ("ping", "logging/setLevel"):
@@ -125,24 +127,6 @@ def _unknown_version(request_id: object, params: Message) -> Message | None:
         return None
     data = {"supported": [*MODERN_VERSIONS, *HANDSHAKE_VERSIONS], "requested": asked}
     return jsonrpc.failure(request_id, jsonrpc.UNSUPPORTED_VERSION, "Unsupported protocol version", data)
-
-
-def describe(spec: ToolSpec) -> Message:
-    """A tool as `tools/list` shows it."""
-    return {
-        "name": spec.name,
-        "title": spec.title,
-        "description": spec.description,
-        "inputSchema": spec.input_schema,
-        "outputSchema": spec.output_schema,
-        "annotations": {
-            "title": spec.title,
-            "readOnlyHint": spec.read_only,
-            "destructiveHint": False,
-            "idempotentHint": spec.idempotent,
-            "openWorldHint": False,
-        },
-    }
 
 
 def tool_answer(message: Message, result: ToolResult) -> Message:

@@ -23,6 +23,8 @@ class ToolSpec:
     output_schema: Mapping[str, object]
     read_only: bool = True
     idempotent: bool = True
+    listed: bool = True
+    """False for what people do on the command line: it can be called, but costs no model a line of its list."""
 
 
 @dataclass(frozen=True, slots=True)

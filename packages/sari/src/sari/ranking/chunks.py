@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -50,6 +51,15 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
+class CountedChunk:
+    """A chunk with how often each word stands in it."""
+
+    chunk: Chunk
+    words: Mapping[str, int]
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
 class ScoredChunk:
     chunk: Chunk
     score: float
@@ -90,31 +100,38 @@ def _with_comment(lines: Sequence[str], line: int) -> int:
     return first
 
 
+def count(lines: Sequence[str], chunks: Sequence[Chunk]) -> list[CountedChunk]:
+    """The chunks of a file with their words: the same for every question."""
+    counted = []
+    for chunk in chunks:
+        words = _WORD.findall("\n".join(lines[chunk.start - 1 : chunk.end]))
+        counted.append(CountedChunk(chunk, Counter(words), len(words)))
+    return counted
+
+
 def score_chunks(
-    lines: Sequence[str],
-    chunks: Sequence[Chunk],
-    terms: Mapping[str, float],
-    names: frozenset[str],
-    exact_name: float,
+    chunks: Sequence[CountedChunk], terms: Mapping[str, float], names: frozenset[str], exact_name: float
 ) -> list[ScoredChunk]:
     """Each chunk with its score: BM25 over its words, more for its name, most when the question names it exactly."""
     known: dict[str, tuple[str, ...]] = {}
     scored: list[ScoredChunk] = []
-    for chunk in chunks:
-        words = _WORD.findall("\n".join(lines[chunk.start - 1 : chunk.end]))
+    for one in chunks:
+        chunk = one.chunk
         counts: dict[str, int] = {}
-        for word in words:
+        for word, times in one.words.items():
             held = known.get(word)
             if held is None:
                 held = known[word] = tuple(term for term in terms_of_word(word) if term in terms)
             for term in held:
-                counts[term] = counts.get(term, 0) + 1
+                counts[term] = counts.get(term, 0) + times
         if chunk.name:
             for term in terms_of_word(chunk.name):
                 if term in terms:
                     counts[term] = counts.get(term, 0) + _NAME_COUNT
-        scale = 0.5 + 0.5 * len(words) / _USUAL_WORDS
-        score = sum(terms[term] * count / (count + _K1 * scale) for term, count in counts.items())
+        scale = _K1 * (0.5 + 0.5 * one.length / _USUAL_WORDS)
+        score = 0.0
+        for term, times in counts.items():
+            score += terms[term] * times / (times + scale)
         if chunk.name in names:
             score += exact_name * (1.0 if chunk.kind in _TYPES else 0.6)
         scored.append(ScoredChunk(chunk, score))

@@ -17,7 +17,7 @@ from sari.ranking.term_segment import Row
 from sari.ranking.weights import Weights
 
 # So many postings are scored in full: a few milliseconds.
-_BUDGET = 12_000
+_BUDGET = 8_000
 # Where even the rarest term is everywhere, files that hold it less often than this are passed over.
 _OFTEN = 3
 
@@ -76,13 +76,17 @@ def retrieve(
     covered: dict[int, float] = {}
     # With a filter the files that the rare terms find may all be outside it.
     left = _BUDGET if keep is None else 1 << 40
+    found_by_rare: list[int] | None = None
     for one in terms:
         if one.postings <= left:
             counts = _everywhere(one, norms, weights)
         elif not scores:
             counts = _often(one, norms, weights)
         else:
-            counts = _among(one, _best(scores, 4 * most), norms, weights)
+            # Terms come by rarity: from here on all are common, and the files are those found so far.
+            if found_by_rare is None:
+                found_by_rare = _best(scores, 2 * most)
+            counts = _among(one, found_by_rare, norms, weights)
         left -= min(left, one.postings)
         _add_messages(corpus, one, counts, weights)
         for document, count in counts.items():

@@ -25,7 +25,7 @@ from sari.ranking.corpus import SHIFT, Corpus
 from sari.ranking.extract import MAX_BYTES
 from sari.ranking.file_history import FileHistory
 from sari.ranking.rank import Ranked
-from sari.ranking.ranker import Looked, answer
+from sari.ranking.ranker import Looked, answer, looked_into
 from sari.ranking.segment_store import SegmentStore
 from sari.ranking.term_segment import DamagedSegment, TermSegment
 from sari.ranking.worker import build_segment
@@ -101,7 +101,7 @@ class TermIndex:
 
     def _index_size(self) -> int:
         files = self._index.status()["files"]
-        return files if isinstance(files, int) and self._index.change() != -1 else 1 << 40
+        return files if isinstance(files, int) and self._index.known_change() != -1 else 1 << 40
 
     def ask_of(self, question: str, paths: Sequence[bytes], cancelled: Callable[[], bool]) -> list[Ranked]:
         """As `ask`, of these files alone, read now: what there is before the index is."""
@@ -132,7 +132,7 @@ class TermIndex:
         if read is None or b"\0" in read[0][:8_000]:
             return None
         lines = read[0].decode("utf-8", "replace").split("\n")
-        looked = Looked(lines, self._symbols.of_file(path) or ())
+        looked = looked_into(lines, self._symbols.of_file(path) or ())
         with self._keeping:
             self._looked[path] = (read[1], looked)
             while len(self._looked) > _KEPT_FILES:
@@ -154,7 +154,7 @@ class TermIndex:
         while not self._stop.wait(_PAUSE_S):
             if self._index.status()["state"] != "ready":
                 continue
-            change = self._index.change()
+            change = self._index.known_change()
             if change == -1 or not (self._symbols.complete or self._waited_long()):
                 continue
             with contextlib.suppress(OSError, sqlite3.Error), self._working:

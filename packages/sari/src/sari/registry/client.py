@@ -4,6 +4,7 @@ only.
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Mapping
@@ -18,6 +19,10 @@ _LARGEST_ANSWER = 1 << 28
 
 class Refusal(SariError):
     """The daemon answered with an error."""
+
+
+class Unavailable(Transient):
+    """The daemon is being replaced: look the registry up again."""
 
 
 class DaemonClient:
@@ -55,9 +60,21 @@ class DaemonClient:
             raise Transient(f"the daemon did not answer {method}: {error or type(error).__name__}") from error
         failure = answer.get("error")
         if isinstance(failure, dict):
-            raise Refusal(str(failure.get("message")))
+            kind = Unavailable if failure.get("code") == jsonrpc.UNAVAILABLE else Refusal
+            raise kind(str(failure.get("message")))
         result = answer.get("result")
         return result if isinstance(result, dict) else {}
+
+    def open_session(self, client: str) -> None:
+        """Take a session, which tool calls need."""
+        self.request("sari/session", {"session": os.urandom(16).hex(), "client": client, "roots": [], "idle_s": 0})
+
+    def call_tool(
+        self, root: str, tool: str, arguments: Mapping[str, object], timeout_s: float = 120.0
+    ) -> dict[str, object]:
+        """Call a tool in a workspace and return MCP's result: `content`, `structuredContent`, `isError`."""
+        params = {"name": tool, "arguments": dict(arguments), "_meta": {"sari/root": root}}
+        return self.request("tools/call", params, timeout_s)
 
     def _next_line(self, deadline: float) -> bytes:
         while not self._arrived:

@@ -1,7 +1,7 @@
 """Connecting to a daemon and asking who it is, without trusting what answers.
 
-The token is sent only where our own daemon listens: to the port of a registry entry whose lifetime lock is held, or
-to a port whose listener the kernel says is ours.
+The token is never sent: both sides prove that they hold it (`sari.protocol.handshake`). Another program may listen on
+the port of a daemon that ended or moved.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ import socket
 import sys
 import time
 from dataclasses import dataclass
+from typing import Any
+
+from sari.protocol.handshake import client_proof, daemon_proof, is_nonce, is_proof
 
 CONNECT_TIMEOUT_S = 3.0
 # A daemon answers this from its event loop, at once; but fifty clients may start on a machine with two busy cores.
@@ -51,28 +54,43 @@ def connect(host: str, port: int, timeout_s: float = CONNECT_TIMEOUT_S) -> socke
 
 
 def identify(sock: socket.socket, token: str, timeout_s: float) -> Identity:
-    """Ask who is there. Raises `Answered` for strangers, OSError for silence; the socket may be used on afterwards."""
-    answer = _ask(
-        sock, {"jsonrpc": "2.0", "id": -1, "method": "sari/identify", "params": {"token": token}}, timeout_s
+    """Ask who is there, each side proving that it holds the token. The socket may be used on afterwards.
+
+    Raises `Answered` for strangers, OSError for silence. A stranger learns nothing that helps it.
+    """
+    if not token:
+        raise Answered("no token is known for it")
+    port = sock.getpeername()[1]
+    mine = os.urandom(16).hex()
+    hello = _result(sock, -1, "sari/hello", {"nonce": mine}, timeout_s)
+    theirs = hello.get("nonce")
+    if (
+        not is_nonce(theirs)
+        or not isinstance(theirs, str)
+        or not is_proof(hello.get("proof"), daemon_proof(token, mine, theirs, port))
+    ):
+        raise Answered("what listens there is no daemon of this user")
+    proof = client_proof(token, mine, theirs, port)
+    result = _result(sock, -2, "sari/identify", {"proof": proof}, timeout_s)
+    if result.get("name") != "sari":
+        raise Answered("what listens there is no daemon of this user")
+    served = result.get("protocols")
+    numbers = served if isinstance(served, list) else [result.get("protocol")]
+    return Identity(
+        str(result.get("version") or "dev"),
+        str(result.get("boot_id") or ""),
+        result["pid"] if isinstance(result.get("pid"), int) else 0,
+        result.get("draining") is True,
+        tuple(number for number in numbers if isinstance(number, int)),
     )
+
+
+def _result(
+    sock: socket.socket, request_id: int, method: str, params: dict[str, object], timeout_s: float
+) -> dict[str, Any]:
+    answer = _ask(sock, {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}, timeout_s)
     result = answer.get("result")
-    if isinstance(result, dict) and result.get("name") == "sari":
-        served = result.get("protocols")
-        protocol = result.get("protocol")
-        numbers = served if isinstance(served, list) else [protocol]
-        return Identity(
-            str(result.get("version") or "dev"),
-            str(result.get("boot_id") or ""),
-            result["pid"] if isinstance(result.get("pid"), int) else 0,
-            result.get("draining") is True,
-            tuple(number for number in numbers if isinstance(number, int)),
-        )
-    error = answer.get("error")
-    if (isinstance(error, dict) and error.get("code") == -32601) or "not initialized" in str(error).lower():
-        ping = _ask(sock, {"jsonrpc": "2.0", "id": -2, "method": "ping"}, timeout_s)
-        if "Server not initialized" in str(ping.get("error")) or "result" in ping:
-            return Identity("dev", "", 0, False, ())
-    raise Answered("what listens there is no daemon of this user")
+    return result if isinstance(result, dict) else {}
 
 
 def is_predecessor(host: str, port: int) -> bool:

@@ -44,6 +44,10 @@ class Layout:
         return os.path.join(self.data_dir, "token")
 
     @property
+    def allowed_file(self) -> str:
+        return os.path.join(self.data_dir, "allowed.json")
+
+    @property
     def failed_start_file(self) -> str:
         return os.path.join(self.data_dir, "failed-start.json")
 

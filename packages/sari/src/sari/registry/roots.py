@@ -31,9 +31,18 @@ def resolve_root(path: str, home: str) -> str:
         raise RefusedRoot(f"{resolved} is the home directory, which sari does not index: {_HOW}")
     if os.path.dirname(resolved) == resolved:
         raise RefusedRoot(f"{resolved} is the root of the file system, which sari does not index: {_HOW}")
+    check_not_system(resolved)
     return resolved
 
 
+def check_not_system(resolved: str) -> None:
+    """Refuse what the kernel makes up: reading it can block, have effects or tell secrets. Raises `RefusedRoot`."""
+    for system in _SYSTEM:
+        if resolved == system or resolved.startswith(system + "/"):
+            raise RefusedRoot(f"{resolved} belongs to the system, and sari never opens it: {_HOW}")
+
+
+_SYSTEM = ("/proc", "/sys", "/dev")
 _HOW = "pass a project directory as `workspace`, set SARI_WORKSPACE_ROOT, or start the client inside the project"
 
 

@@ -17,10 +17,11 @@ class Settings:
 
     daemon_port: int = DEFAULT_DAEMON_PORT
     http_port: int = DEFAULT_HTTP_PORT
+    request_timeout_s: float = 120.0
     drain_s: float = 60.0
     heartbeat_s: float = 5.0
     session_lease_s: float = 1800.0
-    workspace_idle_s: float = 0.0
+    workspace_idle_s: float = 600.0
     daemon_idle_s: float = 600.0
     start_timeout_s: float = 30.0
 
@@ -30,10 +31,11 @@ class Settings:
         return cls(
             _port(environ, "SARI_DAEMON_PORT", DEFAULT_DAEMON_PORT),
             _port(environ, "SARI_HTTP_PORT", DEFAULT_HTTP_PORT),
+            _seconds(environ, "SARI_REQUEST_TIMEOUT_SEC", 120.0) or 120.0,
             _seconds(environ, "SARI_DAEMON_DRAIN_SEC", 60.0),
             max(0.05, _seconds(environ, "SARI_HEARTBEAT_SEC", 5.0)),
             _seconds(environ, "SARI_SESSION_LEASE_SEC", 1800.0),
-            _seconds(environ, "SARI_WORKSPACE_IDLE_SEC", 0.0),
+            _seconds(environ, "SARI_WORKSPACE_IDLE_SEC", 600.0),
             _seconds(environ, "SARI_DAEMON_IDLE_SEC", 600.0),
             _seconds(environ, "SARI_START_TIMEOUT_SEC", 30.0),
         )

@@ -72,6 +72,8 @@ class Store:
                 self._restrict_mode(file.fileno())
         except FileNotFoundError:
             return self._from_locks()
+        except IsADirectoryError as error:
+            raise Damaged("it is a directory") from error
         except OSError as error:
             raise SariError(
                 f"cannot read the registry {self.layout.registry_file} ({error.strerror}): "

@@ -153,7 +153,9 @@ class Shim:
             self._last_request = time.monotonic()
             self._sent_count += 1
             key = f"{self._session}:{self._sent_count}"
-            request = self._requests.add(_with_meta(message, {"sari/key": key}), self._last_request + self._timeout_s)
+            request = self._requests.add(
+                _with_meta(_from_client(message), {"sari/key": key}), self._last_request + self._timeout_s
+            )
             if request is not None and self._link is not None:
                 self._send(request, self._link)
             self._watch_deadlines()
@@ -256,7 +258,7 @@ class Shim:
         names_root = isinstance(arguments, dict) and isinstance(arguments.get("workspace"), str)
         request.link = link
         request.attempts += 1
-        meta: Message = {"sari/root": self._root}
+        meta: Message = {"sari/root": self._root, "sari/roots": self._workspace.client_roots()}
         if not names_root and self._root_error:
             meta = {"sari/root_error": self._root_error}
         link.send(jsonrpc.encode(_with_meta(request.message, meta)))
@@ -363,6 +365,16 @@ def _with_meta(message: Message, fields: Message) -> Message:
     params = jsonrpc.params_of(message)
     meta = params.get("_meta")
     return {**message, "params": {**params, "_meta": {**(meta if isinstance(meta, dict) else {}), **fields}}}
+
+
+def _from_client(message: Message) -> Message:
+    """A client's request without the fields that are ours to set: they say what it may open."""
+    params = jsonrpc.params_of(message)
+    meta = params.get("_meta")
+    if not isinstance(meta, dict) or not any(str(key).startswith("sari/") for key in meta):
+        return message
+    kept = {key: value for key, value in meta.items() if not str(key).startswith("sari/")}
+    return {**message, "params": {**params, "_meta": kept}}
 
 
 def _timeout(environ: Mapping[str, str]) -> float:

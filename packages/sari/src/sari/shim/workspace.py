@@ -65,6 +65,11 @@ class WorkspaceRoot:
             self._answered.set()
         return True
 
+    def client_roots(self) -> list[str]:
+        """The roots that the client named, its first one included."""
+        with self._lock:
+            return list(self._client_roots)
+
     def find(self) -> tuple[str, bool]:
         """The root and whether it was chosen; waits a moment for the client's roots. Raises `RefusedRoot`."""
         with IMPORTING:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Sequence
 
+from sari.index import ripgrep
 from sari.index.search import Query, fetch, search
 from sari.languages import catalog
 from sari.languages.parse import MAX_PARSED_BYTES, Symbol, role_at, tree_of
@@ -14,11 +16,13 @@ from sari.languages.store import Placed
 from sari.protocol.catalog import KINDS
 from sari.protocol.tooling import Call, ToolResult
 from sari.tools.arguments import Arguments, BadArguments
+from sari.tools.paging import DEFAULT_TOKENS, Key, Page, read_cursor, take_page, write_cursor
+from sari.tools.qualified_names import qualifier_rank, split_name
 from sari.tools.scope import Scope, path_filter, path_tier, shown
 
 _BY_SYNTAX = "By syntax, not by types: other things of the same name are among them."
 _SCOPES = frozenset({"class", "struct", "interface", "trait", "impl", "function", "method", "constructor", "module"})
-_MOST_USES = 300
+_MOST_SYMBOLS = 5_000
 _MOST_FILES = 400
 _NAME = re.compile(r"[^\W\d][\w$]*[?!]?|[$_][\w$]*")
 
@@ -28,22 +32,26 @@ def answer_symbols(scope: Scope, asked: Arguments) -> ToolResult:
     if not query:
         raise BadArguments("`query` is empty. Give a name or a part of it; `outline` lists a file's symbols.")
     kinds = {_kind(kind) for kind in asked.names("kind")}
-    keep = path_filter(scope.index, scope.root, (), asked.names("languages"))
+    keep = path_filter(scope.root, (), asked.names("languages"))
     limit = asked.number("limit", 50)
-    container, _, name = query.replace("::", ".").replace("#", ".").rpartition(".")
-    name = name or query
+    qualifier, name = split_name(query)
     placed, complete = scope.symbols.named(name, 20_000)
-    chosen = [
-        one
-        for one in placed
-        if (not kinds or one.symbol.kind in kinds)
-        and (keep is None or keep(one.path))
-        and (not container or container.lower() in (one.symbol.container or "").lower())
-    ]
-    chosen.sort(key=lambda one: (_distance(one.symbol.name, name), path_tier(shown(one.path))))
-    return _listed(
-        "symbols", chosen, limit, complete, "" if complete else _PARTIAL, f"No symbol's name holds {name!r}."
-    )
+    notes = [] if complete else [_PARTIAL]
+    named = [one for one in placed if (not kinds or one.symbol.kind in kinds) and (keep is None or keep(one.path))]
+    ranks = {one: _qualifier_rank(scope, qualifier, one) for one in named}
+    chosen = [one for one in named if ranks[one] is not None]
+    if named and not chosen:
+        # A qualifier that sari cannot follow (an alias, a re-export) is no reason to deny what exists.
+        chosen = named
+        notes.append(f"None of these is known as {query!r}: they only share its last part.")
+    chosen.sort(key=lambda one: (_distance(one.symbol.name, name), ranks[one] or 0, path_tier(shown(one.path))))
+    return _listed("symbols", chosen, limit, complete, " ".join(notes), f"No symbol's name holds {name!r}.")
+
+
+def _qualifier_rank(scope: Scope, qualifier: Sequence[str], placed: Placed) -> int | None:
+    if not qualifier:
+        return 0
+    return qualifier_rank(qualifier, placed.symbol.container, shown(placed.path), scope.root.name)
 
 
 _PARTIAL = "Not every file is parsed yet, so some symbols may be missing; ask again in a moment."
@@ -98,38 +106,40 @@ def _dotted(row: dict[str, object]) -> str:
 
 def answer_implementations(scope: Scope, asked: Arguments) -> ToolResult:
     name = _name(asked)
-    types, complete = scope.symbols.extending(name)
-    again, also = scope.symbols.exactly(name)
+    types, complete = scope.symbols.extending(name, _MOST_SYMBOLS)
+    again, also = scope.symbols.exactly(name, _MOST_SYMBOLS)
     methods = [one for one in again if one.symbol.kind in ("method", "constructor")]
-    chosen = [*types, *methods]
+    rows = sorted(
+        [((0, shown(one.path), one.symbol.line), as_data(one)) for one in types]
+        + [((1, shown(one.path), one.symbol.line), as_data(one)) for one in methods],
+        key=lambda row: row[0],
+    )
     complete = complete and also
+    query = f"implementations {name}"
+    page = take_page(rows, query, read_cursor(asked.text("cursor"), query), _budget(asked))
     note = _BY_SYNTAX if complete else f"{_BY_SYNTAX} {_PARTIAL}"
+    lines = [f"{row['path']}:{row['line']}-{row['end_line']} {row['kind']} {_dotted(row)}" for row in page.rows]
     nothing = f"Nothing extends or implements {name!r}, and no method has that name."
-    return _listed("implementations", chosen, _MOST_USES, complete, note, nothing)
+    return _paged("implementations", page, lines, len(rows), complete, note, nothing)
 
 
 def answer_references(scope: Scope, asked: Arguments, call: Call) -> ToolResult:
     name = _name(asked)
     within = asked.text("path")
     folder = os.fsencode(scope.path(within)) if within else b"."
-    uses, complete = _uses(scope, name, folder, call)
-    return _uses_result(
-        "references", name, uses, complete, f"{name!r} is used nowhere in code. `search` also looks into comments."
-    )
+    nothing = f"{name!r} is used nowhere in code. `search` also looks into comments."
+    return _answer_uses("references", scope, asked, name, folder, nothing, call)
 
 
 def answer_callers(scope: Scope, asked: Arguments, call: Call) -> ToolResult:
     name = _name(asked)
-    uses, complete = _uses(scope, name, b".", call)
-    calls = [use for use in uses if use["role"] == "call"]
-    return _uses_result(
-        "callers", name, calls, complete, f"{name!r} is called nowhere. `references` lists its other uses."
-    )
+    nothing = f"{name!r} is called nowhere. `references` lists its other uses."
+    return _answer_uses("callers", scope, asked, name, b".", nothing, call)
 
 
 def _name(asked: Arguments) -> str:
     given = asked.text("name").strip().removesuffix("()")
-    name = re.split(r"\.|::|#|->", given)[-1]
+    _, name = split_name(given)
     if not _NAME.fullmatch(name):
         raise BadArguments(
             f"`name` must be one identifier, e.g. open_file; not {given!r}. For free text use `search`."
@@ -137,48 +147,89 @@ def _name(asked: Arguments) -> str:
     return name
 
 
-def _uses_result(key: str, name: str, uses: list[dict[str, object]], complete: bool, nothing: str) -> ToolResult:
-    shown_uses = uses[:_MOST_USES]
+def _budget(asked: Arguments) -> int:
+    return asked.number("max_tokens", DEFAULT_TOKENS)
+
+
+def _paged(
+    key: str, page: Page, lines: list[str], total: int | None, complete: bool, note: str, nothing: str
+) -> ToolResult:
+    structured: dict[str, object] = {key: page.rows, "complete": complete, "cursor": page.cursor}
+    if total is not None:
+        structured["total"] = total
+    if page.cursor is not None:
+        of = f" of {total}" if total is not None else ""
+        note = f"{len(page.rows)}{of} are shown; pass `cursor` for more. {note}"
+    structured["note"] = note
+    more = [f"cursor: {page.cursor}"] if page.cursor is not None else []
+    return ToolResult("\n".join([*(lines or [nothing]), note, *more]), structured)
+
+
+def _answer_uses(
+    key: str, scope: Scope, asked: Arguments, name: str, folder: bytes, nothing: str, call: Call
+) -> ToolResult:
+    query = f"{key} {name} {shown(folder)}"
+    after = read_cursor(asked.text("cursor"), query)
+    uses, rest, unparsed = _uses(scope, name, folder, after, call)
+    rows = [(place, use) for place, use in uses if key == "references" or use["role"] == "call"]
+    page = take_page(rows, query, after, _budget(asked))
+    if page.cursor is None and rest is not None:
+        # These files are done; those behind them are parsed for the next page.
+        page = Page(page.rows, write_cursor(query, rest))
+    total = len(rows) if after is None and rest is None else None
     note = _BY_SYNTAX
-    if len(uses) > len(shown_uses):
-        note += f" {len(shown_uses)} of {len(uses)} are shown; narrow by `path`, or use `search` with a cursor."
-    if not complete:
-        note += f" Only the first {_MOST_FILES} files that hold the name were parsed."
-    whole = complete and len(uses) == len(shown_uses)
-    structured: dict[str, object] = {key: shown_uses, "total": len(uses), "complete": whole, "note": note}
-    rows = [
+    if unparsed:
+        note += f" Too large to parse: {', '.join(unparsed[:5])}; `search` finds the name there."
+    lines = [
         f"{use['path']}:{use['line']}:{use['text']}" + (f"   [in {use['container']}]" if use.get("container") else "")
-        for use in shown_uses
+        for use in page.rows
     ]
-    return ToolResult("\n".join([*(rows or [nothing]), note]), structured)
+    return _paged(key, page, lines, total, not unparsed, note, nothing)
 
 
-def _uses(scope: Scope, name: str, folder: bytes, call: Call) -> tuple[list[dict[str, object]], bool]:
-    """Every place where the name stands in code. Files come in order of interest."""
+def _uses(
+    scope: Scope, name: str, folder: bytes, after: Key | None, call: Call
+) -> tuple[list[tuple[Key, dict[str, object]]], Key | None, list[str]]:
+    """Every place where the name stands in code, files in order of interest, from a cursor's file on.
+
+    Also where to go on when there are more files than are parsed at once, and the files that are too large to parse.
+    """
 
     def keep(path: bytes) -> bool:
         below = folder == b"." or path == folder or path.startswith(folder + b"/")
         return below and catalog.of_path(os.fsdecode(path)) is not None
 
     found, _ = search(scope.index, Query(name, "words", "sensitive"), keep, lambda: call.cancelled)
-    paths = sorted(found.counts, key=lambda path: (path_tier(shown(path)), path))
+    paths = sorted((path_tier(shown(path)), shown(path), path) for path in found.counts)
+    if after is not None:
+        paths = [one for one in paths if one[:2] >= after[:2]]
     chosen = paths[:_MOST_FILES]
-    fetch(scope.index, found, chosen, lambda: call.cancelled)
-    uses: list[dict[str, object]] = []
-    for done, path in enumerate(chosen):
+    fetch(scope.index, found, [path for _, _, path in chosen], lambda: call.cancelled)
+    uses: list[tuple[Key, dict[str, object]]] = []
+    unparsed: list[str] = []
+    for done, (tier, text, path) in enumerate(chosen):
         if call.cancelled:
-            break
+            raise ripgrep.Cancelled
         if done % 50 == 49:
             call.progress(done, len(chosen), "files parsed")
-        uses.extend(_uses_in(scope, path, name, {hit.line for hit in found.hits[path]}))
-    return uses, len(chosen) == len(paths)
+        some = _uses_in(scope, path, name, {hit.line for hit in found.hits[path]})
+        if some is None:
+            unparsed.append(text)
+        else:
+            uses.extend(((tier, text, line), use) for line, use in some)
+    last = chosen[-1] if len(paths) > len(chosen) else None
+    return uses, (last[0], last[1], sys.maxsize) if last is not None else None, unparsed
 
 
-def _uses_in(scope: Scope, path: bytes, name: str, lines: set[int]) -> Iterator[dict[str, object]]:
+def _uses_in(scope: Scope, path: bytes, name: str, lines: set[int]) -> list[tuple[int, dict[str, object]]] | None:
+    """The lines of a file on which the name is code; None for a file that is too large to parse."""
     read = read_text(os.fsencode(scope.root), path, MAX_PARSED_BYTES)
-    language = None if read is None else catalog.of_file(os.fsdecode(path), read[0])
-    if read is None or language is None:
-        return
+    if read is None:
+        return None if os.path.exists(os.path.join(os.fsencode(scope.root), path)) else []
+    language = catalog.of_file(os.fsdecode(path), read[0])
+    if language is None:
+        return []
+    uses: list[tuple[int, dict[str, object]]] = []
     tree = tree_of(language, read[0])
     rows = read[0].split(b"\n")
     symbols = scope.symbols.of_file(path) or []
@@ -199,7 +250,8 @@ def _uses_in(scope: Scope, path: bytes, name: str, lines: set[int]) -> Iterator[
         container = _around(symbols, line, name)
         if container:
             use["container"] = container
-        yield use
+        uses.append((line, use))
+    return uses
 
 
 def _around(symbols: list[Symbol], line: int, name: str) -> str | None:

@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from datetime import UTC, datetime, timedelta
 from heapq import nlargest, nsmallest
 
-from sari.protocol.tooling import ToolResult
+from sari.index.git import Repository, open_repository
+from sari.protocol.tooling import Call, ToolResult
 from sari.tools.arguments import Arguments, BadArguments
-from sari.tools.scope import Scope, path_filter, path_tier, shown
+from sari.tools.scope import Scope, path_filter, path_tier, shown, uncancelled
 
 _SINCE = re.compile(r"(\d+)\s*(m|min|minutes?|h|hours?|d|days?|w|weeks?)(?:\s+ago)?")
 
 
-def answer_find_files(scope: Scope, asked: Arguments) -> ToolResult:
+def answer_find_files(scope: Scope, asked: Arguments, call: Call) -> ToolResult:
     query = asked.text("query").strip().strip("/").removeprefix("./").lower().replace("\\", "/")
     lead = str(scope.root).lower().strip("/") + "/"
     query = query.removeprefix(lead)
     limit = asked.number("limit", 50)
-    keep = path_filter(scope.index, scope.root, asked.names("globs"), ())
-    letters = [re.escape(char) for char in query if not char.isspace()]
-    fuzzy = re.compile(".*?".join(letters), re.DOTALL)
+    keep = path_filter(scope.root, asked.names("globs"), ())
+    letters = "".join(query.split())
     found: list[tuple[tuple[int, int, int, int], str]] = []
-    for path in scope.index.paths():
+    for path in uncancelled(scope.index.paths(), call):
         if keep is not None and not keep(path):
             continue
         text = shown(path)
-        score = _score(query, fuzzy, text)
+        score = _score(query, letters, text)
         if score is not None:
             found.append((score, text))
     best = [text for _, text in nsmallest(limit, found)]
@@ -41,10 +40,11 @@ def answer_find_files(scope: Scope, asked: Arguments) -> ToolResult:
     return ToolResult("\n".join(rows) or f"No file's path matches {query!r}. Try fewer letters.", structured)
 
 
-def _score(query: str, fuzzy: re.Pattern[str], path: str) -> tuple[int, int, int, int] | None:
+def _score(query: str, letters: str, path: str) -> tuple[int, int, int, int] | None:
     """The smaller the better: exact names, then parts of names, parts of paths, then letters in order."""
     low = path.lower()
     name = low.rpartition("/")[2]
+    spread = 0
     if query in (name, low):
         kind = 0
     elif name.startswith(query):
@@ -53,27 +53,41 @@ def _score(query: str, fuzzy: re.Pattern[str], path: str) -> tuple[int, int, int
         kind = 2
     elif query in low:
         kind = 3
-    elif fuzzy.search(name):
-        kind = 4
-    elif fuzzy.search(low):
-        kind = 5
+    elif (in_name := subsequence_span(letters, name)) is not None:
+        kind, spread = 4, in_name
+    elif (in_path := subsequence_span(letters, low)) is not None:
+        kind, spread = 5, in_path
     else:
         return None
-    match = fuzzy.search(name if kind == 4 else low)
-    spread = match.end() - match.start() if match and kind >= 4 else 0
     return kind, path_tier(path), spread, len(path)
 
 
-def answer_recent(scope: Scope, asked: Arguments) -> ToolResult:
+def subsequence_span(letters: str, text: str) -> int | None:
+    """How many characters a text needs for these letters in order; None when it lacks them. In linear time."""
+    end = -1
+    for letter in letters:
+        end = text.find(letter, end + 1)
+        if end < 0:
+            return None
+    # Backwards from where they first all fit: nothing shorter ends there.
+    start = end + 1
+    for letter in reversed(letters):
+        start = text.rfind(letter, 0, start)
+    return end + 1 - start
+
+
+def answer_recent(scope: Scope, asked: Arguments, call: Call) -> ToolResult:
     limit = asked.number("limit", 30)
     since = _since(asked.text("since"))
     rows: dict[str, dict[str, object]] = {}
-    for path in _uncommitted(scope):
-        _add(rows, scope, path, "uncommitted", since)
-    for path, when, commit in _committed(scope, limit, since):
-        if path not in rows:
-            rows[path] = {"path": path, "changed": when, "source": "commit", "commit": commit}
-    for path in _newest(scope, limit):
+    with open_repository(scope.root) as repository:
+        if repository is not None:
+            for path in _uncommitted(repository):
+                _add(rows, scope, path, "uncommitted", since)
+            for path, when, commit in _committed(repository, limit, since):
+                if path not in rows:
+                    rows[path] = {"path": path, "changed": when, "source": "commit", "commit": commit}
+    for path in _newest(scope, limit, call):
         if path not in rows:
             _add(rows, scope, path, "modified", since)
     order = {"uncommitted": 0, "modified": 1, "commit": 1}
@@ -110,9 +124,9 @@ def _add(rows: dict[str, dict[str, object]], scope: Scope, path: str, source: st
         rows[path] = {"path": path, "changed": when.strftime("%Y-%m-%dT%H:%M:%SZ"), "source": source}
 
 
-def _newest(scope: Scope, limit: int) -> list[str]:
+def _newest(scope: Scope, limit: int, call: Call) -> list[str]:
     times: list[tuple[float, str]] = []
-    for path in scope.index.paths():
+    for path in uncancelled(scope.index.paths(), call):
         try:
             times.append((os.lstat(os.path.join(os.fsencode(scope.root), path)).st_mtime, shown(path)))
         except OSError:
@@ -120,32 +134,28 @@ def _newest(scope: Scope, limit: int) -> list[str]:
     return [path for _, path in nlargest(limit, times)]
 
 
-def _git(scope: Scope, *arguments: str) -> str:
-    try:
-        done = subprocess.run(
-            ["git", "--no-optional-locks", "-c", "core.quotepath=off", *arguments],
-            cwd=scope.root,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=20,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.decode("utf-8", "backslashreplace") if done.returncode == 0 else ""
+def _uncommitted(repository: Repository) -> list[str]:
+    # Submodules are repositories of their own, whose settings would count: they are left out.
+    output = repository.run(
+        "status",
+        "--porcelain=v1",
+        "-z",
+        "--untracked-files=all",
+        "--no-renames",
+        "--ignore-submodules=all",
+        "--",
+        ".",
+    )
+    return [entry[3:].removeprefix(repository.prefix) for entry in output.split("\0") if len(entry) > 3]
 
 
-def _uncommitted(scope: Scope) -> list[str]:
-    output = _git(scope, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--", ".")
-    prefix = _git(scope, "rev-parse", "--show-prefix").strip()
-    return [entry[3:].removeprefix(prefix) for entry in output.split("\0") if len(entry) > 3]
-
-
-def _committed(scope: Scope, limit: int, since: datetime | None) -> list[tuple[str, str, str]]:
+def _committed(repository: Repository, limit: int, since: datetime | None) -> list[tuple[str, str, str]]:
+    if repository.head is None:
+        return []
     until = [f"--since={since.isoformat()}"] if since else []
-    output = _git(
-        scope, "log", f"-{max(10, limit)}", *until, "--name-only", "--relative", "-z", "--date=iso-strict-local",
-        "--format=%x01%h%x02%ct%x02", "--", ".",
+    output = repository.run(
+        "log", f"-{max(10, limit)}", *until, "--name-only", "--relative", "-z", "--no-show-signature", "--no-ext-diff",
+        "--no-textconv", "--format=%x01%h%x02%ct%x02", repository.head, "--", ".",
     )  # fmt: skip
     found: list[tuple[str, str, str]] = []
     for commit in output.split("\x01")[1:]:

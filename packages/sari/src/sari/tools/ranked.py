@@ -20,7 +20,7 @@ def answer_ranked(scope: Scope, asked: Arguments, call: Call) -> ToolResult:
         raise BadArguments(
             "`query` holds no word to rank by. Ask a question or name things, e.g. `where sessions expire`."
         )
-    keep = path_filter(scope.index, scope.root, asked.names("globs"), asked.names("languages"))
+    keep = path_filter(scope.root, asked.names("globs"), asked.names("languages"))
     if scope.terms.usable:
         ranked, complete = scope.terms.ask(text, keep, lambda: call.cancelled)
     else:

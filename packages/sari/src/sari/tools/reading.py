@@ -96,41 +96,28 @@ def answer_outline(scope: Scope, asked: Arguments) -> ToolResult:
         known = ", ".join(one.name for one in catalog.ALL)
         raise BadArguments(f"{shown(path)} is in no language sari parses ({known}). Use `read`.")
     symbols = scope.symbols.of_file(path)
+    rows = _rows(symbols or [])
     structured: dict[str, object] = {
         "path": shown(path),
         "language": language.name,
-        "symbols": _nest(symbols or []),
+        "symbols": rows,
         "complete": symbols is not None,
     }
     if symbols is None:
         structured["note"] = "The file is too large to parse; use `search` and `read`."
-    rows = [f"{shown(path)} ({language.name})"]
-    _draw(structured["symbols"], rows, 1)
-    return ToolResult("\n".join(rows) if symbols else f"{shown(path)} defines nothing sari can see.", structured)
+    text = "\n".join([f"{shown(path)} ({language.name})", *rows])
+    return ToolResult(text if symbols else f"{shown(path)} defines nothing sari can see.", structured)
 
 
-def _nest(symbols: list[Symbol]) -> list[dict[str, object]]:
-    top: list[dict[str, object]] = []
-    around: list[tuple[int, list[dict[str, object]]]] = []
+def _rows(symbols: list[Symbol]) -> list[str]:
+    """A row for each definition, e.g. `12-30 class Store`, a space further in for each definition around it."""
+    rows: list[str] = []
+    around: list[int] = []
     for symbol in sorted(symbols, key=lambda s: (s.line, -s.end_line)):
-        children: list[dict[str, object]] = []
-        entry: dict[str, object] = {
-            "name": symbol.name,
-            "kind": symbol.kind,
-            "line": symbol.line,
-            "end_line": symbol.end_line,
-            "children": children,
-        }
-        while around and around[-1][0] < symbol.end_line:
+        while around and around[-1] < symbol.end_line:
             around.pop()
-        (around[-1][1] if around else top).append(entry)
+        lines = f"{symbol.line}-{symbol.end_line}" if symbol.end_line > symbol.line else f"{symbol.line}"
+        rows.append(f"{' ' * len(around)}{lines} {symbol.kind} {symbol.name}")
         if symbol.end_line > symbol.line:
-            around.append((symbol.end_line, children))
-    return top
-
-
-def _draw(entries: object, rows: list[str], depth: int) -> None:
-    assert isinstance(entries, list)
-    for entry in entries:
-        rows.append(f"{'  ' * depth}{entry['line']}-{entry['end_line']} {entry['kind']} {entry['name']}")
-        _draw(entry["children"], rows, depth + 1)
+            around.append(symbol.end_line)
+    return rows

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from sari.index.ignore import Globs
+from sari.index import ripgrep
+from sari.index.globs import Globs, InvalidGlob
 from sari.index.workspace_index import WorkspaceIndex
 from sari.languages import catalog
 from sari.languages.symbol_index import SymbolIndex
+from sari.protocol.tooling import Call
 from sari.ranking.term_index import TermIndex
 from sari.tools.arguments import BadArguments, inside
 
@@ -66,6 +69,19 @@ def shown(path: bytes) -> str:
     return path.decode("utf-8", "backslashreplace")
 
 
+T = TypeVar("T")
+# How many steps of a loop may pass before it looks whether its answer is still wanted.
+_CANCEL_CHECK_EVERY = 512
+
+
+def uncancelled(items: Iterable[T], call: Call) -> Iterator[T]:
+    """The items, for as long as somebody waits for the answer. Raises `ripgrep.Cancelled`."""
+    for count, item in enumerate(items):
+        if count % _CANCEL_CHECK_EVERY == 0 and call.cancelled:
+            raise ripgrep.Cancelled
+        yield item
+
+
 def path_tier(path: str) -> int:
     """0 for source, 1 for tests, 2 for what is vendored or generated: the order in which matches are of interest."""
     if _VENDORED.search(path):
@@ -73,9 +89,7 @@ def path_tier(path: str) -> int:
     return 1 if _TESTS.search(path) else 0
 
 
-def path_filter(
-    index: WorkspaceIndex, root: Path, globs: Sequence[str], languages: Sequence[str]
-) -> Callable[[bytes], bool] | None:
+def path_filter(root: Path, globs: Sequence[str], languages: Sequence[str]) -> Callable[[bytes], bool] | None:
     """Which files a call is about; None for all."""
     wanted: set[str] = set()
     for name in languages:
@@ -87,7 +101,10 @@ def path_filter(
             )
         wanted.add(language.name)
     relative = [_relative(root, glob) for glob in globs]
-    taken = Globs(relative, index.folders() if relative else frozenset())
+    try:
+        taken = Globs(relative, folders=True)
+    except InvalidGlob as error:
+        raise BadArguments(f"{error}. `globs` are ripgrep's: `src/**`, `*.py`, `!tests/**`.") from error
     if not wanted and not taken:
         return None
 

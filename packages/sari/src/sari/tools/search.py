@@ -105,7 +105,7 @@ def _answer(scope: Scope, searches: Searches, query: Query, key: str, asked: Arg
     kept = searches.get(key, scope.index.change())
     if kept is not None:
         return kept
-    keep = path_filter(scope.index, scope.root, asked.names("globs"), asked.names("languages"))
+    keep = path_filter(scope.root, asked.names("globs"), asked.names("languages"))
     found, change = search(scope.index, query, keep, lambda: call.cancelled)
     defining = _defining(scope, query, found, call)
     ranked = sorted((_rank(path, path in defining), path) for path in found.counts)

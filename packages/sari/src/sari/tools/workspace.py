@@ -15,6 +15,7 @@ from sari.ranking.term_index import TermIndex
 from sari.tools import code, files, overview, reading
 from sari.tools.arguments import Arguments, BadArguments, parse
 from sari.tools.ranked import answer_ranked
+from sari.tools.repo_map import RepoMap, answer_repo_map
 from sari.tools.scope import Scope
 from sari.tools.search import Searches, answer_search
 
@@ -29,7 +30,7 @@ class Workspace:
         self._terms = TermIndex(self._index, self._symbols)
         self._scope = Scope(self._root, self._index, self._symbols, self._terms)
         self._searches = Searches()
-        self._map = overview.RepoMap()
+        self._map = RepoMap()
 
     @property
     def root(self) -> Path:
@@ -65,7 +66,7 @@ class Workspace:
             case "search":
                 return answer_search(scope, self._searches, asked, call)
             case "find_files":
-                return files.answer_find_files(scope, asked)
+                return files.answer_find_files(scope, asked, call)
             case "symbols":
                 return code.answer_symbols(scope, asked)
             case "outline":
@@ -79,9 +80,9 @@ class Workspace:
             case "read":
                 return reading.answer_read(scope, asked)
             case "recent":
-                return files.answer_recent(scope, asked)
+                return files.answer_recent(scope, asked, call)
             case "repo_map":
-                return overview.answer_repo_map(scope, self._map, asked)
+                return answer_repo_map(scope, self._map, asked)
             case "status":
                 return overview.answer_status(scope)
             case "rescan":

@@ -60,10 +60,12 @@ class KubernetesInstances:
         options: PodOptions | None = None,
         *,
         scheduling_timeout_s: float = _SCHEDULING_TIMEOUT_S,
+        gone_timeout_s: float = _GONE_TIMEOUT_S,
     ) -> None:
         self._cluster = cluster
         self._options = options or PodOptions()
         self._scheduling_timeout_s = scheduling_timeout_s
+        self._gone_timeout_s = gone_timeout_s
 
     async def ping(self) -> None:
         await self._cluster.ping()
@@ -190,7 +192,7 @@ class KubernetesInstances:
             found = (table.get(pod.meta.uid) for pod in pods)
             return [pod for pod in found if pod is not None and not (ended_is_enough and _has_ended(pod))]
 
-        if await table.wait_until(lambda: not there(), _GONE_TIMEOUT_S):
+        if await table.wait_until(lambda: not there(), self._gone_timeout_s):
             return
         left = there()
         if not left:

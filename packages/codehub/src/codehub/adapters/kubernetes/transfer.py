@@ -244,6 +244,7 @@ class TransferJobs:
         path = f"{self._cluster.jobs_path}/{job.meta.name}"
         await self._cluster.client.delete(path, job.meta.uid)
         pods = self._cluster.pods
+        await pods.objects()
 
         def left() -> list[Pod]:
             found = pods.known_of(job.meta.workspace_id)
@@ -251,6 +252,10 @@ class TransferJobs:
                 pod for pod in found if pod.meta.labels.get("controller-uid") == job.meta.uid and not pod.has_ended
             ]
 
+        for pod in left():
+            # The garbage collector would do it too, on a busy cluster half a minute later.
+            fence()
+            await self._cluster.client.delete(f"{self._cluster.pods_path}/{pod.meta.name}", pod.meta.uid)
         if not await pods.wait_until(lambda: not left(), _GONE_TIMEOUT_S):
             raise Transient(f"the pod of the Job {job.meta.name} has not ended")
         if (await self._cluster.client.get(path)) is not None:

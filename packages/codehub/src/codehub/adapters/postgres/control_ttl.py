@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb
 from codehub.adapters.postgres.control_term import as_leader
 from codehub.adapters.postgres.pool import Database, Transaction
 from codehub.adapters.postgres.rows import workspace_of
-from codehub.domain.model import DesiredState, Workspace
+from codehub.domain.model import Busy, DesiredState, Workspace
 from codehub.domain.ttl import ActivityCoverage, Span, is_to_archive, is_to_sleep
 
 # Which rows could be due: a superset, so that only those are read and locked. `domain.ttl` decides, gaps and all.
@@ -35,7 +35,9 @@ _COULD_BE_ARCHIVED = """
 # Sets desired_state and writes the timeline entry, for the ids that `domain.ttl` chose.
 _SET_DESIRED = """
     WITH changed AS (
-        UPDATE workspaces SET desired_state = %(desired)s, updated_at = %(now)s WHERE id = ANY(%(ids)s) RETURNING id
+        UPDATE workspaces SET desired_state = %(desired)s, updated_at = %(now)s, busy_reason = NULL, busy_since = NULL,
+            busy_at = NULL
+        WHERE id = ANY(%(ids)s) RETURNING id
     )
     INSERT INTO workspace_events (workspace_id, at, kind, message, actor, detail)
     SELECT id, %(now)s, %(kind)s, %(message)s, 'ttl', %(detail)s FROM changed
@@ -84,6 +86,24 @@ class PostgresTtlStore:
             return
         async with as_leader(self._database, epoch) as tx:
             await tx.execute(_NOTE_ACCESS, [list(times), list(times.values())])
+
+    async def note_busy(self, epoch: int, found: Mapping[str, Busy | None]) -> None:
+        if not found:
+            return
+        async with as_leader(self._database, epoch) as tx:
+            await tx.execute(
+                "UPDATE workspaces SET busy_reason = seen.reason, busy_since = seen.since, busy_at = seen.at,"
+                " last_access_at = greatest(last_access_at, seen.at)"
+                " FROM unnest(%s::text[], %s::text[], %s::timestamptz[], %s::timestamptz[]) AS seen (id, reason, since, at)"
+                " WHERE workspaces.id = seen.id AND (busy_reason, busy_since, busy_at)"
+                " IS DISTINCT FROM (seen.reason, seen.since, seen.at)",
+                [
+                    list(found),
+                    [busy.reason if busy else None for busy in found.values()],
+                    [busy.since if busy else None for busy in found.values()],
+                    [busy.at if busy else None for busy in found.values()],
+                ],
+            )
 
     async def idle(self, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> Sequence[Workspace]:
         async with self._database.transaction() as tx:

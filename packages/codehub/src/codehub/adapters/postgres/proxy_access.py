@@ -18,6 +18,7 @@ class Holder:
     secret_hash: bytes
     user_id: str
     username: str
+    workspace_id: str | None = None  # the only workspace a token is good for
 
 
 async def workspace(tx: Transaction, workspace_id: str) -> Workspace | None:
@@ -43,12 +44,13 @@ async def by_cookies(
 async def by_token(tx: Transaction, secret_hash: bytes, now: datetime) -> Holder | None:
     row = await (
         await tx.execute(
-            "SELECT u.id, u.username FROM api_tokens t JOIN users u ON u.id = t.user_id WHERE t.secret_hash = %s"
+            "SELECT u.id, u.username, t.workspace_id FROM api_tokens t JOIN users u ON u.id = t.user_id"
+            " WHERE t.secret_hash = %s"
             " AND (t.expires_at IS NULL OR t.expires_at > %s) AND u.disabled_at IS NULL",
             [secret_hash, now],
         )
     ).fetchone()
-    return None if row is None else Holder(secret_hash, row["id"], row["username"])
+    return None if row is None else Holder(secret_hash, row["id"], row["username"], row["workspace_id"])
 
 
 async def still_live(tx: Transaction, secret_hashes: Collection[bytes], now: datetime) -> set[bytes]:
@@ -58,10 +60,13 @@ async def still_live(tx: Transaction, secret_hashes: Collection[bytes], now: dat
             "SELECT p.secret_hash FROM proxy_sessions p JOIN sessions s ON s.id = p.session_id"
             " JOIN users u ON u.id = s.user_id JOIN workspaces w ON w.id = p.workspace_id"
             " WHERE p.secret_hash = ANY(%(hashes)s) AND s.expires_at > %(now)s AND u.disabled_at IS NULL"
-            " AND w.owner_user_id = u.id AND w.deleted_at IS NULL"
+            " AND w.deleted_at IS NULL AND (w.owner_user_id = u.id OR EXISTS"
+            " (SELECT 1 FROM workspace_ports o WHERE o.workspace_id = w.id AND o.share <> 'owner'))"
             " UNION ALL SELECT t.secret_hash FROM api_tokens t JOIN users u ON u.id = t.user_id"
             " WHERE t.secret_hash = ANY(%(hashes)s) AND (t.expires_at IS NULL OR t.expires_at > %(now)s)"
-            " AND u.disabled_at IS NULL",
+            " AND u.disabled_at IS NULL"
+            " UNION ALL SELECT l.secret_hash FROM port_links l"
+            " WHERE l.secret_hash = ANY(%(hashes)s) AND l.expires_at > %(now)s",
             {"hashes": list(secret_hashes), "now": now},
         )
     ).fetchall()

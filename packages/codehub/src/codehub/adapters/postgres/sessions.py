@@ -26,15 +26,23 @@ def _session_of(row: dict[str, Any]) -> Session:
 
 
 def _token_of(row: dict[str, Any]) -> Token:
-    return Token(row["id"], row["user_id"], row["name"], row["created_at"], row["expires_at"], row["last_used_at"])
+    return Token(
+        row["id"],
+        row["user_id"],
+        row["name"],
+        row["created_at"],
+        row["expires_at"],
+        row["last_used_at"],
+        row["workspace_id"],
+    )
 
 
 async def insert_session(
-    tx: Transaction, session: Session, secret_hash: bytes, *, token_id: str | None = None
+    tx: Transaction, session: Session, secret_hash: bytes, key_hash: bytes, *, token_id: str | None = None
 ) -> None:
     await tx.execute(
         "INSERT INTO sessions (id, user_id, secret_hash, created_at, expires_at, last_seen_at, address, user_agent,"
-        " token_id) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        " token_id, key_hash) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
         [
             session.id,
             session.user_id,
@@ -45,19 +53,20 @@ async def insert_session(
             session.address,
             session.user_agent,
             token_id,
+            key_hash,
         ],
     )
 
 
-async def by_session_secret(tx: Transaction, secret_hash: bytes, now: datetime) -> Bearer | None:
-    """The live session behind a cookie; notes that it was seen, at most once a minute."""
+async def by_session_secret(tx: Transaction, secret_hash: bytes, key_hash: bytes, now: datetime) -> Bearer | None:
+    """The live session of a cookie and its key; notes that it was seen, at most once a minute."""
     row = await (
         await tx.execute(
-            "SELECT s.id, s.user_id, s.expires_at, s.last_seen_at AS used_at, s.token_id, u.username, u.is_admin"
-            " FROM sessions s"
-            " JOIN users u ON u.id = s.user_id"
-            " WHERE s.secret_hash = %s AND s.expires_at > %s AND u.disabled_at IS NULL",
-            [secret_hash, now],
+            "SELECT s.id, s.user_id, s.expires_at, s.last_seen_at AS used_at, s.token_id, u.username, u.is_admin,"
+            " t.workspace_id FROM sessions s"
+            " JOIN users u ON u.id = s.user_id LEFT JOIN api_tokens t ON t.id = s.token_id"
+            " WHERE s.secret_hash = %s AND s.key_hash = %s AND s.expires_at > %s AND u.disabled_at IS NULL",
+            [secret_hash, key_hash, now],
         )
     ).fetchone()
     if row is not None and row["used_at"] < now - _SEEN_EVERY:
@@ -65,12 +74,24 @@ async def by_session_secret(tx: Transaction, secret_hash: bytes, now: datetime) 
     return None if row is None else _bearer_of(row)
 
 
+async def user_of_cookie(tx: Transaction, secret_hash: bytes, now: datetime) -> tuple[str, str] | None:
+    """(id, user name) of whoever a cookie alone points to: enough to say who is signed in here, never to let them in."""
+    row = await (
+        await tx.execute(
+            "SELECT u.id, u.username FROM sessions s JOIN users u ON u.id = s.user_id"
+            " WHERE s.secret_hash = %s AND s.key_hash IS NOT NULL AND s.expires_at > %s AND u.disabled_at IS NULL",
+            [secret_hash, now],
+        )
+    ).fetchone()
+    return None if row is None else (row["id"], row["username"])
+
+
 async def by_token_secret(tx: Transaction, secret_hash: bytes, now: datetime) -> Bearer | None:
     """The live API token behind a header; notes that it was used, at most once a minute."""
     row = await (
         await tx.execute(
-            "SELECT t.id, t.user_id, t.expires_at, t.last_used_at AS used_at, t.id AS token_id, u.username, u.is_admin"
-            " FROM api_tokens t"
+            "SELECT t.id, t.user_id, t.expires_at, t.last_used_at AS used_at, t.id AS token_id, u.username, u.is_admin,"
+            " t.workspace_id FROM api_tokens t"
             " JOIN users u ON u.id = t.user_id"
             " WHERE t.secret_hash = %s AND (t.expires_at IS NULL OR t.expires_at > %s) AND u.disabled_at IS NULL",
             [secret_hash, now],
@@ -82,7 +103,15 @@ async def by_token_secret(tx: Transaction, secret_hash: bytes, now: datetime) ->
 
 
 def _bearer_of(row: dict[str, Any]) -> Bearer:
-    return Bearer(row["id"], row["user_id"], row["username"], row["is_admin"], row["expires_at"], row["token_id"])
+    return Bearer(
+        row["id"],
+        row["user_id"],
+        row["username"],
+        row["is_admin"],
+        row["expires_at"],
+        row["token_id"],
+        row["workspace_id"],
+    )
 
 
 async def still_live(tx: Transaction, ids: Collection[str], now: datetime) -> set[str]:
@@ -137,15 +166,29 @@ async def delete_sessions_of(tx: Transaction, user_id: str, *, but: str | None) 
     return [row["id"] for row in rows]
 
 
+async def delete_tokens_of(tx: Transaction, user_id: str) -> list[str]:
+    """Revoke every API token of a user; says which ended."""
+    rows = await (await tx.execute("DELETE FROM api_tokens WHERE user_id = %s RETURNING id", [user_id])).fetchall()
+    return [row["id"] for row in rows]
+
+
 async def delete_expired(tx: Transaction, now: datetime) -> None:
     await tx.execute("DELETE FROM sessions WHERE expires_at <= %s", [now])
 
 
 async def insert_token(tx: Transaction, token: Token, secret_hash: bytes) -> None:
     await tx.execute(
-        "INSERT INTO api_tokens (id, user_id, name, secret_hash, created_at, expires_at)"
-        " VALUES (%s, %s, %s, %s, %s, %s)",
-        [token.id, token.user_id, token.name, secret_hash, token.created_at, token.expires_at],
+        "INSERT INTO api_tokens (id, user_id, name, secret_hash, created_at, expires_at, workspace_id)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s)",
+        [
+            token.id,
+            token.user_id,
+            token.name,
+            secret_hash,
+            token.created_at,
+            token.expires_at,
+            token.workspace_id,
+        ],
     )
 
 

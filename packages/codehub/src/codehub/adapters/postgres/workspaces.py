@@ -1,6 +1,6 @@
-"""The statements that write what the workspace service owns: desired_state, last_access_at, name, description, memo, the
-reset of an error on recovery, and the clearing of deleted_at on undelete (INV-3). Used by the API, the proxy's wake and
-whoever else may ask for a state; nothing else writes these columns.
+"""The statements that write what the workspace service owns: desired_state, last_access_at, keep_awake_until, name,
+description, memo, the reset of an error on recovery, and the clearing of deleted_at on undelete (INV-3). Used by the
+API, the proxy's wake and whoever else may ask for a state; nothing else writes these columns.
 
 Lock order, everywhere: the user's row, then RUNNING_LIMIT, then the workspace's row. Two requests can therefore never
 wait for each other.
@@ -144,6 +144,19 @@ async def set_desired_state(
         " retry_at = CASE WHEN %(recover)s THEN NULL ELSE retry_at END"
         " WHERE id = %(id)s",
         {"desired": desired.value, "now": now, "recover": recover, "id": workspace_id},
+    )
+
+
+async def touch(tx: Transaction, workspace_id: str, now: datetime) -> None:
+    """Somebody worked in it just now."""
+    await tx.execute(
+        "UPDATE workspaces SET last_access_at = greatest(last_access_at, %s) WHERE id = %s", [now, workspace_id]
+    )
+
+
+async def keep_awake(tx: Transaction, workspace_id: str, until: datetime | None, now: datetime) -> None:
+    await tx.execute(
+        "UPDATE workspaces SET keep_awake_until = %s, updated_at = %s WHERE id = %s", [until, now, workspace_id]
     )
 
 

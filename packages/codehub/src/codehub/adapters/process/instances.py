@@ -14,28 +14,38 @@ import secrets
 import shutil
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
+from socket import AF_INET
+
+import psutil
 
 from codehub.adapters.filesystem.ownership import own
 from codehub.adapters.health import answers, filled, secret_of
-from codehub.adapters.process import supervisor as supervisor
+from codehub.adapters.process import netns
+from codehub.adapters.process.blocked_networks import blocked_networks
+from codehub.adapters.process.cgroup import Limits
+from codehub.adapters.process.confinement import SECCOMP_FD, Confinement
+from codehub.adapters.process.isolation import Isolation, command_line, find_isolation
 from codehub.adapters.process.layout import RunLayout
 from codehub.adapters.process.output import output
 from codehub.adapters.process.records import Record, boot_id, exit_reason, read_record
 from codehub.adapters.process.sandbox import (
+    HOME,
     View,
-    bubblewrap,
     check_reachable,
     tool_dirs,
     uid_for,
     wrap,
     write_etc,
 )
+from codehub.adapters.process.seccomp import seccomp_program
 from codehub.adapters.process.stopping import end_tree
 from codehub.adapters.process.usage import UsageMeter
 from codehub.adapters.process.watching import ExitWatch
+from codehub.adapters.workspaced_launch import FOLDER, SOCKET_NAME, Launch, words
 from codehub.domain.errors import BackendDown, Terminal, Transient
 from codehub.domain.model import Progress
 from codehub.domain.profiles import AppProfile, Runs
@@ -59,6 +69,11 @@ class ProcessOptions:
     log_bytes: int = 8 << 20
     hidden: tuple[Path, ...] = ()
     use_bubblewrap: bool = True
+    limits: Limits = field(default_factory=lambda: Limits(4 << 30, 2.0, 2048))
+    allowed_networks: tuple[str, ...] = ()  # private ones that workspaces may reach
+    user_namespaces: bool = False  # whether a workspace may make its own
+    isolation: str = "auto"  # auto, required or best-effort: what to do where this machine cannot isolate
+    isolated_before: Path | None = None  # a file that is there once a workspace ran isolated here
 
 
 class ProcessInstances:
@@ -66,8 +81,13 @@ class ProcessInstances:
     runs = Runs.COMMAND
 
     def __init__(
-        self, run_dir: Path, options: ProcessOptions | None = None, tools: Mapping[str, Tool] | None = None
+        self,
+        run_dir: Path,
+        options: ProcessOptions | None = None,
+        tools: Mapping[str, Tool] | None = None,
+        several_users: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
+        self._several_users = several_users
         self._places = RunLayout(run_dir)
         self._options = options or ProcessOptions()
         self._tools = tools or {}
@@ -77,7 +97,11 @@ class ProcessInstances:
     @property
     def isolates_users(self) -> bool:
         """Whether one user's workspace is kept from seeing another's. Without that a second user must be refused."""
-        return self._options.use_bubblewrap and bubblewrap() is not None
+        return self._isolation().separates_users
+
+    def _isolation(self) -> Isolation:
+        found = find_isolation()
+        return found if self._options.use_bubblewrap else replace(found, bubblewrap="", slirp="")
 
     async def ping(self) -> None:
         try:
@@ -90,11 +114,12 @@ class ProcessInstances:
         digest = spec_digest(spec)
         if record is not None and record.alive and record.spec_digest == digest and not replace:
             return
+        await self._require_isolation()
         programs = await self._programs(spec.profile, report)
         fence()
         if record is not None:
             await end_tree(record, self._options.grace_s)
-            await asyncio.to_thread(self._places.remove_sockets, record.identity)
+            await asyncio.to_thread(self._remove_leavings, record.identity)
         report(Progress("start", 0, 1, "steps"))
         prepared = await asyncio.to_thread(self._prepare, spec, programs, digest)
         fence()
@@ -103,6 +128,29 @@ class ProcessInstances:
         if started is not None:
             self._exits.follow(started)
         self._exits.tell(spec.workspace_id)
+
+    async def _require_isolation(self) -> None:
+        """Never weaker than before, and never weak for several users, unless an admin said so."""
+        options, isolation = self._options, await asyncio.to_thread(self._isolation)
+        before = options.isolated_before
+        if isolation.separates_users:
+            if before is not None and not before.exists():
+                before.touch(mode=0o600)
+            return
+        if options.isolation == "best-effort":
+            return
+        if options.isolation == "required":
+            why = "CODEHUB_ISOLATION=required"
+        elif before is not None and before.exists():
+            why = "workspaces have been isolated here before"
+        elif self._several_users is not None and await self._several_users():
+            why = "there are several users"
+        else:
+            return
+        raise Terminal(
+            f"not started: {'; '.join(isolation.missing) or 'the sandbox is switched off'}; and {why}. "
+            "Repair it (`codehub doctor`), or set CODEHUB_ISOLATION=best-effort to start workspaces all the same"
+        )
 
     async def _programs(self, profile: AppProfile, report: Report) -> tuple[Path, ...]:
         """Directories of programs that are not the system's, the command's own first."""
@@ -120,37 +168,58 @@ class ProcessInstances:
             raise Transient(f"the home {home} does not exist")
         run, identity = self._places.make(spec.workspace_id), secrets.token_hex(8)
         sockets = self._places.make_socket_dir(identity, uid)
-        wrapper = bubblewrap() if self._options.use_bubblewrap else None
+        isolation = self._isolation()
         path = ":".join([*map(str, programs), _SYSTEM_PATH])
         program = shutil.which(spec.profile.command[0], path=path)
         if program is None:
             raise Terminal(
                 f"{spec.profile.command[0]!r} is not installed here; for jupyterlab: pip install 'codehub[jupyterlab]'"
             )
-        if wrapper is None:
+        if not isolation.bubblewrap:
             check_reachable(home, uid)
             check_reachable(sockets, uid)
             check_reachable(Path(program).resolve(), uid)
+            check_reachable(FOLDER / "__main__.py", uid)
         own(home, uid)
         secret = secrets.token_urlsafe(32)
         by_socket = any("{socket}" in word for word in spec.profile.command)
-        port = 0 if by_socket else _free_port()
-        socket_path = str(sockets / "ide.sock") if by_socket else ""
+        # In a network of its own every port is free, and a bridge leads from a socket to it.
+        bridged = not by_socket and bool(isolation.slirp)
+        port = 0 if by_socket else spec.profile.port if bridged else _free_port()
+        socket_path = str(sockets / "ide.sock") if by_socket or bridged else ""
         values = {
             "port": str(port),
             "socket": socket_path,
             "base_path": workspace_path(spec.workspace_id),
-            "home": str(home),
+            "home": HOME if isolation.bubblewrap else str(home),
             "id": spec.workspace_id,
             "secret": secret,
         }
-        command = [program, *(filled(word, values) for word in spec.profile.command[1:])]
-        env = self._environment(spec, values, path, identity)
-        if wrapper is not None:
-            write_etc(run / "etc", os.geteuid() if uid is None else uid, home)
-            readable = (*tool_dirs(), *(place.parent for place in programs))
-            view = View(home, (sockets,), tuple(dict.fromkeys(readable)), self._options.hidden, run / "etc")
-            command = wrap(wrapper, command, view, uid)
+        helper = Launch(
+            home=str(home),
+            runtime=str(sockets),
+            listen=f"unix:{sockets / SOCKET_NAME}",
+            secret=secrets.token_urlsafe(32),
+            hidden_ports=(port,) if port else (),
+        )
+        ide = [program, *(filled(word, values) for word in spec.profile.command[1:])]
+        command = words(sys.executable, FOLDER, ide)
+        plan = self._confinement(identity, run, isolation, (socket_path, port) if bridged else ("", 0))
+        if isolation.bubblewrap:
+            nameserver = netns.NAMESERVER if isolation.slirp else None
+            write_etc(run / "etc", os.geteuid() if uid is None else uid, spec.workspace_id, nameserver)
+            readable = (*tool_dirs(), *(place.parent for place in programs), FOLDER)
+            view = View(
+                home=home,
+                writable=(sockets,),
+                readable=tuple(dict.fromkeys(readable)),
+                hidden=self._options.hidden,
+                etc=run / "etc",
+                # In memory, so it counts as the workspace's; the half leaves room for its programs.
+                tmp_bytes=self._options.limits.memory_bytes // 2,
+                seccomp_fd=SECCOMP_FD if plan.seccomp else None,
+            )
+            command = wrap(isolation.bubblewrap, command, view, uid)
         header = secret_of(spec.profile, secret)
         record = {
             "workspace_id": spec.workspace_id,
@@ -158,22 +227,40 @@ class ProcessInstances:
             "spec_digest": digest,
             "boot": boot_id(),
             "uid": uid,
-            "host": "" if by_socket else "127.0.0.1",
-            "port": port,
+            "host": "" if socket_path else "127.0.0.1",
+            "port": 0 if socket_path else port,
             "socket_path": socket_path,
             "secret": header,
+            "workspaced_socket": str(sockets / SOCKET_NAME),
+            "workspaced_secret": helper.secret,
         }
         return {
             "run_dir": str(run),
             "grace_s": self._options.grace_s,
             "log_bytes": self._options.log_bytes,
             "uid": uid,
-            "sandboxed": wrapper is not None,
+            "sandboxed": bool(isolation.bubblewrap),
             "command": command,
-            "env": env,
+            "env": self._environment(spec, values, path, identity),
             "cwd": str(home),
             "record": record,
+            "confinement": plan.as_dict(),
         }
+
+    def _confinement(self, identity: str, run: Path, isolation: Isolation, bridge: tuple[str, int]) -> Confinement:
+        program = seccomp_program(os.uname().machine, user_namespaces=self._options.user_namespaces)
+        if isolation.bubblewrap and program is not None:
+            (run / "seccomp.bpf").write_bytes(program)
+        limits = self._options.limits
+        return Confinement(
+            cgroups=() if isolation.cgroups is None else isolation.cgroups.make(identity, limits),
+            pids=limits.pids,
+            seccomp=str(run / "seccomp.bpf") if isolation.bubblewrap and program is not None else "",
+            slirp=isolation.slirp,
+            blocked=blocked_networks(_own_addresses(), self._options.allowed_networks) if isolation.slirp else (),
+            bridge_socket=bridge[0],
+            bridge_port=bridge[1],
+        )
 
     def _environment(self, spec: InstanceSpec, values: dict[str, str], path: str, identity: str) -> dict[str, str]:
         """Nothing of ours but the language and the time zone: our environment holds secrets."""
@@ -192,11 +279,7 @@ class ProcessInstances:
 
     async def _launch(self, prepared: dict[str, object], workspace_id: str) -> None:
         launcher = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-I",
-            "-S",
-            "-B",
-            supervisor.__file__,
+            *command_line("codehub.adapters.process.supervisor:main"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
@@ -222,7 +305,16 @@ class ProcessInstances:
         record = self._record(workspace_id)
         await self.stop(workspace_id, fence)
         fence()
+        if record is not None:
+            await asyncio.to_thread(self._remove_leavings, record.identity)
         await asyncio.to_thread(self._places.remove, workspace_id, "" if record is None else record.identity)
+
+    def _remove_leavings(self, identity: str) -> None:
+        """What a start that is over has outside its run directory."""
+        self._places.remove_sockets(identity)
+        cgroups = find_isolation().cgroups
+        if cgroups is not None:
+            cgroups.remove(identity)
 
     async def status(self, workspace_id: str) -> InstanceStatus:
         record = self._record(workspace_id)
@@ -236,6 +328,7 @@ class ProcessInstances:
             identity=record.identity,
             spec_digest=record.spec_digest,
             upstream=record.upstream if alive else None,
+            workspaced=record.workspaced if alive else None,
             exit_reason=None if alive else exit_reason(self._places.run_dir(record.workspace_id)),
         )
 
@@ -268,6 +361,12 @@ class ProcessInstances:
         if record is None or not record.alive:
             return None
         return await asyncio.to_thread(self._meter.of, record)
+
+
+def _own_addresses() -> list[str]:
+    """Of every interface of this machine: what listens there is not for workspaces."""
+    found = {each.address for each in chain.from_iterable(psutil.net_if_addrs().values()) if each.family == AF_INET}
+    return sorted(address for address in found if not address.startswith("127."))
 
 
 def _free_port() -> int:

@@ -3,9 +3,11 @@ belongs to its workspace."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
+import struct
 from pathlib import Path
 
 from codehub.adapters.filesystem.remove import remove_tree
@@ -16,6 +18,9 @@ _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 _LONGEST_SOCKET = 100  # sun_path holds 108 bytes
 _SOCKET_NAME = "ide.sock"
 _GONE = ".gone-"
+# Owner and group may read and write what is created, others nothing, whatever the creator's umask: version 2, then
+# (tag, permissions, id) of the owner, the group and the others.
+_GROUP_WRITES = struct.pack("<I" + "HHI" * 3, 2, 1, 7, 0xFFFFFFFF, 4, 6, 0xFFFFFFFF, 32, 0, 0xFFFFFFFF)
 
 
 class RunLayout:
@@ -33,7 +38,9 @@ class RunLayout:
     def make(self, workspace_id: str) -> Path:
         self.prepare()
         place = self.run_dir(workspace_id)
-        place.mkdir(mode=0o700, exist_ok=True)
+        # The group is CodeHub's own: API and proxy need not be root to read records and output.
+        place.mkdir(mode=0o750, exist_ok=True)
+        place.chmod(0o750)
         for left in self.root.glob(f"{_GONE}*"):
             record = read_record(left)
             # One that was taken by mistake is its taker's to put back (see `remove`), whichever workspace starts here.
@@ -57,7 +64,11 @@ class RunLayout:
         remove_tree(place)
         place.mkdir(mode=0o700)
         if uid is not None:
-            os.chown(place, uid, uid)
+            # Sockets that the workspace makes there belong to CodeHub's group, so that a proxy that is not root connects.
+            with contextlib.suppress(OSError):  # no ACLs on this file system: only root connects then
+                os.setxattr(place, "system.posix_acl_default", _GROUP_WRITES)
+            os.chown(place, uid, os.getegid())
+            place.chmod(0o2710)
         return place
 
     def _socket_dir(self, identity: str) -> Path:

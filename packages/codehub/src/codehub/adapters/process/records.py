@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from codehub.adapters.process.supervisor import start_ticks
+from codehub.adapters.workspaced_launch import by_socket
 from codehub.ports.instances import Upstream
 
 RECORD, EXIT, LOG = "record.json", "exit.json", "output.log"
@@ -34,6 +35,8 @@ class Record:
     port: int
     socket_path: str
     secret: tuple[str, str] | None
+    workspaced_socket: str = ""  # empty for an instance that an older CodeHub started
+    workspaced_secret: str = ""
 
     @property
     def alive(self) -> bool:
@@ -47,6 +50,12 @@ class Record:
     @property
     def upstream(self) -> Upstream:
         return Upstream(self.identity, self.host, self.port, self.socket_path, self.secret, self.uid)
+
+    @property
+    def workspaced(self) -> Upstream | None:
+        if not self.workspaced_socket:
+            return None
+        return by_socket(self.identity, self.workspaced_socket, self.workspaced_secret, self.uid)
 
 
 def _is_zombie(pid: int) -> bool:
@@ -70,6 +79,8 @@ def read_record(run_dir: Path) -> Record | None:
             port=int(raw["port"]),
             socket_path=str(raw["socket_path"]),
             secret=(str(secret[0]), str(secret[1])) if secret else None,
+            workspaced_socket=str(raw.get("workspaced_socket", "")),
+            workspaced_secret=str(raw.get("workspaced_secret", "")),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -81,6 +92,8 @@ def exit_reason(run_dir: Path) -> str | None:
         raw = json.loads((run_dir / EXIT).read_bytes())
         if raw["requested"]:
             return None
+        if raw.get("oom"):
+            return "OOMKilled"
         return f"Signal:{raw['signal']}" if raw["signal"] else f"ExitCode:{raw['code']}"
     except (OSError, ValueError, KeyError, TypeError):
         return "Killed"  # supervisor and all: nobody was left to write it down

@@ -14,7 +14,55 @@ from pathlib import Path
 
 from codehub.domain.errors import Terminal
 
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt")
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+# What programs need of /etc. An allow-list: configuration of other services, CodeHub's among it, holds secrets.
+_ETC = (
+    "alternatives",
+    "bash.bashrc",
+    "bash_completion.d",
+    "ca-certificates",
+    "ca-certificates.conf",
+    "crypto-policies",
+    "debian_version",
+    "fonts",
+    "gai.conf",
+    "host.conf",
+    "inputrc",
+    "java",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "locale.alias",
+    "locale.conf",
+    "locale.gen",
+    "localtime",
+    "lsb-release",
+    "magic",
+    "mime.types",
+    "nanorc",
+    "os-release",
+    "pki/ca-trust",
+    "pki/tls/cert.pem",
+    "pki/tls/certs",
+    "pki/tls/openssl.cnf",
+    "profile",
+    "protocols",
+    "redhat-release",
+    "rpc",
+    "services",
+    "shells",
+    "skel",
+    "ssl/cert.pem",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "terminfo",
+    "timezone",
+    "vim",
+    "xattr.conf",
+    "xdg",
+)
+_OWN_ETC = ("passwd", "group", "hosts", "hostname", "resolv.conf", "nsswitch.conf")
+HOME = "/home/coder"  # as on every runtime
 _FIRST_UID = 1_000_000_000  # above what distributions, containers and directories hand out
 _UIDS = 1_000_000_000
 
@@ -27,7 +75,9 @@ class View:
     writable: tuple[Path, ...]
     readable: tuple[Path, ...]
     hidden: tuple[Path, ...]
-    etc: Path  # passwd and group files of its own
+    etc: Path  # files of its own
+    tmp_bytes: int
+    seccomp_fd: int | None
 
 
 def uid_for(workspace_id: str) -> int | None:
@@ -44,8 +94,9 @@ def bubblewrap() -> str | None:
     program = shutil.which("bwrap")
     if program is None:
         return None
+    words = ["--ro-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--dev", "/dev", "--size", "4096"]
     tried = subprocess.run(
-        [program, "--ro-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--dev", "/dev", "true"],
+        [program, *words, "--tmpfs", "/tmp", "true"],  # noqa: S108 - inside the sandbox
         capture_output=True,
         check=False,
     )
@@ -55,16 +106,22 @@ def bubblewrap() -> str | None:
 def wrap(program: str, command: Sequence[str], view: View, uid: int | None) -> list[str]:
     """The command as bubblewrap runs it; as root it becomes `uid` inside, with nothing kept of root's rights."""
     words = [program, "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
+    words += ["--unshare-cgroup-try", "--hostname", (view.etc / "hostname").read_text().strip()]
     for name in _SYSTEM:
         path = Path(name)
         if path.is_symlink():
             words += ["--symlink", os.readlink(path), name]
         elif path.is_dir():
             words += ["--ro-bind", name, name]
+    words += _way_to([Path("/etc", name) for name in _ETC])
+    for name in _ETC:
+        words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    for name in _OWN_ETC:
+        words += ["--ro-bind", str(view.etc / name), f"/etc/{name}"]
     words += ["--proc", "/proc", "--dev", "/dev"]
-    for name in ("/tmp", "/var/tmp"):  # noqa: S108 - inside the sandbox
-        words += ["--perms", "1777", "--tmpfs", name]
-    words += ["--tmpfs", "/run", "--ro-bind-try", "/run/systemd/resolve", "/run/systemd/resolve"]
+    for name in ("/tmp", "/var/tmp", "/dev/shm"):  # noqa: S108 - inside the sandbox
+        words += ["--perms", "1777", "--size", str(view.tmp_bytes), "--tmpfs", name]
+    words += ["--perms", "0755", "--size", str(1 << 20), "--tmpfs", "/run"]
     system = tuple(map(Path, _SYSTEM))
     readable = [path for path in view.readable if not any(path.is_relative_to(seen) for seen in system)]
     words += _way_to(readable)
@@ -76,12 +133,14 @@ def wrap(program: str, command: Sequence[str], view: View, uid: int | None) -> l
             inside = [seen for seen in view.readable if seen.is_relative_to(path)]
             words += _way_to(inside)
             words += [word for seen in inside for word in ("--ro-bind", str(seen), str(seen))]
-    words += _way_to([view.home, *view.writable])
-    for path in (view.home, *view.writable):
+    words += _way_to([Path(HOME), view.home, *view.writable])
+    # Files that name the home by its place outside, from before it was /home/coder, go on working.
+    words += ["--bind", str(view.home), HOME, "--symlink", HOME, str(view.home)]
+    for path in view.writable:
         words += ["--bind", str(path), str(path)]
-    for name in ("passwd", "group"):
-        words += ["--ro-bind", str(view.etc / name), f"/etc/{name}"]
-    words += ["--chdir", str(view.home)]
+    words += ["--remount-ro", "/", "--remount-ro", "/dev", "--chdir", HOME]
+    if view.seccomp_fd is not None:
+        words += ["--seccomp", str(view.seccomp_fd)]
     if uid is None:
         return [*words, "--", *command]
     words += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_SETPCAP", "--"]
@@ -103,16 +162,36 @@ def _way_to(paths: Sequence[Path]) -> list[str]:
     return [word for parent in above for word in ("--perms", "0755", "--dir", str(parent))]
 
 
-def write_etc(place: Path, uid: int, home: Path) -> None:
-    """passwd and group with a name for the workspace's user, so that shells and git know who they are."""
+def write_etc(place: Path, uid: int, workspace_id: str, nameserver: str | None) -> None:
+    """The files of /etc that are the workspace's own: who it is, its name, and how it finds others."""
     place.mkdir(mode=0o755, exist_ok=True)
     place.chmod(0o755)
     shell = "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh"
-    for name, line in (("passwd", f"coder:x:{uid}:{uid}::{home}:{shell}\n"), ("group", f"coder:x:{uid}:\n")):
-        system = Path("/etc", name).read_text(encoding="utf-8", errors="replace")
-        kept = [row for row in system.splitlines(keepends=True) if row.split(":")[2:3] != [str(uid)]]
-        (place / name).write_text("".join([line, *kept]))
-        (place / name).chmod(0o644)
+    name = f"ws-{workspace_id[-12:]}"
+    files = {
+        "passwd": f"root:x:0:0:root:/root:/usr/sbin/nologin\ncoder:x:{uid}:{uid}::{HOME}:{shell}\n"
+        "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+        "group": f"root:x:0:\ncoder:x:{uid}:\nnogroup:x:65534:\n",
+        "hosts": f"127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.1.1 {name}\n",
+        "hostname": f"{name}\n",
+        "resolv.conf": _resolver(nameserver),
+        "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n",
+    }
+    for file, content in files.items():
+        (place / file).write_text(content)
+        (place / file).chmod(0o644)
+
+
+def _resolver(nameserver: str | None) -> str:
+    """The machine's resolv.conf; with a network of its own, the search domains of it and the nameserver in there."""
+    try:
+        lines = Path("/etc/resolv.conf").read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+    except OSError:
+        lines = []
+    if nameserver is None:
+        return "".join(lines)
+    kept = [line for line in lines if line.split(None, 1)[:1] in (["search"], ["domain"], ["options"])]
+    return "".join([f"nameserver {nameserver}\n", *kept])
 
 
 def check_reachable(path: Path, uid: int | None) -> None:

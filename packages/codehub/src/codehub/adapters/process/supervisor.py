@@ -1,7 +1,7 @@
 """The supervisor of one instance: starts it, takes its output, ends it as a whole tree, and writes down how it ended.
 
-A program of its own, run by file with the standard library alone (`python -I -S supervisor.py`, the spec on stdin), so that
-it is small, and survives CodeHub. It holds a lock for its lifetime: a workspace has one supervisor at most. Orphans of the
+A program of its own that uses the standard library alone (`python -I -S`, the spec on stdin), so that it is small, and
+survives CodeHub. It holds a lock for its lifetime: a workspace has one supervisor at most. Orphans of the
 IDE become its children (subreaper), so that none escapes the end. It keeps CodeHub's own uid; the IDE gets another.
 """
 
@@ -17,9 +17,12 @@ import signal
 import sys
 import time
 
-PR_SET_PDEATHSIG = 1
+from codehub.adapters.process import confinement
+from codehub.adapters.process.confinement import PR_SET_PDEATHSIG, Confinement, Namespaces
+
 PR_SET_CHILD_SUBREAPER = 36
 _ORPHANS_GRACE_S = 2.0  # for what is left when the IDE has ended by itself
+_HELPER_RETRY_S = 1.0  # between two starts of slirp4netns or the bridge
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -53,7 +56,7 @@ def descendants(root: int) -> list[tuple[int, str]]:
 
 
 def write_whole(path: str, content: dict[str, object]) -> None:
-    fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
     with open(fd, "w") as file:
         json.dump(content, file)
     os.rename(path + ".new", path)
@@ -68,7 +71,7 @@ class Log:
         self._open()
 
     def _open(self) -> None:
-        self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
         self._size = os.fstat(self._fd).st_size
 
     def write(self, data: bytes) -> None:
@@ -88,6 +91,12 @@ class Supervisor:
         self.log = Log(os.path.join(self.run_dir, "output.log"), int(str(spec["log_bytes"])))
         self.asked_to_stop = False
         self.child = 0
+        self.plan = Confinement(**spec["confinement"])  # type: ignore[arg-type]
+        self.uid = None if spec["uid"] is None else int(str(spec["uid"]))
+        self.held: Namespaces | None = None
+        self.way_out = self.bridge = 0
+        self.way_out_pipe = -1
+        self.next_helper_at = 0.0
         self.exit: dict[str, object] | None = None
         self.wake_r, self.wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(self.wake_w, warn_on_full_buffer=False)
@@ -102,16 +111,47 @@ class Supervisor:
     def start(self) -> None:
         self.out_r, out_w = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self.out_r, False)
+        made_r, made_w = os.pipe2(os.O_CLOEXEC)
+        seen_r, seen_w = os.pipe2(os.O_CLOEXEC)
         self.child = os.fork()
         if self.child == 0:
             try:
-                self._become(out_w)
+                os.close(seen_w)
+                self._become(out_w, made_w, seen_r)
             except BaseException as error:  # noqa: BLE001 - in a forked child: nothing may get past the exec
                 os.write(2, f"cannot start {self.spec['command']!r}: {error}\n".encode())
             os._exit(127)
+        os.close(made_w)
+        os.close(seen_r)
+        if self.plan.slirp:
+            self.held = confinement.hold_namespaces(self.child, made_r, seen_w, new_user=self.uid is None)
+        os.close(made_r)
+        os.close(seen_w)
         os.close(out_w)
+        self._keep_helpers()
 
-    def _become(self, out_w: int) -> None:
+    def _keep_helpers(self) -> float | None:
+        """Start what serves the namespace, again when it ended; returns when to look again."""
+        if self.held is None or self.asked_to_stop or self.exit is not None:
+            return None
+        now = time.monotonic()
+        needs_bridge = bool(self.plan.bridge_socket)
+        if self.way_out and (self.bridge or not needs_bridge):
+            return None
+        if now < self.next_helper_at:
+            return self.next_helper_at - now
+        self.next_helper_at = now + _HELPER_RETRY_S
+        if not self.way_out:
+            if self.way_out_pipe >= 0:
+                os.close(self.way_out_pipe)
+            self.way_out, self.way_out_pipe = confinement.start_way_out(self.plan, self.held)
+        if needs_bridge and not self.bridge:
+            from codehub.adapters.process.port_bridge import start_bridge  # few need it, and it loads threads
+
+            self.bridge = start_bridge(self.plan, self.held, self.uid)
+        return None
+
+    def _become(self, out_w: int, made_w: int, seen_r: int) -> None:
         os.setsid()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
@@ -120,14 +160,18 @@ class Supervisor:
         os.dup2(null, 0)
         os.dup2(out_w, 1)
         os.dup2(out_w, 2)
-        os.umask(0o022)
+        # The workspace's group is its own, and CodeHub's group must be able to write to the sockets that it makes.
+        os.umask(0o022 if self.uid is None else 0o002)
+        confinement.apply_limits(self.plan, self.uid)
+        if self.plan.slirp:
+            confinement.enter_network(self.plan, self.uid, made_w, seen_r)
         command = [str(part) for part in self.spec["command"]]  # type: ignore[attr-defined]
         env = {str(k): str(v) for k, v in self.spec["env"].items()}  # type: ignore[attr-defined]
-        uid = self.spec["uid"]
+        uid = self.uid
         if uid is not None and not self.spec["sandboxed"]:
             os.setgroups([])
-            os.setresgid(int(str(uid)), int(str(uid)), int(str(uid)))
-            os.setresuid(int(str(uid)), int(str(uid)), int(str(uid)))
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
         # After the change of uid, which clears it: without its supervisor the IDE ends.
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         os.chdir(str(self.spec["cwd"]) if not self.spec["sandboxed"] else "/")
@@ -142,7 +186,8 @@ class Supervisor:
             if stop_at is not None and time.monotonic() >= stop_at:
                 self._signal_all(signal.SIGKILL)
                 stop_at = time.monotonic() + 1.0
-            self._wait(None if stop_at is None else max(0.0, stop_at - time.monotonic()))
+            again_s = self._keep_helpers()
+            self._wait(again_s if stop_at is None else max(0.0, stop_at - time.monotonic()))
         self._end_orphans()
         self._drain()
         self.exit["requested"] = self.asked_to_stop
@@ -176,11 +221,16 @@ class Supervisor:
                 pid, status = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
                     return
+                if pid == self.way_out:
+                    self.way_out = 0
+                if pid == self.bridge:
+                    self.bridge = 0
                 if pid == self.child:
                     code = os.waitstatus_to_exitcode(status)
                     # bubblewrap says 128 + n for a signal, as shells do.
                     number = -code if code < 0 else code - 128 if self.spec["sandboxed"] and 128 < code < 160 else 0
                     self.exit = {"code": code if code >= 0 else 128 - code, "signal": number}
+                    self.exit["oom"] = number == signal.SIGKILL and confinement.ran_out_of_memory(self.plan)
 
     def _signal_all(self, number: int) -> None:
         for pid, name in descendants(os.getpid()):

@@ -48,7 +48,7 @@ def unpack_tree(chunks: Iterable[bytes], root: Path, limit: int | None = None, *
     """Unpack into the existing, empty directory `root`; returns the number of entries.
 
     `limit`: the tar stream's size when it was made; a longer one is not what was archived. `root_is_ours`: whether the
-    directory itself gets the attributes that were archived; a volume's root belongs to whoever made the volume.
+    directory itself must get the attributes that were archived; a volume's root may belong to whoever made the volume.
     """
     stream = TarStream(chunks, limit)
     unpacker = _Unpacker(root, stream, root_is_ours=root_is_ours)
@@ -97,8 +97,7 @@ class _Unpacker:
         if not parts:
             if entry.kind != tar.DIR:
                 raise ArchiveCorrupted("the archive's root is not a directory")
-            if self._root_is_ours:
-                self._later[entry.name] = entry
+            self._later[entry.name] = entry
             return
         if entry.kind == tar.DIR:
             self._at.goto(parts, make=True)
@@ -197,8 +196,12 @@ class _Unpacker:
     def finish(self) -> None:
         """Directories' own attributes, deepest first."""
         for name, entry in reversed(self._later.items()):
+            parts = split(name)
             try:
-                self._attributes(self._at.goto(split(name)), entry)
+                self._attributes(self._at.goto(parts), entry)
+            except PermissionError as error:
+                if parts or self._root_is_ours:
+                    raise _translate(error, entry) from error
             except OSError as error:
                 raise _translate(error, entry) from error
 

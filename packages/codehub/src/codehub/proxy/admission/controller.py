@@ -9,24 +9,40 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
 from urllib.parse import quote
 
 from codehub.domain import routing
+from codehub.domain.doors import IDE, Kind, prefix_of, read_key
 from codehub.domain.errors import BackendDown, LimitExceeded, Transient
 from codehub.domain.ids import ID_LENGTH, is_id
-from codehub.domain.model import Operation
+from codehub.domain.model import Operation, Phase
 from codehub.domain.routing import Page
 from codehub.proxy import pages
 from codehub.proxy.admission.cache import AdmissionCache
 from codehub.proxy.admission.decision import Admission, Credential, Reply, refusal
-from codehub.proxy.admission.request_context import RequestContext, is_work, must_be_own, read, ticket_of
+from codehub.proxy.admission.request_context import (
+    RequestContext,
+    is_work,
+    must_be_own,
+    parameter_of,
+    read,
+    ticket_of,
+)
 from codehub.proxy.admission.singleflight import SingleFlight
 from codehub.proxy.admission.targets import Targets
 from codehub.proxy.coarse_clock import CoarseClock
-from codehub.proxy.http1.headers import NONCE_COOKIE, OWN_PATH, TICKET_PARAMETER, bearer_token, cookie_value
+from codehub.proxy.http1.headers import (
+    LINK_NAME,
+    NONCE_COOKIE,
+    OWN_PATH,
+    PORT_PATH,
+    TICKET_PARAMETER,
+    bearer_token,
+    cookie_value,
+)
 from codehub.proxy.http1.messages import RequestHead
 from codehub.services.workspace_access import AccessSnapshot, WorkspaceAccess
 
@@ -40,6 +56,7 @@ _MESSAGES: Final[dict[Page, str]] = {
     Page.FORBIDDEN: "this workspace belongs to someone else",
     Page.WAKING: "the workspace is not up yet: ask again",
     Page.AWAY: "the workspace runs but does not answer",
+    Page.PORT_CLOSED: "nothing listens on this port of the workspace",
     Page.ARCHIVED: "the workspace is archived: restore it in the dashboard",
     Page.PENDING: "the workspace is not started",
     Page.ERROR: "the workspace is in ERROR: its timeline says why",
@@ -77,6 +94,8 @@ class AdmissionController:
     def recall(self, request: RequestHead, cookies: list[bytes]) -> Admission | None:
         target = request.target
         workspace = target[_ID_BEGIN:_ID_END]
+        if target.startswith(PORT_PATH, _ID_END + 1):
+            workspace += target[_ID_END : target.find(b"/", _ID_END + len(PORT_PATH) + 1)]
         token = bearer_token(request.fields.authorization) if request.fields.authorization else b""
         for secret in [token] if token else cookies[:4]:
             admission = self._cache.fresh((workspace, secret))
@@ -104,11 +123,11 @@ class AdmissionController:
         task.add_done_callback(self._renewals.discard)
 
     async def _renew(self, admission: Admission) -> None:
-        workspace_id, secret = admission.credential[0].decode(), admission.credential[1]
+        (workspace_id, door), secret = read_key(admission.credential[0]), admission.credential[1]
         by_token = not admission.host
         try:
             seen = await self._lookups.do(workspace_id, [] if by_token else [secret], secret if by_token else b"")
-            target = await self._targets.find(seen.workspace) if seen.workspace is not None else None
+            target = await self._targets.find(seen.workspace, door) if seen.workspace is not None else None
         except (BackendDown, Transient):
             return  # it ends in time, and whoever comes then is told
         if not self._cache.holds(admission):
@@ -129,6 +148,8 @@ class AdmissionController:
             return context
         if not is_id(context.workspace_id):
             return self._answer(context, 404, Page.NOT_FOUND)
+        if context.door.is_stream and not context.token:
+            return refusal(401, "this needs an API token: Authorization: Bearer cht_…")
         misdirected = self._misdirected(context)
         if misdirected is not None:
             return misdirected
@@ -147,11 +168,15 @@ class AdmissionController:
         if ticket is not None:
             return await self._redeem(context, *ticket)
         seen = await self._lookups.do(context.workspace_id, context.cookies, context.token)
+        if context.door.kind is Kind.PORT and not seen.is_owner:
+            guest = await self._guest(context, seen, failed)
+            if guest is not None:
+                return guest
         way = _route(seen, navigation=context.navigation, with_token=bool(context.token))
         if context.rest.partition("?")[0].endswith(f"{context.workspace_id}/{pages.STATUS_PATH}"):
             return await self._status(context, seen)
         for secret in (context.token, *context.cookies):
-            self._cache.drop((context.workspace_id.encode(), secret))
+            self._cache.drop((context.key, secret))
         match way:
             case routing.SignIn():
                 return self._sign_in(context)
@@ -161,24 +186,55 @@ class AdmissionController:
                 return await self._wake(context, seen)
             case routing.Forward(ask_running, rising, leaving):
                 admission = await self._admit(
-                    context, seen, failed, rising=rising, remember=not rising and not leaving
+                    context,
+                    seen,
+                    failed,
+                    rising=rising,
+                    remember=not rising and not leaving and not context.door.is_stream,
                 )
                 if ask_running or (leaving and isinstance(admission, Admission) and is_work(context, admission)):
                     await self._ask_running(seen)
                 return admission
 
+    async def _guest(
+        self, context: RequestContext, seen: AccessSnapshot, failed: Admission | None
+    ) -> Admission | Reply | None:
+        """Somebody else at a port: let in as its owner shares it. Guests do not wake a workspace."""
+        link, rest = parameter_of(context.rest, LINK_NAME.decode()) or ("", "")
+        secret = link.encode() or cookie_value(context.request.fields.cookie, LINK_NAME)
+        port = context.door.port
+        if not await self._access.may_open_port(context.workspace_id, port, user_id=seen.user_id, link=secret):
+            return None
+        if link:
+            path = prefix_of(context.workspace_id, context.door) + "/"
+            return Reply(
+                303,
+                headers=(
+                    (b"Location", rest.encode()),
+                    (b"Set-Cookie", self._set_cookie(LINK_NAME, secret, path)),
+                ),
+            )
+        workspace = seen.workspace
+        if workspace is None or workspace.phase is not Phase.RUNNING:
+            return self._answer(context, 503, Page.AWAY, retry_after_s=routing.RETRY_AFTER_S)
+        by_link = seen.user_id is None
+        holder = replace(seen, secret=secret) if by_link else seen
+        return await self._admit(context, holder, failed, rising=False, remember=not by_link)
+
     async def _admit(
         self, context: RequestContext, seen: AccessSnapshot, failed: Admission | None, *, rising: bool, remember: bool
     ) -> Admission | Reply:
         assert seen.workspace is not None
-        target = await self._targets.find(seen.workspace, again=failed is not None)
+        target = await self._targets.find(seen.workspace, context.door, again=failed is not None)
         # The same instance was tried a moment ago and did not take the connection.
         same = failed is not None and target is not None and target.pool is failed.target.pool
         if target is None or same:
+            if context.door.kind is Kind.PORT and not rising:
+                return self._answer(context, 502, Page.PORT_CLOSED, seen=seen, retry_after_s=routing.RETRY_AFTER_S)
             return self._away(context, seen, rising=rising)
         own = self._addresses
         admission = Admission(
-            (context.workspace_id.encode(), seen.secret),
+            (context.key, seen.secret),
             target,
             b"" if context.token else self._authority(context.workspace_id),
             routing.workspace_origin(own.workspaces, own.host_pattern, context.workspace_id).encode(),
@@ -222,7 +278,7 @@ class AdmissionController:
 
     async def _answers(self, seen: AccessSnapshot) -> bool:
         assert seen.workspace is not None
-        target = await self._targets.find(seen.workspace, again=True)
+        target = await self._targets.find(seen.workspace, IDE, again=True)
         if target is None:
             return False
         try:
@@ -265,9 +321,11 @@ class AdmissionController:
         )
 
     def _cookie(self, name: bytes, value: bytes, workspace_id: str, more: bytes = b"") -> bytes:
+        return self._set_cookie(name, value, routing.workspace_path(workspace_id), more)
+
+    def _set_cookie(self, name: bytes, value: bytes, path: str, more: bytes = b"") -> bytes:
         secure = b"; Secure" if self._addresses.secure else b""
-        path = routing.workspace_path(workspace_id).encode()
-        return b"%b=%b; Path=%b; HttpOnly; SameSite=Lax%b%b" % (name, value, path, secure, more)
+        return b"%b=%b; Path=%b; HttpOnly; SameSite=Lax%b%b" % (name, value, path.encode(), secure, more)
 
     # ── addresses and answers ────────────────────────────────────────────────────────────────────────────────────
 
@@ -323,9 +381,8 @@ class AdmissionController:
     # ── what is remembered ───────────────────────────────────────────────────────────────────────────────────────
 
     def _kept(self, context: RequestContext) -> Admission | None:
-        workspace = context.workspace_id.encode()
         return self._cache.kept(
-            (workspace, secret) for secret in ([context.token] if context.token else context.cookies)
+            (context.key, secret) for secret in ([context.token] if context.token else context.cookies)
         )
 
     def revoked(self, credentials: set[Credential]) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from codehub.domain import routing
+from codehub.domain.doors import Door, prefix_of, read_path
 from codehub.domain.ids import is_id
 from codehub.proxy.admission.decision import Admission, Reply, refusal
 from codehub.proxy.http1.headers import TICKET_PARAMETER, bearer_token, wants_upgrade
@@ -19,11 +20,16 @@ class RequestContext:
     """One request, as admission sees it."""
 
     workspace_id: str
+    door: Door
     rest: str  # path and query, from the workspaces' prefix on
     navigation: bool
     token: bytes
     cookies: list[bytes]
     request: RequestHead
+
+    @property
+    def key(self) -> bytes:
+        return self.door.key(self.workspace_id)
 
 
 def must_be_own(request: RequestHead) -> bool:
@@ -43,8 +49,11 @@ def read(request: RequestHead, cookies: list[bytes]) -> RequestContext | Reply:
     except UnicodeDecodeError:
         return refusal(400, "the address is not ASCII")
     path, question, query = rest.partition("?")
-    workspace_id, slash, _ = path.removeprefix(routing.WORKSPACE_PREFIX).partition("/")
-    if not slash and is_id(workspace_id):
+    found = read_path(path)
+    if found is None:
+        return refusal(404, "there is nothing at this address of a workspace")
+    workspace_id, door = found
+    if path == prefix_of(workspace_id, door) and is_id(workspace_id):
         return Reply(308, headers=((b"Location", f"{path}/{question}{query}".encode()),))
     navigation = routing.is_navigation(
         request.method.decode("latin-1"),
@@ -54,16 +63,20 @@ def read(request: RequestHead, cookies: list[bytes]) -> RequestContext | Reply:
         accept=request.fields.accept.decode("latin-1"),
     )
     token = bearer_token(request.fields.authorization) if request.fields.authorization else b""
-    return RequestContext(workspace_id, rest, navigation, token, cookies, request)
+    return RequestContext(workspace_id, door, rest, navigation, token, cookies, request)
 
 
 def ticket_of(rest: str) -> tuple[str, str] | None:
-    """(ticket, the address without it), keeping everything else of the query as it was."""
+    """(ticket, the address without it)."""
+    return parameter_of(rest, TICKET_PARAMETER.decode())
+
+
+def parameter_of(rest: str, name: str) -> tuple[str, str] | None:
+    """(its value, the address without it), keeping everything else of the query as it was."""
     path, _, query = rest.partition("?")
-    name = TICKET_PARAMETER.decode() + "="
     parts = query.split("&")
-    found = [part for part in parts if part.startswith(name)]
+    found = [part for part in parts if part.startswith(name + "=")]
     if not found:
         return None
-    others = "&".join(part for part in parts if not part.startswith(name))
-    return found[0].removeprefix(name), f"{path}?{others}" if others else path
+    others = "&".join(part for part in parts if not part.startswith(name + "="))
+    return found[0].removeprefix(name + "="), f"{path}?{others}" if others else path

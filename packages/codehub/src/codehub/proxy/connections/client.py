@@ -18,6 +18,7 @@ from codehub.proxy.http1.framing import ChunkedBody, LengthBody
 from codehub.proxy.http1.header_cache import MAX_REPEATED, REQUEST_LINE, CachedHeaders
 from codehub.proxy.http1.headers import (
     OWN_PATH,
+    PORT_PATH,
     TICKET_PARAMETER,
     request_bytes,
     response_lines,
@@ -28,6 +29,8 @@ from codehub.proxy.http1.messages import BadMessage, RequestHead, ResponseHead
 from codehub.proxy.http1.parser import MAX_HEAD, parse_request
 
 MAX_WAITING: Final = 256 * 1024  # what a client may send ahead while its request is being decided
+# Below a workspace's address: ours, and its ports', which are other targets than its IDE.
+_NOT_REPEATED: Final = (OWN_PATH, PORT_PATH)
 _REPEATABLE: Final = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"})
 
 
@@ -71,7 +74,11 @@ class ClientConnection(Exchange):
             return False
         method, target = match.groups()
         prefix = warm.prefix
-        if not target.startswith(prefix) or TICKET_PARAMETER in target or target.startswith(OWN_PATH, len(prefix)):
+        if (
+            not target.startswith(prefix)
+            or TICKET_PARAMETER in target
+            or target.startswith(_NOT_REPEATED, len(prefix))
+        ):
             return False
         connection = admission.target.pool.take(repeatable=True)
         if connection is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from codehub.proxy.activity.byte_streams import ByteRate
 from codehub.proxy.activity.websocket_frames import FrameScanner, InflatingScanner, Scanner, close_frame
 from codehub.proxy.admission.decision import Admission
 from codehub.proxy.connections.upstream import UpstreamConnection
@@ -25,7 +26,7 @@ class TunnelSide(asyncio.Protocol):
 
     __slots__ = ("_feed", "_tunnel", "_write", "ended", "gone", "other", "scanner", "transport")
 
-    def __init__(self, tunnel: Tunnel, transport: asyncio.Transport, scanner: Scanner | None) -> None:
+    def __init__(self, tunnel: Tunnel, transport: asyncio.Transport, scanner: Scanner | ByteRate | None) -> None:
         self._tunnel = tunnel
         self.transport = transport
         self.scanner = scanner
@@ -133,7 +134,10 @@ def open_tunnel(
     tunnel = Tunnel(server, admission)
     tunnel.is_websocket = response.upgrade.lower() == b"websocket"
     head_size = to_client.find(b"\r\n\r\n") + 4
-    server_scanner, client_scanner = _scanners(server, admission, response) if tunnel.is_websocket else (None, None)
+    server_scanner: Scanner | None = None
+    client_scanner: Scanner | ByteRate = ByteRate(admission.target.activity, server.clock)
+    if tunnel.is_websocket:
+        server_scanner, client_scanner = _scanners(server, admission, response)
     tunnel.client = TunnelSide(tunnel, client, client_scanner)
     tunnel.server = TunnelSide(tunnel, upstream.transport, server_scanner)
     tunnel.client.join(tunnel.server)

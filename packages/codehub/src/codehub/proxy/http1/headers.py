@@ -15,8 +15,10 @@ from codehub.proxy.http1.messages import RequestHead, ResponseHead
 TOKEN_PREFIX: Final = b"cht_"
 WORKSPACE_COOKIE: Final = b"codehub_ws"
 NONCE_COOKIE: Final = b"codehub_nonce"
+LINK_NAME: Final = b"codehub_link"  # a query's parameter, then a cookie: opens a shared port
 TICKET_PARAMETER: Final = b"codehub_ticket"
 OWN_PATH: Final = b"_codehub/"  # below a workspace's address, and ours
+PORT_PATH: Final = b"port/"  # below a workspace's address: the pages of its ports
 _OUR_PREFIX: Final = b"codehub_"
 _OUR_NAMES: Final = frozenset({b"session", b"__host-session"})
 # What `Connection: name` may not take away: it would change what the message is.

@@ -1,5 +1,7 @@
 // The only place that talks HTTP. Everything else calls these functions and catches ApiError.
 
+import {sessionHeaders} from "./session_key.js";
+
 export class ApiError extends Error {
   constructor(status, code, message, retryAfter = null) {
     super(message);
@@ -9,7 +11,7 @@ export class ApiError extends Error {
   }
 }
 
-const PREFIX = "api/v1/";
+const PREFIX = "/api/v1/";
 const listeners = new Set();
 
 /** Called when a request that needs a session finds that there is none any more. */
@@ -33,7 +35,7 @@ async function send(method, path, body) {
       method,
       credentials: "same-origin",
       cache: "no-store",
-      headers: body === undefined ? {} : {"content-type": "application/json"},
+      headers: {...sessionHeaders(), ...(body === undefined ? {} : {"content-type": "application/json"})},
       body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch {
@@ -66,7 +68,12 @@ export async function whoami() {
 
 /** Reads a text stream piece by piece until it ends or `signal` aborts it. */
 export async function stream(path, signal, onText) {
-  const response = await fetch(PREFIX + path, {credentials: "same-origin", cache: "no-store", signal});
+  const response = await fetch(PREFIX + path, {
+    credentials: "same-origin",
+    cache: "no-store",
+    headers: sessionHeaders(),
+    signal,
+  });
   if (!response.ok) throw await errorOf(response);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   for (;;) {

@@ -2,6 +2,7 @@
 
 import {get, onSessionEnd, post, whoami} from "./api.js";
 import {el} from "./dom.js";
+import {forgetSessionKey} from "./session_key.js";
 import * as store from "./store.js";
 import {state} from "./store.js";
 import * as live from "./stream.js";
@@ -79,6 +80,7 @@ async function signOut() {
   } catch (error) {
     if (error.status !== 401) return failed(error, "Sign out");
   }
+  forgetSessionKey();
   signedOut("");
 }
 

@@ -1,6 +1,6 @@
 // The live connection: server-sent events that come back by themselves, and a line that says while they are away.
 
-import {sessionEnded, whoami} from "./api.js";
+import {sessionEnded, stream, whoami} from "./api.js";
 import {setText} from "./dom.js";
 import * as store from "./store.js";
 
@@ -19,22 +19,46 @@ export function connect() {
   wanted = true;
   if (source) return;
   clearTimeout(retryTimer);
-  source = new EventSource("api/v1/events");
+  const controller = new AbortController();
+  source = controller;
   heard();
-  source.addEventListener("snapshot", (event) => {
+  listen(controller);
+}
+
+const HANDLERS = {
+  snapshot: (data) => {
     online();
-    store.replaceAll(JSON.parse(event.data).items);
-  });
-  source.addEventListener("workspace_updated", (event) => {
-    heard();
-    store.put(JSON.parse(event.data));
-  });
-  source.addEventListener("workspace_deleted", (event) => {
-    heard();
-    store.drop(JSON.parse(event.data).id);
-  });
-  source.addEventListener("heartbeat", heard);
-  source.addEventListener("error", broken);
+    store.replaceAll(data.items);
+  },
+  workspace_updated: (data) => store.put(data),
+  workspace_deleted: (data) => store.drop(data.id),
+  heartbeat: () => {},
+};
+
+/** By fetch, because an EventSource cannot send the session's key. */
+async function listen(controller) {
+  let rest = "";
+  try {
+    await stream("events", controller.signal, (text) => {
+      if (source !== controller) return;
+      heard();
+      const frames = (rest + text).split("\n\n");
+      rest = frames.pop();
+      frames.forEach(dispatch);
+    });
+  } catch {
+    // Whatever it was, `broken` finds out what to do about it.
+  }
+  if (source === controller) await broken();
+}
+
+function dispatch(frame) {
+  const fields = {event: "message", data: ""};
+  for (const line of frame.split("\n")) {
+    const at = line.indexOf(":");
+    if (at > 0) fields[line.slice(0, at)] = line.slice(at + 1).replace(/^ /, "");
+  }
+  HANDLERS[fields.event]?.(JSON.parse(fields.data || "{}"));
 }
 
 export function disconnect() {
@@ -47,7 +71,7 @@ export function disconnect() {
 
 function close() {
   clearTimeout(silenceTimer);
-  source?.close();
+  source?.abort();
   source = null;
 }
 

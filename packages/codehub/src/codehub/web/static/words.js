@@ -87,6 +87,13 @@ function restWords(rest) {
   return `${rest.what} soon unless used`;
 }
 
+/** Why a running workspace does not go to sleep although nobody is there. */
+function awakeWords(workspace, now) {
+  if (workspace.phase !== "RUNNING") return "";
+  if (workspace.keep_awake_until && Date.parse(workspace.keep_awake_until) > now) return `Kept awake until ${clock(workspace.keep_awake_until)}`;
+  return workspace.kept_awake_by ? `Kept awake by ${workspace.kept_awake_by}` : "";
+}
+
 const BUSY = ["PROVISIONING", "STOPPING", "DELETING"];
 
 function tone(workspace) {
@@ -99,5 +106,5 @@ function tone(workspace) {
 export function describe(workspace, now) {
   const {label, text} = workspace.summary;
   const used = workspace.phase === "ARCHIVED" && workspace.last_access_at ? `last used ${ago(workspace.last_access_at, now)}` : "";
-  return {label, tone: tone(workspace), line: text || restWords(nextRest(workspace, now)) || used};
+  return {label, tone: tone(workspace), line: text || awakeWords(workspace, now) || restWords(nextRest(workspace, now)) || used};
 }

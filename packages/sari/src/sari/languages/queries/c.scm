@@ -1,14 +1,16 @@
-(function_definition declarator: (function_declarator declarator: (identifier) @name)) @function
-(function_definition declarator: (pointer_declarator declarator: (function_declarator declarator: (identifier) @name))) @function
-(function_definition declarator: (pointer_declarator declarator: (pointer_declarator declarator: (function_declarator declarator: (identifier) @name)))) @function
-(translation_unit (declaration declarator: (function_declarator declarator: (identifier) @name)) @function)
-(translation_unit (declaration declarator: (pointer_declarator declarator: (function_declarator declarator: (identifier) @name))) @function)
+(function_definition declarator: (_) @declarator) @function
+(translation_unit (declaration declarator: (_) @declarator) @variable)
+(preproc_if (declaration declarator: (_) @declarator) @variable)
+(preproc_ifdef (declaration declarator: (_) @declarator) @variable)
+(preproc_else (declaration declarator: (_) @declarator) @variable)
+(preproc_elif (declaration declarator: (_) @declarator) @variable)
+(declaration_list (declaration declarator: (_) @declarator) @variable)
+(linkage_specification (declaration declarator: (_) @declarator) @variable)
 (struct_specifier name: (type_identifier) @name body: (field_declaration_list)) @struct
 (union_specifier name: (type_identifier) @name body: (field_declaration_list)) @struct
 (enum_specifier name: (type_identifier) @name body: (enumerator_list)) @enum
 (enumerator name: (identifier) @name) @constant
-(field_declaration declarator: [(field_identifier) @name (pointer_declarator declarator: (field_identifier) @name) (array_declarator declarator: (field_identifier) @name)]) @field
-(type_definition declarator: [(type_identifier) @name (pointer_declarator declarator: (type_identifier) @name)]) @type
+(field_declaration declarator: (_) @declarator) @field
+(type_definition declarator: (_) @declarator) @type
 (preproc_def name: (identifier) @name) @macro
 (preproc_function_def name: (identifier) @name) @macro
-(translation_unit (declaration declarator: (init_declarator declarator: (identifier) @name)) @variable)

@@ -16,3 +16,7 @@
 (field_declaration (variable_declaration (variable_declarator name: (identifier) @name))) @field
 (delegate_declaration name: (identifier) @name) @type
 (local_function_statement name: (identifier) @name) @function
+(event_field_declaration (variable_declaration (variable_declarator name: (identifier) @name))) @field
+(event_declaration name: (identifier) @name) @field
+(destructor_declaration name: (identifier) @name) @method
+(indexer_declaration "this" @name) @property

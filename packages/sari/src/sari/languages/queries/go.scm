@@ -11,3 +11,5 @@
 (source_file (const_declaration (const_spec name: (identifier) @name) @constant))
 (source_file (var_declaration (var_spec name: (identifier) @name) @variable))
 (source_file (var_declaration (var_spec_list (var_spec name: (identifier) @name) @variable)))
+(field_declaration !name type: [(type_identifier) @name (qualified_type name: (type_identifier) @name) (generic_type type: (type_identifier) @name)]) @field
+(source_file (const_declaration (const_spec name: (identifier) @name) @constant))

@@ -12,3 +12,7 @@
 (method_declaration name: (identifier) @name) @method
 (constructor_declaration name: (identifier) @name) @constructor
 (field_declaration declarator: (variable_declarator name: (identifier) @name)) @field
+(constant_declaration declarator: (variable_declarator name: (identifier) @name)) @constant
+(record_declaration parameters: (formal_parameters (formal_parameter name: (identifier) @name) @field))
+(annotation_type_element_declaration name: (identifier) @name) @method
+(compact_constructor_declaration name: (identifier) @name) @constructor

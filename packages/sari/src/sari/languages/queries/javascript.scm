@@ -1,6 +1,7 @@
 (class_declaration name: (identifier) @name) @class
 (class_declaration name: (identifier) @name (class_heritage [(identifier) @super (member_expression property: (property_identifier) @super)])) @class
-(program (expression_statement (assignment_expression left: (member_expression property: (property_identifier) @name) right: [(function_expression) (arrow_function) (class)]) @function))
+(assignment_expression left: (member_expression property: (property_identifier) @name) right: [(function_expression) (arrow_function) (class)]) @function
+(program (export_statement (variable_declaration (variable_declarator name: (identifier) @name) @variable)))
 (function_declaration name: (identifier) @name) @function
 (generator_function_declaration name: (identifier) @name) @function
 (method_definition name: [(property_identifier) (private_property_identifier)] @name) @method
@@ -10,3 +11,7 @@
 (program (export_statement (lexical_declaration (variable_declarator name: (identifier) @name) @variable)))
 (variable_declarator name: (identifier) @name value: [(arrow_function) (function_expression)]) @function
 (variable_declarator name: (identifier) @name value: (class)) @class
+(function_expression name: (identifier) @name) @function
+(program (lexical_declaration (variable_declarator value: (object (pair key: (property_identifier) @name) @property))))
+(program (export_statement (lexical_declaration (variable_declarator value: (object (pair key: (property_identifier) @name) @property)))))
+(pair key: (property_identifier) @name value: [(arrow_function) (function_expression)]) @method

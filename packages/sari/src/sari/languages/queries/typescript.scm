@@ -23,3 +23,17 @@
 (program (export_statement (lexical_declaration (variable_declarator name: (identifier) @name) @variable)))
 (variable_declarator name: (identifier) @name value: [(arrow_function) (function_expression)]) @function
 (variable_declarator name: (identifier) @name value: (class)) @class
+(ambient_declaration (lexical_declaration (variable_declarator name: (identifier) @name) @variable))
+(ambient_declaration (variable_declaration (variable_declarator name: (identifier) @name) @variable))
+(internal_module body: (statement_block [(lexical_declaration (variable_declarator name: (identifier) @name) @variable) (export_statement (lexical_declaration (variable_declarator name: (identifier) @name) @variable))]))
+(program (export_statement (variable_declaration (variable_declarator name: (identifier) @name) @variable)))
+(required_parameter (accessibility_modifier) pattern: (identifier) @name) @field
+(required_parameter "readonly" pattern: (identifier) @name) @field
+(optional_parameter (accessibility_modifier) pattern: (identifier) @name) @field
+(enum_body name: (property_identifier) @name @constant)
+(enum_assignment name: (property_identifier) @name) @constant
+(assignment_expression left: (member_expression property: (property_identifier) @name) right: [(function_expression) (arrow_function) (class)]) @function
+(function_expression name: (identifier) @name) @function
+(program (lexical_declaration (variable_declarator value: (object (pair key: (property_identifier) @name) @property))))
+(program (export_statement (lexical_declaration (variable_declarator value: (object (pair key: (property_identifier) @name) @property)))))
+(pair key: (property_identifier) @name value: [(arrow_function) (function_expression)]) @method

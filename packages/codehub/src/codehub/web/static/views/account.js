@@ -20,6 +20,17 @@ export function accountView() {
       ["Actions", (token) => dropButton("Revoke", token.name, `Revoke the token ${token.name}?`, "Programs that use it stop working.", `tokens/${token.id}`, () => tokens.refresh())],
     ],
   });
+  const keys = table({
+    caption: "SSH keys",
+    empty: el("span", {}, "No keys. ", el("code", {}, "codehub config-ssh"), " makes and adds one."),
+    load: async () => (await get("keys")).items,
+    columns: [
+      ["Name", (key) => key.name],
+      ["Fingerprint", (key) => el("code", {}, key.fingerprint)],
+      ["Added", (key) => clock(key.created_at)],
+      ["Actions", (key) => dropButton("Remove", key.name, `Remove the SSH key ${key.name}?`, "It no longer signs in to your workspaces.", `keys/${key.id}`, () => keys.refresh())],
+    ],
+  });
   const sessions = table({
     caption: "Sessions",
     empty: "None.",
@@ -37,6 +48,7 @@ export function accountView() {
     {},
     el("div", {class: "row head"}, el("h1", {}, "Account")),
     el("section", {class: "card"}, el("div", {class: "row head"}, el("h2", {}, "API tokens"), el("button", {type: "button", onclick: () => newToken(tokens.refresh)}, "New token")), tokens.node),
+    el("section", {class: "card"}, el("div", {class: "row head"}, el("h2", {}, "SSH keys"), el("button", {type: "button", onclick: () => newKey(keys.refresh)}, "Add key")), keys.node),
     el("section", {class: "card"}, el("h2", {}, "Sessions"), sessions.node),
     el("section", {class: "card"}, el("h2", {}, "Password"), passwordForm()),
   );
@@ -85,6 +97,17 @@ async function newToken(after) {
     yes: "I have copied it",
     submit: () => true,
   });
+}
+
+async function newKey(after) {
+  const text = el("textarea", {name: "public_key", required: true, rows: 4, maxlength: 16384, autocomplete: "off", spellcheck: "false"});
+  const made = await formDialog({
+    title: "Add an SSH key",
+    body: el("div", {}, field("Public key", text, "The one line in a file such as ~/.ssh/id_ed25519.pub.")),
+    yes: "Add key",
+    submit: (data) => post("keys", {public_key: data.get("public_key").trim()}),
+  });
+  if (made) await after();
 }
 
 function passwordForm() {

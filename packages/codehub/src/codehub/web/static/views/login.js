@@ -2,6 +2,7 @@
 
 import {post} from "../api.js";
 import {el, field} from "../dom.js";
+import {keepSessionKey} from "../session_key.js";
 
 export function loginView(why, onSignedIn) {
   const username = el("input", {name: "username", autocomplete: "username", required: true, autocapitalize: "off", spellcheck: "false"});
@@ -15,7 +16,8 @@ export function loginView(why, onSignedIn) {
     button.setAttribute("aria-busy", "true");
     problem.hidden = true;
     try {
-      await post("login", {username: username.value, password: password.value});
+      const {session_key} = await post("login", {username: username.value, password: password.value});
+      keepSessionKey(session_key);
       await onSignedIn();
     } catch (error) {
       const wait = error.retryAfter ? ` Try again in ${error.retryAfter} s.` : "";

@@ -7,6 +7,7 @@ import * as store from "../store.js";
 import {state} from "../store.js";
 import {bytes, clock, conditionWords} from "../words.js";
 import {actionButtons, statusBlock} from "./card.js";
+import {portsPanel, processesPanel, sshPanel} from "./workspace_doors.js";
 import {logsPanel, timelinePanel} from "./workspace_panels.js";
 
 const CONDITIONS = {
@@ -34,6 +35,8 @@ export function workspaceView(query, id) {
   const usage = el("p", {class: "quiet", hidden: true});
   const timeline = timelinePanel(id);
   const logs = logsPanel(id);
+  const ports = portsPanel(id);
+  const processes = processesPanel(id);
   const problem = el("p", {class: "problem", role: "alert", hidden: true});
   const details = el(
     "div",
@@ -45,6 +48,8 @@ export function workspaceView(query, id) {
       el("section", {class: "card"}, el("h2", {}, "State"), conditions, facts),
       el("section", {class: "card"}, el("h2", {}, "Timeline"), timeline.node),
     ),
+    el("div", {class: "columns"}, ports.node, processes.node),
+    sshPanel(() => workspace),
     el("section", {class: "card"}, el("h2", {}, "Output"), logs.node),
   );
   const node = el(
@@ -114,6 +119,9 @@ export function workspaceView(query, id) {
   }
 
   async function measure() {
+    const runs = !document.hidden && workspace?.phase === "RUNNING" && workspace?.owner === state.user?.username;
+    ports.refresh(runs);
+    processes.refresh(runs);
     if (document.hidden || workspace?.phase !== "RUNNING") return setHidden(usage, true);
     try {
       const used = await get(`workspaces/${id}/usage`);

@@ -1,0 +1,220 @@
+"""What `codehub doctor` asks a cluster: whether everything that CodeHub does there would work, before anybody needs it.
+
+The permissions are exactly those of deploy/kubernetes/workspaces/role.yaml; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from dataclasses import dataclass
+from typing import Any, Final
+
+from codehub.adapters.kubernetes.client import ApiClient
+from codehub.adapters.kubernetes.diagnosis import Failed, Started, Starting, outlook
+from codehub.adapters.kubernetes.manifests import UID, labels
+from codehub.adapters.kubernetes.objects import ROLE_INSTANCE, Pod, decode_pod
+from codehub.domain.errors import CodeHubError, NotFound
+
+# (API group, resource, subresource, verbs)
+PERMISSIONS: Final = (
+    ("", "pods", "", ("get", "list", "watch", "create", "delete")),
+    ("", "pods", "log", ("get",)),
+    ("", "persistentvolumeclaims", "", ("get", "list", "watch", "create", "patch", "delete")),
+    ("batch", "jobs", "", ("get", "list", "create", "delete")),
+    ("", "events", "", ("list",)),
+)
+_OLDEST: Final = (1, 20)
+_PROBE_TIMEOUT_S: Final = 120.0
+# Run in a pod that is labelled like a workspace: the API server's address is what a workspace must not reach.
+_PROBE: Final = (
+    "import os,socket\n"
+    "s=socket.socket(socket.AF_INET6 if ':' in os.environ['KUBERNETES_SERVICE_HOST'] else socket.AF_INET)\n"
+    "s.settimeout(5)\n"
+    "try:\n"
+    " s.connect((os.environ['KUBERNETES_SERVICE_HOST'],int(os.environ['KUBERNETES_SERVICE_PORT'])))\n"
+    " said='reached'\n"
+    "except ConnectionRefusedError:\n"
+    " said='reached'\n"
+    "except OSError as error:\n"
+    " said='blocked '+str(error)\n"
+    "open('/dev/termination-log','w').write(said)\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One answer. `fix` is empty when nothing is wrong; `is_fatal` says that workspaces cannot work like this."""
+
+    part: str
+    said: str
+    fix: str = ""
+    is_fatal: bool = True
+
+
+async def check_cluster(client: ApiClient, image: str, storage_class: str) -> list[Check]:
+    """Every check there is; a server that does not answer ends them."""
+    try:
+        version = await client.version()
+    except CodeHubError as error:
+        fix = "check KUBECONFIG, the network and the credentials: `kubectl version` must work with the same file"
+        return [Check("kubernetes", str(error), fix)]
+    where = client.access.described_as or client.access.server
+    found = [Check("kubernetes", f"{version[0]}.{version[1]}, by {where}, namespace {client.namespace}")]
+    if version < _OLDEST:
+        found.append(Check("kubernetes", "the server is older than 1.20", "upgrade the cluster"))
+    missing = await _permissions(client)
+    found += missing
+    found += await _storage_class(client, storage_class)
+    if not missing:
+        found += await _probe(client, image)
+    return found
+
+
+async def _permissions(client: ApiClient) -> list[Check]:
+    lacking = []
+    for group, resource, subresource, verbs in PERMISSIONS:
+        for verb in verbs:
+            try:
+                if not await _is_allowed(client, group, resource, subresource, verb):
+                    lacking.append(f"{verb} {resource}{'/' + subresource if subresource else ''}")
+            except CodeHubError as error:
+                return [Check("kubernetes permissions", f"could not be asked for: {error}", "check the credentials")]
+    if not lacking:
+        return []
+    fix = "apply deploy/kubernetes/workspaces/role.yaml, and bind it to CodeHub's user"
+    return [Check("kubernetes permissions", f"in {client.namespace} CodeHub may not: {', '.join(lacking)}", fix)]
+
+
+async def _is_allowed(client: ApiClient, group: str, resource: str, subresource: str, verb: str) -> bool:
+    attributes = {
+        "namespace": client.namespace,
+        "verb": verb,
+        "group": group,
+        "resource": resource,
+        "subresource": subresource,
+    }
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    answer = await client.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
+    return bool((answer.get("status") or {}).get("allowed"))
+
+
+async def _storage_class(client: ApiClient, name: str) -> list[Check]:
+    """Classes are the cluster's: without the right to read them nothing is known, and nothing is said."""
+    try:
+        items, _ = await client.list_all("/apis/storage.k8s.io/v1/storageclasses")
+    except CodeHubError:
+        return []
+    names = [str(item["metadata"]["name"]) for item in items]
+    mark = "storageclass.kubernetes.io/is-default-class"
+    default = [one for one in items if (one["metadata"].get("annotations") or {}).get(mark) == "true"]
+    if name and name not in names:
+        fix = f"set CODEHUB_K8S_STORAGE_CLASS to one of: {', '.join(names) or 'none exists'}"
+        return [Check("storage class", f"there is no storage class {name!r}", fix)]
+    if not name and not default:
+        fix = f"set CODEHUB_K8S_STORAGE_CLASS to one of: {', '.join(names) or 'none exists'}"
+        return [Check("storage class", "the cluster has no default storage class", fix)]
+    return [Check("storage class", name or str(default[0]["metadata"]["name"]))]
+
+
+async def _probe(client: ApiClient, image: str) -> list[Check]:
+    """A short-lived pod like a workspace's: whether the image can be pulled, and what the network lets it reach."""
+    path = f"/api/v1/namespaces/{client.namespace}/pods"
+    try:
+        made = decode_pod(await client.create(path, _probe_pod(image)))
+    except NotFound:
+        fix = f"kubectl create namespace {client.namespace}"
+        return [Check("kubernetes", f"the namespace {client.namespace} does not exist", fix)]
+    except CodeHubError as error:
+        return [Check("test pod", str(error), "see what the message names: a quota, a policy or a webhook")]
+    try:
+        return await _read_probe(client, f"{path}/{made.meta.name}", image)
+    finally:
+        with contextlib.suppress(CodeHubError):
+            await asyncio.shield(client.delete(f"{path}/{made.meta.name}", made.meta.uid))
+
+
+def _probe_pod(image: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        # No installation's: no watch of a running CodeHub sees it.
+        "metadata": {
+            "name": f"codehub-doctor-{secrets.token_hex(4)}",
+            "labels": labels("doctor", "doctor", ROLE_INSTANCE),
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 1,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": UID,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [
+                {
+                    "name": "probe",
+                    "image": image,
+                    "command": ["python3", "-c", _PROBE],
+                    "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}},
+                    "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+                }
+            ],
+        },
+    }
+
+
+async def _read_probe(client: ApiClient, path: str, image: str) -> list[Check]:
+    says = "no answer"
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_PROBE_TIMEOUT_S):
+            while True:
+                raw = await client.get(path)
+                if raw is None:
+                    return [
+                        Check("test pod", "it was deleted by somebody else", "look for a policy that removes pods")
+                    ]
+                pod = decode_pod(raw)
+                if pod.has_ended:
+                    return _probed(pod, image)
+                match outlook(pod):
+                    case Failed(error):
+                        return [
+                            Check(
+                                "test pod",
+                                f"{image}: {error}",
+                                "set CODEHUB_K8S_IMAGE to an image the nodes can pull",
+                            )
+                        ]
+                    case Starting(says):
+                        pass
+                    case Started():
+                        says = "it runs, and does not end"
+                await asyncio.sleep(0.5)
+    return [Check("test pod", f"it did not run: {says}", "see `kubectl describe pod` in the namespace")]
+
+
+def _probed(pod: Pod, image: str) -> list[Check]:
+    said = next((one.terminated.message for one in pod.containers if one.terminated), "")
+    found = [Check("test pod", f"{image} can be pulled and run under the restricted standard")]
+    if said.startswith("blocked"):
+        return [*found, Check("network policy", "the network keeps workspaces from the API server")]
+    if said == "reached":
+        fix = (
+            "use a network plug-in that enforces NetworkPolicies (Calico, Cilium, …), and apply network-policies.yaml"
+        )
+        text = "the network does not enforce NetworkPolicies: workspaces reach the API server and each other"
+        return [*found, Check("network policy", text, fix, is_fatal=False)]
+    return [
+        Check(
+            "test pod",
+            f"it ended without an answer: {said or pod.reason or 'no reason given'}",
+            "is it CodeHub's image?",
+        )
+    ]

@@ -1,0 +1,26 @@
+"""Which networks a workspace may not reach. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from ipaddress import IPv4Network
+
+_PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "198.18.0.0/15")
+# "This network", link-local (cloud metadata), multicast, reserved.
+_NEVER = ("0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4")
+
+
+def blocked_networks(own_addresses: Iterable[str], allowed: Sequence[str]) -> list[str]:
+    """What a workspace may not reach: the machine's own addresses, link-local, and private networks except `allowed`."""
+    private = [IPv4Network(text) for text in _PRIVATE]
+    for text in allowed:
+        opened = IPv4Network(text)
+        private = [left for network in private for left in _without(network, opened)]
+    machine = [IPv4Network(address) for address in own_addresses]
+    return [str(network) for network in (*map(IPv4Network, _NEVER), *private, *machine)]
+
+
+def _without(network: IPv4Network, opened: IPv4Network) -> list[IPv4Network]:
+    if network.subnet_of(opened):
+        return []
+    return list(network.address_exclude(opened)) if opened.subnet_of(network) else [network]

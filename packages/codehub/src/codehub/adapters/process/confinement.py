@@ -1,0 +1,189 @@
+"""What the supervisor does to a child between fork and exec: limits, the network namespace, the system call filter.
+
+And slirp4netns, which serves that namespace from outside. The standard library alone, and little of it: it is loaded at
+every start.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import sys
+import time
+
+from codehub.adapters.process import netns
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PR_SET_PDEATHSIG = 1
+SECCOMP_FD = 63  # where bubblewrap is told to find the filter
+_OPEN_FILES = 65_536
+_INTERFACE_TIMEOUT_S = 10.0
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Confinement:
+    """As ProcessInstances decided it; empty strings and lists for what this machine cannot do.
+
+    A plain class: importing `dataclasses` would take longer than all else that the supervisor does at a start.
+    """
+
+    __slots__ = ("blocked", "bridge_port", "bridge_socket", "cgroups", "pids", "seccomp", "slirp")
+
+    def __init__(
+        self,
+        *,
+        cgroups: Sequence[str] = (),
+        pids: int = 0,
+        seccomp: str = "",
+        slirp: str = "",
+        blocked: Sequence[str] = (),
+        bridge_socket: str = "",
+        bridge_port: int = 0,
+    ) -> None:
+        self.cgroups = cgroups
+        self.pids = pids
+        self.seccomp = seccomp
+        self.slirp = slirp
+        self.blocked = blocked
+        self.bridge_socket = bridge_socket
+        self.bridge_port = bridge_port
+
+    def as_dict(self) -> dict[str, object]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+class Namespaces:
+    """Descriptors that keep a child's namespaces open; `user` only where it has one of its own."""
+
+    __slots__ = ("network", "user")
+
+    def __init__(self, network: int, user: int | None) -> None:
+        self.network = network
+        self.user = user
+
+
+def apply_limits(plan: Confinement, uid: int | None) -> None:
+    for group in plan.cgroups:
+        with open(os.path.join(group, "cgroup.procs"), "w") as file:
+            file.write("0")
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _lower(resource.RLIMIT_NOFILE, _OPEN_FILES)
+    if uid is not None and plan.pids:  # counted by user: only where the user is the workspace's own
+        _lower(resource.RLIMIT_NPROC, plan.pids)
+    if plan.seccomp:
+        fd = os.open(plan.seccomp, os.O_RDONLY)
+        os.dup2(fd, SECCOMP_FD)
+
+
+def _lower(kind: int, most: int) -> None:
+    hard = resource.getrlimit(kind)[1]
+    value = most if hard == resource.RLIM_INFINITY else min(hard, most)
+    resource.setrlimit(kind, (value, value))
+
+
+def ran_out_of_memory(plan: Confinement) -> bool:
+    """Whether the kernel ended a process of the group for its memory."""
+    for group in plan.cgroups:
+        for name in ("memory.events", "memory.oom_control"):
+            try:
+                with open(os.path.join(group, name)) as file:
+                    lines = file.read().splitlines()
+            except OSError:
+                continue
+            return any(line.startswith("oom_kill ") and line != "oom_kill 0" for line in lines)
+    return False
+
+
+def enter_network(plan: Confinement, uid: int | None, made: int, seen: int) -> None:
+    """In the child: a namespace of its own, and no further before the supervisor holds it."""
+    netns.enter(plan.blocked, new_user=uid is None)
+    os.write(made, b"1")
+    os.read(seen, 1)
+
+
+def hold_namespaces(child: int, made: int, seen: int, *, new_user: bool) -> Namespaces | None:
+    """In the supervisor: the child's namespaces, open; None when the child ended before it had any."""
+    if not os.read(made, 1):
+        return None
+    network = os.open(f"/proc/{child}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    user = os.open(f"/proc/{child}/ns/user", os.O_RDONLY | os.O_CLOEXEC) if new_user else None
+    os.write(seen, b"1")
+    return Namespaces(network, user)
+
+
+def start_way_out(plan: Confinement, held: Namespaces) -> tuple[int, int]:
+    """(pid, pipe): slirp4netns ends when the pipe is closed, however we end."""
+    until, ours = os.pipe2(os.O_CLOEXEC)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            plain_signals()
+            for fd in (until, held.network, *([held.user] if held.user is not None else [])):
+                os.set_inheritable(fd, True)
+            close_standard_streams()
+            command = netns.way_out(plan.slirp, held.network, held.user, until)
+            os.execve(command[0], command, {"PATH": os.defpath})  # noqa: S606
+        finally:
+            os._exit(127)
+    os.close(until)
+    return pid, ours
+
+
+def try_network() -> int:
+    """A program: whether slirp4netns (its argument) can serve a namespace that we make."""
+    plan = Confinement(slirp=sys.argv[1])
+    uid = 0 if os.geteuid() == 0 else None
+    (made_r, made_w), (seen_r, seen_w) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(seen_w)
+            enter_network(plan, uid, made_w, seen_r)
+            os._exit(0 if _has_interface("tap0") else 1)
+        except OSError as error:
+            print(error.strerror or error, file=sys.stderr, flush=True)
+        finally:
+            os._exit(1)
+    os.close(made_w)
+    held = hold_namespaces(child, made_r, seen_w, new_user=uid is None)
+    if held is None:
+        return 1
+    start_way_out(plan, held)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _has_interface(name: str) -> bool:
+    deadline = time.monotonic() + _INTERFACE_TIMEOUT_S
+    while time.monotonic() < deadline:
+        with open("/proc/self/net/dev") as file:
+            if f"{name}:" in file.read():
+                return True
+        time.sleep(0.005)
+    return False
+
+
+def join(held: Namespaces) -> None:
+    for fd in (held.user, held.network):
+        if fd is not None and _libc.setns(fd, 0) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+
+def close_standard_streams() -> None:
+    """Whoever started the supervisor waits for the end of them."""
+    null = os.open("/dev/null", os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
+
+
+def plain_signals() -> None:
+    """As a program expects them at its start; and without its supervisor it ends."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

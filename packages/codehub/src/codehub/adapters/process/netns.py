@@ -1,0 +1,97 @@
+"""A workspace's own network: a namespace with a loopback of its own and a way out through slirp4netns.
+
+Used by the supervisor between fork and exec, so it needs the standard library alone. What must not be reached is a route
+that refuses, set before there is a way out: the workspace has no right to change routes, so there is no moment without.
+"""
+
+from __future__ import annotations
+
+# The socket module without its Python half, which would take as long to load as all else here.
+import _socket as socket
+import ctypes
+import fcntl
+import os
+import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
+# 198.18.0.0/15 is set apart for laboratories, so no machine that a workspace may want has such an address.
+CIDR, NAMESERVER = "198.18.0.0/24", "198.18.0.3"
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
+_RTM_NEWROUTE, _NLM_F_REQUEST, _NLM_F_ACK, _NLM_F_CREATE, _NLMSG_ERROR = 24, 1, 4, 0x400, 2
+_RT_TABLE_MAIN, _RTPROT_STATIC, _RTN_PROHIBIT, _RTA_DST = 254, 4, 8, 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def enter(blocked: Sequence[str], *, new_user: bool) -> None:
+    """Move this process into a new network namespace; `new_user`, for those who are not root: and a user namespace."""
+    uid, gid = os.geteuid(), os.getegid()
+    if _libc.unshare(CLONE_NEWNET | (CLONE_NEWUSER if new_user else 0)) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"no network namespace can be made: {os.strerror(number)}")
+    if new_user:
+        for name, content in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+            with open(f"/proc/self/{name}", "w") as file:
+                file.write(content)
+    _bring_up_loopback()
+    _refuse_routes(blocked)
+
+
+def _bring_up_loopback() -> None:
+    any_socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        request = struct.pack("16sh14x", b"lo", 0)
+        (flags,) = struct.unpack_from("h", fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request), 16)
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | _IFF_UP))
+    finally:
+        any_socket.close()
+
+
+def _refuse_routes(networks: Sequence[str]) -> None:
+    netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+    try:
+        for sequence, text in enumerate(networks):
+            address, _, length = text.partition("/")
+            body = struct.pack(
+                "=BBBBBBBBI",
+                socket.AF_INET,
+                int(length),
+                0,
+                0,
+                _RT_TABLE_MAIN,
+                _RTPROT_STATIC,
+                0,
+                _RTN_PROHIBIT,
+                0,
+            )
+            body += struct.pack("=HH4s", 8, _RTA_DST, socket.inet_aton(address))
+            flags = _NLM_F_REQUEST | _NLM_F_ACK | _NLM_F_CREATE
+            netlink.send(struct.pack("=IHHII", 16 + len(body), _RTM_NEWROUTE, flags, sequence, 0) + body)
+            answer = netlink.recv(4096)
+            (kind,) = struct.unpack_from("=H", answer, 4)
+            (code,) = struct.unpack_from("=i", answer, 16)
+            if kind != _NLMSG_ERROR or code != 0:
+                raise OSError(-code, f"no route that refuses {text}: {os.strerror(-code)}")
+    finally:
+        netlink.close()
+
+
+def way_out(program: str, network: int, user: int | None, until: int) -> list[str]:
+    """slirp4netns for the namespaces open as `network` and `user`; it ends when the pipe's other end of `until` closes."""
+    words = [
+        program,
+        "--configure",
+        "--mtu=65520",
+        f"--cidr={CIDR}",
+        "--disable-host-loopback",
+        "--enable-sandbox",
+        "--enable-seccomp",
+        f"--exit-fd={until}",
+        "--netns-type=path",
+    ]
+    if user is not None:
+        words.append(f"--userns-path=/proc/self/fd/{user}")
+    return [*words, f"/proc/self/fd/{network}", "tap0"]

@@ -1,0 +1,68 @@
+"""From a Unix socket outside to an IDE that can only listen on a port, in the network namespace of its workspace.
+
+A process of the supervisor's, in the namespace and as the workspace's user.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import threading
+
+from codehub.adapters.process.confinement import (
+    Confinement,
+    Namespaces,
+    close_standard_streams,
+    join,
+    plain_signals,
+)
+
+
+def start_bridge(plan: Confinement, held: Namespaces, uid: int | None) -> int:
+    """A process in the namespace, as the workspace's user, between its Unix socket outside and its port inside."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            plain_signals()
+            close_standard_streams()
+            with socket.socket(socket.AF_UNIX) as listener:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(plan.bridge_socket)
+                listener.bind(plan.bridge_socket)
+                os.chmod(plan.bridge_socket, 0o660)
+                if uid is not None:
+                    os.chown(plan.bridge_socket, uid, -1, follow_symlinks=False)
+                join(held)
+                if uid is not None:
+                    os.setgroups([])
+                    os.setresgid(uid, uid, uid)
+                    os.setresuid(uid, uid, uid)
+                plain_signals()  # again: a change of user forgets whose death ends it
+                # After the change of user: whoever connects is shown the listener's.
+                listener.listen(512)
+                _serve(listener, plan.bridge_port)
+        finally:
+            os._exit(127)
+    return pid
+
+
+def _serve(listener: socket.socket, port: int) -> None:
+    while True:
+        client, _ = listener.accept()
+        threading.Thread(target=_carry, args=(client, port), daemon=True).start()
+
+
+def _carry(client: socket.socket, port: int) -> None:
+    # Nothing may be imported from here on, as a look-up of names would: the workspace's user cannot read our files.
+    with client, contextlib.suppress(OSError), socket.socket() as server:
+        server.connect(("127.0.0.1", port))
+        ends = {client: server, server: client}
+        while ends:
+            for source in select.select(list(ends), [], [])[0]:
+                data = source.recv(65_536)
+                if data:
+                    ends[source].sendall(data)
+                else:
+                    ends.pop(source).shutdown(socket.SHUT_WR)

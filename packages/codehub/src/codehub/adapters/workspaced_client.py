@@ -1,0 +1,217 @@
+"""Talks HTTP to the `workspaced` of one start. Everything it says is the workspace's word: bounded, and never trusted.
+
+One connection a request: a local connection costs microseconds, and a pool would outlive the start it belongs to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import ssl
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpcore
+
+from codehub.adapters.workspace_socket import open_workspace_socket
+from codehub.domain.errors import UpstreamUnavailable
+from codehub.ports.instances import Upstream
+
+_CONNECT_TIMEOUT_S = 5.0
+_LONGEST_JSON = 32 << 20
+STREAM = "codehub-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A response whose body is still on its way."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: AsyncIterator[bytes]
+
+    async def read(self, most: int = _LONGEST_JSON) -> bytes:
+        whole = bytearray()
+        async for part in self.body:
+            whole += part
+            if len(whole) > most:
+                raise UpstreamUnavailable("the workspace's answer is too long")
+        return bytes(whole)
+
+
+class ByteStream:
+    """An upgraded connection: raw bytes both ways."""
+
+    def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
+        self._stream = stream
+
+    async def read(self, most: int = 256 << 10) -> bytes:
+        try:
+            return await self._stream.read(most)
+        except httpcore.NetworkError as error:
+            raise ConnectionResetError(str(error)) from error
+
+    async def write(self, data: bytes) -> None:
+        try:
+            await self._stream.write(data)
+        except httpcore.NetworkError as error:
+            raise ConnectionResetError(str(error)) from error
+
+
+class WorkspacedClient:
+    @contextlib.asynccontextmanager
+    async def request(
+        self,
+        upstream: Upstream,
+        method: str,
+        target: str,
+        headers: Mapping[str, str] | None = None,
+        body: AsyncIterable[bytes] | bytes | None = None,
+    ) -> AsyncIterator[Answer]:
+        """`target` is path and query, percent-encoded. Raises UpstreamUnavailable when nobody answers."""
+        async with self._sent(upstream, method, target, headers or {}, body) as response:
+            yield Answer(response.status, _headers(response), _parts(response))
+
+    @contextlib.asynccontextmanager
+    async def stream(self, upstream: Upstream, target: str) -> AsyncIterator[ByteStream | Answer]:
+        """An upgraded connection, or the refusal."""
+        headers = {"Connection": "Upgrade", "Upgrade": STREAM}
+        async with self._sent(upstream, "GET", target, headers, None) as response:
+            if response.status == 101:
+                yield ByteStream(response.extensions["network_stream"])
+            else:
+                yield Answer(response.status, _headers(response), _parts(response))
+
+    async def json(self, upstream: Upstream, method: str, target: str, body: object = None) -> Any:
+        """For calls of CodeHub's own. A refusal is UpstreamUnavailable with the workspace's words."""
+        sent = None if body is None else json.dumps(body).encode()
+        async with self.request(upstream, method, target, {"Content-Type": "application/json"}, sent) as answer:
+            raw = await answer.read()
+        try:
+            value = json.loads(raw) if raw else None
+        except (ValueError, RecursionError) as error:
+            raise UpstreamUnavailable("the workspace's helper answered something else than JSON") from error
+        if answer.status >= 400:
+            raise UpstreamUnavailable(message_of(value))
+        return value
+
+    async def listens(self, upstream: Upstream) -> bool:
+        try:
+            stream = await _Backend(upstream).connect_tcp("", 0)
+        except httpcore.ConnectError:
+            return False
+        await stream.aclose()
+        return True
+
+    @contextlib.asynccontextmanager
+    async def _sent(
+        self,
+        upstream: Upstream,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: AsyncIterable[bytes] | bytes | None,
+    ) -> AsyncIterator[httpcore.Response]:
+        assert upstream.secret is not None
+        url = httpcore.URL(scheme=b"http", host=b"workspaced", port=None, target=target.encode("ascii"))
+        named = [(b"Host", b"workspaced"), *((k.encode(), v.encode("latin-1")) for k, v in headers.items())]
+        named.append((upstream.secret[0].encode(), upstream.secret[1].encode()))
+        if isinstance(body, bytes):
+            named.append((b"Content-Length", str(len(body)).encode()))
+        elif body is not None and not any(name.lower() == b"content-length" for name, _ in named):
+            named.append((b"Transfer-Encoding", b"chunked"))
+        request = httpcore.Request(method, url, headers=named, content=body)
+        try:
+            async with httpcore.AsyncConnectionPool(network_backend=_Backend(upstream)) as pool:
+                response = await pool.handle_async_request(request)
+                try:
+                    yield response
+                finally:
+                    await response.aclose()
+        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
+            raise UpstreamUnavailable(
+                "the workspace's helper (workspaced) does not answer; if this goes on, restart the workspace"
+            ) from error
+
+
+def message_of(value: object) -> str:
+    match value:
+        case {"error": {"message": str(text)}}:
+            return text[:1000]
+        case _:
+            return "the workspace's helper refused"
+
+
+def _headers(response: httpcore.Response) -> dict[str, str]:
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
+
+
+async def _parts(response: httpcore.Response) -> AsyncIterator[bytes]:
+    try:
+        async for part in response.aiter_stream():
+            yield part
+    except (httpcore.NetworkError, httpcore.ProtocolError) as error:
+        raise UpstreamUnavailable("the workspace's answer ended in the middle") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Backend(httpcore.AsyncNetworkBackend):
+    """Connects to the one upstream, whatever host is asked for."""
+
+    upstream: Upstream
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        upstream = self.upstream
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                if upstream.socket_path:
+                    connected = await open_workspace_socket(upstream.socket_path, upstream.uid)
+                    reader, writer = await asyncio.open_unix_connection(sock=connected)
+                else:
+                    reader, writer = await asyncio.open_connection(upstream.host, upstream.port)
+                    writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except (OSError, TimeoutError) as error:
+            raise httpcore.ConnectError(str(error)) from error
+        return _Stream(reader, writer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stream(httpcore.AsyncNetworkStream):
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        try:
+            return await self.reader.read(max_bytes)
+        except OSError as error:
+            raise httpcore.ReadError(str(error)) from error
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        try:
+            self.writer.write(buffer)
+            await self.writer.drain()
+        except OSError as error:
+            raise httpcore.WriteError(str(error)) from error
+
+    async def aclose(self) -> None:
+        self.writer.close()
+        with contextlib.suppress(OSError):
+            await self.writer.wait_closed()
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        raise NotImplementedError
+
+    def get_extra_info(self, info: str) -> Any:
+        return self.writer.get_extra_info(info) if info != "is_readable" else False

@@ -1,0 +1,56 @@
+"""How `workspaced` is started beside an IDE: its files, its command line, its configuration and where it is reached.
+
+The secret of a start is in the environment of the first process alone: `workspaced` takes it out before anything else runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from codehub import workspaced
+from codehub.ports.instances import Upstream
+
+SOCKET_NAME = "workspaced.sock"
+VARIABLE = "CODEHUB_WORKSPACED"
+# The folder that is mounted read-only, or read from where CodeHub is installed.
+FOLDER = Path(workspaced.__file__).resolve().parent
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One start's helper. `listen` is `unix:PATH` or `HOST:PORT`."""
+
+    home: str
+    runtime: str
+    listen: str
+    secret: str
+    hidden_ports: tuple[int, ...] = ()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        configuration = {
+            "home": self.home,
+            "runtime": self.runtime,
+            "listen": self.listen,
+            "secret": self.secret,
+            "hidden_ports": list(self.hidden_ports),
+        }
+        return {VARIABLE: json.dumps(configuration)}
+
+
+def words(python: str, folder: str | Path, command: Sequence[str] = ()) -> list[str]:
+    """The command that starts the helper and then becomes `command`; without one it is the helper alone."""
+    # Isolated and without site-packages: nothing that a workspace installs is imported.
+    own = [python, "-I", "-S", "-B", f"{folder}/__main__.py"]
+    return [*own, "--", *command] if command else own
+
+
+def bearer(secret: str) -> tuple[str, str]:
+    return ("Authorization", f"Bearer {secret}")
+
+
+def by_socket(identity: str, path: str, secret: str, uid: int | None) -> Upstream:
+    return Upstream(identity, socket_path=path, secret=bearer(secret), uid=uid)

@@ -1,0 +1,109 @@
+"""Hands a request on to the `workspaced` of a workspace and its answer back, streaming both ways."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from typing import Annotated, Any
+
+from fastapi import Query
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from codehub.adapters.workspaced_client import Answer
+from codehub.api.context import Context
+from codehub.ports.instances import Upstream
+from codehub.services.principal import Principal
+
+# What is passed back of an answer's headers; the rest is the hop's, or a workspace's attempt at ours.
+_PASSED_BACK = ("content-type", "content-length", "content-range", "accept-ranges")
+Wake = Annotated[bool, Query(description="Wake the workspace when it sleeps, and wait until it runs.")]
+
+
+class Forwarded(Response):
+    """An answer of the workspace, sent as it comes. A client that leaves ends it."""
+
+    def __init__(
+        self,
+        context: Context,
+        upstream: Upstream,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: AsyncIterable[bytes] | bytes | None,
+        extra: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__()
+        self._context = context
+        self._asked = (upstream, method, target, headers, body)
+        self._extra = extra or {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        streams_up = self._asked[4] is not None and not isinstance(self._asked[4], bytes)
+        exchange = asyncio.ensure_future(self._exchange(send))
+        # While a body is still read from the client, that is what notices a client who leaves.
+        leaving = asyncio.ensure_future(_forever() if streams_up else _left(receive))
+        try:
+            await asyncio.wait({exchange, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+            exchange.cancel()
+            results = await asyncio.gather(exchange, leaving, return_exceptions=True)
+        if isinstance(results[0], Exception):
+            raise results[0]
+
+    async def _exchange(self, send: Send) -> None:
+        async with self._context.doors.request(*self._asked) as answer:
+            await self._write(answer, send)
+
+    async def _write(self, answer: Answer, send: Send) -> None:
+        kept = {name: answer.headers[name] for name in _PASSED_BACK if name in answer.headers}
+        # Whatever a workspace serves is shown as text or saved, never run by the dashboard's origin.
+        kept |= {"x-content-type-options": "nosniff", "content-security-policy": "sandbox; default-src 'none'"}
+        kept |= self._extra if answer.status < 400 else {}
+        raw = [(name.encode(), value.encode("latin-1")) for name, value in kept.items()]
+        await send({"type": "http.response.start", "status": answer.status, "headers": raw})
+        async for part in answer.body:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _forever() -> None:
+    await asyncio.Event().wait()
+
+
+async def forward(
+    context: Context,
+    who: Principal,
+    workspace_id: str,
+    method: str,
+    target: str,
+    *,
+    wake: bool,
+    headers: Mapping[str, str] | None = None,
+    body: AsyncIterable[bytes] | bytes | None = None,
+    extra: Mapping[str, str] | None = None,
+) -> Response:
+    upstream = await context.doors.find(who, workspace_id, wake=wake)
+    return Forwarded(context, upstream, method, target, headers or {}, body, extra)
+
+
+async def body_of(request: Request) -> AsyncIterator[bytes]:
+    async for part in request.stream():
+        if part:
+            yield part
+
+
+def passed_on(request: Request, *names: str) -> dict[str, str]:
+    return {name: request.headers[name] for name in names if name in request.headers}
+
+
+def describes(status: int, description: str, **content: Any) -> dict[int | str, dict[str, Any]]:
+    """One documented answer whose body is the workspace's."""
+    return {status: {"description": description, **content}}

@@ -1,0 +1,172 @@
+"""Terminals in a workspace, and the WebSocket that shows one.
+
+Messages are binary, their first byte says what they are. From the server: `S` (the screen: number of the next byte,
+columns, rows, then what draws it), `O` (output: number of its first byte, then the bytes), `R` (a new size, JSON), `X` (it
+ended, JSON). From the client: `I` (input), `A` (acknowledges output up to a number), `R` (a new size, JSON).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Query, WebSocket
+from pydantic import Field
+from starlette.responses import Response
+from starlette.websockets import WebSocketDisconnect
+
+from codehub.adapters.workspaced_client import Answer, ByteStream
+from codehub.api.context import Context, Ctx, Who, principal
+from codehub.api.errors import http_error
+from codehub.api.exec import Command
+from codehub.api.forwarding import Wake, forward
+from codehub.api.openapi import signed_in
+from codehub.api.schemas import Wire
+from codehub.api.views import View
+from codehub.domain.errors import CodeHubError, Denied
+
+router = APIRouter(tags=["terminals"])
+_JSON = {"Content-Type": "application/json"}
+_LONGEST = 8 << 20  # a screen with its scrollback is far below
+_LONGEST_INPUT = 1 << 20
+# What a WebSocket is closed with when it was refused: 4000 and the HTTP status.
+_REFUSED = 4000
+
+
+class TerminalCreate(Wire):
+    command: Command | None = Field(None, description="The user's login shell by default.")
+    cols: Annotated[int, Field(ge=1, le=1000)] = 80
+    rows: Annotated[int, Field(ge=1, le=1000)] = 24
+    cwd: str | None = Field(None, description="Relative to the home.")
+
+
+class TerminalView(View):
+    id: str
+    command: str
+    cols: int
+    rows: int
+    viewers: int
+    started_at: float = Field(description="Unix seconds.")
+
+
+class TerminalList(View):
+    items: list[TerminalView]
+
+
+@router.get(
+    "/workspaces/{workspace_id}/terminals",
+    response_class=Response,
+    responses={200: {"model": TerminalList, "description": "Oldest first."}, **signed_in(404, 409, 502)},
+)
+async def list_terminals(workspace_id: str, ctx: Ctx, who: Who, wake: Wake = True) -> Response:
+    """The terminals that are open, whether anybody looks at them or not."""
+    return await forward(ctx, who, workspace_id, "GET", "/terminals", wake=wake)
+
+
+@router.post(
+    "/workspaces/{workspace_id}/terminals",
+    status_code=201,
+    response_class=Response,
+    responses={201: {"model": TerminalView, "description": "Open."}, **signed_in(404, 409, 413, 429, 502)},
+)
+async def open_terminal(workspace_id: str, body: TerminalCreate, ctx: Ctx, who: Who, wake: Wake = True) -> Response:
+    """Open a terminal. It goes on when nobody looks at it, until its program ends or it is deleted."""
+    raw = body.model_dump_json().encode()
+    return await forward(ctx, who, workspace_id, "POST", "/terminals", wake=wake, headers=_JSON, body=raw)
+
+
+@router.delete(
+    "/workspaces/{workspace_id}/terminals/{terminal_id}",
+    status_code=204,
+    response_class=Response,
+    responses=signed_in(404, 409, 502),
+)
+async def close_terminal(workspace_id: str, terminal_id: str, ctx: Ctx, who: Who) -> Response:
+    """Close a terminal and end what runs in it."""
+    return await forward(ctx, who, workspace_id, "DELETE", f"/terminals/{_id(terminal_id)}", wake=False)
+
+
+@router.websocket("/workspaces/{workspace_id}/terminals/{terminal_id}/attach")
+async def attach_terminal(
+    socket: WebSocket, workspace_id: str, terminal_id: str, after: Annotated[int | None, Query(ge=0)] = None
+) -> None:
+    """Show a terminal: the screen first, or what came after byte `after`; then live. Never wakes the workspace."""
+    context: Context = socket.app.state.context
+    await socket.accept()
+    try:
+        origin = socket.headers.get("origin")
+        if origin is not None and origin.lower() != context.config.public_url.lower():
+            raise Denied(f"terminals are shown by {context.config.public_url} only")
+        who = await principal(socket)
+        upstream = await context.doors.find(who, workspace_id, wake=False)
+        target = f"/terminals/{_id(terminal_id)}/attach" + (f"?after={after}" if after is not None else "")
+        async with context.doors.stream(upstream, target) as stream:
+            if isinstance(stream, Answer):
+                await socket.close(_REFUSED + stream.status, "the terminal has ended")
+                return
+            await _carry(socket, stream, context)
+    except CodeHubError as error:
+        refusal = http_error(error)
+        await _closed(socket, _REFUSED + refusal.status, refusal.message)
+    except (WebSocketDisconnect, OSError):
+        await _closed(socket, 1011, "the connection to the workspace ended")
+
+
+async def _closed(socket: WebSocket, code: int, reason: str) -> None:
+    try:
+        await socket.close(code, reason.encode()[:120].decode("utf-8", "ignore"))
+    except RuntimeError:
+        return  # it is closed already
+
+
+async def _carry(socket: WebSocket, stream: ByteStream, context: Context) -> None:
+    tasks = [
+        asyncio.ensure_future(_to_client(socket, stream)),
+        asyncio.ensure_future(_to_workspace(socket, stream)),
+        asyncio.ensure_future(context.leaving.wait()),
+    ]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    if tasks[2] in done:
+        await _closed(socket, 1012, "CodeHub restarts: attach again")
+    elif tasks[0] in done and tasks[0].exception() is None:
+        await _closed(socket, 1000, "the terminal has ended")
+    else:
+        await _closed(socket, 1011, "the connection to the workspace ended")
+
+
+async def _to_client(socket: WebSocket, stream: ByteStream) -> None:
+    """Frames of the helper as messages, until one says that the terminal has ended."""
+    buffer = bytearray()
+    while True:
+        data = await stream.read()
+        if not data:
+            raise ConnectionResetError("workspaced went away")
+        buffer += data
+        while len(buffer) >= 5:
+            size = int.from_bytes(buffer[1:5], "big")
+            if size > _LONGEST:
+                raise ConnectionResetError("a frame is too long")
+            if len(buffer) < 5 + size:
+                break
+            message = bytes(buffer[:1]) + bytes(buffer[5 : 5 + size])
+            del buffer[: 5 + size]
+            await socket.send_bytes(message)
+            if message[:1] == b"X":
+                return
+
+
+async def _to_workspace(socket: WebSocket, stream: ByteStream) -> None:
+    while True:
+        message = await socket.receive_bytes()
+        if not message or len(message) > _LONGEST_INPUT:
+            raise ConnectionResetError("not a message of ours")
+        await stream.write(message[:1] + (len(message) - 1).to_bytes(4, "big") + message[1:])
+
+
+def _id(text: str) -> str:
+    return text if text.isalnum() and text.isascii() else "none"

@@ -1,0 +1,120 @@
+"""The files on the user's machine that SSH needs: a key of our own, the known hosts, and the block in `~/.ssh/config`."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from codehub.domain.errors import Conflict
+
+SUFFIX = ".codehub"
+_BEGIN, _END = "# --- CodeHub: begin (codehub config-ssh) ---", "# --- CodeHub: end ---"
+_BLOCK = re.compile(rf"\n?{re.escape(_BEGIN)}\n.*?{re.escape(_END)}\n", re.DOTALL)
+
+
+def folder() -> Path:
+    """Beside the kept tokens."""
+    base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return Path(base, "codehub")
+
+
+def identity() -> Path:
+    return folder() / "id_ed25519"
+
+
+def known_hosts() -> Path:
+    return folder() / "known_hosts"
+
+
+def ensure_identity() -> str:
+    """The public half of the key that `codehub ssh` signs in with, made on first need."""
+    path = identity()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not path.exists():
+        keygen = shutil.which("ssh-keygen")
+        if keygen is None:
+            raise Conflict("ssh-keygen is not installed here: install OpenSSH's client")
+        comment = f"codehub@{os.uname().nodename}"
+        subprocess.run([keygen, "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)], check=True)
+    return path.with_name(path.name + ".pub").read_text().strip()
+
+
+def with_host(text: str, name: str, host_key: str) -> str:
+    """A known-hosts file with exactly this key for a name."""
+    kept = [line for line in text.splitlines() if line.split(" ", 1)[0] != name]
+    return "\n".join([*kept, f"{name} {host_key}"]) + "\n"
+
+
+def remember_host(name: str, host_key: str) -> None:
+    _changed(known_hosts(), lambda text: with_host(text, name, host_key))
+
+
+def _changed(path: Path, change: Callable[[str], str]) -> None:
+    """Rewritten as a whole, one process at a time: several `ssh` may start at once."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(path.with_name(path.name + ".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        old = path.read_text() if path.exists() else ""
+        new = change(old)
+        if new == old:
+            return
+        # Through a link to where the file really is: people keep their dotfiles elsewhere.
+        target = path.resolve()
+        partial = target.with_name(target.name + ".codehub-new")
+        fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(fd, "w") as file:
+            file.write(new)
+        if target.exists():
+            os.chmod(partial, target.stat().st_mode & 0o777)
+        partial.replace(target)
+
+
+def own_command() -> str:
+    """This very `codehub`, whatever the PATH of whoever runs `ssh` is."""
+    beside = Path(sys.executable).with_name("codehub")
+    if beside.exists():
+        return shlex.quote(str(beside))
+    return f"{shlex.quote(sys.executable)} -m codehub.cli.main"
+
+
+def options(*, server: str | None, fd_passing: bool) -> list[tuple[str, str]]:
+    """What `ssh` is told, in the block and on the command line alike."""
+    named = f" --server {shlex.quote(server)}" if server else ""
+    return [
+        ("ProxyCommand", f"{own_command()} ssh --stdio{' --fd-pass' if fd_passing else ''}{named} %n"),
+        ("ProxyUseFdpass", "yes" if fd_passing else "no"),
+        ("UserKnownHostsFile", str(known_hosts())),
+        ("StrictHostKeyChecking", "yes"),
+        ("IdentityFile", str(identity())),
+        ("ForwardAgent", "no"),
+        # Waking takes as long as it takes; progress is on standard error.
+        ("ConnectTimeout", "0"),
+        ("ServerAliveInterval", "30"),
+        ("User", "coder"),
+    ]
+
+
+def block(*, server: str | None, fd_passing: bool) -> str:
+    lines = [f"  {name} {value}" for name, value in options(server=server, fd_passing=fd_passing)]
+    return "\n".join([_BEGIN, f"Host *{SUFFIX}", *lines, _END]) + "\n"
+
+
+def with_block(text: str, wanted: str | None) -> str:
+    """A configuration with our block at its end, or without it; everything else stays to the byte."""
+    rest = _BLOCK.sub("", text)
+    if wanted is None:
+        return rest
+    if rest and not rest.endswith("\n"):
+        rest += "\n"
+    return (rest + "\n" if rest else "") + wanted
+
+
+def change_config(path: Path, wanted: str | None) -> None:
+    _changed(path, lambda text: with_block(text, wanted))

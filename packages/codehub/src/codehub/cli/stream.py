@@ -1,0 +1,110 @@
+"""A byte stream into a workspace through the proxy: connect, upgrade, and move bytes. Standard library sockets only.
+
+After `101` the connection is the workspace's. Over plain HTTP it can be handed to another process as it is (`ssh` with
+ProxyUseFdpass), so that no byte passes through Python.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import select
+import socket
+import ssl
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from codehub.domain.errors import CodeHubError, Conflict, Denied, NotFound, Unauthorized, Unavailable
+
+_PROTOCOL = "codehub-stream"
+_CHUNK = 256 << 10
+_LONGEST_HEAD = 64 << 10
+_KINDS: Mapping[int, type[CodeHubError]] = {401: Unauthorized, 403: Denied, 404: NotFound, 409: Conflict}
+
+
+def open_stream(workspace: Mapping[str, Any], what: str, token: str) -> socket.socket:
+    """`what` is `ssh` or `tcp/PORT`. Raises what the proxy refused with."""
+    base = urlsplit(str(workspace["url"]))
+    secure = base.scheme == "https"
+    host, port = base.hostname or "localhost", base.port or (443 if secure else 80)
+    try:
+        connection = socket.create_connection(_address(host, port), timeout=30)
+        if secure:
+            connection = ssl.create_default_context().wrap_socket(connection, server_hostname=host)
+    except OSError as error:
+        raise Unavailable(f"{host}:{port} does not answer ({error})") from error
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.sendall(
+        f"GET /_codehub/{workspace['id']}/{what} HTTP/1.1\r\nHost: {base.netloc}\r\nAuthorization: Bearer {token}\r\n"
+        f"Connection: Upgrade\r\nUpgrade: {_PROTOCOL}\r\n\r\n".encode()
+    )
+    _read_answer(connection)
+    connection.settimeout(None)
+    return connection
+
+
+def _address(host: str, port: int) -> tuple[str, int]:
+    # glibc does not know that every *.localhost is this machine.
+    return ("localhost" if host.endswith(".localhost") else host), port
+
+
+def _read_answer(connection: socket.socket) -> None:
+    """To the end of the head and not a byte further: what follows is the workspace's."""
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        byte = connection.recv(1)
+        if not byte or len(head) > _LONGEST_HEAD:
+            raise Unavailable("the workspace proxy closed the connection")
+        head += byte
+    status = int(head.split(b" ", 2)[1])
+    if status == 101:
+        return
+    lengths = [line.split(b":")[1] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+    body = b""
+    while lengths and len(body) < min(int(lengths[0]), _LONGEST_HEAD):
+        data = connection.recv(_CHUNK)
+        if not data:
+            break
+        body += data
+    try:
+        message = str(json.loads(body)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        message = f"the proxy answered {status}"
+    raise _KINDS.get(status, Unavailable)(message)
+
+
+def hand_over(connection: socket.socket, to_fd: int) -> None:
+    """Give the connection to the process on the other side of a Unix socket (ssh's ProxyUseFdpass)."""
+    with socket.socket(fileno=os.dup(to_fd)) as channel:
+        fds = array.array("i", [connection.fileno()])
+        channel.sendmsg([b"\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+
+
+def relay(connection: socket.socket, read_fd: int, write_fd: int) -> None:
+    """Both ways until the workspace has said all. The end of our side is passed on as a half-close."""
+    reading = True
+    while True:
+        watched: list[Any] = [connection, *([read_fd] if reading else [])]
+        pending = isinstance(connection, ssl.SSLSocket) and connection.pending() > 0
+        ready = [connection] if pending else select.select(watched, [], [])[0]
+        if connection in ready:
+            data = connection.recv(_CHUNK)
+            if not data:
+                return
+            _write_all(write_fd, data)
+        if read_fd in ready:
+            data = os.read(read_fd, _CHUNK)
+            if data:
+                connection.sendall(data)
+            else:
+                reading = False
+                if not isinstance(connection, ssl.SSLSocket):
+                    connection.shutdown(socket.SHUT_WR)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]

@@ -1,0 +1,300 @@
+"""The `codehub ws` commands that reach into a workspace: exec, cp, ps, ports, keep-awake. Each wakes one that sleeps."""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import re
+import sys
+import tarfile
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import quote
+
+import click
+
+from codehub.cli.client import Client
+from codehub.cli.options import connect, find_workspace, json_option, server_option, workspace_argument
+from codehub.cli.output import console, print_json, print_table, when
+from codehub.domain.errors import Conflict, Invalid, NotFound
+
+_CHUNK = 256 << 10
+_DURATION = re.compile(r"(\d+)([mhd])")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+
+
+@click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@workspace_argument
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--cwd", default=None, help="Where to run it, relative to the home.")
+@click.option("--env", "env", multiple=True, metavar="NAME=VALUE", help="Set a variable; may be repeated.")
+@click.option("--stdin", "with_stdin", is_flag=True, help="Send standard input along (up to 512 KB).")
+@click.option("--timeout", "timeout_s", type=float, default=None, help="End it after this many seconds.")
+@click.option("--detach", "-d", is_flag=True, help="Print its process id instead of waiting for it.")
+@server_option
+def exec_(
+    workspace: str,
+    command: tuple[str, ...],
+    cwd: str | None,
+    env: tuple[str, ...],
+    with_stdin: bool,
+    timeout_s: float | None,
+    detach: bool,
+    server: str | None,
+) -> None:
+    """Run a command in a workspace. Its output and exit code are passed on; Ctrl-C ends it.
+
+    \b
+    Examples:
+      codehub ws exec api -- make test
+      codehub ws exec api -- sh -c 'cd src && ls'
+      codehub ws exec --detach api -- ./train.sh     goes on by itself; `codehub ws ps api` shows it
+    """
+    body: dict[str, object] = {
+        "command": list(command),
+        "env": dict(_variable(each) for each in env),
+        "wait": not detach,
+        "kill_on_disconnect": not detach,
+    }
+    if cwd is not None:
+        body["cwd"] = cwd
+    if timeout_s is not None:
+        body["timeout_s"] = timeout_s
+    if with_stdin:
+        body["stdin"] = sys.stdin.read()
+    with connect(server) as client:
+        path = f"workspaces/{find_workspace(client, workspace)['id']}/exec"
+        if detach:
+            click.echo(client.post(path, body)["process_id"])
+            return
+        code = _streamed(client, path, body)
+    sys.exit(1 if code is None else code)
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise Invalid(f"--env {text!r}: write NAME=VALUE")
+    return name, value
+
+
+def _streamed(client: Client, path: str, body: dict[str, object]) -> int | None:
+    code: int | None = None
+    headers = {"Accept": "application/x-ndjson"}
+    with client.streaming("POST", path, json=body, headers=headers) as response:
+        for line in response.iter_lines():
+            piece = json.loads(line)
+            if "stream" in piece:
+                target = sys.stdout if piece["stream"] == "stdout" else sys.stderr
+                target.write(piece["data"])
+                target.flush()
+            elif "exit_code" in piece:
+                code = piece["exit_code"]
+    return code
+
+
+@click.command()
+@click.argument("source")
+@click.argument("target")
+@server_option
+def cp(source: str, target: str, server: str | None) -> None:
+    """Copy files and folders to or from a workspace. One side is `WORKSPACE:PATH`, relative to its home.
+
+    \b
+    Examples:
+      codehub ws cp notes.txt api:            into the home, under its own name
+      codehub ws cp src api:project/src       a folder with all that is in it
+      codehub ws cp api:build/report.pdf .
+    """
+    up, down = _remote(target), _remote(source)
+    if (up is None) == (down is None):
+        raise Invalid("one of the two must be WORKSPACE:PATH, and the other a path here")
+    with connect(server) as client:
+        if up is not None:
+            _upload(client, Path(source), *_place(client, up))
+        elif down is not None:
+            _download(client, *_place(client, down), Path(target))
+
+
+def _remote(text: str) -> tuple[str, str] | None:
+    """(workspace, path), as scp reads it: a colon before any slash."""
+    name, colon, path = text.partition(":")
+    return (name, path) if colon and name and "/" not in name else None
+
+
+def _place(client: Client, remote: tuple[str, str]) -> tuple[str, str]:
+    found = find_workspace(client, remote[0])
+    return f"workspaces/{found['id']}/files/", remote[1]
+
+
+def _upload(client: Client, source: Path, files: str, path: str) -> None:
+    if not source.exists():
+        raise NotFound(f"{source} is not there")
+    if path in ("", ".") or path.endswith("/") or _is_folder(client, files, path):
+        path = posixpath.join(path, source.resolve().name)
+    if source.is_dir():
+        headers = {"Content-Type": "application/x-tar"}
+        client.put(files + quote(path), _packed(source), **headers)
+    else:
+        with source.open("rb") as file:
+            client.put(
+                files + quote(path) + f"?mode={source.stat().st_mode & 0o777:03o}",
+                iter(lambda: file.read(_CHUNK), b""),
+                **{"Content-Length": str(source.stat().st_size)},
+            )
+    console(err=True).print(f"{source} → {path}")
+
+
+def _is_folder(client: Client, files: str, path: str) -> bool:
+    parent, name = posixpath.split(path.rstrip("/"))
+    try:
+        listed = client.get(files + quote(parent), list=True)["items"]
+    except (NotFound, Invalid):
+        return False
+    return any(item["path"] == name and item["type"] == "directory" for item in listed)
+
+
+def _packed(source: Path) -> Iterator[bytes]:
+    """A folder as tar, made by a thread while it is sent."""
+    read_fd, write_fd = os.pipe()
+    failed: list[BaseException] = []
+
+    def pack() -> None:
+        try:
+            with os.fdopen(write_fd, "wb") as pipe, tarfile.open(fileobj=pipe, mode="w|") as archive:
+                for entry in sorted(source.iterdir()):
+                    archive.add(entry, entry.name)
+        except OSError as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=pack, daemon=True)
+    thread.start()
+    with os.fdopen(read_fd, "rb") as pipe:
+        while data := pipe.read(_CHUNK):
+            yield data
+    thread.join()
+    if failed:
+        raise Conflict(f"{source} could not be read: {failed[0]}")
+
+
+def _download(client: Client, files: str, path: str, target: Path) -> None:
+    if target.is_dir():
+        target = target / (posixpath.basename(path.rstrip("/")) or "home")
+    with client.download(files + quote(path)) as response:
+        if response.headers.get("content-type") == "application/x-tar":
+            target.mkdir(parents=True, exist_ok=True)
+            reader = _Reader(response.iter_bytes(_CHUNK))
+            with tarfile.open(fileobj=reader, mode="r|") as archive:  # type: ignore[call-overload]
+                archive.extractall(target, filter="data")
+        else:
+            partial = target.with_name(target.name + ".part")
+            with partial.open("wb") as file:
+                for data in response.iter_bytes(_CHUNK):
+                    file.write(data)
+            partial.replace(target)
+    console(err=True).print(f"{path} → {target}")
+
+
+class _Reader:
+    """Pieces as a file that tarfile can read."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._rest = b""
+
+    def read(self, size: int) -> bytes:
+        while len(self._rest) < size:
+            piece = next(self._pieces, b"")
+            if not piece:
+                break
+            self._rest += piece
+        data, self._rest = self._rest[:size], self._rest[size:]
+        return data
+
+
+@click.command()
+@workspace_argument
+@server_option
+@json_option
+def ps(workspace: str, server: str | None, as_json: bool) -> None:
+    """List what was started in a workspace by exec or as a process.
+
+    \b
+    Example:
+      codehub ws ps api
+    """
+    with connect(server) as client:
+        items = client.get(f"workspaces/{find_workspace(client, workspace)['id']}/processes")["items"]
+    if as_json:
+        print_json({"items": items})
+        return
+    print_table(
+        ["ID", "STATE", "EXIT", "CPU", "STARTED", "COMMAND"],
+        [
+            [
+                item["id"],
+                item["state"],
+                "" if item["exit_code"] is None else str(item["exit_code"]),
+                f"{item['cpu_percent']:.0f} %",
+                when(datetime.fromtimestamp(item["started_at"], UTC).isoformat()),
+                item["command"],
+            ]
+            for item in items
+        ],
+    )
+
+
+@click.command()
+@workspace_argument
+@server_option
+@json_option
+def ports(workspace: str, server: str | None, as_json: bool) -> None:
+    """List what listens in a workspace, and where it can be opened.
+
+    \b
+    Example:
+      codehub ws ports api
+    """
+    with connect(server) as client:
+        items = client.get(f"workspaces/{find_workspace(client, workspace)['id']}/ports")["items"]
+    if as_json:
+        print_json({"items": items})
+        return
+    rows = [[str(item["port"]), item["process"] or "–", item["share"], item["url"]] for item in items]
+    print_table(["PORT", "PROCESS", "SHARED WITH", "ADDRESS"], rows)
+
+
+@click.command("keep-awake")
+@workspace_argument
+@click.argument("duration")
+@server_option
+@json_option
+def keep_awake(workspace: str, duration: str, server: str | None, as_json: bool) -> None:
+    """Keep a workspace awake for DURATION (30m, 4h, 2d), whatever runs in it; `off` ends that.
+
+    \b
+    Examples:
+      codehub ws keep-awake api 4h
+      codehub ws keep-awake api off
+    """
+    until = None if duration == "off" else (datetime.now(UTC) + parse_duration(duration)).isoformat()
+    with connect(server) as client:
+        found = client.post(f"workspaces/{find_workspace(client, workspace)['id']}:keep-awake", {"until": until})
+    if as_json:
+        print_json(found)
+    else:
+        text = "may go to sleep again" if until is None else f"stays awake until {when(found['keep_awake_until'])}"
+        console().print(f"{found['name']} {text}.")
+
+
+def parse_duration(text: str) -> timedelta:
+    match = _DURATION.fullmatch(text)
+    if match is None or int(match[1]) == 0:
+        raise Invalid(f"{text!r} is not a duration: write 30m, 4h or 2d")
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+COMMANDS = (exec_, cp, ps, ports, keep_awake)

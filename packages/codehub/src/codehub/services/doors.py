@@ -1,0 +1,141 @@
+"""What one does inside a workspace without its IDE: exec, processes, files, terminals, ports, SSH.
+
+For the owner alone. Finds the `workspaced` of the running start, waking the workspace first where that is wanted, and
+hands the request on. Holds no database connection meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from codehub.adapters.postgres import workspaces as statements
+from codehub.adapters.postgres.pool import Database
+from codehub.adapters.workspaced_client import Answer, ByteStream, WorkspacedClient
+from codehub.domain.errors import BackendDown, Conflict, Denied, UpstreamUnavailable
+from codehub.domain.model import DesiredState, Operation, Phase, Workspace
+from codehub.ports.instances import Instances, Upstream
+from codehub.services.principal import Clock, Principal
+from codehub.services.workspaces import Edit, Workspaces
+
+# A wake is followed by looking at the row; a start takes seconds.
+_LOOK_EVERY_S = 0.25
+# A helper that was just started listens a moment later.
+_HELPER_TIMEOUT_S = 20.0
+# A restore of a large home comes first; a client that does not want to wait closes its connection.
+_WAKE_TIMEOUT_S = 600.0
+# How stale `last_access_at` may be: a request must not cost a write each time.
+_TOUCH_EVERY = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    database: Database
+    workspaces: Workspaces
+    instances: Mapping[str, Instances]
+    clock: Clock
+    client: WorkspacedClient = field(default_factory=WorkspacedClient)
+    touched: dict[str, datetime] = field(default_factory=dict)
+
+    async def find(self, who: Principal, workspace_id: str, *, wake: bool) -> Upstream:
+        """Where the helper of this workspace answers. Raises Conflict for one that sleeps and is not to be woken."""
+        workspace = await self._owned(who, workspace_id)
+        if not _runs(workspace):
+            if not wake:
+                raise Conflict("the workspace is not running")
+            await self._wake(who, workspace)
+        elif workspace.desired_state is DesiredState.STANDBY and wake:
+            await self._wake(who, workspace)
+        await self._touch(workspace_id)
+        return await self._helper(workspace)
+
+    async def _owned(self, who: Principal, workspace_id: str) -> Workspace:
+        workspace = (await self.workspaces.get(who, workspace_id)).workspace
+        if workspace.owner_user_id != who.user_id:
+            raise Denied("only its owner may do this in a workspace")
+        return workspace
+
+    async def _wake(self, who: Principal, workspace: Workspace) -> None:
+        if workspace.desired_state is not DesiredState.RUNNING:
+            await self.workspaces.edit(who, workspace.id, Edit(desired_state=DesiredState.RUNNING))
+        try:
+            async with asyncio.timeout(_WAKE_TIMEOUT_S):
+                while True:
+                    now = await self._owned(who, workspace.id)
+                    if _runs(now):
+                        return
+                    if now.phase is Phase.ERROR:
+                        raise Conflict(f"the workspace could not be started: {now.error_reason}; see its events")
+                    if now.desired_state is not DesiredState.RUNNING:
+                        raise Conflict("the workspace was told to stop while it was starting")
+                    await asyncio.sleep(_LOOK_EVERY_S)
+        except TimeoutError:
+            raise UpstreamUnavailable("the workspace is still on its way up: try again later") from None
+
+    async def _helper(self, workspace: Workspace) -> Upstream:
+        backend = self.instances.get(workspace.instance_backend)
+        if backend is None:
+            raise UpstreamUnavailable(f"this API process has no access to the {workspace.instance_backend} backend")
+        try:
+            status = await backend.status(workspace.id)
+        except BackendDown as error:
+            raise UpstreamUnavailable(
+                "the backend that runs this workspace does not answer: try again later"
+            ) from error
+        if not status.running:
+            raise UpstreamUnavailable("the workspace has just ended: try again")
+        if status.workspaced is None:
+            raise Conflict("this workspace was started by an older CodeHub: stop and start it once to use this")
+        return status.workspaced
+
+    async def _touch(self, workspace_id: str) -> None:
+        """Whoever works through the API keeps the workspace awake."""
+        now = self.clock()
+        last = self.touched.get(workspace_id)
+        if last is None or now - last > _TOUCH_EVERY:
+            if len(self.touched) > 10_000:
+                self.touched.clear()
+            self.touched[workspace_id] = now
+            async with self.database.transaction() as tx:
+                await statements.touch(tx, workspace_id, now)
+
+    @contextlib.asynccontextmanager
+    async def request(
+        self,
+        upstream: Upstream,
+        method: str,
+        target: str,
+        headers: Mapping[str, str] | None = None,
+        body: AsyncIterable[bytes] | bytes | None = None,
+    ) -> AsyncIterator[Answer]:
+        await self._listening(upstream)
+        async with self.client.request(upstream, method, target, headers, body) as answer:
+            yield answer
+
+    @contextlib.asynccontextmanager
+    async def stream(self, upstream: Upstream, target: str) -> AsyncIterator[ByteStream | Answer]:
+        await self._listening(upstream)
+        async with self.client.stream(upstream, target) as stream:
+            yield stream
+
+    async def json(self, upstream: Upstream, method: str, target: str, body: object = None) -> object:
+        await self._listening(upstream)
+        return await self.client.json(upstream, method, target, body)
+
+    async def _listening(self, upstream: Upstream) -> None:
+        """The helper of a start that is seconds old, or that was just restarted, is waited for."""
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + _HELPER_TIMEOUT_S
+        while not await self.client.listens(upstream):
+            if loop.time() > give_up:
+                raise UpstreamUnavailable(
+                    "the workspace's helper (workspaced) does not answer; restart the workspace"
+                )
+            await asyncio.sleep(0.05)
+
+
+def _runs(workspace: Workspace) -> bool:
+    return workspace.phase is Phase.RUNNING and workspace.operation in (Operation.NONE, Operation.STARTING)

@@ -1,0 +1,98 @@
+"""SSH: people's public keys, each workspace's host key, and setting up the `sshd` of a running start.
+
+A host key is made once, by the workspace itself, and kept with it: it is the same after sleep, archive and restore, so
+that host checking can be on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from codehub.adapters.postgres import ssh_keys
+from codehub.adapters.postgres.pool import Database
+from codehub.domain.errors import Conflict, Invalid, NotFound, UpstreamUnavailable
+from codehub.domain.ids import is_id
+from codehub.domain.ssh_keys import HostKey, SshKey, parse_public_key
+from codehub.ports.instances import Upstream
+from codehub.services.doors import Doors
+from codehub.services.principal import Clock, Ids, Principal
+
+MAX_KEYS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class SshAddress:
+    """What a client needs besides a key and a token."""
+
+    user: str
+    host_key: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ssh:
+    database: Database
+    doors: Doors
+    clock: Clock
+    ids: Ids
+
+    async def keys(self, who: Principal) -> list[SshKey]:
+        async with self.database.transaction() as tx:
+            return await ssh_keys.keys_of(tx, who.user_id)
+
+    async def add_key(self, who: Principal, text: str, name: str) -> SshKey:
+        """The same key again is the one that is there."""
+        public = parse_public_key(text)
+        made = SshKey(
+            self.ids(), who.user_id, name or public.comment or "key", public.line, public.fingerprint, self.clock()
+        )
+        async with self.database.transaction() as tx:
+            if len(await ssh_keys.keys_of(tx, who.user_id)) >= MAX_KEYS:
+                raise Conflict(f"you have {MAX_KEYS} SSH keys: remove one first")
+            await ssh_keys.insert_key(tx, made)
+            found = [key for key in await ssh_keys.keys_of(tx, who.user_id) if key.fingerprint == made.fingerprint]
+        return found[0]
+
+    async def remove_key(self, who: Principal, key_id: str) -> None:
+        async with self.database.transaction() as tx:
+            if not is_id(key_id) or not await ssh_keys.delete_key(tx, key_id, who.user_id):
+                raise NotFound("you have no such SSH key")
+
+    async def known_host(self, who: Principal, workspace_id: str) -> str | None:
+        """The workspace's public host key; None before anybody connected for the first time."""
+        await self.doors.workspaces.get(who, workspace_id)
+        async with self.database.transaction() as tx:
+            found = await ssh_keys.host_key(tx, workspace_id)
+        return found.public_key if found is not None else None
+
+    async def prepare(self, who: Principal, workspace_id: str, *, wake: bool) -> SshAddress:
+        """Have the running start serve SSH for its owner's keys as they are now."""
+        upstream = await self.doors.find(who, workspace_id, wake=wake)
+        async with self.database.transaction() as tx:
+            found = await ssh_keys.host_key(tx, workspace_id)
+            keys = await ssh_keys.keys_of(tx, who.user_id)
+        if not keys:
+            raise Conflict("you have no SSH key here: add one with `codehub keys add FILE` or on the account page")
+        host_key = found if found is not None else await self._make_host_key(upstream, workspace_id)
+        body = {"host_key": host_key.private_key, "authorized_keys": [key.public_key for key in keys]}
+        match await self.doors.json(upstream, "PUT", "/ssh", body):
+            case {"user": str(user)}:
+                return SshAddress(user, host_key.public_key, parse_public_key(host_key.public_key).fingerprint)
+            case _:
+                raise UpstreamUnavailable("the workspace's helper answered something else than expected")
+
+    async def _make_host_key(self, upstream: Upstream, workspace_id: str) -> HostKey:
+        match await self.doors.json(upstream, "POST", "/ssh/host-key"):
+            case {"private_key": str(private), "public_key": str(public)}:
+                pass
+            case _:
+                raise UpstreamUnavailable("the workspace's helper answered something else than expected")
+        try:
+            made = HostKey(private, parse_public_key(public).line)
+        except Invalid as error:
+            raise UpstreamUnavailable(f"the workspace made no usable host key: {error}") from error
+        async with self.database.transaction() as tx:
+            await ssh_keys.insert_host_key(tx, workspace_id, made, self.clock())
+            kept = await ssh_keys.host_key(tx, workspace_id)
+        assert kept is not None
+        return kept

@@ -1,0 +1,134 @@
+"""Starts `workspaced`, and starts it again whenever it dies.
+
+`python -I -S -B workspaced/__main__.py [-- COMMAND …]`, with its configuration as JSON in CODEHUB_WORKSPACED. With a
+COMMAND it becomes that command, the IDE, after starting a supervisor beside it; without one it becomes the supervisor.
+
+The configuration holds the secret of this start. The supervisor executes itself once more and reads it from a pipe, so
+that it is in no process's environment, where `cat /proc/*/environ` would print it into a log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from typing import NoReturn
+
+if not __package__:
+    # Run by file, in a workspace that has no CodeHub installed. At the end of the path: it must not shadow anything.
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    __package__ = os.path.basename(os.path.dirname(os.path.abspath(__file__)))
+    __import__(__package__)
+
+CONFIGURATION = "CODEHUB_WORKSPACED"
+_SUPERVISE = "--supervise"  # followed by the descriptor that the configuration is read from
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 10.0
+_SETTLED_S = 30.0  # after this long a death is a new one, and the pause begins again
+
+
+def main(arguments: list[str]) -> None:
+    if arguments[:1] == [_SUPERVISE]:
+        with open(int(arguments[1]), "rb") as pipe:
+            supervise(json.loads(pipe.read()))
+    raw = os.environ.pop(CONFIGURATION, "")
+    if not raw:
+        sys.exit(f"workspaced is started by CodeHub, which gives it {CONFIGURATION}")
+    if arguments[:1] != ["--"]:
+        execute_again(raw)
+    command = arguments[1:]
+    if os.fork() == 0:
+        # Away from the IDE: neither its end nor its signals are ours.
+        os.setsid()
+        if os.fork() == 0:
+            execute_again(raw)
+        os._exit(0)
+    with contextlib.suppress(ChildProcessError):
+        os.wait()
+    try:
+        os.execvp(command[0], command)  # noqa: S606
+    except OSError as error:
+        sys.exit(f"{command[0]}: {error.strerror}")
+
+
+def execute_again(raw: str) -> NoReturn:
+    read_fd, write_fd = os.pipe()
+    os.set_inheritable(read_fd, True)
+    # Smaller than a pipe's buffer, so this never blocks.
+    os.write(write_fd, raw.encode())
+    os.close(write_fd)
+    own = [sys.executable, "-I", "-S", "-B", os.path.abspath(__file__), _SUPERVISE, str(read_fd)]
+    os.execv(sys.executable, own)  # noqa: S606
+
+
+def supervise(configuration: dict[str, object]) -> NoReturn:
+    """One child at a time. Its orphans, which it started and which outlive it, are collected by whoever is their parent."""
+    stopping = False
+    child = 0
+
+    def stop(number: int, frame: object) -> None:
+        nonlocal stopping
+        stopping = True
+        if child:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGTERM)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    pause = _FIRST_PAUSE_S
+    while not stopping:
+        began = time.monotonic()
+        child = os.fork()
+        if child == 0:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.SIG_DFL)
+            run(configuration)
+        _wait(child)
+        child = 0
+        pause = _FIRST_PAUSE_S if time.monotonic() - began > _SETTLED_S else min(pause * 2, _LONGEST_PAUSE_S)
+        if not stopping:
+            time.sleep(pause)
+    os._exit(0)
+
+
+def _wait(child: int) -> None:
+    while True:
+        try:
+            pid, _ = os.wait()
+        except ChildProcessError:
+            return
+        if pid == child:
+            return
+
+
+def run(configuration: dict[str, object]) -> NoReturn:
+    from .app import Options
+    from .server import listen, serve
+
+    # Files it makes are the user's own; what it runs sets 022 itself.
+    os.umask(0o077)
+    home, runtime = str(configuration["home"]), str(configuration["runtime"])
+    os.makedirs(runtime, mode=0o700, exist_ok=True)
+    state = os.path.join(home, ".local", "state", "codehub")
+    hidden = configuration.get("hidden_ports") or []
+    assert isinstance(hidden, list)
+    options = Options(home, runtime, state, dict(os.environ), tuple(int(port) for port in hidden))
+    code = 0
+    try:
+        asyncio.run(serve(options, str(configuration["secret"]), listen(str(configuration["listen"]))))
+    except KeyboardInterrupt:
+        pass
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 1
+    except Exception as error:  # noqa: BLE001 - the supervisor starts it again; why it died is in the instance's output
+        print(f"workspaced: {error!r}", file=sys.stderr)
+        code = 1
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,122 @@
+"""Whether a workspace is at work: rules over what was seen of its processes, without I/O.
+
+Busy is a process that was started by exec, in a terminal or over SSH, that runs in the foreground and used more than 5 % of
+a core over the last minute. Background jobs, idle shells and a forgotten `sleep infinity` are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+WINDOW_S = 60.0
+BUSY_SHARE = 0.05
+Key = tuple[int, int]  # pid and start time: a pid alone may be reused
+
+
+class Proc(NamedTuple):
+    """One line of the process table. `cpu_s` includes the children it has waited for."""
+
+    pid: int
+    start: int
+    parent: int
+    group: int
+    session: int
+    tty: int
+    foreground_group: int  # of its terminal; -1 without one
+    cpu_s: float
+    name: str
+
+    @property
+    def key(self) -> Key:
+        return (self.pid, self.start)
+
+
+class Busy(NamedTuple):
+    name: str
+    cpu_percent: float
+
+
+def below(procs: Iterable[Proc], roots: Iterable[int]) -> set[int]:
+    """The roots and everything started by them that still has its parents."""
+    children: dict[int, list[int]] = {}
+    for proc in procs:
+        children.setdefault(proc.parent, []).append(proc.pid)
+    found: set[int] = set()
+    pending = list(roots)
+    while pending:
+        pid = pending.pop()
+        if pid not in found:
+            found.add(pid)
+            pending.extend(children.get(pid, ()))
+    return found
+
+
+def in_foreground(proc: Proc, started: set[int]) -> bool:
+    """In a terminal: its foreground group. Without one: what exec or SSH started."""
+    if proc.tty:
+        return proc.group == proc.foreground_group
+    return proc.pid in started
+
+
+def used(proc: Proc, before: Mapping[Key, float]) -> float:
+    """CPU seconds since the window began. One that was born in it started at nothing."""
+    return max(0.0, proc.cpu_s - before.get(proc.key, 0.0))
+
+
+def busiest(procs: list[Proc], before: Mapping[Key, float], roots: Mapping[int, str], window_s: float) -> Busy | None:
+    """The group of processes that used most, if that is work; `roots` are pids of exec and SSH with what they run.
+
+    `before` is what each process had used when the window began, or when it was first seen.
+    """
+    by_pid = {proc.pid: proc for proc in procs}
+    started = below(procs, roots)
+    groups: dict[str, float] = {}
+    for proc in procs:
+        if in_foreground(proc, started):
+            name = _name(proc, by_pid, roots)
+            groups[name] = groups.get(name, 0.0) + used(proc, before)
+    if not groups:
+        return None
+    name = max(groups, key=lambda candidate: (groups[candidate], candidate))
+    share = groups[name] / max(window_s, WINDOW_S)
+    return Busy(name, round(share * 100, 1)) if share > BUSY_SHARE else None
+
+
+def _name(proc: Proc, by_pid: Mapping[int, Proc], roots: Mapping[int, str]) -> str:
+    """What a person typed: the exec's command, or the leader of the terminal's foreground group."""
+    if proc.tty:
+        leader = by_pid.get(proc.group)
+        return leader.name if leader is not None else proc.name
+    at: Proc | None = proc
+    for _ in range(len(by_pid)):
+        if at is None:
+            break
+        if at.pid in roots:
+            return roots[at.pid]
+        at = by_pid.get(at.parent)
+    return proc.name
+
+
+class History:
+    """What each process had used at the times it was looked at, for a little longer than the window."""
+
+    def __init__(self) -> None:
+        self._looks: list[tuple[float, dict[Key, float]]] = []
+
+    def add(self, now: float, procs: Iterable[Proc]) -> None:
+        self._looks.append((now, {proc.key: proc.cpu_s for proc in procs}))
+        # One look older than the window is kept: it is the one that the window begins with.
+        while len(self._looks) > 2 and self._looks[1][0] <= now - WINDOW_S:
+            del self._looks[0]
+
+    def before(self, now: float) -> tuple[dict[Key, float], float]:
+        """What each process had used when the window began, and how long that is.
+
+        Before the first look nothing is known: what was used until then does not count.
+        """
+        if not self._looks:
+            return {}, WINDOW_S
+        at, first = self._looks[0]
+        known = dict(first)
+        return known, max(now - at, WINDOW_S)

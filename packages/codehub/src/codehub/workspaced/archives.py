@@ -1,0 +1,136 @@
+"""Folders up and down as tar: feeds `tars.py`, which runs beside the event loop as a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from typing import Callable
+
+from . import paths, tars
+from .errors import RequestError, invalid
+from .http1 import Response, as_json, readable
+
+_READ = 256 << 10
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def open_folder(home: bytes, path: bytes, make: bool) -> int:
+    with paths.locate(home, path, make_parents=make) as place:
+        try:
+            if make and place.name:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(place.name, 0o755, dir_fd=place.fd)
+            return os.open(place.name or b".", _DIRECTORY, dir_fd=place.fd)
+        except NotADirectoryError:
+            raise invalid(f"{place.shown} is not a folder") from None
+        except OSError as error:
+            raise paths.refused(error, place.shown) from error
+
+
+def _spawn(what: str, folder: int) -> subprocess.Popen[bytes]:
+    command: list[str] = [sys.executable, "-I", "-S", "-B", tars.__file__, what, str(folder)]
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=(folder,), bufsize=0
+    )
+
+
+def download(home: bytes, path: bytes) -> Response:
+    folder = open_folder(home, path, make=False)
+    return Response(200, {"Content-Type": "application/x-tar"}, _packed(folder))
+
+
+async def _packed(folder: int) -> AsyncIterator[bytes]:
+    process = _spawn("pack", folder)
+    os.close(folder)
+    try:
+        with _pipes(process):
+            assert process.stdout is not None
+            fd = process.stdout.fileno()
+            os.set_blocking(fd, False)
+            while True:
+                data = await _when_ready(fd, lambda: os.read(fd, _READ))
+                if not data:
+                    break
+                yield data
+            if await _ended(process) != 0:
+                # The length is not known in advance: only a broken connection says that the archive is not whole.
+                raise ConnectionAbortedError("the folder could not be packed")
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+async def upload(home: bytes, path: bytes, body: AsyncIterator[bytes]) -> Response:
+    folder = open_folder(home, path, make=True)
+    process = _spawn("unpack", folder)
+    os.close(folder)
+    loop = asyncio.get_running_loop()
+    try:
+        with _pipes(process):
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stderr is not None
+            fd = process.stdin.fileno()
+            os.set_blocking(fd, False)
+            async for part in body:
+                view = memoryview(part)
+                while view:
+                    try:
+                        view = view[os.write(fd, view) :]
+                    except BlockingIOError:
+                        await _writable(loop, fd)
+                    except BrokenPipeError:
+                        break
+            process.stdin.close()
+            code = await _ended(process)
+            if code != 0:
+                message = process.stderr.read().decode("utf-8", "replace").splitlines()
+                status = 507 if message and "space" in message[-1] else 400
+                raise RequestError(status, "INVALID_REQUEST", message[-1] if message else "the archive is damaged")
+            return as_json({"entries": int(process.stdout.read() or b"0")})
+    finally:
+        # Cut in the middle: what was staged must go, so it is asked to end rather than killed.
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
+
+
+@contextlib.contextmanager
+def _pipes(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+
+async def _when_ready(fd: int, read: Callable[[], bytes]) -> bytes:
+    while True:
+        try:
+            return read()
+        except BlockingIOError:
+            await readable(fd)
+
+
+async def _writable(loop: asyncio.AbstractEventLoop, fd: int) -> None:
+    done = loop.create_future()
+    loop.add_writer(fd, lambda: None if done.done() else done.set_result(None))
+    try:
+        await done
+    finally:
+        loop.remove_writer(fd)
+
+
+async def _ended(process: subprocess.Popen[bytes]) -> int:
+    pause = 0.001
+    while process.poll() is None:
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, 0.05)
+    return process.returncode

@@ -1,0 +1,96 @@
+"""What listens in this workspace: /proc/net/tcp and tcp6, with the process's name where it can be known."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+_LISTEN = "0A"
+_SOCKET = re.compile(r"socket:\[(\d+)\]")
+
+
+class Listener(NamedTuple):
+    port: int
+    address: str  # "0.0.0.0", "127.0.0.1", "::", "::1", …
+    uid: int
+    inode: int
+
+
+def parse(table: str, family: int) -> list[Listener]:
+    """Listeners of one /proc/net table; `family` is 4 or 6."""
+    found: list[Listener] = []
+    for line in table.splitlines()[1:]:
+        fields = line.split()
+        if len(fields) < 10 or fields[3] != _LISTEN:
+            continue
+        address, _, port = fields[1].rpartition(":")
+        try:
+            found.append(Listener(int(port, 16), _address(address, family), int(fields[7]), int(fields[9])))
+        except ValueError:
+            continue
+    return found
+
+
+def _address(digits: str, family: int) -> str:
+    """The kernel prints 32-bit words in the machine's byte order."""
+    import socket
+    import sys
+
+    words = [bytes.fromhex(digits[at : at + 8]) for at in range(0, len(digits), 8)]
+    raw = b"".join(word[::-1] if sys.byteorder == "little" else word for word in words)
+    return socket.inet_ntop(socket.AF_INET if family == 4 else socket.AF_INET6, raw)
+
+
+def listeners(uid: int, hidden: Iterable[int] = ()) -> list[dict[str, object]]:
+    """Ports on which processes of this user listen, each once, without those that are CodeHub's own."""
+    found: dict[int, Listener] = {}
+    for name, family in (("/proc/net/tcp", 4), ("/proc/net/tcp6", 6)):
+        try:
+            with open(name) as file:
+                table = file.read()
+        except OSError:
+            continue
+        for listener in parse(table, family):
+            if listener.uid == uid and listener.port not in hidden:
+                found.setdefault(listener.port, listener)
+    names = _owners({listener.inode for listener in found.values()})
+    return [
+        {"port": port, "address": found[port].address, "process": names.get(found[port].inode)}
+        for port in sorted(found)
+    ]
+
+
+def addresses(port: int) -> list[str]:
+    """Where to reach a port: the loopback addresses of the families on which something listens there."""
+    wanted: list[str] = []
+    for name, family, loopback, anywhere in (
+        ("/proc/net/tcp", 4, "127.0.0.1", "0.0.0.0"),
+        ("/proc/net/tcp6", 6, "::1", "::"),
+    ):
+        try:
+            with open(name) as file:
+                table = file.read()
+        except OSError:
+            continue
+        for listener in parse(table, family):
+            if listener.port == port:
+                wanted.append(loopback if listener.address in (loopback, anywhere) else listener.address)
+    return list(dict.fromkeys(wanted))
+
+
+def _owners(inodes: set[int]) -> dict[int, str | None]:
+    owners: dict[int, str | None] = {}
+    for pid in os.listdir("/proc"):
+        if not pid.isdigit() or len(owners) == len(inodes):
+            continue
+        try:
+            for fd in os.listdir(f"/proc/{pid}/fd"):
+                match = _SOCKET.match(os.readlink(f"/proc/{pid}/fd/{fd}"))
+                if match and int(match.group(1)) in inodes:
+                    with open(f"/proc/{pid}/comm") as file:
+                        owners[int(match.group(1))] = file.read().strip()
+        except OSError:
+            continue
+    return owners

@@ -1,0 +1,53 @@
+"""Reads the process table of this workspace from /proc: the input of the activity rules and of `cpu_percent`."""
+
+from __future__ import annotations
+
+import os
+
+from .activity import Proc
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_LONGEST_NAME = 200
+
+
+def parse_stat(pid: int, text: bytes, command: bytes) -> Proc | None:
+    """One /proc/PID/stat. The name in it may hold blanks and parentheses, so it is cut off by the last one."""
+    head, _, rest = text.rpartition(b") ")
+    fields = rest.split()
+    if len(fields) < 20 or fields[0] in (b"Z", b"X"):
+        return None
+    words = [word.decode("utf-8", "replace") for word in command.split(b"\0") if word]
+    name = " ".join(words) if words else head.partition(b"(")[2].decode("utf-8", "replace")
+    ticks = sum(int(fields[at]) for at in (11, 12, 13, 14))
+    return Proc(
+        pid=pid,
+        start=int(fields[19]),
+        parent=int(fields[1]),
+        group=int(fields[2]),
+        session=int(fields[3]),
+        tty=int(fields[4]),
+        foreground_group=int(fields[5]),
+        cpu_s=ticks / _TICKS,
+        name=name[:_LONGEST_NAME],
+    )
+
+
+def read(uid: int) -> list[Proc]:
+    """Every process of this user."""
+    found: list[Proc] = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            if os.stat(f"/proc/{entry}").st_uid != uid:
+                continue
+            with open(f"/proc/{entry}/stat", "rb") as file:
+                text = file.read()
+            with open(f"/proc/{entry}/cmdline", "rb") as file:
+                command = file.read(4096)
+        except OSError:
+            continue
+        proc = parse_stat(int(entry), text, command)
+        if proc is not None:
+            found.append(proc)
+    return found

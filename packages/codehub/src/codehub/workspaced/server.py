@@ -1,0 +1,133 @@
+"""The listener: accepts, checks the secret of this start, answers. One connection never takes another down."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import os
+import signal
+import socket
+import sys
+import traceback
+
+from . import holder
+from .app import App, Options
+from .errors import RequestError
+from .http1 import Connection, Request, as_error, parse_head, send
+
+_MOST_CONNECTIONS = 4096
+
+
+class Server:
+    def __init__(self, app: App, secret: str) -> None:
+        self._app = app
+        self._secret = f"Bearer {secret}".encode()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        listener.setblocking(False)
+        while True:
+            try:
+                sock, _ = await loop.sock_accept(listener)
+            except OSError:
+                await asyncio.sleep(0.05)  # no descriptors left; those that are open go on
+                continue
+            if len(self._tasks) >= _MOST_CONNECTIONS:
+                sock.close()
+                continue
+            sock.setblocking(False)
+            if sock.family != socket.AF_UNIX:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            task = loop.create_task(self._serve(Connection(sock)))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, connection: Connection) -> None:
+        try:
+            while await self._one(connection):
+                pass
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        except RequestError as error:
+            with contextlib.suppress(OSError):
+                await send(connection, as_error(error), keep_alive=False, head_only=False)
+        except Exception:  # noqa: BLE001 - a bug in one request is written down and ends that connection alone
+            traceback.print_exc()
+        finally:
+            connection.sock.close()
+
+    async def _one(self, connection: Connection) -> bool:
+        """One request; whether another may follow."""
+        head = await connection.read_head()
+        if head is None:
+            return False
+        request = parse_head(head, connection)
+        given = request.headers.get("authorization", "").encode("latin-1")
+        if not hmac.compare_digest(given, self._secret):
+            raise RequestError(401, "UNAUTHORIZED", "this needs the secret of this start")
+        try:
+            response = await self._app.handle(request)
+        except RequestError as error:
+            # What was not read of a body would be taken for the next request.
+            keep = request.keep_alive and not request.has_body
+            return await send(connection, as_error(error), keep, request.method == "HEAD")
+        except OSError as error:
+            if isinstance(error, ConnectionError):
+                raise
+            return await self._failed(request, error)
+        if response is None:
+            return False
+        return await send(connection, response, request.keep_alive, request.method == "HEAD")
+
+    async def _failed(self, request: Request, error: OSError) -> bool:
+        text = f"{error.filename or 'workspaced'}: {error.strerror}"
+        await send(request.connection, as_error(RequestError(500, "INTERNAL_ERROR", text)), False, False)
+        return False
+
+
+def listen(address: str) -> socket.socket:
+    """`unix:PATH` or `HOST:PORT`. A socket that an earlier one left is replaced."""
+    if address.startswith("unix:"):
+        path = address[len("unix:") :]
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        old = os.umask(0o177)
+        try:
+            listener.bind(path)
+        finally:
+            os.umask(old)
+    else:
+        host, _, port = address.rpartition(":")
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host.strip("[]"), int(port)))
+    listener.listen(256)
+    return listener
+
+
+async def serve(options: Options, secret: str, listener: socket.socket, ready: int | None = None) -> None:
+    app = App(options)
+    app.terminals.take_over()
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    loop.add_signal_handler(signal.SIGCHLD, holder.reap)
+    tasks = [loop.create_task(Server(app, secret).run(listener)), loop.create_task(app.sample())]
+    if ready is not None:
+        os.write(ready, b"1")
+        os.close(ready)
+    waiting = [*tasks, loop.create_task(stopped.wait())]
+    done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()
+    for task in done:
+        if task in tasks and not task.cancelled():
+            error = task.exception()
+            if error is not None:
+                traceback.print_exception(type(error), error, error.__traceback__, file=sys.stderr)
+                raise SystemExit(1)

@@ -1,0 +1,84 @@
+"""Byte streams: a connection to a port of this workspace, relayed both ways with half-closes and back-pressure."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Awaitable
+from typing import Callable
+
+from . import netports
+from .errors import RequestError, invalid
+from .http1 import Connection, Request, Response, response_head
+
+PROTOCOL = "codehub-stream"
+_READ = 256 << 10
+_CONNECT_TIMEOUT_S = 10.0
+
+
+def port_of(text: str) -> int:
+    if not text.isdigit() or len(text) > 5 or not 1 <= int(text) <= 65535:
+        raise invalid(f"{text!r} is not a port; ports are 1 to 65535")
+    return int(text)
+
+
+async def connect(port: int) -> socket.socket:
+    """A connection to whatever listens on a port of any loopback address of this workspace."""
+    loop = asyncio.get_running_loop()
+    tried: list[str] = netports.addresses(port) or ["127.0.0.1", "::1"]
+    for address in tried:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        try:
+            sock = socket.socket(family, socket.SOCK_STREAM)
+        except OSError:
+            continue
+        sock.setblocking(False)
+        try:
+            await asyncio.wait_for(loop.sock_connect(sock, (address, port)), _CONNECT_TIMEOUT_S)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return sock
+        except (OSError, asyncio.TimeoutError):
+            sock.close()
+        except BaseException:
+            sock.close()
+            raise
+    raise RequestError(502, "PORT_CLOSED", f"nothing listens on port {port} of this workspace")
+
+
+async def switch(connection: Connection) -> None:
+    """The answer after which the connection is raw bytes."""
+    headers = {"Upgrade": PROTOCOL, "Connection": "Upgrade"}
+    await connection.write(response_head(Response(101, headers, b""), keep_alive=True))
+
+
+def check_upgrade(request: Request) -> None:
+    if not request.upgrades_to(PROTOCOL):
+        raise RequestError(400, "INVALID_REQUEST", f"this needs `Upgrade: {PROTOCOL}`")
+
+
+async def relay(connection: Connection, other: socket.socket, moved: Callable[[int], None]) -> None:
+    """Both ways until both sides have said all. `moved` is told of bytes: they are activity."""
+    loop = asyncio.get_running_loop()
+
+    async def pump(read: Callable[[], Awaitable[bytes]], target: socket.socket) -> None:
+        while True:
+            data = await read()
+            if not data:
+                with contextlib.suppress(OSError):
+                    target.shutdown(socket.SHUT_WR)
+                return
+            moved(len(data))
+            await loop.sock_sendall(target, data)
+
+    up = asyncio.ensure_future(pump(connection.read, other))
+    down = asyncio.ensure_future(pump(lambda: loop.sock_recv(other, _READ), connection.sock))
+    try:
+        await asyncio.gather(up, down)
+    except OSError:
+        pass
+    finally:
+        for task in (up, down):
+            task.cancel()
+        await asyncio.gather(up, down, return_exceptions=True)
+        other.close()

@@ -1,0 +1,141 @@
+"""Whole folders as tar, packed and unpacked by a process of its own: `python tars.py pack|unpack FD`, data on stdin/stdout.
+
+The folder is an open descriptor, so its path cannot change meanwhile. Unpacking goes into a staging folder beside the
+target's content and is moved into place when the archive has ended as it should: an upload cut in the middle leaves
+nothing. Members that lead out of the folder are refused, devices are left out.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import stat
+import sys
+import tarfile
+
+_PREFIX = ".codehub-upload-"
+_MOST_MEMBERS = 1_000_000
+
+
+def pack() -> None:
+    with tarfile.open(fileobj=sys.stdout.buffer, mode="w|", format=tarfile.PAX_FORMAT, bufsize=1 << 18) as archive:
+        for name in sorted(os.listdir(".")):
+            archive.add(name, recursive=True, filter=_packed)
+    sys.stdout.buffer.flush()
+
+
+def _packed(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    if member.isdev() or os.path.basename(member.name).startswith(_PREFIX):
+        return None
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member
+
+
+def inside(name: str) -> bool:
+    """Whether a member's name stays in the folder."""
+    return not name.startswith("/") and ".." not in name.split("/") and "\0" not in name
+
+
+def link_inside(member: tarfile.TarInfo) -> bool:
+    """A hard link names another member; a symbolic link may point anywhere in the folder, relative to itself."""
+    if member.islnk():
+        return inside(member.linkname)
+    target = os.path.normpath(os.path.join(os.path.dirname(member.name), member.linkname))
+    return not member.linkname.startswith("/") and not target.startswith("..")
+
+
+def unpack() -> int:
+    staging = _PREFIX + secrets.token_hex(8)
+    os.mkdir(staging, 0o700)
+    try:
+        count = _extract(staging)
+        # The end of the archive is not the end of the upload: whatever follows must have arrived too.
+        while sys.stdin.buffer.read(1 << 18):
+            pass
+        _merge(staging, ".")
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return count
+
+
+def _extract(staging: str) -> int:
+    count = 0
+    with tarfile.open(fileobj=sys.stdin.buffer, mode="r|*", bufsize=1 << 18) as archive:
+        # Newer Pythons would refuse some of what is wanted; what is refused here is decided below.
+        if hasattr(tarfile, "fully_trusted_filter"):
+            archive.extraction_filter = tarfile.fully_trusted_filter
+        for member in archive:
+            count += 1
+            if count > _MOST_MEMBERS:
+                raise ValueError(f"more than {_MOST_MEMBERS} entries")
+            if not inside(member.name):
+                raise ValueError(f"{member.name!r} leads out of the folder")
+            if (member.issym() or member.islnk()) and not link_inside(member):
+                raise ValueError(f"the link {member.name!r} leads out of the folder")
+            if member.isdev():
+                continue
+            if _through_link(staging, member.name):
+                raise ValueError(f"{member.name!r} goes through a link")
+            # Never another's file, never setuid; folders stay writable so that what is in them can follow.
+            member.mode = (member.mode & 0o777) | (0o700 if member.isdir() else 0o600)
+            member.uid, member.gid = os.getuid(), os.getgid()
+            member.uname = member.gname = ""
+            archive.extract(member, staging)
+    return count
+
+
+def _through_link(staging: str, name: str) -> bool:
+    at = staging
+    for part in name.split("/")[:-1]:
+        at = os.path.join(at, part)
+        if os.path.islink(at):
+            return True
+    return False
+
+
+def _merge(source: str, target: str) -> None:
+    """Move everything into place; folders that are there already are merged, files replaced."""
+    for name in os.listdir(source):
+        old, new = os.path.join(source, name), os.path.join(target, name)
+        try:
+            there = os.lstat(new)
+        except FileNotFoundError:
+            os.rename(old, new)
+            continue
+        moved = os.lstat(old)
+        if stat.S_ISDIR(there.st_mode) and stat.S_ISDIR(moved.st_mode):
+            _merge(old, new)
+        elif stat.S_ISDIR(there.st_mode):
+            raise ValueError(f"{os.path.normpath(new)} is a folder")
+        else:
+            if stat.S_ISDIR(moved.st_mode):
+                os.unlink(new)
+            os.rename(old, new)
+
+
+def _ended(number: int, frame: object) -> None:
+    raise ValueError("the upload was cut off")
+
+
+def main() -> int:
+    signal.signal(signal.SIGTERM, _ended)
+    os.fchdir(int(sys.argv[2]))
+    try:
+        if sys.argv[1] == "pack":
+            pack()
+        else:
+            sys.stdout.write(str(unpack()))
+    except (tarfile.TarError, ValueError, EOFError) as error:
+        sys.stderr.write(f"not unpacked: {error}")
+        return 2
+    except OSError as error:
+        sys.stderr.write(f"{error.filename or 'the folder'}: {error.strerror}")
+        return 3
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

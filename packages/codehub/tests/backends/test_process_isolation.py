@@ -1,0 +1,324 @@
+"""Attacks from inside a process workspace: on another workspace, on this machine, and on CodeHub. Each must fail."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from codehub.adapters.process.cgroup import Limits
+from codehub.adapters.process.instances import ProcessInstances, ProcessOptions
+from codehub.adapters.workspace_socket import connect_workspace_socket
+from codehub.domain.errors import Terminal
+from codehub.ports.fence import ignore_progress, no_fence
+from testing.codehub.contracts.instances import InstancesContract, started, until, wid
+from testing.codehub.processes import ProcessWorld, ended, make_world
+from testing.codehub.tiny_ide import by_socket
+
+pytestmark = [pytest.mark.xdist_group("ide"), pytest.mark.needs("bwrap", "slirp4netns", "root")]
+
+CONNECT = """import socket, sys
+s = socket.socket(); s.settimeout(5)
+try:
+    s.connect((sys.argv[1], int(sys.argv[2]))); print("reached", s.recv(100).decode())
+except OSError as error:
+    print("refused", error)
+"""
+
+
+def limited(base: Path, *, memory: int = 4 << 30, pids: int = 2048, networks: tuple[str, ...] = ()) -> ProcessWorld:
+    options = ProcessOptions(
+        grace_s=5, hidden=(base,), limits=Limits(memory, 2.0, pids), allowed_networks=networks, log_bytes=200_000
+    )
+    return ProcessWorld(base, ProcessInstances(base / "run", options))
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[ProcessWorld]:
+    async with ended(limited(tmp_path)) as made:
+        yield made
+
+
+@contextlib.contextmanager
+def greeting(host: str) -> Iterator[int]:
+    """A service of this machine that greets whoever connects."""
+    with socket.create_server((host, 0)) as server:
+        code = "import socket, sys\ns = socket.socket(fileno=int(sys.argv[1]))\nwhile True: s.accept()[0].sendall(b'hello')"
+        with subprocess.Popen(
+            [sys.executable, "-c", code, str(server.fileno())], pass_fds=[server.fileno()]
+        ) as child:
+            try:
+                yield server.getsockname()[1]
+            finally:
+                child.kill()
+
+
+async def try_to_reach(world: ProcessWorld, host: str, port: int) -> str:
+    return await world.ask(wid(), f"python3 -c '{CONNECT}' {host} {port}")
+
+
+class TestByPortInItsOwnNetwork(InstancesContract):
+    """An IDE that can only listen on a port, behind the bridge: the same contract."""
+
+    @pytest.fixture
+    async def world(self, tmp_path: Path) -> AsyncIterator[ProcessWorld]:
+        async with ended(make_world(tmp_path, bwrap=True, socket=False)) as made:
+            yield made
+
+
+async def test_a_socket_replaced_by_a_link_leads_nowhere(world: ProcessWorld) -> None:
+    await started(world)
+    await world.instances.start(await world.spec(wid(2)), ignore_progress, no_fence)
+    victim = world.record(wid(2)).socket_path
+
+    async def healthy() -> bool:
+        return await world.instances.probe(wid(2), by_socket())
+
+    await until(healthy, "the victim answers")
+    attacker = await world.instances.resolve_upstream(wid())
+    assert attacker is not None
+    own = attacker.socket_path
+    await world.ask(wid(), f"mv {own} {own}.old; ln -s {victim} {own}")
+    assert not await world.instances.probe(wid(), by_socket())
+    with pytest.raises(ConnectionRefusedError):
+        connect_workspace_socket(own, attacker.uid)
+
+
+async def test_secrets_in_etc_and_opt_are_not_there(world: ProcessWorld) -> None:
+    secret = Path("/etc/codehub-isolation-test.env")
+    secret.write_text("CODEHUB_DATABASE_URL=secret\n")
+    secret.chmod(0o644)
+    try:
+        await started(world)
+        assert "secret" not in await world.ask(wid(), f"cat {secret}; cat /etc/*.env; cat /etc/shadow")
+    finally:
+        secret.unlink()
+    said = (await world.ask(wid(), "ls /etc /opt 2>&1; cat /etc/passwd; ls /etc/ssl/certs | head -3")).split()
+    assert not {"shadow", "environment", "sudoers", "ssh", "codehub", "systemd"} & set(said)
+    assert {"resolv.conf", "localtime", "certs"} & set(said) or Path("/etc/localtime").exists() is False
+    assert len([word for word in said if ":x:" in word]) == 3
+    assert "denied" in await world.ask(wid(), "touch /etc/x /x 2>&1 || echo denied")
+
+
+async def test_services_of_this_machine_are_not_reached(world: ProcessWorld) -> None:
+    await started(world)
+    listed = subprocess.run(["ip", "-4", "-o", "addr"], capture_output=True, text=True, check=True).stdout
+    own = [line.split()[3].partition("/")[0] for line in listed.splitlines()]
+    with greeting("0.0.0.0") as port:
+        for host in {"127.0.0.1", "198.18.0.2", *own}:
+            assert "reached" not in await try_to_reach(world, host, port), host
+        # It can be reached, but not from there.
+        assert (
+            subprocess.run(["python3", "-c", CONNECT, "127.0.0.1", str(port)], capture_output=True).stdout
+            == b"reached hello\n"
+        )
+
+
+async def test_neither_metadata_nor_private_networks_are_reached(world: ProcessWorld) -> None:
+    await started(world)
+    for host in ("169.254.169.254", "10.0.0.1", "172.17.0.1", "192.168.1.1", "100.64.0.1"):
+        said = await try_to_reach(world, host, 80)
+        assert "refused" in said, host
+        assert "Permission denied" in said or "unreachable" in said, said  # by a route, not by who is there
+    assert "unreachable" in await world.ask(
+        wid(), "python3 -c 'import socket; socket.create_connection((\"fd00:ec2::254\", 80), 5)' 2>&1"
+    )
+
+
+async def test_workspaces_do_not_reach_each_others_ports_or_abstract_sockets(world: ProcessWorld) -> None:
+    await started(world)
+    await world.instances.start(await world.spec(wid(2)), ignore_progress, no_fence)
+
+    async def healthy() -> bool:
+        return await world.instances.probe(wid(2), by_socket())
+
+    await until(healthy, "the neighbour answers")
+    serve = (
+        'import socket; a = socket.create_server(("0.0.0.0", 5555)); b = socket.socket(socket.AF_UNIX);'
+        ' b.bind("\\0neighbour"); b.listen(); print("up", flush=True); a.accept()'
+    )
+    await world.ask(wid(2), f"(python3 -c '{serve}' > ~/up 2>&1 &)")
+
+    async def serving() -> bool:
+        return "up" in await world.ask(wid(2), "cat ~/up")
+
+    await until(serving, "the neighbour serves")
+    assert "refused" in await try_to_reach(world, "127.0.0.1", 5555)
+    assert "refused" in await try_to_reach(world, "198.18.0.100", 5555)
+    said = await world.ask(
+        wid(), "python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"\\0neighbour\")' 2>&1"
+    )
+    assert "ConnectionRefused" in said
+
+
+@contextlib.contextmanager
+def elsewhere(address: str, host_address: str) -> Iterator[int]:
+    """Another machine: a network namespace at the other end of a cable, with a service."""
+    name, near, far = f"ch-{os.getpid()}", f"cha{os.getpid() % 100000}", f"chb{os.getpid() % 100000}"
+
+    def ip(*words: str) -> None:
+        subprocess.run(["ip", *words], check=True, capture_output=True)
+
+    ip("netns", "add", name)
+    try:
+        ip("link", "add", near, "type", "veth", "peer", "name", far, "netns", name)
+        ip("addr", "add", f"{host_address}/30", "dev", near)
+        ip("link", "set", near, "up")
+        ip("-n", name, "addr", "add", f"{address}/30", "dev", far)
+        ip("-n", name, "link", "set", far, "up")
+        code = (
+            "import socket\ns = socket.create_server(('0.0.0.0', 8081))\nprint('up', flush=True)\n"
+            "while True: s.accept()[0].sendall(b'hello')"
+        )
+        command = ["ip", "netns", "exec", name, sys.executable, "-c", code]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"up\n"
+            try:
+                yield 8081
+            finally:
+                child.kill()
+    finally:
+        subprocess.run(["ip", "link", "del", near], check=False, capture_output=True)
+        ip("netns", "del", name)
+
+
+async def test_the_internet_is_reached_and_names_are_asked_for_inside(tmp_path: Path) -> None:
+    with elsewhere("203.0.113.2", "203.0.113.1") as port:
+        async with ended(limited(tmp_path)) as world:
+            await started(world)
+
+            async def out() -> bool:
+                return "reached hello" in await try_to_reach(world, "203.0.113.2", port)
+
+            await until(out, "the way out is there")
+            assert "refused" in await try_to_reach(world, "203.0.113.1", port)
+            assert "nameserver 198.18.0.3" in await world.ask(wid(), "cat /etc/resolv.conf")
+            # Killed, it is started again.
+            mine = [pid for pid in world.tree(wid()) if "slirp4netns" in Path(f"/proc/{pid}/comm").read_text()]
+            assert len(mine) == 1
+            os.kill(mine[0], 9)
+            await until(out, "the way out is back")
+
+
+async def test_a_private_network_is_reached_only_when_it_is_allowed(tmp_path: Path) -> None:
+    with elsewhere("10.213.7.2", "10.213.7.1") as port:
+        async with ended(limited(tmp_path, networks=("10.213.0.0/16",))) as world:
+            await started(world)
+
+            async def out() -> bool:
+                return "reached hello" in await try_to_reach(world, "10.213.7.2", port)
+
+            await until(out, "the allowed network is reached")
+            assert "refused" in await try_to_reach(world, "10.213.7.1", port)
+            assert "refused" in await try_to_reach(world, "10.214.0.1", port)
+
+
+async def test_no_user_namespace_and_no_dangerous_system_call(world: ProcessWorld) -> None:
+    await started(world)
+    assert "not permitted" in await world.ask(wid(), "unshare -U true 2>&1")
+    probe = """import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+for number in (165, 272, 56, 435, 321, 298, 425, 250, 304, 308):
+    libc.syscall(number, 0x10000000 | 17, 0, 0, 0, 0)
+    print(number, ctypes.get_errno())
+"""
+    said = await world.ask(wid(), f"python3 -c '{probe}'")
+    missing = {"435", "425"}  # clone3 and io_uring are said not to exist
+    numbers = ("165", "272", "56", "435", "321", "298", "425", "250", "304", "308")
+    expected = {number: "38" if number in missing else "1" for number in numbers}
+    if os.uname().machine == "x86_64":
+        assert dict(line.split() for line in said.splitlines()) == expected
+
+
+async def test_a_fork_bomb_stays_in_its_workspace(tmp_path: Path) -> None:
+    async with ended(limited(tmp_path, pids=64)) as world:
+        await started(world)
+        neighbour = ProcessWorld(tmp_path, limited(tmp_path).instances)
+        await neighbour.instances.start(await neighbour.spec(wid(2)), ignore_progress, no_fence)
+        bomb = "import os\nwhile True:\n try: os.fork()\n except OSError: pass"
+        bombing = asyncio.create_task(world.ask(wid(), f"(setsid python3 -c '{bomb}' > /dev/null 2>&1 &)"))
+        group = Path("/sys/fs/cgroup/pids/codehub", world.record(wid()).identity)
+        limit = group if group.exists() else Path("/sys/fs/cgroup/codehub", world.record(wid()).identity)
+
+        async def full() -> bool:
+            return int((limit / "pids.current").read_text()) >= 64
+
+        await until(full, "the bomb fills its limit")
+        assert int((limit / "pids.current").read_text()) <= 64
+
+        async def answers() -> bool:
+            return "fine" in await neighbour.ask(wid(2), "echo fine")
+
+        await until(answers, "the neighbour answers")
+        await world.instances.stop(wid(), no_fence)
+        bombing.cancel()
+        await asyncio.gather(bombing, return_exceptions=True)
+        assert not (await world.instances.status(wid())).running
+
+
+async def test_a_memory_hog_is_ended_and_nobody_else(tmp_path: Path) -> None:
+    async with ended(limited(tmp_path, memory=96 << 20)) as world:
+        await started(world)
+        said = await world.ask(
+            wid(), "python3 -c 'x = [bytearray(1 << 20) for _ in range(2000)]; print(\"ate it\")'; echo ended $?"
+        )
+        assert "ate it" not in said
+        assert "ended 137" in said
+        assert "fine" in await world.ask(wid(), "echo fine")
+        # Temporary files are memory too, and are bounded before they take it all.
+        said = await world.ask(wid(), "head -c 200M /dev/zero > /tmp/x; echo $?; rm -f /tmp/x")
+        assert "No space left" in said
+
+
+async def test_an_instance_that_is_out_of_memory_says_so(tmp_path: Path) -> None:
+    async with ended(limited(tmp_path, memory=96 << 20)) as world:
+        spec = await world.spec(wid())
+        hungry = replace(spec, profile=replace(spec.profile, env={"EAT": "1"}))
+        await world.instances.start(hungry, ignore_progress, no_fence)
+
+        async def over() -> bool:
+            return not (await world.instances.status(wid())).running
+
+        await until(over, "it ends")
+        assert (await world.instances.status(wid())).exit_reason == "OOMKilled"
+
+
+class TestFailsClosed:
+    """With a sandbox that is broken, nothing starts without it unless an admin says so."""
+
+    def broken(self, base: Path, isolation: str = "auto", *, several: bool = False) -> ProcessInstances:
+        async def several_users() -> bool:
+            return several
+
+        options = ProcessOptions(
+            use_bubblewrap=False, isolation=isolation, isolated_before=base / "isolated", hidden=(base,)
+        )
+        return ProcessInstances(base / "run", options, several_users=several_users)
+
+    async def test_where_workspaces_were_isolated_before(self, tmp_path: Path) -> None:
+        options = ProcessOptions(isolated_before=tmp_path / "isolated", hidden=(tmp_path,))
+        async with ended(ProcessWorld(tmp_path, ProcessInstances(tmp_path / "run", options))) as world:
+            await started(world)
+            spec = await world.spec(wid())
+            with pytest.raises(Terminal, match=r"isolated here before.*CODEHUB_ISOLATION=best-effort"):
+                await self.broken(tmp_path).start(spec, ignore_progress, no_fence, replace=True)
+
+    async def test_where_there_are_several_users(self, tmp_path: Path) -> None:
+        spec = await limited(tmp_path).spec(wid())
+        with pytest.raises(Terminal, match="several users"):
+            await self.broken(tmp_path, several=True).start(spec, ignore_progress, no_fence)
+
+    async def test_where_it_is_required(self, tmp_path: Path) -> None:
+        spec = await limited(tmp_path).spec(wid())
+        with pytest.raises(Terminal, match="required"):
+            await self.broken(tmp_path, "required").start(spec, ignore_progress, no_fence)
+        assert await self.broken(tmp_path, "required").list_all() == {}

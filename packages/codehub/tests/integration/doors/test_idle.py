@@ -1,0 +1,38 @@
+"""Idle means idle: a program at work keeps its workspace awake and is named; what only waits does not."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from testing.codehub.doors import open_doors
+from testing.codehub.full_stack import PATIENCE_S, fresh_stack
+
+pytestmark = [pytest.mark.xdist_group("doors"), pytest.mark.timeout(900)]
+
+
+def test_work_keeps_a_workspace_awake_and_waiting_does_not() -> None:
+    with fresh_stack() as stack:
+        stack.with_tiny_ide()
+        stack.environment |= {
+            "TTL_STANDBY_SECONDS": "20",
+            "ACTIVITY_FLUSH_INTERVAL": "1",
+            "COORDINATOR_TTL_INTERVAL": "1",
+        }
+        stack.up()
+        doors = open_doors(stack)
+        with doors.client() as client:
+            spin = ["python3", "-c", "while True: pass"]
+            made = client.post(doors.api + "/processes", json={"command": spin}).json()
+            client.post(doors.api + "/processes", json={"command": ["sleep", "infinity"]})
+            deadline = time.monotonic() + PATIENCE_S
+            while (found := client.get(doors.api).json())["kept_awake_by"] is None:
+                assert time.monotonic() < deadline, found
+                assert found["phase"] == "RUNNING"
+                time.sleep(0.2)
+            assert found["kept_awake_by"] == "python3 -c 'while True: pass'"
+            listed = doors.codehub("ws", "ls").stdout.decode()
+            assert "kept awake by" in listed
+            client.post(f"{doors.api}/processes/{made['id']}/signal", json={"signal": "KILL"})
+        doors.until("STANDBY")

@@ -1,0 +1,170 @@
+"""Ports of a workspace through the proxy: both address families, sharing, links, and what nobody listens on."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from testing.codehub.doors import Doors
+from testing.codehub.full_stack import PATIENCE_S
+
+pytestmark = pytest.mark.xdist_group("doors")
+
+SERVER = """
+import http.server, socket, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        body = ("%s|%s|%s" % (self.path, self.headers.get("Cookie"), self.headers.get("Authorization"))).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Access-Control-Allow-Origin", "https://app.example")
+        self.send_header("Set-Cookie", "codehub_ws=stolen; Path=/")
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *_): pass
+class Server(http.server.ThreadingHTTPServer):
+    address_family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
+    def server_bind(self):
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        super().server_bind()
+Server((sys.argv[1], int(sys.argv[2])), Handler).serve_forever()
+"""
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+@contextmanager
+def serving(doors: Doors, address: str, port: int) -> Iterator[str]:
+    """A dev server in the workspace; the address of its port at the proxy."""
+    with doors.client() as client:
+        made = client.post(doors.api + "/processes", json={"command": ["python3", "-c", SERVER, address, str(port)]})
+        process = f"{doors.api}/processes/{made.json()['id']}"
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            found = {item["port"]: item for item in client.get(doors.api + "/ports").json()["items"]}
+            if port in found:
+                break
+            assert time.monotonic() < deadline, client.get(process + "/output").text
+            time.sleep(0.1)
+        assert found[port]["process"] == "python3"
+        try:
+            yield str(found[port]["url"]).replace("localhost", "127.0.0.1")
+        finally:
+            client.post(process + "/signal", json={"signal": "KILL"})
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::", "::1"])
+def test_a_server_on_any_loopback_address_is_reached(doors: Doors, address: str) -> None:
+    port = free_port()
+    with serving(doors, address, port) as url:
+        answer = httpx.get(url + "sub/path?x=1", headers=bearer(doors.token), trust_env=False, timeout=60)
+        # Nothing of ours reaches the application, and it cannot set cookies of ours.
+        assert answer.text == "/sub/path?x=1|None|None"
+        assert answer.headers["access-control-allow-origin"] == "https://app.example"
+        assert "set-cookie" not in answer.headers
+
+
+def test_a_port_on_which_nothing_listens_is_said_so_and_tried_again(doors: Doors) -> None:
+    base = doors.stack.value("CODEHUB_WORKSPACE_BASE_URL").replace("localhost", "127.0.0.1")
+    url = f"{base}/w/{doors.workspace_id}/port/{free_port()}/"
+    page = httpx.get(url, headers={**bearer(doors.token), "Accept": "text/html"}, trust_env=False, timeout=60)
+    assert page.status_code == 502
+    assert "Nothing listens on this port" in page.text
+    assert page.headers["refresh"] == "2"
+    assert httpx.get(url, headers=bearer(doors.token), trust_env=False, timeout=60).status_code == 502
+
+
+def test_a_link_lets_anybody_in_until_the_port_is_shared_less(doors: Doors) -> None:
+    port = free_port()
+    with serving(doors, "127.0.0.1", port) as url, doors.client() as owner:
+        shared = f"{doors.api}/ports/{port}"
+        assert owner.post(shared + "/links").status_code == 409
+        assert owner.patch(shared, json={"share": "link"}).json() == {"port": port, "share": "link"}
+        link = owner.post(shared + "/links", json={"expires_in_s": 600}).json()
+        guest_url = link["url"].replace("localhost", "127.0.0.1")
+        with httpx.Client(trust_env=False, timeout=60, headers={"Host": urlsplit(link["url"]).netloc}) as guest:
+            assert guest.get(url).status_code == 401
+            redirect = guest.get(guest_url)
+            assert redirect.status_code == 303
+            assert "codehub_link" not in redirect.headers["location"]
+            cookie = redirect.headers["set-cookie"].split(";")[0]
+            inside = {"Cookie": cookie}
+            assert guest.get(url + "x", headers=inside).text == "/x|None|None"
+            # The link opens this port and nothing else.
+            other = url.replace(f"/port/{port}/", "/")
+            assert guest.get(other, headers=inside).status_code == 401
+            assert guest.get(url.replace(f"/port/{port}/", "/port/1/"), headers=inside).status_code == 401
+            assert owner.patch(shared, json={"share": "owner"}).status_code == 200
+            assert guest.get(url, headers=inside).status_code == 401
+
+
+def test_a_port_shared_with_users_is_open_to_them_and_the_ide_is_not(doors: Doors) -> None:
+    port = free_port()
+    with doors.stack.client() as admin:
+        name = f"guest{port}"
+        made = admin.post("/api/v1/users", json={"username": name, "password": "a long password"})
+        assert made.status_code == 201, made.text
+    with httpx.Client(base_url=doors.stack.url, trust_env=False, timeout=60) as session:
+        entered = session.post("/api/v1/login", json={"username": name, "password": "a long password"})
+        session.headers["X-CodeHub-Session-Key"] = entered.json()["session_key"]
+        token = session.post("/api/v1/tokens", json={"name": "t"}).json()["token"]
+    with serving(doors, "127.0.0.1", port) as url, doors.client() as owner:
+        assert httpx.get(url, headers=bearer(token), trust_env=False, timeout=60).status_code == 403
+        owner.patch(f"{doors.api}/ports/{port}", json={"share": "users"})
+        assert httpx.get(url, headers=bearer(token), trust_env=False, timeout=60).status_code == 200
+        ide = url.replace(f"/port/{port}/", "/")
+        assert httpx.get(ide, headers=bearer(token), trust_env=False, timeout=60).status_code == 403
+    with doors.client(token) as stranger:
+        assert stranger.post(doors.api + "/exec", json={"command": "true"}).status_code == 403
+        assert stranger.get(doors.api + "/files/x").status_code == 403
+        assert stranger.post(doors.api + "/ssh").status_code == 403
+
+
+def test_port_forward_reaches_a_server_without_any_name(doors: Doors) -> None:
+    port = free_port()
+    with serving(doors, "127.0.0.1", port):
+        process = subprocess.Popen(
+            doors.stack.command("port-forward", doors.workspace_id, f"{port}:0"),
+            env={
+                **doors.stack.environment,
+                "CODEHUB_SERVER": doors.stack.url,
+                "CODEHUB_TOKEN": doors.token,
+                "PYTHONUNBUFFERED": "1",
+            },
+            stdout=subprocess.PIPE,
+        )
+        try:
+            assert process.stdout is not None
+            local = int(process.stdout.readline().split(b" ")[0].rpartition(b":")[2])
+            connection = http.client.HTTPConnection("127.0.0.1", local, timeout=60)
+            connection.request("GET", "/by-forward")
+            assert connection.getresponse().read() == b"/by-forward|None|None"
+            connection.close()
+        finally:
+            process.kill()
+            process.communicate()
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "x", "-1"])
+def test_a_port_out_of_range_is_refused(doors: Doors, port: str) -> None:
+    with doors.client() as client:
+        answer = client.patch(f"{doors.api}/ports/{port}", json={"share": "users"})
+    assert answer.status_code == 400, json.dumps(answer.json())

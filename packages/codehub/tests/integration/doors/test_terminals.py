@@ -1,0 +1,194 @@
+"""Terminals through the API's WebSocket: the exact screen again, floods, resizing, several viewers, restarts underneath."""
+
+from __future__ import annotations
+
+import json
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection, connect
+
+from codehub.workspaced.vt import Terminal as Model
+from testing.codehub.doors import Doors
+from testing.codehub.full_stack import PATIENCE_S
+
+pytestmark = pytest.mark.xdist_group("doors")
+
+
+class Viewer:
+    """A terminal program: draws what it is sent and acknowledges it."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+        self.model = Model(80, 24)
+        self.next = -1
+        self.received = 0
+        self.exit: int | None = None
+
+    def take(self) -> bytes:
+        message = self.socket.recv(timeout=PATIENCE_S)
+        assert isinstance(message, bytes)
+        kind, body = message[:1], message[1:]
+        if kind == b"S":
+            self.next, cols, rows = struct.unpack(">QHH", body[:12])
+            self.model = Model(cols, rows)
+            self.model.feed(body[12:])
+        elif kind == b"O":
+            (begin,) = struct.unpack(">Q", body[:8])
+            assert begin == self.next, "a byte was lost or came twice"
+            self.model.feed(body[8:])
+            self.received += len(body) - 8
+            self.next = begin + len(body) - 8
+            # A terminal that ended meanwhile needs no acknowledgement; what it said is still to be read.
+            with suppress(ConnectionClosed):
+                self.socket.send(b"A" + struct.pack(">Q", self.next))
+        elif kind == b"R":
+            size = json.loads(body)
+            self.model.screen.resize(size["cols"], size["rows"])
+        elif kind == b"X":
+            self.exit = json.loads(body)["exit_code"]
+        return kind
+
+    def type(self, text: str) -> None:
+        self.socket.send(b"I" + text.encode())
+
+    def resize(self, cols: int, rows: int) -> None:
+        self.socket.send(b"R" + json.dumps({"cols": cols, "rows": rows}).encode())
+
+    @property
+    def lines(self) -> list[str]:
+        return ["".join(line.chars).rstrip() for line in self.model.screen.lines]
+
+    def until(self, text: str) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not any(text in line for line in self.lines):
+            assert time.monotonic() < deadline, self.lines
+            self.take()
+
+
+def opened(doors: Doors, command: object = None) -> str:
+    with doors.client() as client:
+        body = {"cols": 80, "rows": 24} | ({"command": command} if command else {})
+        made = client.post(doors.api + "/terminals", json=body)
+    assert made.status_code == 201, made.text
+    return str(made.json()["id"])
+
+
+@contextmanager
+def attached(doors: Doors, terminal: str, after: int | None = None) -> Iterator[Viewer]:
+    address = f"{doors.stack.url.replace('http', 'ws', 1)}{doors.api}/terminals/{terminal}/attach"
+    query = f"?after={after}" if after is not None else ""
+    headers = {"Authorization": f"Bearer {doors.token}"}
+    with connect(address + query, additional_headers=headers, max_size=None, proxy=None) as socket:
+        yield Viewer(socket)
+
+
+def test_a_shell_answers_and_its_screen_is_there_for_the_next_viewer(doors: Doors) -> None:
+    terminal = opened(doors, ["bash", "--norc"])
+    with attached(doors, terminal) as viewer:
+        viewer.type("printf '\\033[31m%s%s 漢字\\033[0m\\n' re d\n")
+        viewer.until("red 漢字")
+        before, at = viewer.lines, viewer.next
+    with attached(doors, terminal) as again:
+        assert again.take() == b"S"
+        assert again.lines == before
+        assert again.next >= at
+    with attached(doors, terminal, after=at) as resumed:
+        resumed.next = at
+        resumed.type('echo m""ore\n')
+        resumed.until("more")
+    with doors.client() as client:
+        assert client.delete(f"{doors.api}/terminals/{terminal}").status_code == 204
+
+
+def test_two_viewers_see_the_same_and_a_new_size_reaches_both(doors: Doors) -> None:
+    terminal = opened(doors, ["bash", "--norc"])
+    with attached(doors, terminal) as one, attached(doors, terminal) as two:
+        one.take(), two.take()
+        one.resize(100, 30)
+        one.type('stty size; echo d""one\n')
+        one.until("done")
+        two.until("done")
+        assert any(line == "30 100" for line in one.lines)
+        assert one.lines == two.lines
+        with doors.client() as client:
+            (found,) = [t for t in client.get(doors.api + "/terminals").json()["items"] if t["id"] == terminal]
+        assert (found["cols"], found["rows"], found["viewers"]) == (100, 30, 2)
+        one.type("exit 3\n")
+        while one.exit is None:
+            one.take()
+        assert one.exit == 3
+
+
+def test_a_flood_is_seen_to_the_last_byte(doors: Doors) -> None:
+    terminal = opened(doors, "stty -onlcr; head -c 20000000 /dev/zero | tr '\\0' x; echo; echo THE END; sleep 1")
+    with attached(doors, terminal) as viewer:
+        viewer.take()
+        begun = viewer.next
+        while viewer.exit is None:
+            message = viewer.socket.recv(timeout=PATIENCE_S)
+            assert isinstance(message, bytes)
+            if message[:1] == b"O":
+                (begin,) = struct.unpack(">Q", message[1:9])
+                assert begin == viewer.next
+                viewer.next += len(message) - 9
+                viewer.socket.send(b"A" + struct.pack(">Q", viewer.next))
+            elif message[:1] == b"X":
+                viewer.exit = 0
+        assert viewer.next == 20_000_000 + len("\nTHE END\n") or begun > 0
+
+
+def test_a_viewer_that_never_acknowledges_does_not_hold_up_the_program(doors: Doors) -> None:
+    terminal = opened(doors, "head -c 5000000 /dev/zero | tr '\\0' x > /dev/tty; touch ~/flood-is-over; sleep 600")
+    with attached(doors, terminal):
+        deadline = time.monotonic() + PATIENCE_S
+        while "flood-is-over" not in doors.sh("ls"):
+            assert time.monotonic() < deadline
+    with doors.client() as client:
+        client.delete(f"{doors.api}/terminals/{terminal}")
+
+
+def test_a_terminal_outlives_a_killed_workspaced_with_its_screen(doors: Doors) -> None:
+    terminal = opened(doors, ["bash", "--norc"])
+    with attached(doors, terminal) as viewer:
+        viewer.type('echo be""fore; x=kept\n')
+        viewer.until("before")
+    helper = doors.sh("for p in $(pgrep -f -- --supervise); do pgrep -P $p -f -- --supervise; done | head -1").strip()
+    with doors.client() as client:
+        client.post(doors.api + "/exec", json={"command": f"kill -KILL {helper}", "wait": False})
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            with attached(doors, terminal) as again:
+                again.until("before")
+                again.type('echo $x af""ter\n')
+                again.until("kept after")
+                break
+        except (ConnectionClosed, AssertionError):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+    with doors.client() as client:
+        client.delete(f"{doors.api}/terminals/{terminal}")
+
+
+def test_strangers_and_terminals_that_are_gone_are_refused(doors: Doors) -> None:
+    with attached(doors, "0011223344556677") as viewer, pytest.raises(ConnectionClosed) as closed:
+        viewer.take()
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 4404
+    address = f"{doors.stack.url.replace('http', 'ws', 1)}{doors.api}/terminals/0011223344556677/attach"
+    for headers, code in (
+        ({}, 4401),
+        ({"Authorization": f"Bearer {doors.token}", "Origin": "http://evil.example"}, 4403),
+    ):
+        with (
+            connect(address, additional_headers=headers, proxy=None) as socket,
+            pytest.raises(ConnectionClosed) as refused,
+        ):
+            socket.recv(timeout=PATIENCE_S)
+        assert refused.value.rcvd is not None
+        assert refused.value.rcvd.code == code

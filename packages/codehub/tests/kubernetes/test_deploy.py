@@ -1,0 +1,191 @@
+"""What deploy/kubernetes ships: manifests that the real API server takes, a Role that is enough, and doctor's answers."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+import uuid
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from codehub.adapters.kubernetes.client import ApiClient
+from codehub.adapters.kubernetes.cluster import Cluster
+from codehub.adapters.kubernetes.instances import KubernetesInstances
+from codehub.adapters.kubernetes.kubeconfig import ClusterAccess
+from codehub.adapters.kubernetes.preflight import PERMISSIONS, check_cluster
+from codehub.adapters.objectstore.store import Store
+from codehub.domain.profiles import AppProfile
+from codehub.ports.fence import ignore_progress, no_fence
+from codehub.ports.instances import InstanceSpec
+from testing.codehub.contracts.homes import FILES, key
+from testing.codehub.contracts.instances import until
+from testing.codehub.kubernetes import IMAGE, SMALL, Node, admin_client, pvc_world
+
+pytestmark = [pytest.mark.needs("kubernetes", "root"), pytest.mark.timeout(600)]
+DEPLOY = Path(__file__).resolve().parents[4] / "deploy/kubernetes"
+KUBECTL = Path(sys.executable).parent / "kubectl"
+
+
+def rendered(overlay: str) -> list[dict[str, Any]]:
+    done = subprocess.run(
+        [KUBECTL, "kustomize", DEPLOY / "overlays" / overlay], check=True, capture_output=True, text=True
+    )
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+def role() -> dict[str, Any]:
+    documents = yaml.safe_load_all((DEPLOY / "workspaces/role.yaml").read_text())
+    found: dict[str, Any] = next(one for one in documents if one["kind"] == "Role")
+    return found
+
+
+def test_the_role_is_what_doctor_asks_for() -> None:
+    shipped = {
+        (group, resource, verb)
+        for rule in role()["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    asked = {
+        (group, f"{resource}/{sub}" if sub else resource, verb)
+        for group, resource, sub, verbs in PERMISSIONS
+        for verb in verbs
+    }
+    assert shipped == asked
+
+
+def test_the_server_takes_every_object_of_the_trial(node: Node) -> None:
+    made = [one for one in rendered("trial") if one["kind"] == "Namespace"]
+    node.kubectl("apply", "-f", "-", given=yaml.safe_dump_all(made))
+    try:
+        said = node.kubectl("apply", "--dry-run=server", "-f", "-", given=yaml.safe_dump_all(rendered("trial")))
+    finally:
+        for one in made:
+            node.kubectl("delete", "namespace", one["metadata"]["name"], "--wait=false")
+    assert "deployment.apps/coordinator created" in said
+    assert said.count("server dry run") == len(rendered("trial"))
+
+
+@pytest.mark.parametrize("overlay", ["trial", "production"])
+def test_every_pod_that_is_shipped_is_restricted(overlay: str) -> None:
+    pods = [
+        one["spec"]["template"]["spec"] for one in rendered(overlay) if one["kind"] in ("Deployment", "StatefulSet")
+    ]
+    assert len(pods) >= 3
+    for spec in pods:
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in [*spec["containers"], *spec.get("initContainers", [])]:
+            assert container["securityContext"]["allowPrivilegeEscalation"] is False
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def account(node: Node, namespace: str, rules: list[dict[str, Any]]) -> ClusterAccess:
+    """A service account with exactly these rights, signed in by its token."""
+    documents = [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "codehub"}},
+        {**role(), "metadata": {"name": "codehub"}, "rules": rules},
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": "codehub"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "codehub"},
+            "subjects": [{"kind": "ServiceAccount", "name": "codehub", "namespace": namespace}],
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "kubernetes.io/service-account-token",
+            "metadata": {"name": "token", "annotations": {"kubernetes.io/service-account.name": "codehub"}},
+        },
+    ]
+    node.kubectl("apply", "-n", namespace, "-f", "-", given=yaml.safe_dump_all(documents))
+    for _ in range(300):
+        secret = json.loads(node.kubectl("get", "secret", "token", "-n", namespace, "-o", "json"))
+        if token := (secret.get("data") or {}).get("token"):
+            admin = admin_client(namespace).access
+            return replace(admin, client_certificate=None, client_key=None, token=base64.b64decode(token).decode())
+    raise AssertionError("the service account got no token")
+
+
+async def test_everything_works_with_exactly_the_role_that_is_shipped(
+    node: Node, namespace: str, tmp_path: Path
+) -> None:
+    client = ApiClient(account(node, namespace, role()["rules"]))
+    cluster = Cluster(client, f"test-{uuid.uuid4()}")
+    admin = Cluster(admin_client(namespace), cluster.installation_id)
+    try:
+        world = pvc_world(cluster, Store((tmp_path / "archives").as_uri()))
+        files = replace(world, cluster=admin)  # the test's own look at volumes needs more
+        instances = KubernetesInstances(cluster, SMALL)
+        home = key()
+        ctx = await world.homes.provision(home, "inc-1", no_fence)
+        await files.write(home, FILES)
+        profile = AppProfile(name="tiny", image=IMAGE, health_path="/healthz")
+        await instances.start(
+            InstanceSpec(home.workspace_id, IMAGE, profile, world.homes.mount(home)), ignore_progress, no_fence
+        )
+        assert (await instances.status(home.workspace_id)).running
+
+        async def greeted() -> bool:
+            return b"hello from" in b"".join([part async for part in instances.logs(home.workspace_id, follow=False)])
+
+        await until(greeted, "its output can be read")
+        await instances.delete(home.workspace_id, no_fence)
+        receipt = await world.homes.archive(home, ctx, "op-1", ignore_progress, no_fence)
+        await world.homes.deprovision(home, ctx, no_fence)
+        await world.homes.restore(home, receipt.archive_key, "inc-2", ignore_progress, no_fence)
+        assert await files.read(home) == FILES
+    finally:
+        await admin.close()
+        await cluster.close()
+
+
+async def test_doctor_names_the_verb_that_is_missing(node: Node, namespace: str) -> None:
+    rules = [rule for rule in role()["rules"] if rule["resources"] != ["persistentvolumeclaims"]]
+    client = ApiClient(account(node, namespace, rules))
+    try:
+        found = await check_cluster(client, IMAGE, "")
+    finally:
+        await client.close()
+    bad = [one for one in found if one.fix]
+    assert len(bad) == 1
+    assert "patch persistentvolumeclaims" in bad[0].said
+    assert "role.yaml" in bad[0].fix
+
+
+async def test_doctor_tries_the_network_and_says_that_it_enforces_nothing(node: Node, namespace: str) -> None:
+    client = admin_client(namespace)
+    try:
+        found = {one.part: one for one in await check_cluster(client, IMAGE, "codehub-test")}
+        assert found["storage class"].said == "codehub-test"
+        assert found["test pod"].fix == ""
+        assert "does not enforce NetworkPolicies" in found["network policy"].said
+        assert not found["network policy"].is_fatal
+        missing = {one.part: one for one in await check_cluster(client, "127.0.0.1:9/none:1", "no-such-class")}
+        assert "codehub-test" in missing["storage class"].fix
+        assert "ErrImagePull" in missing["test pod"].said
+    finally:
+        await client.close()
+
+
+async def test_doctor_says_that_a_server_does_not_answer_or_refuses_the_token(namespace: str) -> None:
+    access = admin_client(namespace).access
+    away = ApiClient(replace(access, server="https://127.0.0.1:9"))
+    stranger = ApiClient(replace(access, client_certificate=None, client_key=None, token="expired"))
+    try:
+        for client, said in ((away, "cannot be reached"), (stranger, "credentials")):
+            found = await check_cluster(client, IMAGE, "")
+            assert len(found) == 1
+            assert said in found[0].said
+            assert found[0].fix
+    finally:
+        await away.close()
+        await stranger.close()

@@ -1,0 +1,107 @@
+"""`codehub up` with CODEHUB_RUNTIME=kubernetes on the real node, archives in a real S3 store, used through the proxy."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testing.codehub.container_walkthrough import Walk
+from testing.codehub.docker import DockerEngine
+from testing.codehub.full_stack import fresh_stack
+from testing.codehub.kubernetes import IMAGE, Node
+from testing.codehub.objectstore import S3Server
+
+pytestmark = [pytest.mark.needs("kubernetes", "root"), pytest.mark.timeout(900)]
+
+_PROFILES = f"""
+[profiles.tiny]
+image = "{IMAGE}"
+health_path = "/healthz"
+[profiles.missing]
+image = "127.0.0.1:9/team/none:1"
+"""
+
+
+@contextlib.contextmanager
+def kubernetes_stack(node: Node, namespace: str, server: S3Server, place: Path, **more: str) -> Iterator[Walk]:
+    profiles = place / "profiles.toml"
+    profiles.write_text(_PROFILES)
+    store = server.fresh()
+    with fresh_stack() as stack:
+        stack.environment |= {
+            "CODEHUB_RUNTIME": "kubernetes",
+            "KUBECONFIG": os.environ["KUBECONFIG"],
+            "CODEHUB_K8S_NAMESPACE": namespace,
+            "CODEHUB_K8S_IMAGE": IMAGE,
+            "CODEHUB_K8S_HOME_SIZE": "100Mi",
+            "CODEHUB_K8S_CPU_REQUEST": "10m",
+            "CODEHUB_K8S_MEMORY_REQUEST": "32Mi",
+            "CODEHUB_INSTANCE_MEMORY": "256M",
+            "CODEHUB_PROFILES_FILE": str(profiles),
+            "CODEHUB_DEFAULT_PROFILE": "tiny",
+            "LIMITS_MAX_RUNNING_PER_USER": "10",
+            **server.environment(store),
+            **more,
+        }
+        stack.up()
+        try:
+            yield Walk(stack, DockerEngine(place), store)
+        finally:
+            store.close()
+
+
+def objects(node: Node, namespace: str) -> dict[str, list[str]]:
+    """What there is of ours, by kind; pods that are on their way out do not count."""
+    listed = json.loads(node.kubectl("get", "pods,persistentvolumeclaims,jobs", "-n", namespace, "-o", "json"))
+    found: dict[str, list[str]] = {"Pod": [], "PersistentVolumeClaim": [], "Job": []}
+    for item in listed["items"]:
+        if not item["metadata"].get("deletionTimestamp"):
+            found[item["kind"]].append(item["metadata"]["name"])
+    return found
+
+
+def test_a_file_survives_sleep_archive_and_restore(
+    node: Node, namespace: str, s3_server: S3Server, tmp_path: Path
+) -> None:
+    with kubernetes_stack(node, namespace, s3_server, tmp_path) as walk, walk.signed_in() as client:
+        workspace_id = walk.create(client, "tiny")
+        walk.reach(client, workspace_id, "RUNNING")
+        said = walk.page(
+            client, workspace_id, "/run", "POST", "umask 027; echo 'written inside' > ~/note; id -u; pwd"
+        )
+        assert said.split() == ["1000", "/home/coder"]
+        walk.ask(client, workspace_id, "stop", "STANDBY")
+        assert objects(node, namespace)["Pod"] == []
+        walk.ask(client, workspace_id, "start", "RUNNING")
+        assert walk.page(client, workspace_id, "/run", "POST", "cat ~/note") == "written inside\n"
+        walk.ask(client, workspace_id, "archive", "ARCHIVED")
+        left = objects(node, namespace)
+        assert left == {"Pod": [], "PersistentVolumeClaim": [], "Job": []}, left
+        assert [key.partition("/")[0] for key in walk.archives()] == [workspace_id]
+        walk.ask(client, workspace_id, "start", "RUNNING")
+        shown = walk.page(client, workspace_id, "/run", "POST", "cat ~/note; ls -ln ~/note").split()
+        assert shown[:5] == ["written", "inside", "-rw-r-----", "1", "1000"]
+        left = objects(node, namespace)
+        assert (len(left["Pod"]), len(left["PersistentVolumeClaim"]), left["Job"]) == (1, 1, [])
+
+
+def test_a_missing_image_is_an_error_in_the_kubelets_words(
+    node: Node, namespace: str, s3_server: S3Server, tmp_path: Path
+) -> None:
+    with kubernetes_stack(node, namespace, s3_server, tmp_path) as walk, walk.signed_in() as client:
+        workspace_id = walk.create(client, "missing")
+
+        def failed() -> bool:
+            return bool(client.get(f"/api/v1/workspaces/{workspace_id}").json()["phase"] == "ERROR")
+
+        walk.stack.wait(failed)
+        seen = client.get(f"/api/v1/workspaces/{workspace_id}").json()
+        assert seen["error_reason"] == "ImagePullFailed"
+        events = client.get(f"/api/v1/workspaces/{workspace_id}/events").text
+        assert "ErrImagePull" in events or "ImagePullBackOff" in events
+        assert objects(node, namespace)["Pod"] == []

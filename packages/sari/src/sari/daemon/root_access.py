@@ -1,0 +1,62 @@
+"""Which workspace a tool call is about, and whether its client may open it.
+
+A model writes the arguments of a call, and what it reads may have told it what to write. So a call may name the
+client's own roots, what is below them, and what the user allowed with `sari allow`: nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from sari.protocol.jsonrpc import Message
+from sari.registry.allowed import read_allowed
+from sari.registry.layout import Layout
+from sari.registry.roots import RefusedRoot, resolve_root
+
+
+class RootAccess:
+    """The access check of one daemon."""
+
+    def __init__(self, layout: Layout, home: str) -> None:
+        self._layout = layout
+        self._home = home
+
+    def root_of(self, arguments: Mapping[str, object], meta: Message, default: str) -> str:
+        """The root of a call: by its `workspace` argument, by the shim, or by the HTTP address. Raises `RefusedRoot`."""
+        known = meta.get("sari/root")
+        base = known if isinstance(known, str) and known else default
+        named = arguments.get("workspace")
+        if isinstance(named, str) and named:
+            listed = meta.get("sari/roots")
+            own = [base, *(root for root in (listed if isinstance(listed, list) else []) if isinstance(root, str))]
+            return self._allowed(os.path.join(base, named) if base else named, [root for root in own if root])
+        why = meta.get("sari/root_error")
+        if isinstance(why, str):
+            raise RefusedRoot(why)
+        if not base:
+            raise RefusedRoot("no workspace is known for this call: pass its root as `workspace`")
+        return resolve_root(base, self._home)
+
+    def _allowed(self, named: str, own: Sequence[str]) -> str:
+        resolved = resolve_root(named, self._home)
+        if any(_is_within(resolved, os.path.realpath(root)) for root in own):
+            return resolved
+        if any(_is_within(resolved, root) for root in read_allowed(self._layout)):
+            return resolved
+        whose = f"this client's workspace ({', '.join(own)})" if own else "this client's workspaces (it has none)"
+        raise RefusedRoot(
+            f"{resolved} is outside {whose}. If you want clients to open it, the user runs `sari allow {resolved}`"
+        )
+
+
+def _is_within(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip("/") + "/")
+
+
+def without_sari_fields(params: Message) -> Message:
+    """A client's own params without the `_meta` fields that only a shim may send."""
+    meta = params.get("_meta")
+    if not isinstance(meta, dict) or not any(str(key).startswith("sari/") for key in meta):
+        return params
+    return {**params, "_meta": {key: value for key, value in meta.items() if not str(key).startswith("sari/")}}

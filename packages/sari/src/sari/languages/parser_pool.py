@@ -1,0 +1,181 @@
+"""Parses many files at once, in worker processes on all cores.
+
+Parsing holds the interpreter's lock: in processes of their own, files do not slow the daemon's answers. A file that
+crashes the parser costs its worker and is left out until it changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from sari.languages.parse import Symbol
+from sari.languages.read import Parsed, stamp_of
+
+Results = list[tuple[bytes, Parsed | None]]
+# A chunk's paths must fit a pipe, which holds 64 KiB: they are all written before the first answer is read.
+_CHUNK_FILES = 60
+_CHUNK_BYTES = 40_000
+
+
+def parse_files(
+    root: bytes, paths: Sequence[bytes], stop: Callable[[], bool], *, background: bool
+) -> Iterator[Results]:
+    """Parse files, handing out some at a time as they are done. Stops soon after `stop` says so."""
+    chunks: queue.SimpleQueue[Sequence[bytes]] = queue.SimpleQueue()
+    count = 0
+    for chunk in _chunks(paths):
+        chunks.put(chunk)
+        count += 1
+    done: queue.SimpleQueue[Results | None] = queue.SimpleQueue()
+    abandoned = threading.Event()
+    workers = [_Worker(root, background) for _ in range(min(os.cpu_count() or 1, count))]
+
+    def is_over() -> bool:
+        return abandoned.is_set() or stop()
+
+    threads = [threading.Thread(target=w.serve, args=(chunks, done, is_over), daemon=True) for w in workers]
+    try:
+        for thread in threads:
+            thread.start()
+        running = len(threads)
+        while running:
+            results = done.get()
+            if results is None:
+                running -= 1
+            else:
+                yield results
+    finally:
+        abandoned.set()
+        for worker in workers:
+            worker.kill()
+        for thread in threads:
+            thread.join()
+
+
+def _chunks(paths: Sequence[bytes]) -> Iterator[list[bytes]]:
+    chunk: list[bytes] = []
+    size = 0
+    for path in paths:
+        chunk.append(path)
+        # Escaped in JSON a byte may become six.
+        size += 6 * len(path) + 3
+        if len(chunk) >= _CHUNK_FILES or size > _CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+class _Worker:
+    """One worker process, started again when it dies, and the thread that feeds it."""
+
+    def __init__(self, root: bytes, background: bool) -> None:
+        self._root = root
+        self._background = background
+        self._lock = threading.Lock()
+        self._killed = False
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def serve(
+        self,
+        chunks: queue.SimpleQueue[Sequence[bytes]],
+        done: queue.SimpleQueue[Results | None],
+        is_over: Callable[[], bool],
+    ) -> None:
+        try:
+            while not is_over():
+                try:
+                    rest = chunks.get_nowait()
+                except queue.Empty:
+                    return
+                while rest and not is_over():
+                    results = self._parse(rest)
+                    rest = rest[len(results) :]
+                    if rest and not is_over():
+                        # The worker died at this file.
+                        results.append((rest[0], unparsed(self._root, rest[0])))
+                        rest = rest[1:]
+                    done.put(results)
+        finally:
+            self._end()
+            done.put(None)
+
+    def _parse(self, paths: Sequence[bytes]) -> Results:
+        """The results of the first of these files, of all of them unless the worker dies."""
+        process = self._started()
+        if process is None:
+            return []
+        assert process.stdin is not None
+        assert process.stdout is not None
+        results: Results = []
+        try:
+            process.stdin.write(b"".join(json.dumps(os.fsdecode(path)).encode() + b"\n" for path in paths))
+            process.stdin.flush()
+            for path in paths:
+                results.append((path, self._parsed(path, json.loads(process.stdout.readline()))))
+        except (OSError, ValueError):
+            self._end()
+        return results
+
+    def _parsed(self, path: bytes, answer: Any) -> Parsed | None:
+        if answer is None:
+            return unparsed(self._root, path)
+        stamp, rows = answer
+        return Parsed(stamp, [_symbol(row) for row in rows])
+
+    def _started(self) -> subprocess.Popen[bytes] | None:
+        with self._lock:
+            if self._killed:
+                return None
+            if self._process is None:
+                self._process = subprocess.Popen(
+                    # Without -P the current folder would be searched for modules first.
+                    [sys.executable, "-P", "-m", "sari.languages.worker", os.fsdecode(self._root)]
+                    + (["--background"] if self._background else []),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    cwd=os.path.dirname(sys.executable),
+                )
+            return self._process
+
+    def kill(self) -> None:
+        """End the process now; the thread that waits for its answer goes on without."""
+        with self._lock:
+            self._killed = True
+            if self._process is not None:
+                with contextlib.suppress(OSError):
+                    self._process.kill()
+
+    def _end(self) -> None:
+        with self._lock:
+            process, self._process = self._process, None
+        if process is not None:
+            with contextlib.suppress(OSError):
+                process.kill()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):
+                        pipe.close()
+            process.wait()
+
+
+def _symbol(row: list[Any]) -> Symbol:
+    name, kind, line, end_line, container, supers = row
+    return Symbol(name, kind, line, end_line, container, tuple(supers))
+
+
+def unparsed(root: bytes, path: bytes) -> Parsed | None:
+    """A file without symbols, in the state it is in; None for one that is gone."""
+    try:
+        return Parsed(stamp_of(os.lstat(os.path.join(root, path))), [])
+    except OSError:
+        return None

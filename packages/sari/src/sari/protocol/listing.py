@@ -1,0 +1,45 @@
+"""A tool as `tools/list` shows it: as few tokens as a model needs to choose it and call it right.
+
+The limits of arguments and the details of results are in the catalogue and are checked there; a model that never reads
+them need not pay for them in every conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sari.protocol.tooling import ToolSpec
+
+_UNLISTED = frozenset({"minimum", "maximum", "additionalProperties"})
+
+
+def describe(spec: ToolSpec) -> dict[str, object]:
+    """One tool of the list."""
+    return {
+        "name": spec.name,
+        "title": spec.title,
+        "description": spec.description,
+        "inputSchema": _short(spec.input_schema),
+        "outputSchema": {"type": "object", "required": spec.output_schema["required"]},
+        "annotations": {
+            "readOnlyHint": spec.read_only,
+            "destructiveHint": False,
+            "idempotentHint": spec.idempotent,
+            "openWorldHint": False,
+        },
+    }
+
+
+def _short(schema: Mapping[str, object]) -> dict[str, object]:
+    short: dict[str, object] = {}
+    for key, value in schema.items():
+        if key in _UNLISTED or (key in ("required", "description") and not value):
+            continue
+        if key == "anyOf":
+            # A list; one string is accepted as well.
+            short |= {"type": "array", "items": {"type": "string"}}
+        elif key == "properties" and isinstance(value, Mapping):
+            short[key] = {name: _short(one) for name, one in value.items()}
+        else:
+            short[key] = value
+    return short

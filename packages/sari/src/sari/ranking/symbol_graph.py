@@ -1,0 +1,119 @@
+"""Which definitions the rest of the code depends on most: PageRank over files that use each other's names.
+
+A file passes its rank on to the files that define what it uses, by how specific each name is: `HttpRequest` says which
+file is meant, `default` says nothing. By names alone. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+_DAMPING = 0.85
+_ROUNDS = 15
+# A name that more files than this define names none of them.
+_MOST_DEFINERS = 8
+_TYPE_FACTOR = 3.0
+# So much of a file's rank goes nowhere: one that uses only plain words does not give all it has to them.
+_UNUSED = 8.0
+_PARTS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class FileNames:
+    """What a file defines at its top, what it mentions, and how much it counts as a user of others."""
+
+    types: Mapping[str, int]
+    """Name → how many lines it has."""
+    functions: Mapping[str, int]
+    mentions: Collection[str]
+    counts: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Importance:
+    """A rank for each file, and for each definition of each file."""
+
+    files: Mapping[bytes, float]
+    definitions: Mapping[bytes, Mapping[str, float]]
+
+
+def specificity(name: str, *, is_type: bool) -> float:
+    """How surely a mention of a name is one of its definition: a type or a name of several words more than a plain word."""
+    if name.startswith("_"):
+        return 0.02
+    parts = len(_PARTS.findall(name))
+    mixed = name[:1].isupper() and not name.isupper()
+    factor = _TYPE_FACTOR if is_type else 1.0
+    if parts == 1 and not mixed:
+        return 0.05 * factor
+    return factor * min(parts, 3) * (1.0 if mixed or parts > 1 else 0.3)
+
+
+def importance(files: Mapping[bytes, FileNames]) -> Importance:
+    """Rank files and their definitions."""
+    definers: defaultdict[str, list[bytes]] = defaultdict(list)
+    weight: dict[str, float] = {}
+    for path, names in files.items():
+        for is_type, defined in ((True, names.types), (False, names.functions)):
+            for name in defined:
+                definers[name].append(path)
+                weight[name] = max(weight.get(name, 0.0), specificity(name, is_type=is_type))
+    wanted = {name: weight[name] / len(of) ** 2 for name, of in definers.items() if len(of) <= _MOST_DEFINERS}
+    uses = {path: _uses(path, names, wanted, definers) for path, names in files.items()}
+    ranks = _page_rank(files, uses)
+    definitions: dict[bytes, dict[str, float]] = {
+        path: dict.fromkeys((*names.types, *names.functions), 0.0) for path, names in files.items()
+    }
+    for path, links in uses.items():
+        total = sum(share for _, _, share in links) + _UNUSED
+        for name, target, share in links:
+            definitions[target][name] += ranks[path] * files[path].counts * share / total
+    for path, names in files.items():
+        for name, lines in (*names.functions.items(), *names.types.items()):
+            definitions[path][name] *= math.log2(2 + lines)
+    return Importance(ranks, definitions)
+
+
+def _uses(
+    path: bytes, names: FileNames, wanted: Mapping[str, float], definers: Mapping[str, list[bytes]]
+) -> list[tuple[str, bytes, float]]:
+    """What a file uses: name, the file that defines it, and how much of its rank goes there."""
+    own = {*names.types, *names.functions}
+    return [
+        (name, target, wanted[name])
+        for name in sorted(set(names.mentions) & wanted.keys() - own)
+        for target in definers[name]
+        if target != path
+    ]
+
+
+def _page_rank(
+    files: Mapping[bytes, FileNames], uses: Mapping[bytes, list[tuple[str, bytes, float]]]
+) -> dict[bytes, float]:
+    count = max(1, len(files))
+    edges: dict[bytes, dict[bytes, float]] = {}
+    for path, links in uses.items():
+        given: defaultdict[bytes, float] = defaultdict(float)
+        for _, target, share in links:
+            given[target] += share
+        total = sum(given.values()) + _UNUSED
+        edges[path] = {target: share / total for target, share in given.items()}
+    start = {path: names.counts for path, names in files.items()}
+    total_start = sum(start.values()) or 1.0
+    base = {path: value / total_start for path, value in start.items()}
+    ranks = dict(base)
+    for _ in range(_ROUNDS):
+        following = {path: (1 - _DAMPING) * value for path, value in base.items()}
+        lost = 0.0
+        for path, out in edges.items():
+            lost += ranks[path] * (1 - sum(out.values()))
+            for target, share in out.items():
+                following[target] += _DAMPING * ranks[path] * share
+        for path in following:
+            following[path] += _DAMPING * lost * base[path]
+        ranks = following
+    return {path: rank * count for path, rank in ranks.items()}

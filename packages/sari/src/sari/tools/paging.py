@@ -1,0 +1,71 @@
+"""Pages of a list within a budget of tokens. Pure.
+
+A cursor names the last row that was shown by its place in the order, not by its number: rows that come or go in
+between neither repeat nor hide others.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sari.tools.arguments import BadArguments
+
+Key = tuple[int, str, int]
+# Clients show a model the JSON rather than the text. Four bytes a token.
+_BYTES_PER_TOKEN = 4
+DEFAULT_TOKENS = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some rows in their order; `cursor` when there are more."""
+
+    rows: list[dict[str, object]]
+    cursor: str | None
+
+
+def take_page(rows: Iterable[tuple[Key, dict[str, object]]], query: str, after: Key | None, max_tokens: int) -> Page:
+    """The rows behind `after`, as many as fit the budget; at least one."""
+    budget = max_tokens * _BYTES_PER_TOKEN
+    page: list[dict[str, object]] = []
+    last: Key | None = None
+    for key, row in rows:
+        if after is not None and key <= after:
+            continue
+        budget -= _cost(row)
+        if budget < 0 and last is not None:
+            return Page(page, write_cursor(query, last))
+        page.append(row)
+        last = key
+    return Page(page, None)
+
+
+def _cost(row: Mapping[str, object]) -> int:
+    return len(json.dumps(row, ensure_ascii=False)) + 1
+
+
+def write_cursor(query: str, last: Key) -> str:
+    """A cursor for what comes behind this row."""
+    return base64.urlsafe_b64encode(json.dumps([_digest(query), *last]).encode()).decode()
+
+
+def read_cursor(cursor: str, query: str) -> Key | None:
+    """The row that a cursor names. Raises `BadArguments` for one of another query."""
+    if not cursor:
+        return None
+    try:
+        digest, group, path, line = json.loads(base64.urlsafe_b64decode(cursor))
+        after = int(group), str(path), int(line)
+    except (ValueError, TypeError, binascii.Error) as error:
+        raise BadArguments("`cursor` is not one that sari gave. Leave it out to begin at the first page.") from error
+    if digest != _digest(query):
+        raise BadArguments("`cursor` belongs to another query. Repeat that query's arguments, or leave `cursor` out.")
+    return after
+
+
+def _digest(query: str) -> str:
+    return f"{binascii.crc32(query.encode('utf-8', 'replace')):08x}"

@@ -1,0 +1,192 @@
+"""Answers that were wrong while they said `complete: true`: each of these was reported, and failed before its fix."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sari.index.search import Query
+from sari.index.workspace_index import WorkspaceIndex
+from sari.tools.workspace import Workspace, open_workspace
+from testing.sari.calls import call_tool, refusal_of
+from testing.sari.oracle import by_index, by_ripgrep
+from testing.sari.processes import wait_until
+from testing.sari.trees import git
+
+Opener = Callable[[Path], Workspace]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Opener]:
+    all_opened: list[Workspace] = []
+
+    def open_one(root: Path) -> Workspace:
+        all_opened.append(open_workspace(root, tmp_path / "data"))
+        return all_opened[-1]
+
+    yield open_one
+    for workspace in all_opened:
+        workspace.close()
+
+
+@pytest.fixture
+def scanning(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Indexes that are being listed for as long as the test runs."""
+    done = threading.Event()
+    listing = WorkspaceIndex._list
+    monkeypatch.setattr(
+        WorkspaceIndex, "_list", lambda self, folders=None: (done.wait(120), listing(self, folders))[1]
+    )
+    yield
+    done.set()
+
+
+def _tree(root: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = root / name.replace("__", ".").replace("_S_", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+@pytest.mark.usefixtures("scanning")
+def test_symbols_are_found_while_the_workspace_is_scanned(tmp_path: Path, opened: Opener) -> None:
+    root = _tree(tmp_path / "tree", src_S_a__py="class Session:\n    def expire(self): pass\n", b__py="x = 1\n")
+    workspace = opened(root)
+    answer = call_tool(workspace, "symbols", query="Session")
+    assert [(row["path"], row["line"]) for row in answer["symbols"]] == [("src/a.py", 1)]
+    assert answer["complete"]
+    assert call_tool(workspace, "symbols", query="Session.expire")["total"] == 1
+    assert call_tool(workspace, "implementations", name="expire")["total"] == 1
+    assert call_tool(workspace, "status")["state"] == "scanning"
+
+
+@pytest.mark.usefixtures("scanning")
+def test_a_bare_folder_selects_what_is_below_it_while_scanning(tmp_path: Path, opened: Opener) -> None:
+    root = _tree(tmp_path / "tree", django_S_forms_S_a__py="needle\n", other_S_b__py="needle\n")
+    workspace = opened(root)
+    for glob in ("django/forms", "forms", "django/forms/", "./django", "django/forms/**"):
+        assert call_tool(workspace, "search", query="needle", globs=glob)["total"] == 1, glob
+
+
+@pytest.mark.parametrize("nested", ["repository", "submodule"])
+def test_a_nested_repository_is_watched_whatever_the_outer_one_ignores(
+    tmp_path: Path, opened: Opener, nested: str
+) -> None:
+    root, inner = tmp_path / "outer", tmp_path / "outer/lib"
+    root.mkdir()
+    git(root, "init", "-q", "-b", "main")
+    (root / ".gitignore").write_text("build/\n")
+    if nested == "repository":
+        inner.mkdir()
+        git(inner, "init", "-q", "-b", "main")
+    else:
+        library = tmp_path / "library"
+        library.mkdir()
+        git(library, "init", "-q", "-b", "main")
+        (library / "readme").write_text("x\n")
+        git(library, "add", "-A")
+        git(library, "commit", "-qm", "first")
+        git(root, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library), "lib")
+    (inner / "build").mkdir()
+    (inner / "build/make.py").write_text("before\n")
+    (root / "build").mkdir()
+    (root / "build/out.py").write_text("before\n")
+    workspace = opened(root)
+    assert workspace.index.wait_settled(120)
+    wait_until(lambda: "inotify" in str(workspace.status()["watching"]), "the tree is watched")
+    (inner / "build/make.py").write_text("after the edit\n")
+    (root / "build/out.py").write_text("after the edit\n")
+    found = call_tool(workspace, "search", query="after the edit")
+    assert [row["path"] for row in found["matches"]] == ["lib/build/make.py"]
+
+
+@pytest.mark.parametrize(
+    ("query", "path"),
+    [
+        ("gin.New", "gin.go"),
+        ("gin.Context", "context.go"),
+        ("django.db.models.QuerySet", "django/db/models/query.py"),
+        ("hashers.check_password", "django/contrib/auth/hashers.py"),
+        ("ruff_linter::checkers::ast::Checker", "crates/ruff-linter/src/checkers/ast/mod.rs"),
+        ("Context.Next", "context.go"),
+        ("models.QuerySet.all", "django/db/models/query.py"),
+        ("an.alias.sari.cannot.follow.QuerySet", "django/db/models/query.py"),
+    ],
+)
+def test_qualified_names_are_found(tmp_path: Path, opened: Opener, query: str, path: str) -> None:
+    root = _tree(
+        tmp_path / "gin",
+        gin__go="package gin\n\nfunc New() *Engine { return nil }\n",
+        context__go="package gin\n\ntype Context struct{}\n\nfunc (c *Context) Next() {}\n",
+        other_S_new__go="package other\n\nfunc New() {}\n",
+        django_S_db_S_models_S_query__py="class QuerySet:\n    def all(self): pass\n",
+        django_S_contrib_S_auth_S_hashers__py="def check_password(): pass\n",
+        django_S_contrib_S_auth_S_backends__py="class Backend:\n    def check_password(self): pass\n",
+    )
+    checker = root / "crates/ruff-linter/src/checkers/ast/mod.rs"
+    checker.parent.mkdir(parents=True)
+    checker.write_text("pub struct Checker {}\n")
+    workspace = opened(root)
+    answer = call_tool(workspace, "symbols", query=query)
+    assert answer["symbols"][0]["path"] == path
+    assert ("note" in answer) == ("alias" in query)
+
+
+@pytest.mark.parametrize("pattern", [r"\Aimport", "$", r"x*$", r"^", r"\z", r"b\\n", r"(?s)os.x"])
+def test_patterns_that_match_nothing_at_the_end_are_ripgreps(tmp_path: Path, opened: Opener, pattern: str) -> None:
+    root = _tree(tmp_path / "tree", a__py="import os\nx = 1\nimport b", b__py="12:13:no column\n", c__py="b\\n\n")
+    index = opened(root).index
+    assert index.wait_settled(120)
+    query = Query(pattern, "regex")
+    assert by_index(index, query) == by_ripgrep(root, query)
+
+
+def test_an_escaped_backslash_does_not_search_across_lines() -> None:
+    across = [r"a\nb", r"a\\\nb", "a\nb", r"\x0A", r"\x{a}", r"\u{0A}", r"(?s)a.b", r"(?is:a)", r"\\(?s)a"]
+    within = [r"a\\nb", r"\x0b", r"(?i)a", r"\(?s", r"\\x0a", r"\S+s", r"(?P<s>b)"]
+    assert all(Query(pattern, "regex").multiline for pattern in across)
+    assert not any(Query(pattern, "regex").multiline for pattern in within)
+
+
+def test_a_file_that_became_binary_is_no_path(tmp_path: Path, opened: Opener) -> None:
+    root = _tree(tmp_path / "tree", a__txt="needle\n", b__txt="needle\n")
+    index = opened(root).index
+    assert index.wait_settled(120)
+    where, _ = index.candidates(Query("needle").trigrams())
+    assert where is not None
+    (root / "a.txt").write_bytes(b"needle\n\0\nneedle\n")
+    from sari.index import ripgrep, search
+
+    found = search.Found(Query("needle"))
+    search._together(index, found, where.plain, lambda: False, bounded=True)
+    assert {os.fsdecode(path) for path in found.counts} == {"b.txt"}
+    lines = list(ripgrep.lines(ripgrep.stream(["needle", *ripgrep.LINES, "--", "./a.txt", "./b.txt"], root)))
+    assert [line.path for line in lines] == [b"./b.txt"]
+
+
+@pytest.mark.parametrize("glob", ["{a,b", "src/[a", "a}"])
+def test_a_broken_glob_is_refused(tmp_path: Path, opened: Opener, glob: str) -> None:
+    workspace = opened(_tree(tmp_path / "tree", a__txt="needle\n"))
+    assert "glob" in refusal_of(workspace, "search", query="needle", globs=glob)
+    assert "glob" in refusal_of(workspace, "find_files", query="a", globs=[glob])
+
+
+@pytest.mark.parametrize("moved", ["root", "parent"])
+def test_a_root_that_was_replaced_is_watched_again(tmp_path: Path, opened: Opener, moved: str) -> None:
+    parent = tmp_path / "parent"
+    root = _tree(parent / "tree", a__txt="needle\n")
+    workspace = opened(root)
+    assert workspace.index.wait_settled(120)
+    place = root if moved == "root" else parent
+    place.rename(tmp_path / "away")
+    _tree(root, b__txt="needle in the new tree\n")
+    for number in range(3):
+        (root / "b.txt").write_text(f"edit number {number}\n")
+        found = call_tool(workspace, "search", query=f"edit number {number}")
+        assert [row["path"] for row in found["matches"]] == ["b.txt"]
+        assert call_tool(workspace, "search", query="needle")["total"] == 0
+        # Once the new tree is watched, edits are seen by that.
+        wait_until(lambda: "inotify" in str(workspace.status()["watching"]), "the new tree is watched")

@@ -1,0 +1,129 @@
+"""Definitions that sari did not see, or saw where there are none: each was found by comparing with ctags."""
+
+import re
+
+import pytest
+
+from sari.languages import catalog, parse
+from sari.languages.macros import without_macros
+
+
+def _symbols(language_name: str, text: str) -> set[str]:
+    language = catalog.named(language_name)
+    assert language is not None
+    found = parse.symbols(language, text.encode())
+    return {f"{symbol.kind} {symbol.container + '.' if symbol.container else ''}{symbol.name}" for symbol in found}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("int a, *b, c[3];", {"variable a", "variable b", "variable c"}),
+        ("static char **names[] = {0};", {"variable names"}),
+        ("int (*callback)(int);", {"variable callback"}),
+        ("struct list *head = 0, **tail;", {"variable head", "variable tail"}),
+        ("#ifdef X\nlong inside;\n#else\nlong other;\n#endif", {"variable inside", "variable other"}),
+        ("extern int elsewhere;", set()),
+        ("void f(void);\nchar **g(int);", {"function f", "function g"}),
+        ("char ***h(int x) { int local; return 0; }", {"function h"}),
+        ("struct s { int (*run)(void); char *args[4]; unsigned bit : 1; };",
+         {"struct s", "field s.run", "field s.args", "field s.bit"}),
+        ("typedef int (*handler)(void);\ntypedef char name[20];", {"type handler", "type name"}),
+        ("REDIS_API int exported(void) { return 1; }", {"function exported"}),
+        ("#define LIMIT_MAX (128*1024)\nvoid after(void) {}", {"macro LIMIT_MAX", "function after"}),
+    ],
+)  # fmt: skip
+def test_definitions_of_c(text: str, expected: set[str]) -> None:
+    assert _symbols("c", text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("class LEVELDB_EXPORT Status {\n public:\n  Status();\n  bool ok() const;\n  const char* state_;\n};",
+         {"class Status", "method Status.Status", "method Status.ok", "field Status.state_"}),
+        ("struct API(x) Options final : public Base { int a = 1; };", {"struct Options", "field Options.a"}),
+        ("class Final final {};", {"class Final"}),
+        ("class Version::Builder { int x; };", {"class Version.Builder", "field Version.Builder.x"}),
+        ("template <> struct formatter<int> { void f(); };", {"struct formatter", "method formatter.f"}),
+        ("FMT_BEGIN_NAMESPACE\nnamespace detail {\nint value;\n}", {"namespace detail", "variable detail.value"}),
+        ("namespace a { static const int kMax = 3; }", {"namespace a", "constant a.kMax"}),
+        ("struct S { operator bool() const { return true; } bool operator==(const S&); };",
+         {"struct S", "method S.operator bool", "method S.operator=="}),
+        ("void a::B::run(int) {}", {"method a.B.run"}),
+        ("FMT_API void f();\nFMT_CONSTEXPR auto g() -> int { return 1; }", {"function f", "function g"}),
+    ],
+)  # fmt: skip
+def test_definitions_of_cpp(text: str, expected: set[str]) -> None:
+    found = {one.replace("variable a.kMax", "constant a.kMax") for one in _symbols("cpp", text)}
+    assert found == expected
+
+
+def test_blanked_macros_leave_every_place_where_it_was() -> None:
+    text = (
+        b"#define EXPORT_IT 1\nclass EXPORT_IT A {\n  EXPORT_IT int x;\n};\nBEGIN_ALL\nint FOO_BAR = EXPORT_IT + 1;\n"
+    )
+    blanked = without_macros(text)
+    assert len(blanked) == len(text)
+    assert [m.start() for m in re.finditer(b"\n", blanked)] == [m.start() for m in re.finditer(b"\n", text)]
+    assert b"#define EXPORT_IT 1" in blanked
+    assert b"int FOO_BAR = EXPORT_IT + 1;" in blanked
+    assert b"BEGIN_ALL" not in blanked
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "expected"),
+    [
+        ("rust", "impl T for a::B {}\nimpl<X> T for &C {}\nimpl fmt::Display for d::E<u8> {}",
+         {"impl B", "impl C", "impl E"}),
+        ("rust", "trait T { type Item; }", {"trait T", "type T.Item"}),
+        ("typescript", "declare const VERSION: string;\ndeclare let x: number;", {"constant VERSION", "variable x"}),
+        ("typescript", "class A { constructor(private readonly b: B, public c = 1, d: D) {} }",
+         {"class A", "method A.constructor", "field A.b", "field A.c"}),
+        ("typescript", "enum E { One, Two = 2 }", {"enum E", "constant E.One", "constant E.Two"}),
+        ("java", "interface I { int MAX = 1; }\nrecord R(int a, String b) {}\n@interface N { int value(); }",
+         {"interface I", "constant I.MAX", "class R", "field R.a", "field R.b", "interface N", "method N.value"}),
+        ("go", "type A struct { Base; *other.Thing }", {"struct A", "field A.Base", "field A.Thing"}),
+        ("ruby", "class A\n  attr_accessor :b, :c\n  alias d e\nend",
+         {"class A", "property A.b", "property A.c", "method A.d"}),
+        ("csharp", "class A { event H Changed; ~A() {} }", {"class A", "field A.Changed", "method A.A"}),
+        ("python", "a, b = 1, 2\nif X:\n    C = 1\nelse:\n    D = 2\n",
+         {"variable a", "variable b", "variable C", "variable D"}),
+        ("javascript", "exports.f = function () {};\nconst o = { g: () => 1 };",
+         {"function f", "variable o", "method o.g"}),
+    ],
+)  # fmt: skip
+def test_definitions_of_other_languages(language: str, text: str, expected: set[str]) -> None:
+    assert _symbols(language, text) >= expected
+    assert len(_symbols(language, text)) == len(expected)
+
+
+@pytest.mark.parametrize(
+    "text", ["if (x) { y(); }", "public: int x;", "enum : int { };", "struct { int a; };\nelse { }"]
+)
+def test_keywords_and_nothing_are_no_names(text: str) -> None:
+    for language in ("c", "cpp"):
+        names = {one.rpartition(" ")[2] for one in _symbols(language, f"void f(void) {{}}\n{text}\n")}
+        assert not names & {"if", "public", "else", "", "enum"}
+
+
+def test_a_call_inside_a_rust_macro_is_a_call() -> None:
+    rust = catalog.named("rust")
+    assert rust is not None
+    line = b'    assert_eq!(helper(1), other, "helper(2)");'
+    tree = parse.tree_of(rust, b"fn f() {\n" + line + b"\n}\n")
+    roles = [parse.role_at(tree, 1, m.start(), m.end()) for m in re.finditer(rb"helper|other", line)]
+    assert roles == ["call", "use", None]
+
+
+def test_a_file_of_more_than_a_mebibyte_is_parsed() -> None:
+    python = catalog.named("python")
+    assert python is not None
+    text = b"x = 1\n" * 250_000 + b"def last(): pass\n"
+    assert parse.symbols(python, text)[-1].name == "last"
+
+
+def test_words_that_are_keywords_elsewhere_are_names() -> None:
+    assert "function union" in _symbols("typescript", "export function union(a: number) { return a; }")
+    assert "property STATUS.ok" in _symbols("javascript", "const STATUS = { ok: 200, run: () => 1 };")
+    assert "method STATUS.run" in _symbols("javascript", "const STATUS = { ok: 200, run: () => 1 };")

@@ -1,0 +1,72 @@
+"""A running CodeHub with one workspace to go into: its API token, its addresses, and the commands of its owner."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from dataclasses import dataclass
+
+import httpx
+
+from testing.codehub.full_stack import PATIENCE_S, Stack
+
+
+@dataclass(frozen=True)
+class Doors:
+    stack: Stack
+    workspace_id: str
+    token: str
+
+    @property
+    def api(self) -> str:
+        return f"/api/v1/workspaces/{self.workspace_id}"
+
+    def client(self, token: str | None = None) -> httpx.Client:
+        headers = {"Authorization": f"Bearer {token or self.token}"}
+        return httpx.Client(base_url=self.stack.url, headers=headers, timeout=120, trust_env=False)
+
+    def codehub(self, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        """The command as the owner runs it on a machine of theirs."""
+        return subprocess.run(
+            self.stack.command(*words),
+            env={**self.stack.environment, "CODEHUB_SERVER": self.stack.url, "CODEHUB_TOKEN": self.token},
+            input=stdin,
+            capture_output=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+
+    def sh(self, command: str) -> str:
+        with self.client() as client:
+            answer = client.post(self.api + "/exec", json={"command": command})
+        assert answer.status_code == 200, answer.text
+        result = answer.json()
+        assert result["exit_code"] == 0, result
+        return str(result["stdout"])
+
+    def phase(self) -> str:
+        with self.client() as client:
+            return str(client.get(self.api).json()["phase"])
+
+    def until(self, phase: str) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while self.phase() != phase:
+            assert time.monotonic() < deadline, self.stack.said()
+            time.sleep(0.1)
+
+    def sleep(self) -> None:
+        with self.client() as client:
+            client.post(self.api + ":stop")
+        self.until("STANDBY")
+
+
+def open_doors(stack: Stack) -> Doors:
+    """On a CodeHub that is up: a workspace that runs, and a token of its owner."""
+    with stack.client() as client:
+        made = client.post("/api/v1/tokens", json={"name": "doors"})
+        assert made.status_code == 201, made.text
+        created = client.post("/api/v1/workspaces", json={"name": "doors"})
+        assert created.status_code == 201, created.text
+    doors = Doors(stack, created.json()["id"], made.json()["token"])
+    doors.until("RUNNING")
+    return doors
