@@ -33,6 +33,9 @@ bench: dev-env parts  ## measure side by side with the peers, print ratios, writ
 simulate: dev-env  ## run the control plane simulation with SEEDS seeds
 	.venv/bin/python -m testing.codehub.simulation --seeds $(SEEDS) $(ARGS)
 
+mutants: dev-env parts  ## plant small bugs one at a time and report those that no test notices
+	.venv/bin/python -m testing.codehub.mutants $(ARGS)
+
 kubernetes-up:  ## start a real single-node Kubernetes for tests (root; built once, some minutes)
 	@scripts/kubernetes/up.sh
 
@@ -83,4 +86,4 @@ clean:  ## remove build products (not CodeHub's data)
 	rm -rf .venv .venvs .parts .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help up test check lint format bench simulate kubernetes-up kubernetes-down test-kubernetes soak show-docker screens transcripts docs first-run run-env dev-env docs-env parts lock clean
+.PHONY: help up test check lint format bench simulate mutants kubernetes-up kubernetes-down test-kubernetes soak show-docker screens transcripts docs first-run run-env dev-env docs-env parts lock clean

@@ -103,7 +103,9 @@ class Installation:
         """Settings for coordinators that start from now on."""
         self._environment |= environment
 
-    def coordinator(self, point: str = "", do: str = "kill", **more: object) -> Coordinator:
+    def coordinator(
+        self, point: str = "", do: str = "kill", *, environment: Mapping[str, str] | None = None, **more: object
+    ) -> Coordinator:
         """One more `codehub serve coordinator`; with a point, one that crashes there."""
         node_id = f"node-{len(self._coordinators)}"
         log_file = self.data_dir.parent / f"{node_id}.answers"
@@ -111,7 +113,7 @@ class Installation:
         with log_file.with_suffix(".log").open("wb") as log:
             started = subprocess.Popen(
                 [sys.executable, "-m", "testing.codehub.crash_points", json.dumps(job), "serve", "coordinator"],
-                env={**self._environment, "COORDINATOR_NODE_ID": node_id},
+                env={**self._environment, "COORDINATOR_NODE_ID": node_id, **(environment or {})},
                 cwd=Path(__file__).resolve().parents[2],
                 stdout=log,
                 stderr=log,

@@ -23,9 +23,10 @@ from codehub.domain.model import (
     Progress,
     Workspace,
 )
+from codehub.domain.stores import StoreRecord
 from codehub.domain.ttl import ActivityCoverage, Span, is_to_archive, is_to_sleep
 from codehub.ports.archives import ArchivePlace
-from codehub.ports.control_store import Change, ControlStore, GcStore, TimelineEvent, TtlStore
+from codehub.ports.control_store import Change, ControlStore, GcStore, StoreRegistry, TimelineEvent, TtlStore
 from codehub.ports.homes import ArchiveReceipt
 from testing.codehub.workspaces import NOW, workspace
 
@@ -34,6 +35,7 @@ class StoreWorld(Protocol):
     store: ControlStore
     ttl: TtlStore
     gc: GcStore
+    registry: StoreRegistry
 
     async def elect(self) -> int:
         """A new leader's epoch."""
@@ -150,6 +152,32 @@ class ControlStoreContract:
         claim = (await world.gc.claims([ws().id], 2))[ws().id]
         assert claim.kept == {"op-1"}
         assert claim.archive_key == receipt.archive_key
+
+    async def test_claims_say_whether_an_error_is_recorded_and_whether_the_home_is_seen(
+        self, world: StoreWorld
+    ) -> None:
+        await world.put(ws(1))
+        deleting = {"phase": Phase.DELETING, "desired_state": DesiredState.DELETED}
+        await world.put(ws(2, error_reason=ErrorReason.DATA_LOST, error_message="gone", **deleting))
+        seen = Conditions(volume_ready=Condition(ConditionStatus.TRUE, "Ready"))
+        await world.put(ws(3, conditions=seen))
+        claims = await world.gc.claims([ws(n).id for n in (1, 2, 3)], 2)
+        assert [claims[ws(n).id].error_recorded for n in (1, 2, 3)] == [False, True, False]
+        assert [claims[ws(n).id].home_is_seen for n in (1, 2, 3)] == [False, False, True]
+
+    async def test_the_stores_are_remembered_and_evidence_of_them_is_given(self, world: StoreWorld) -> None:
+        epoch = await world.elect()
+        assert await world.registry.store_records() == {}
+        record = StoreRecord("store-1", "/srv/homes")
+        await world.registry.record_store(epoch, "homes", record)
+        await world.registry.record_store(epoch, "homes", record)
+        assert await world.registry.store_records() == {"homes": record}
+        await world.put(ws(1, home_ctx=HomeCtx("inc-1")))
+        await world.put(ws(2, archive_key=archive_key_of(ws(2).id, "op-1")))
+        lost = {"phase": Phase.ERROR, "error_reason": ErrorReason.DATA_LOST}
+        await world.put(ws(3, home_ctx=HomeCtx("inc-3"), **lost))
+        assert [row.id for row in await world.registry.store_evidence("homes", 5)] == [ws(1).id]
+        assert [row.id for row in await world.registry.store_evidence("archives", 5)] == [ws(2).id]
 
     async def test_every_change_by_anybody_is_another_version(self, world: StoreWorld) -> None:
         epoch = await world.elect()

@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 
 from codehub.domain.errors import BackendDown, Deposed
 from codehub.domain.gc import Claim
-from codehub.domain.model import Busy, DesiredState, Phase, Progress, Workspace
+from codehub.domain.model import Busy, DesiredState, ErrorReason, Phase, Progress, Workspace
+from codehub.domain.stores import StoreRecord
 from codehub.domain.ttl import ActivityCoverage, Span, is_to_archive, is_to_sleep
 from codehub.ports.archives import ArchivePlace
 from codehub.ports.control_store import Change, TimelineEvent, Versioned
@@ -33,6 +34,7 @@ class MemoryDatabase:
         self.events: dict[str, list[tuple[datetime, TimelineEvent]]] = {}
         self.generations: dict[str, dict[str, Generation]] = {}
         self.components: Mapping[str, Mapping[str, object]] = {}
+        self.stores: dict[str, StoreRecord] = {}
         self._versions: dict[str, str] = {}
         self._version = 0
         self._sight = ActivityCoverage()
@@ -137,6 +139,23 @@ class MemoryDatabase:
         events = self.events.get(workspace_id, [])
         return sum(1 for at, event in events if event.kind == "restarting" and at >= since)
 
+    async def store_records(self) -> Mapping[str, StoreRecord]:
+        return dict(self.stores)
+
+    async def record_store(self, epoch: int, kind: str, record: StoreRecord) -> None:
+        self._must_lead(epoch)
+        self.stores[kind] = record
+
+    async def store_evidence(self, kind: str, most: int) -> Sequence[Workspace]:
+        rows = [
+            row
+            for row in self.rows.values()
+            if row.deleted_at is None
+            and row.error_reason is not ErrorReason.DATA_LOST
+            and (row.archive_key if kind == "archives" else row.home_ctx) is not None
+        ]
+        return sorted(rows, key=lambda row: row.id, reverse=True)[:most]
+
     async def note_components(self, epoch: int, components: Mapping[str, Mapping[str, object]]) -> None:
         if epoch == self.epoch:
             self.components = components
@@ -226,6 +245,7 @@ class MemoryDatabase:
             archive_op_id=row.archive_op_id,
             kept=frozenset(op_id for op_id, _ in made[-keep:]),
             error_recorded=row.error_reason is not None,
+            home_is_seen=row.conditions.volume_ready.is_true or row.conditions.archive_ready.is_true,
             purged_at=row.purged_at,
         )
 

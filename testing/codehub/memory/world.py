@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from codehub.domain.errors import BackendDown, Conflict, DataLost, Denied, FenceLost, NotFound, OutOfSpace
+from codehub.domain.errors import BackendDown, Conflict, DataLost, Denied, FenceLost, NotFound, OutOfSpace, Transient
 from codehub.domain.gc import archive_key_of
 from codehub.domain.model import HomeCtx, Progress
 from codehub.domain.profiles import AppProfile, Runs
@@ -48,6 +48,14 @@ class MemoryArchives:
     async def committed(self, archive_keys: Collection[str]) -> Mapping[str, bool]:
         self.answer()
         return {key: self.find(key) is not None for key in archive_keys}
+
+    async def receipts(self, workspace_id: str) -> Sequence[ArchiveReceipt]:
+        self.answer()
+        return [
+            _receipt(place.archive_key, place.op_id, stored.files)
+            for place, stored in sorted(self.places.items(), key=lambda one: one[0].op_id)
+            if place.workspace_id == workspace_id and stored.meta and stored.files is not None
+        ]
 
     async def list_places(self) -> AsyncIterator[ArchivePlace]:
         self.answer()
@@ -90,6 +98,8 @@ class MemoryHomes:
         self.away = False
         # The disk that has no room left, if one has not.
         self.full = ""
+        # As if somebody had moved the directory away: nothing is seen, and nothing can be changed.
+        self.hidden = False
         self.archives = archives
         self.volumes: dict[str, Volume] = {}
 
@@ -102,11 +112,13 @@ class MemoryHomes:
 
     async def list_all(self) -> Mapping[str, HomeStatus]:
         self.answer()
+        if self.hidden:
+            return {}
         return {id_: HomeStatus(HomeState.WHOLE, volume.ctx) for id_, volume in self.volumes.items()}
 
     async def status(self, home: HomeKey) -> HomeStatus:
         self.answer()
-        volume = self.volumes.get(home.workspace_id)
+        volume = None if self.hidden else self.volumes.get(home.workspace_id)
         return HomeStatus(HomeState.ABSENT) if volume is None else HomeStatus(HomeState.WHOLE, volume.ctx)
 
     async def provision(self, home: HomeKey, incarnation: str, fence: Fence) -> HomeCtx:
@@ -163,7 +175,7 @@ class MemoryHomes:
 
     async def deprovision(self, home: HomeKey, ctx: HomeCtx, fence: Fence) -> None:
         self.answer()
-        if home.workspace_id in self.volumes:
+        if home.workspace_id in self.volumes and not self.hidden:
             fence()
             self._expect(home, ctx)
             del self.volumes[home.workspace_id]
@@ -181,6 +193,8 @@ class MemoryHomes:
             raise BackendDown("the storage backend is away")
 
     def _room(self) -> None:
+        if self.hidden:
+            raise Transient("the homes' directory is not there")
         if self.full:
             raise OutOfSpace(f"no room left on {self.full}")
 

@@ -23,7 +23,7 @@ from codehub.control.metrics import Metrics
 from codehub.control.observe import home_key
 from codehub.domain import observed
 from codehub.domain.errors import Deposed
-from codehub.domain.model import DesiredState, HomeCtx, Operation, Phase
+from codehub.domain.model import DesiredState, ErrorReason, HomeCtx, Operation, Phase
 from codehub.domain.profiles import AppProfile
 from codehub.ports.clock import Clock
 from codehub.ports.leadership import Lease
@@ -37,6 +37,7 @@ from testing.codehub.workspaces import workspace
 
 GRACE_S, RETENTION_S = 120.0, 400.0
 FAULTS_FOR_S = 80.0
+AWAY_S = 60.0
 CONVERGES_WITHIN_S = 1_500.0
 _PROFILE = AppProfile("code-server", health_timeout_s=20.0)
 _WANTED = {
@@ -255,7 +256,14 @@ class Simulation:
             process.thaw()
 
     async def _converge(self) -> None:
-        """Each workspace reaches what it was asked to be; owners recover what ended in ERROR, as they would."""
+        """Each workspace reaches what it was asked to be; owners recover what ended in ERROR, as they would.
+
+        What seems lost while the homes' directory is away is found again without anybody's help.
+        """
+        self._say("the homes are moved away, and back")
+        self.world.homes.hidden = True
+        await asyncio.sleep(AWAY_S)
+        self.world.homes.hidden = False
         deadline = self.clock.monotonic() + CONVERGES_WITHIN_S
         while not self._converged():
             late = [
@@ -265,7 +273,8 @@ class Simulation:
             self.world.must(self.clock.monotonic() < deadline, f"does not converge: {late}")
             await asyncio.sleep(5)
             for row in list(self.world.database.rows.values()):
-                if row.phase is Phase.ERROR and row.error_reason is not None:
+                lost = row.error_reason is ErrorReason.DATA_LOST
+                if row.phase is Phase.ERROR and row.error_reason is not None and not lost:
                     self.world.database.put(recovered(row, self.clock.now(), row.desired_state))
         for id_ in list(self.world.database.rows):
             self.world.check(id_)

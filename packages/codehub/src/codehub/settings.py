@@ -319,6 +319,13 @@ class Settings(BaseModel):
         alias="COORDINATOR_ACTIVE_INTERVAL",
         description="Time between two resyncs while an operation is under way.",
     )
+    max_losses: int = Field(
+        3,
+        ge=1,
+        alias="COORDINATOR_MAX_LOSSES",
+        description="How many workspaces may seem to have lost their data at once; more, and more than a tenth of all, "
+        "are taken for a disk that is not there, and none is marked.",
+    )
     active_duration_s: Seconds = Field(
         30,
         alias="COORDINATOR_ACTIVE_DURATION",
@@ -347,14 +354,14 @@ class Settings(BaseModel):
         30, alias="ACTIVITY_FLUSH_INTERVAL", description="How often the proxy writes activity to Redis."
     )
     ttl_standby_s: Seconds = Field(
-        600,
+        10_800,
         alias="TTL_STANDBY_SECONDS",
-        description="Idle time after which a workspace is put to sleep. Recommended in production: 10800.",
+        description="Idle time after which a workspace is put to sleep.",
     )
     ttl_archive_s: Seconds = Field(
-        1800,
+        86_400,
         alias="TTL_ARCHIVE_SECONDS",
-        description="Time asleep after which a workspace is archived. Recommended in production: 86400.",
+        description="Time asleep after which a workspace is archived.",
     )
     busy_max_s: Seconds = Field(
         43_200,

@@ -1,4 +1,4 @@
-"""A homes' disk that is not mounted today: its homes are Unknown, never lost."""
+"""A homes' or archives' disk that is not mounted today: what is on it is Unknown, never lost, and nothing is made there."""
 
 from __future__ import annotations
 
@@ -6,27 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from codehub.adapters.backend_set import BackendOptions, BackendSet, load_catalog, open_backends
 from codehub.adapters.homes.local_dir import LocalDirHomes
-from codehub.adapters.homes.mark import MARK, WITNESS, HomesMark
+from codehub.adapters.homes.mark import MARK, HomesMark
+from codehub.adapters.objectstore.archives import ArchiveStoreId, ObjectArchives
 from codehub.adapters.objectstore.store import Store
-from codehub.cli.checks import Health, check_homes
-from codehub.cli.effective_settings import effective_settings
 from codehub.domain.errors import BackendDown
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.homes import HomeState
 from testing.codehub.contracts.homes import key
 
 
-async def opened(base: Path) -> BackendSet:
-    options = BackendOptions(base / "data", base / "homes", (base / "archives").as_uri(), "test", runtime="process")
-    (base / "data").mkdir(exist_ok=True)
-    return await open_backends(options, load_catalog(None, "code-server", ()))
-
-
 async def test_an_empty_mount_point_is_a_backend_that_is_down_and_nothing_is_made_in_it(tmp_path: Path) -> None:
-    first = await opened(tmp_path)
-    homes = first.homes["local-dir"]
+    mark = HomesMark(tmp_path / "homes")
+    homes = LocalDirHomes(tmp_path / "homes", Store((tmp_path / "archives").as_uri()), mark=mark)
+    await homes.ping()
+    assert await mark.read_id() is None, "only a coordinator that leads gives a directory its id"
+    await mark.write_id("store-1")
+    mark.expect("store-1")
     ctx = await homes.provision(key(), "inc-1", no_fence)
     (tmp_path / "homes").rename(tmp_path / "disk")
     (tmp_path / "homes").mkdir()
@@ -41,32 +37,28 @@ async def test_an_empty_mount_point_is_a_backend_that_is_down_and_nothing_is_mad
     ):
         with pytest.raises(BackendDown, match="is its disk mounted"):
             await attempt
-    await first.close()
-    # A CodeHub that starts without the disk starts, and knows as much.
-    second = await opened(tmp_path)
-    with pytest.raises(BackendDown):
-        await second.homes["local-dir"].status(key())
     assert list((tmp_path / "homes").iterdir()) == []
-    doctor = effective_settings(
-        {"CODEHUB_DATA_DIR": str(tmp_path / "data"), "CODEHUB_HOMES_DIR": str(tmp_path / "homes")}
-    )
-    assert [finding.health for finding in await check_homes(doctor)] == [Health.BAD]
+    (tmp_path / "homes" / MARK).write_text("store-2\n")
+    with pytest.raises(BackendDown):
+        await homes.status(key())
+    (tmp_path / "homes" / MARK).unlink()
     (tmp_path / "homes").rmdir()
     (tmp_path / "disk").rename(tmp_path / "homes")
-    assert (await second.homes["local-dir"].status(key())).state is HomeState.WHOLE
-    assert await check_homes(doctor) == []
-    await second.close()
+    assert (await homes.status(key())).state is HomeState.WHOLE
+    mark.hold("not known to be ours")
+    with pytest.raises(BackendDown, match="not known to be ours"):
+        await homes.status(key())
 
 
-async def test_homes_of_before_are_marked_and_another_directory_is_a_new_one(tmp_path: Path) -> None:
-    """An installation that is older than the mark goes on; one that was moved on purpose does too."""
+async def test_an_archive_directory_without_its_disk_is_down(tmp_path: Path) -> None:
     store = Store((tmp_path / "archives").as_uri())
-    await LocalDirHomes(tmp_path / "homes", store).provision(key(), "inc-1", no_fence)
-    mark = HomesMark(tmp_path / "homes", tmp_path / WITNESS)
-    homes = LocalDirHomes(tmp_path / "homes", store, mark=mark)
-    await homes.ping()
-    assert (tmp_path / "homes" / MARK).is_file()
-    assert list(await homes.list_all()) == [key().workspace_id]
-    elsewhere = HomesMark(tmp_path / "elsewhere", tmp_path / WITNESS)
-    await LocalDirHomes(tmp_path / "elsewhere", store, mark=elsewhere).ping()
-    assert (tmp_path / "elsewhere" / MARK).is_file()
+    archives, identity = ObjectArchives(store), ArchiveStoreId(store)
+    await identity.write_id("store-1")
+    identity.expect("store-1")
+    home_key = "w-1/op-1/home.tar.zst"
+    assert await archives.committed([home_key]) == {home_key: False}
+    (tmp_path / "archives").rename(tmp_path / "disk")
+    (tmp_path / "archives").mkdir()
+    for attempt in (archives.committed([home_key]), archives.ping(), archives.receipts("w-1")):
+        with pytest.raises(BackendDown, match="is its disk mounted"):
+            await attempt

@@ -22,7 +22,7 @@ from testing.codehub.workspaces import NOW
 class MemoryWorld:
     def __init__(self) -> None:
         self.database = MemoryDatabase()
-        self.store = self.ttl = self.gc = self.database
+        self.store = self.ttl = self.gc = self.registry = self.database
 
     async def elect(self) -> int:
         self.database.epoch += 1
@@ -38,7 +38,7 @@ class MemoryWorld:
 class PostgresWorld:
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.store = PostgresControlStore(database)
+        self.store = self.registry = PostgresControlStore(database)
         self.ttl = PostgresTtlStore(database)
         self.gc = PostgresGcStore(database)
 

@@ -19,7 +19,7 @@ import pytest
 
 from codehub.adapters.embedded.postgres import EmbeddedPostgres
 from codehub.adapters.postgres import system
-from codehub.adapters.postgres.control_leader import PostgresElection
+from codehub.adapters.postgres.control_leader import IDLE_TIMEOUT_S, PING_EVERY_S, TERM_S, PostgresElection
 from codehub.adapters.postgres.migrate import migrate
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.system_clock import SystemClock
@@ -249,6 +249,15 @@ async def test_a_term_ends_when_its_connection_is_cut(database_url: str, databas
     async with election.campaign("two") as lease:
         lease.fence()
         assert (await leadership(database)).holder_id == "two"
+
+
+async def test_a_lock_that_nobody_pings_is_freed_by_the_server_after_the_term_is_over(database_url: str) -> None:
+    election = PostgresElection(database_url, lock_id=LOCK_ID, retry_interval_s=1.0, clock=SystemClock())
+    async with election.campaign("one") as lease:
+        row = await (await lease.connection.execute("SHOW idle_session_timeout")).fetchone()
+        assert row == {"idle_session_timeout": f"{IDLE_TIMEOUT_S:.0f}s"}
+        assert lease.deadline - SystemClock().monotonic() <= TERM_S
+    assert PING_EVERY_S < TERM_S < IDLE_TIMEOUT_S, "a leader stops before the server frees its lock"
 
 
 async def test_a_standby_waits_inside_the_lock_and_is_elected_when_it_is_freed(

@@ -146,6 +146,7 @@ async def test_a_coordinator_answers_for_itself() -> None:
                 "node_id": "node-1",
                 "uptime_seconds": 0.0,
                 "leader": None,
+                "refuses_to_lead": None,
                 "components": {},
             }
             status, body = await _get(port, "/metrics")

@@ -15,7 +15,7 @@ def test_the_defaults_are_the_designs() -> None:
     assert settings.api_bind == "127.0.0.1:8000"
     assert settings.public_url == "http://127.0.0.1:8000"
     assert settings.workspace_url == "http://localhost:8001"
-    assert (settings.ttl_standby_s, settings.ttl_archive_s, settings.flush_interval_s) == (600, 1800, 30)
+    assert (settings.ttl_standby_s, settings.ttl_archive_s, settings.flush_interval_s) == (10_800, 86_400, 30)
     assert (settings.max_running_per_user, settings.max_running_global) == (2, 100)
     assert (settings.lock_id, settings.max_parallel, settings.gc_interval_s) == (12345, 32, 14_400)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,13 +17,13 @@ from codehub.adapters.docker.instances import DockerInstances, DockerLimits, Hom
 from codehub.adapters.embedded.layout import write_private
 from codehub.adapters.homes.docker_volume import DockerVolumeHomes
 from codehub.adapters.homes.local_dir import LocalDirHomes
-from codehub.adapters.homes.mark import WITNESS, HomesMark
+from codehub.adapters.homes.mark import HomesMark
 from codehub.adapters.homes.work import Workers
 from codehub.adapters.ide.code_server import CodeServerInstall
 from codehub.adapters.kubernetes.backends import KubernetesBackends, KubernetesOptions, open_kubernetes
 from codehub.adapters.kubernetes.homes import PvcHomes
 from codehub.adapters.kubernetes.instances import KubernetesInstances
-from codehub.adapters.objectstore.archives import ObjectArchives
+from codehub.adapters.objectstore.archives import ArchiveStoreId, ObjectArchives
 from codehub.adapters.objectstore.store import Store, StoreOptions
 from codehub.adapters.process.instances import ProcessInstances, ProcessOptions
 from codehub.adapters.profiles_file import load_profiles
@@ -33,6 +33,7 @@ from codehub.ports.archives import Archives
 from codehub.ports.fence import ignore_progress
 from codehub.ports.homes import Homes
 from codehub.ports.instances import Instances
+from codehub.ports.stores import IdentifiedStore
 
 # Names the backend that CODEHUB_RUNTIME=auto settled on. Removing the file lets it choose again.
 _CHOSEN_RUNTIME = "runtime"
@@ -70,6 +71,8 @@ class BackendSet:
     engine: Engine
     store: Store
     workers: Workers
+    # What carries an id by which a coordinator knows that it is this installation's.
+    stores: Sequence[IdentifiedStore] = ()
     kubernetes: KubernetesBackends | None = None
 
     async def close(self) -> None:
@@ -106,10 +109,10 @@ async def open_backends(
     )
     seen = HomesSeen(options.homes_dir, options.homes_host_dir) if options.homes_host_dir else HomesSeen()
     docker = DockerInstances(engine, options.limits, seen)
-    mark = HomesMark(options.homes_dir, options.data_dir / WITNESS)
+    mark = HomesMark(options.homes_dir)
     local = LocalDirHomes(options.homes_dir, store, host_root=options.homes_host_dir, workers=workers, mark=mark)
     with contextlib.suppress(BackendDown):  # homes are Unknown until their disk is there; all else goes on
-        await local.ping()  # makes and marks the directory, once: from then on its absence is trouble
+        await local.ping()  # makes the directory
     volumes = DockerVolumeHomes(engine, store, workers=workers)
     chosen = await _choose(options, engine, catalog)
     instances: dict[str, Instances] = {process.name: process, docker.name: docker}
@@ -129,6 +132,7 @@ async def open_backends(
         engine=engine,
         store=store,
         workers=workers,
+        stores=(mark, ArchiveStoreId(store)),
         kubernetes=kubernetes,
     )
 

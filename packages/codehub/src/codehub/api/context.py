@@ -71,6 +71,7 @@ def make_context(deps: ApiDeps) -> Context:
         deps.choose_backends,
         deps.clock,
         deps.ids,
+        deps.archives,
     )
     doors = Doors(deps.database, workspaces, deps.instances, deps.clock)
     metrics = ApiMetrics(deps.registry)

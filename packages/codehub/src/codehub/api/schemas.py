@@ -177,6 +177,10 @@ class WorkspacePatch(Patch):
     desired_state: Literal["RUNNING", "STANDBY", "ARCHIVED"] | None = None
 
 
+class WorkspaceTransfer(Wire):
+    username: Username = Field(description="The new owner.")
+
+
 class WorkspaceKeepAwake(Wire):
     until: Annotated[AwareDatetime, Strict(False)] | None = Field(
         description="Not put to sleep before this time; null ends that."

@@ -17,6 +17,7 @@ from codehub.api.schemas import (
     WorkspacePageQuery,
     WorkspacePatch,
     WorkspaceRecover,
+    WorkspaceTransfer,
 )
 from codehub.api.views import WorkspacePage, WorkspaceView, workspace_view
 from codehub.domain.model import DesiredState, Phase, WorkspaceWithOwner
@@ -110,6 +111,12 @@ async def recover_workspace(
 async def undelete_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
     """Undelete it (administrators), within CODEHUB_DELETED_RETENTION of its deletion."""
     return await _view(await ctx.workspaces.undelete(who, workspace_id), ctx, who)
+
+
+@router.post(_ONE + ":transfer", status_code=202, responses=signed_in(404, 409, 413))
+async def transfer_workspace(workspace_id: str, body: WorkspaceTransfer, ctx: Ctx, who: Who) -> WorkspaceView:
+    """Give it to another user (administrators). One that runs is stopped first."""
+    return await _view(await ctx.workspaces.transfer(who, workspace_id, body.username), ctx, who)
 
 
 async def _view(owned: WorkspaceWithOwner, ctx: Context, who: Principal) -> WorkspaceView:

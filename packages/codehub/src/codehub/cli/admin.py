@@ -148,7 +148,7 @@ def reset_user(username: str, password_stdin: bool) -> None:
 
     url = effective_settings(os.environ).require_database()
     asyncio.run(reset_password(url, username, _new_password(username, password_stdin)))
-    console().print(f"{username} can sign in with the new password.", soft_wrap=True)
+    console().print(f"{username} can sign in with the new password.")
 
 
 @users.command("rm")
@@ -186,7 +186,7 @@ def archives(workspace: str, server: str | None, as_json: bool) -> None:
         print_json({"items": items})
         return
     if not items:
-        console(err=True).print(f"{found['name']} has no archives.", soft_wrap=True)
+        console(err=True).print(f"{found['name']} has no archives.")
         return
     rows = [[when(item["committed_at"]), format_amount(int(item["bytes"])), item["archive_key"]] for item in items]
     print_table(["COMMITTED", "SIZE", "ARCHIVE KEY"], rows)
@@ -241,6 +241,46 @@ def undelete(workspace_id: str | None, server: str | None, as_json: bool) -> Non
         print_table(["NAME", "OWNER", "ID"], [[item["name"], item["owner"], item["id"]] for item in items])
 
 
+@admin.command()
+@click.argument("workspace")
+@click.argument("username")
+@server_option
+@json_option
+def transfer(workspace: str, username: str, server: str | None, as_json: bool) -> None:
+    """Give a workspace to another user. One that is running is stopped first.
+
+    \b
+    Example:
+      codehub admin transfer api ada
+    """
+    with connect(server) as client:
+        found = find_workspace(client, workspace, all_owners=True)
+        given = client.post(f"workspaces/{found['id']}:transfer", {"username": username})
+    _said(given, f"{given['name']} belongs to {username} now.", as_json)
+
+
+@users.command()
+@click.argument("username")
+@click.option("--to", "heir", required=True, help="Who gets the workspaces.")
+@server_option
+def offboard(username: str, heir: str, server: str | None) -> None:
+    """Disable a user, end their sessions, and give all their workspaces to another user.
+
+    The account stays, disabled, until `codehub admin users rm` removes it.
+
+    \b
+    Example:
+      codehub admin users offboard ada --to bob
+    """
+    with _as_admin(server) as client:
+        user_id = _user_id(client, username)
+        client.patch(f"users/{user_id}", {"disabled": True})
+        owned = [one for one in client.every("workspaces", all=True) if one["owner"] == username]
+        for one in owned:
+            client.post(f"workspaces/{one['id']}:transfer", {"username": heir})
+    console().print(f"{username} is disabled; {len(owned)} workspaces belong to {heir} now.")
+
+
 @contextmanager
 def _as_admin(server: str | None) -> Iterator[Client]:
     """A session for the length of a command."""
@@ -276,4 +316,4 @@ def _said(answer: Any, words: str, as_json: bool) -> None:
     if as_json:
         print_json(answer)
     else:
-        console().print(words, soft_wrap=True)
+        console().print(words)

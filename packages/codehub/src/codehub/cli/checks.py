@@ -20,13 +20,14 @@ import psycopg
 from codehub.adapters.docker.engine import Engine
 from codehub.adapters.docker.network import Network
 from codehub.adapters.embedded.account import barrier, server_account
-from codehub.adapters.homes.mark import WITNESS, HomesMark
+from codehub.adapters.homes.mark import HomesMark
 from codehub.adapters.kubernetes.client import ApiClient
 from codehub.adapters.kubernetes.preflight import check_cluster
-from codehub.adapters.objectstore.archives import ObjectArchives
+from codehub.adapters.objectstore.archives import ArchiveStoreId, ObjectArchives
 from codehub.adapters.objectstore.store import Store
+from codehub.adapters.postgres.control_store import PostgresControlStore
 from codehub.adapters.postgres.migrate import latest
-from codehub.adapters.postgres.pool import connection_arguments
+from codehub.adapters.postgres.pool import Database, connection_arguments
 from codehub.adapters.process.isolation import find_isolation
 from codehub.adapters.redis.client import connect
 from codehub.cli.effective_settings import EffectiveSettings
@@ -218,13 +219,32 @@ async def check_kubernetes(state: EffectiveSettings) -> list[Finding]:
     return [Finding(one.part, healths[one.is_fatal] if one.fix else Health.GOOD, one.said, one.fix) for one in found]
 
 
-async def check_homes(state: EffectiveSettings) -> list[Finding]:
-    """A disk that is not mounted; until the first start there is nothing to look at."""
+async def check_stores(state: EffectiveSettings) -> list[Finding]:
+    """Whether homes and archives are those the database says; until the first start there is nothing to compare."""
+    url = state.settings.database_url
+    if not url:
+        return []
+    store = None
     try:
-        HomesMark(state.settings.homes, state.settings.data_dir / WITNESS).check()
-    except CodeHubError as error:
-        return [Finding("homes", Health.BAD, str(error), "mount the disk that holds the homes")]
-    return []
+        async with Database(url, max_connections=1) as database:
+            records = await PostgresControlStore(database).store_records()
+        store = await asyncio.to_thread(Store, state.settings.archives)
+        found = []
+        for one in (HomesMark(state.settings.homes), ArchiveStoreId(store)):
+            if (recorded := records.get(one.kind)) is None:
+                continue
+            if await one.read_id() == recorded.id:
+                found.append(Finding(one.kind, Health.GOOD, f"{one.place} is this installation's"))
+            else:
+                said = f"{one.place} does not hold this installation's {one.kind}, which were at {recorded.place}"
+                fix = "mount its disk, or correct CODEHUB_HOMES_DIR or CODEHUB_ARCHIVE_URL"
+                found.append(Finding(one.kind, Health.BAD, said, fix))
+        return found
+    except CodeHubError:
+        return []  # what does not answer is said by its own check
+    finally:
+        if store is not None:
+            store.close()
 
 
 async def check_isolation(state: EffectiveSettings) -> list[Finding]:
@@ -295,7 +315,7 @@ CHECKS: tuple[Check, ...] = (
     check_archives,
     check_docker,
     check_kubernetes,
-    check_homes,
+    check_stores,
     check_isolation,
     check_ports,
     check_disk,

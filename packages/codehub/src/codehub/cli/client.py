@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
-
-import httpx
 
 from codehub import __version__
 from codehub.domain import errors
 
+if TYPE_CHECKING:
+    import httpx
+
+# httpx is imported when a server is asked: a command that asks none must not wait for it.
 Json = Mapping[str, Any]
 
 _TIMEOUT_S = 30.0
@@ -44,6 +46,8 @@ class Client:
     """One server, one token. Closed by `with`."""
 
     def __init__(self, server: str, token: str | None, *, transport: httpx.BaseTransport | None = None) -> None:
+        import httpx
+
         self.server = server
         headers = {"User-Agent": f"codehub-cli/{__version__}", "Accept": "application/json"}
         if token:
@@ -122,6 +126,7 @@ class Client:
     @contextmanager
     def lines(self, path: str, **query: object) -> Iterator[Iterator[str]]:
         """A text stream as it comes, without a time limit between pieces."""
+
         params = {name: _text(value) for name, value in query.items()}
         with self.streaming("GET", path, params=params) as response:
             yield response.iter_text()
@@ -141,6 +146,8 @@ class Client:
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
+        import httpx
+
         try:
             yield
         except httpx.TransportError as error:

@@ -47,6 +47,7 @@ def api_deps(world: World) -> ApiDeps:
         bus=world.bus,
         config=api_config(world.settings),
         instances=backends.instances,
+        archives=backends.archives,
         choose_backends=choose,
         profiles=world.catalog.profiles,
         second_user_refused=lambda: None if backends.isolates_users() else _NO_SECOND_USER,
@@ -83,6 +84,9 @@ def coordinator_deps(world: World) -> CoordinatorDeps:
         clock=clock,
         new_id=new_id,
         random=random.random,
+        stores=world.backends.stores,
+        registry=PostgresControlStore(world.database),
+        installation_id=world.installation_id,
     )
 
 
@@ -108,6 +112,7 @@ def coordinator_settings(settings: Settings) -> CoordinatorSettings:
             max_parallel=settings.max_parallel,
             max_retry=settings.max_retry,
             deleted_retention_s=settings.deleted_retention_s,
+            max_losses=settings.max_losses,
         ),
         ttl=TtlSettings(
             interval_s=settings.ttl_interval_s,

@@ -81,7 +81,7 @@ def _connected(server: str | None) -> Client:
         if address == here.public_url and os.access(kept, os.R_OK):
             made = sign_in(address, here.admin_username, kept.read_text(encoding="utf-8").strip())
             credentials.keep(address, made)
-            console(err=True).print(f"Signed in to {address} as {made.username}.", soft_wrap=True)
+            console(err=True).print(f"Signed in to {address} as {made.username}.")
     return Client(address, credentials.token(address))
 
 
@@ -102,10 +102,10 @@ def _make(client: Client, shown: Shown, *, wait: bool, quiet: bool) -> None:
             made = client.post(f"workspaces/{made['id']}:{_PUT_AWAY[shown.goal]}")
         follow(client, made, shown.goal, quiet=quiet)
     except LimitExceeded as error:
-        console(err=True).print(f"{shown.name}: skipped. {error}", soft_wrap=True)
+        console(err=True).print(f"{shown.name}: skipped. {error}")
     except CodeHubError as error:
         # One that goes wrong is a state to look at, too; the others are still made.
-        console(err=True).print(f"{shown.name}: {error}", soft_wrap=True)
+        console(err=True).print(f"{shown.name}: {error}")
 
 
 def _remove(client: Client, as_json: bool) -> None:
@@ -125,7 +125,7 @@ def _print(client: Client, as_json: bool) -> None:
         return
     rows = [[ws["name"], status_text(ws), doing(ws), ws["description"].removesuffix(f" {MARK}")] for ws in ours]
     print_table(["NAME", "STATUS", "DOING", ""], rows)
-    console().print(f"\nLook around: {client.server}", soft_wrap=True)
+    console().print(f"\nLook around: {client.server}")
 
 
 def _is_ours(workspace: Mapping[str, Any]) -> bool:

@@ -11,13 +11,15 @@ import click
 
 from codehub.cli.checks import CHECKS, Finding, Health
 from codehub.cli.effective_settings import EffectiveSettings, effective_settings
+from codehub.cli.leftovers import leftovers
 
 _MARKS = {Health.GOOD: "ok      ", Health.WARNING: "warning ", Health.BAD: "PROBLEM "}
 
 
 @click.command()
+@click.option("--archives", "with_leftovers", is_flag=True, help="List archives, homes and containers without a row.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
-def doctor(as_json: bool) -> None:
+def doctor(with_leftovers: bool, as_json: bool) -> None:
     """Check the installation and say how to fix problems.
 
     The exit code is 1 if there is a problem.
@@ -25,10 +27,11 @@ def doctor(as_json: bool) -> None:
     \b
     Examples:
       codehub doctor
+      codehub doctor --archives
       codehub doctor --json | jq -r '.[] | select(.health == "problem") | .fix'
     """
     state = effective_settings(os.environ)
-    findings = asyncio.run(_look(state))
+    findings = asyncio.run(leftovers(state) if with_leftovers else _look(state))
     if as_json:
         click.echo(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=1))
     else:

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
 from codehub.cli.client import Client
 from codehub.cli.output import console, doing, remedy
 from codehub.domain.errors import CodeHubError, Conflict, NotFound, Unavailable
@@ -73,8 +71,11 @@ def _told(name: str, quiet: bool) -> Iterator[Callable[[Workspace], None]]:
     if quiet:
         yield lambda _: None
     elif output.is_terminal:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
         columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), TextColumn("{task.fields[doing]}"))
-        with Progress(*columns, TimeElapsedColumn(), console=output, transient=True) as progress:
+        with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as progress:
             bar = progress.add_task(name, total=None, doing="")
 
             def draw(now: Workspace) -> None:
@@ -83,7 +84,7 @@ def _told(name: str, quiet: bool) -> Iterator[Callable[[Workspace], None]]:
 
             yield draw
     else:
-        yield _lines(name, lambda line: output.print(line, soft_wrap=True))
+        yield _lines(name, lambda line: output.print(line))
 
 
 def _lines(name: str, say: Callable[[str], None]) -> Callable[[Workspace], None]:

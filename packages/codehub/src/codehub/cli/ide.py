@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 import click
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from codehub.adapters.ide.code_server import CodeServerInstall
 from codehub.cli.effective_settings import effective_settings
@@ -44,19 +43,24 @@ def install(name: str, as_json: bool) -> None:
         print_json({"name": name, "path": str(target.home), "installed": not was_there})
     else:
         said = "is already installed" if was_there else "is installed"
-        console().print(f"{name} {said}: {target.home}", soft_wrap=True)
+        console().print(f"{name} {said}: {target.home}")
 
 
 def _install(target: CodeServerInstall, *, quiet: bool) -> None:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
     output = console(err=True)
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), TimeElapsedColumn())
-    with Progress(*columns, console=output, transient=True, disable=quiet or not output.is_terminal) as progress:
+    with Progress(
+        *columns, console=Console(stderr=True), transient=True, disable=quiet or not output.is_terminal
+    ) as progress:
         bar = progress.add_task("install", total=None)
 
         def report(step: Step) -> None:
             progress.update(bar, description=step.step, completed=step.done, total=step.total)
             if not quiet and not output.is_terminal:
                 number = min(step.done + 1, step.total or 1)
-                output.print(f"{step.step} (step {number} of {step.total})", soft_wrap=True)
+                output.print(f"{step.step} (step {number} of {step.total})")
 
         target.ensure(report)

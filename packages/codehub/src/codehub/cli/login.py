@@ -10,7 +10,7 @@ import click
 
 from codehub.cli.client import Client
 from codehub.cli.credentials import Credentials, Kept, normal_server
-from codehub.cli.options import json_option, server_option
+from codehub.cli.options import connect, json_option, server_option
 from codehub.cli.output import console, print_json
 from codehub.domain.errors import CodeHubError, Invalid, Unauthorized
 
@@ -35,6 +35,8 @@ def login(server: str | None, username: str | None, password_stdin: bool, token_
     if token_stdin:
         kept = _given_token(address, sys.stdin.readline().strip())
     else:
+        if not sys.stdin.isatty() and (not username or not password_stdin):
+            raise click.UsageError("without a terminal use --username with --password-stdin, or --token-stdin")
         name = username or click.prompt(
             "User name", default=os.environ.get("CODEHUB_ADMIN_USERNAME", "admin"), err=True
         )
@@ -48,9 +50,7 @@ def login(server: str | None, username: str | None, password_stdin: bool, token_
     if as_json:
         print_json({"server": address, "username": kept.username, "kept_in": str(credentials.path)})
         return
-    console().print(
-        f"Signed in to {address} as {kept.username}. The token is stored in {credentials.path}.", soft_wrap=True
-    )
+    console().print(f"Signed in to {address} as {kept.username}. The token is stored in {credentials.path}.")
 
 
 @click.command()
@@ -77,7 +77,27 @@ def logout(server: str | None, as_json: bool) -> None:
         console().print(f"Not signed in to {address}.")
         return
     after = "and revoked it" if revoked else "but could not revoke it; revoke it on the account page"
-    console().print(f"Removed the token of {kept.username} for {address} {after}.", soft_wrap=True)
+    console().print(f"Removed the token of {kept.username} for {address} {after}.")
+
+
+@click.command()
+@server_option
+@json_option
+def whoami(server: str | None, as_json: bool) -> None:
+    """Show which server you are signed in to, and as whom.
+
+    \b
+    Example:
+      codehub whoami
+    """
+    with connect(server) as client:
+        who = client.get("whoami")
+    user = who["user"]
+    if as_json:
+        print_json({"server": client.server, **who})
+        return
+    role = " (administrator)" if user["is_admin"] else ""
+    console().print(f"{user['username']}{role} on {client.server}")
 
 
 def sign_in(address: str, username: str, password: str) -> Kept:

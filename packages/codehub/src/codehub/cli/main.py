@@ -38,11 +38,14 @@ _COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "env": ("codehub.cli.env", "env", "Print the effective settings as NAME=value lines."),
     "serve": ("codehub.cli.serve", "serve", "Run one process: api, proxy or coordinator."),
     "migrate": ("codehub.cli.migrate", "migrate", "Update the database schema."),
+    "backup": ("codehub.cli.backup", "backup", "Back up the database, homes and archives while CodeHub runs."),
+    "restore": ("codehub.cli.restore", "restore", "Restore a backup into an empty installation."),
     "doctor": ("codehub.cli.doctor", "doctor", "Check the installation and say how to fix problems."),
     "demo": ("codehub.cli.demo", "demo", "Create a few workspaces to look around."),
     "ide": ("codehub.cli.ide", "ide", "Install the IDE of process workspaces."),
     "login": ("codehub.cli.login", "login", "Sign in and store an API token."),
     "logout": ("codehub.cli.login", "logout", "Remove the stored token and revoke it."),
+    "whoami": ("codehub.cli.login", "whoami", "Show who is signed in, and where."),
     "ws": ("codehub.cli.ws", "ws", "Manage workspaces."),
     "ssh": ("codehub.cli.ssh", "ssh", "Open a shell in a workspace with OpenSSH."),
     "config-ssh": ("codehub.cli.ssh", "config_ssh", "Set up `ssh NAME.codehub` and desktop IDEs."),
@@ -109,6 +112,24 @@ def exit_code_of(error: errors.CodeHubError) -> Exit:
 
 
 def main() -> int:
+    code = _run()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+    except OSError as error:
+        _drop_output()
+        click.echo(f"codehub: the output cannot be written: {error.strerror}", err=True)
+        return Exit.FAILED
+    return code
+
+
+def _drop_output() -> None:
+    """Nobody reads it, or it has nowhere to go: the interpreter must not try once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _run() -> int:
     try:
         load_credentials(os.environ)
         # Without standalone mode click returns the code of an `Exit` instead of raising it.
@@ -125,10 +146,13 @@ def main() -> int:
         return exit_code_of(error)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output went away (`codehub ws ls | head`): its business, not an error.
-        sys.stderr.close()
+    except (BrokenPipeError, SystemExit):
+        # The reader of our output went away (`codehub ws ls | head`); click ends by itself then.
+        _drop_output()
         return Exit.DONE
+    except OSError as error:
+        click.echo(f"codehub: {error}", err=True)
+        return Exit.FAILED
 
 
 if __name__ == "__main__":

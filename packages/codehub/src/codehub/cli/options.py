@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 from codehub.cli.client import Client
 from codehub.cli.credentials import Credentials
 from codehub.domain.errors import CodeHubError, Conflict, NotFound
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,6 +60,8 @@ def find_workspace(client: Client, text: str, *, all_owners: bool = False) -> Ma
 
 def complete_workspace(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names for the shell. A server that does not answer completes nothing, and says nothing into the command line."""
+    from click.shell_completion import CompletionItem
+
     try:
         with connect(ctx.params.get("server")) as client:
             return [

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+import click
 
 _TONES: Final[Mapping[str, str]] = {
     "RUNNING": "green",
@@ -21,9 +23,22 @@ _TONES: Final[Mapping[str, str]] = {
 }
 
 
-def console(*, err: bool = False) -> Console:
-    # Made for each command, so that it follows a stream that a test or a caller has put in place.
-    return Console(stderr=err, highlight=False, soft_wrap=False)
+class Output:
+    """One stream, for people: styled on a terminal, plain elsewhere. Nothing printed here is ever cut."""
+
+    def __init__(self, *, err: bool = False) -> None:
+        self._err = err
+
+    @property
+    def is_terminal(self) -> bool:
+        return (sys.stderr if self._err else sys.stdout).isatty()
+
+    def print(self, text: str, *, style: str | None = None) -> None:
+        click.echo(click.style(text, fg=style) if style else text, err=self._err)
+
+
+def console(*, err: bool = False) -> Output:
+    return Output(err=err)
 
 
 def print_json(value: object) -> None:
@@ -31,21 +46,50 @@ def print_json(value: object) -> None:
     sys.stdout.write("\n")
 
 
-def print_table(headings: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for index, heading in enumerate(headings):
-        table.add_column(heading, overflow="fold" if index == 0 else "ellipsis", no_wrap=index != 0)
-    for row in rows:
-        table.add_row(*[cell if isinstance(cell, Text) else Text(cell) for cell in row])
-    output = console()
-    if not output.is_terminal:
-        # A pipe has no width: nothing may be cut.
-        output.width = 10_000
-    output.print(table)
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A word in a table, and its colour on a terminal."""
+
+    text: str
+    style: str = ""
 
 
-def status_text(workspace: Mapping[str, Any]) -> Text:
-    return Text(str(workspace["status"]), style=_TONES.get(str(workspace["status"]), ""))
+def print_table(
+    headings: Sequence[str], rows: Iterable[Sequence[str | Cell]], *, optional: Sequence[str] = ()
+) -> None:
+    """Columns side by side. Where the terminal is too narrow the `optional` ones are left out, the first named first;
+    what is shown is shown whole, since another command may need it."""
+    cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
+    shown = list(range(len(headings)))
+    widths = [
+        max([_width(heading), *(_width(row[index].text) for row in cells)]) for index, heading in enumerate(headings)
+    ]
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() or "COLUMNS" in os.environ else sys.maxsize
+    for name in optional:
+        if sum(widths[index] + 2 for index in shown) - 2 <= room:
+            break
+        shown.remove(headings.index(name))
+    lines = [[Cell(heading, "bold") for heading in headings], *cells] if any(headings) else cells
+    for line in lines:
+        parts = [_painted(line[index]) + " " * (widths[index] - _width(line[index].text)) for index in shown]
+        click.echo("  ".join(parts).rstrip())
+
+
+def _painted(cell: Cell) -> str:
+    if not cell.style:
+        return cell.text
+    return click.style(cell.text, bold=True) if cell.style == "bold" else click.style(cell.text, fg=cell.style)
+
+
+def _width(text: str) -> int:
+    """Columns on a terminal: East Asian characters take two, combining ones none."""
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
+    )
+
+
+def status_text(workspace: Mapping[str, Any]) -> Cell:
+    return Cell(str(workspace["status"]), _TONES.get(str(workspace["status"]), ""))
 
 
 def doing(workspace: Mapping[str, Any]) -> str:

@@ -93,7 +93,6 @@ def coordinator() -> None:
 
 async def _coordinator(settings: Settings) -> None:
     async with open_world(settings, name="coordinator") as world:
-        await world.backends.archives.claim(world.installation_id)
         await run_coordinator(coordinator_settings(settings), coordinator_deps(world))
 
 

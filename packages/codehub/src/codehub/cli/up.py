@@ -83,8 +83,10 @@ async def _run(settings: Settings, sockets: dict[str, socket.socket]) -> None:
             fresh = await _ensure_admin(settings, database)
         values = values_of(settings)
         datadir.write_environment(settings.data_dir, values)
+        # One name for the parts of this `up`: by it the API knows that the leader is its own coordinator.
+        node = {"COORDINATOR_NODE_ID": settings.node_id}
         children = [
-            asyncio.create_task(keep_running(part, {**os.environ, **values}), name=part.name)
+            asyncio.create_task(keep_running(part, {**os.environ, **values, **node}), name=part.name)
             for part in _parts(sockets)
         ]
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import webbrowser
 from typing import Any
 
 import click
@@ -71,6 +70,7 @@ def list_(all_owners: bool, running: bool, server: str | None, as_json: bool) ->
                 ]
                 for item in items
             ],
+            optional=["PROFILE", "LAST USED", "DOING", "OWNER"] if all_owners else ["PROFILE", "LAST USED", "DOING"],
         )
 
 
@@ -109,7 +109,7 @@ def show(workspace: str, server: str | None, as_json: bool) -> None:
         rows.append((name, f"{condition['status']} ({condition['reason']}) {condition['message']}".strip()))
     print_table(["", ""], rows)
     if found["error"]:
-        console().print(f"\n{remedy(found)}", style="red", soft_wrap=True)
+        console().print(f"\n{remedy(found)}", style="red")
 
 
 @ws.command("open")
@@ -137,6 +137,8 @@ def open_(workspace: str, start: bool, only_print: bool, server: str | None, as_
                 found = client.post(f"workspaces/{found['id']}:start")
             found = follow(client, found, "RUNNING", quiet=as_json) or found
         link = client.post("login-links", {"workspace_id": found["id"]})
+    import webbrowser
+
     url = str(link["url"])
     if as_json:
         print_json(link)
@@ -147,18 +149,21 @@ def open_(workspace: str, start: bool, only_print: bool, server: str | None, as_
 @ws.command()
 @workspace_argument
 @click.option("--follow", "-f", is_flag=True, help="Keep printing new output.")
+@click.option("--tail", "-n", type=click.IntRange(min=1), default=None, help="Print only the last lines.")
 @server_option
-def logs(workspace: str, follow: bool, server: str | None) -> None:
+def logs(workspace: str, follow: bool, tail: int | None, server: str | None) -> None:
     """Print the output of a workspace's IDE.
 
     \b
     Examples:
-      codehub ws logs api | tail
+      codehub ws logs api --tail 20
       codehub ws logs -f api    goes on until Ctrl-C
     """
     with connect(server) as client:
         found = find_workspace(client, workspace)
-        query = {"follow": True} if follow else {}
+        query: dict[str, object] = {"follow": True} if follow else {}
+        if tail is not None:
+            query["tail"] = tail
         with client.lines(f"workspaces/{found['id']}/logs", **query) as pieces:
             for piece in pieces:
                 sys.stdout.write(piece)

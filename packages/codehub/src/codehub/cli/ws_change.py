@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from codehub.cli.client import Client
-from codehub.cli.follow import follow
+from codehub.cli.follow import GOALS, follow
 from codehub.cli.options import connect, find_workspace, json_option, server_option, waits, workspace_argument
 from codehub.cli.output import console, doing, print_json
 from codehub.domain.errors import Conflict
@@ -155,7 +155,27 @@ def rm(
     if as_json:
         print_json({"id": found["id"], "name": found["name"], "status": "DELETED" if wait else "DELETING"})
     else:
-        console().print(f"{found['name']}: {'DELETED' if wait else 'DELETING'}", soft_wrap=True)
+        console().print(f"{found['name']}: {'DELETED' if wait else 'DELETING'}")
+
+
+@click.command()
+@workspace_argument
+@waits
+@server_option
+@json_option
+def restart(workspace: str, wait: bool, timeout_s: float | None, server: str | None, as_json: bool) -> None:
+    """Restart a workspace: stop it, wait until it has stopped, and start it again.
+
+    \b
+    Example:
+      codehub ws restart api
+    """
+    with connect(server) as client:
+        found = find_workspace(client, workspace)
+        if found["status"] == "RUNNING":
+            stopping = client.post(f"workspaces/{found['id']}:stop")
+            follow(client, stopping, "STANDBY", timeout_s=timeout_s, quiet=as_json)
+        _finish(client, client.post(f"workspaces/{found['id']}:start"), "RUNNING", wait, timeout_s, as_json)
 
 
 def _ask(
@@ -163,7 +183,11 @@ def _ask(
 ) -> None:
     with connect(server) as client:
         found = find_workspace(client, workspace)
-        _finish(client, client.post(f"workspaces/{found['id']}:{verb}"), goal, wait, timeout_s, as_json)
+        # What is there already is not an error: scripts may ask twice.
+        there = GOALS[goal][1](found) and found["desired_state"] == goal
+        on_its_way = found["desired_state"] == goal and found["status"] != "ERROR"
+        asked = found if there or on_its_way else client.post(f"workspaces/{found['id']}:{verb}")
+        _finish(client, asked, goal, wait, timeout_s, as_json)
 
 
 def _finish(
@@ -178,7 +202,7 @@ def _show(workspace: Mapping[str, Any], as_json: bool) -> None:
         print_json(workspace)
         return
     tail = doing(workspace)
-    console().print(f"{workspace['name']}: {workspace['status']}{f' ({tail})' if tail else ''}", soft_wrap=True)
+    console().print(f"{workspace['name']}: {workspace['status']}{f' ({tail})' if tail else ''}")
 
 
-COMMANDS = (create, start, stop, archive, edit, rm)
+COMMANDS = (create, start, stop, restart, archive, edit, rm)

@@ -67,6 +67,7 @@ class WorkspaceController:
         self._heartbeat = heartbeat
         self._queue = KeyedQueue()
         self._woken = asyncio.Event()
+        self._alarm = ""
         self._active_until = 0.0
 
     def wake(self, ids: Iterable[str] = ()) -> None:
@@ -107,7 +108,12 @@ class WorkspaceController:
         troubles = self._backends.health()
         for name, trouble in troubles.items():
             self._metrics.backend_up.labels(name).set(0 if trouble else 1)
-        if told := "; ".join(trouble for trouble in troubles.values() if trouble):
+        alarm = self._resync.alarm
+        self._metrics.losses_paused.set(1 if alarm else 0)
+        if alarm and alarm != self._alarm:
+            _log.error("nothing is marked as lost", why=alarm)
+        self._alarm = alarm
+        if told := "; ".join(trouble for trouble in (*troubles.values(), alarm) if trouble):
             self._heartbeat.last_error = "; ".join(part for part in (self._heartbeat.last_error, told) if part)
 
     async def _pause(self, next_survey: float) -> None:

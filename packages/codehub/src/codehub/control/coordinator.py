@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Final, cast
 
 import structlog
 
@@ -26,15 +26,21 @@ from codehub.control.guarded_backends import GuardedBackends
 from codehub.control.health import HealthTracker
 from codehub.control.health_server import HealthState, health_server
 from codehub.control.heartbeat import Heartbeat, publish_heartbeats
+from codehub.control.loss_guard import LossGuard
 from codehub.control.metrics import Metrics
 from codehub.control.observe import Observer
 from codehub.control.reconcile import Reconciler
 from codehub.control.resync import Resync
+from codehub.control.stores import StoreCheck, WrongStore
 from codehub.control.ttl_runner import TtlRunner
 from codehub.domain.errors import BackendDown, CodeHubError, FenceLost, Transient
+from codehub.ports.control_store import StoreRegistry
 from codehub.ports.leadership import Lease
 
 _log = structlog.get_logger()
+
+# A coordinator with the wrong stores looks again now and then: its disk may be mounted by then.
+_WRONG_STORE_S: Final = 5.0
 
 __all__ = ["CoordinatorDeps", "CoordinatorSettings", "run_coordinator"]
 
@@ -60,9 +66,17 @@ async def _campaign(
     settings: CoordinatorSettings, deps: CoordinatorDeps, metrics: Metrics, health: HealthState
 ) -> None:
     """Be elected once, and lead until it ends. A task of its own: see `_refuse_to_swallow`."""
+    stores = _store_check(deps)
     try:
+        await stores.before_campaign()
+        health.refuses = ""
         async with deps.election.campaign(settings.node_id) as lease:
-            await _lead(lease, settings, deps, metrics, health)
+            await stores.in_term(lease)
+            await _lead(lease, settings, deps, metrics, health, stores)
+    except* WrongStore as errors:
+        health.refuses = _first_message(errors)
+        _log.error("refuses to lead", node_id=settings.node_id, why=health.refuses)
+        await asyncio.sleep(_WRONG_STORE_S)
     except* (BackendDown, Transient, FenceLost) as errors:
         _log.warning("does not lead", node_id=settings.node_id, error=_first_message(errors))
     except* Exception as errors:  # noqa: BLE001 - leadership is given up and sought again, whatever it was
@@ -70,7 +84,12 @@ async def _campaign(
 
 
 async def _lead(
-    lease: Lease, settings: CoordinatorSettings, deps: CoordinatorDeps, metrics: Metrics, health: HealthState
+    lease: Lease,
+    settings: CoordinatorSettings,
+    deps: CoordinatorDeps,
+    metrics: Metrics,
+    health: HealthState,
+    stores: StoreCheck,
 ) -> None:
     """One term. Whatever ends any part of it ends all of it, by cancellation, before anything else happens."""
     _log.info("leads", node_id=lease.holder_id, epoch=lease.epoch)
@@ -84,6 +103,7 @@ async def _lead(
     try:
         async with asyncio.TaskGroup() as term:
             term.create_task(lease.hold())
+            term.create_task(stores.watch(lease))
             for name, loop in _components(lease, settings, deps, metrics, heartbeats).items():
                 term.create_task(_never_ends(name, loop), name=name)
             term.create_task(publish_heartbeats(list(heartbeats.values()), deps.store, lease))
@@ -105,14 +125,24 @@ def _components(
     book = HealthTracker(deps.clock)
     observer = Observer(backends, book, deps.profile_of)
     actor = Actor(backends, book, deps.profile_of, deps.clock, deps.new_id, deps.random)
+    losses = LossGuard(settings.controller.max_losses)
     reconciler = Reconciler(
-        deps.store, observer, actor, lease, deps.clock, settings.controller, metrics, deps.new_id, deps.random
+        deps.store,
+        observer,
+        actor,
+        lease,
+        deps.clock,
+        settings.controller,
+        metrics,
+        deps.new_id,
+        deps.random,
+        losses,
     )
     controller = WorkspaceController(
         deps.store,
         backends,
         observer,
-        Resync(deps.store, backends, observer, deps.clock),
+        Resync(deps.store, backends, observer, deps.clock, losses),
         reconciler,
         lease,
         deps.clock,
@@ -147,6 +177,12 @@ def _components(
         "ttl_runner": ttl.run(),
         "gc_runner": gc.run(),
     }
+
+
+def _store_check(deps: CoordinatorDeps) -> StoreCheck:
+    stores = deps.stores if deps.registry is not None else ()
+    registry = cast(StoreRegistry, deps.registry)
+    return StoreCheck(stores, registry, deps.homes.get("local-dir"), deps.archives, deps.installation_id, deps.new_id)
 
 
 async def _never_ends(name: str, loop: Coroutine[Any, Any, None]) -> None:

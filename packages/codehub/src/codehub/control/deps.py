@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from codehub.domain.gc import ORPHAN_GRACE
@@ -12,12 +12,13 @@ from codehub.ports.activity import DurableActivity
 from codehub.ports.archives import Archives
 from codehub.ports.bus import Bus
 from codehub.ports.clock import Clock
-from codehub.ports.control_store import ControlStore, GcStore, TtlStore
+from codehub.ports.control_store import ControlStore, GcStore, StoreRegistry, TtlStore
 from codehub.ports.homes import Homes
 from codehub.ports.instances import Instances
 from codehub.ports.leadership import Election
 from codehub.ports.liveness import AsksActivity
 from codehub.ports.notifications import Notifications
+from codehub.ports.stores import IdentifiedStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class ControllerSettings:
     max_parallel: int = 32
     max_retry: int = 3
     deleted_retention_s: float = 86_400.0
+    # So many may seem to have lost their data at once; more, and more than a tenth, are taken for a mistake.
+    max_losses: int = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +88,7 @@ class CoordinatorDeps:
     clock: Clock
     new_id: Callable[[], str]
     random: Callable[[], float]
+    # What carries an id by which a coordinator knows that it is this installation's.
+    stores: Sequence[IdentifiedStore] = ()
+    registry: StoreRegistry | None = None
+    installation_id: str = ""

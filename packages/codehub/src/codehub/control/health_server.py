@@ -30,6 +30,8 @@ class HealthState:
     _lease: Lease | None = None
     _since: datetime | None = None
     _pulses: list[Heartbeat] = field(default_factory=list)
+    # Why this coordinator does not lead although it could.
+    refuses: str = ""
 
     def __post_init__(self) -> None:
         self._began = self.clock.monotonic()
@@ -50,6 +52,7 @@ class HealthState:
             "node_id": self.node_id,
             "uptime_seconds": round(self.clock.monotonic() - self._began, 3),
             "leader": leader,
+            "refuses_to_lead": self.refuses or None,
             # `last_error` is for admins, and nobody is signed in here
             "components": {
                 heartbeat.name: {"last_tick_at": heartbeat.as_told()["last_tick_at"]} for heartbeat in self._pulses

@@ -30,6 +30,11 @@ class Metrics:
         self.backend_up = Gauge(
             "codehub_coordinator_backend_up", "0 while a backend does not answer", ["backend"], registry=self.registry
         )
+        self.losses_paused = Gauge(
+            "codehub_coordinator_losses_paused",
+            "1 while so many workspaces seem lost at once that none is marked",
+            registry=self.registry,
+        )
         self.operations = Counter(
             "codehub_coordinator_operations",
             "Operations by outcome",

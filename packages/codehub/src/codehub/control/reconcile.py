@@ -17,13 +17,14 @@ import structlog
 from codehub.control import timeline
 from codehub.control.act import Actor, Task
 from codehub.control.deps import ControllerSettings
+from codehub.control.loss_guard import LossGuard
 from codehub.control.metrics import Metrics
 from codehub.control.observe import Observer
 from codehub.control.progress_deadline import ProgressDeadline, ProgressDeadlineExceeded
 from codehub.control.report import ProgressReport
 from codehub.domain.errors import BackendDown, CodeHubError, Deposed
 from codehub.domain.model import ErrorReason, Operation, Workspace
-from codehub.domain.plan import Begin, CarryOn, Complete, Fail, Rest, Wait, decide, look
+from codehub.domain.plan import Begin, CarryOn, Complete, Fail, Heal, Rest, Wait, decide, look
 from codehub.domain.progress import (
     RESTARTS_ALLOWED,
     RESTARTS_WINDOW,
@@ -33,6 +34,7 @@ from codehub.domain.progress import (
     complete,
     fail,
     failure_of,
+    heal,
     to_error,
 )
 from codehub.ports.clock import Clock
@@ -81,7 +83,9 @@ class Reconciler:
         metrics: Metrics,
         new_id: Callable[[], str],
         random: Callable[[], float],
+        losses: LossGuard,
     ) -> None:
+        self._losses = losses
         self._store = store
         self._observer = observer
         self._actor = actor
@@ -123,6 +127,10 @@ class Reconciler:
                 case Wait(until):
                     row = await self._keep(row, looked)
                     return Again(max(0.0, (until - now).total_seconds())), row
+                case Fail(ErrorReason.DATA_LOST, message) if self._seems_lost_with_many(before.id):
+                    return Again(_BACKEND_DOWN_S), row
+                case Heal():
+                    row = await self._commit(before, heal(looked), timeline.found_again())
                 case Fail(reason, message):
                     after = to_error(looked, reason, looked.error_count + 1, now, message)
                     row = await self._commit(before, after, timeline.error(reason, message, before.operation))
@@ -269,6 +277,10 @@ class Reconciler:
     async def _restarts_too_often(self, workspace: Workspace) -> bool:
         since = self._clock.now() - RESTARTS_WINDOW
         return await self._store.restarts_since(workspace.id, since) >= RESTARTS_ALLOWED
+
+    def _seems_lost_with_many(self, workspace_id: str) -> bool:
+        self._losses.volumes.add(workspace_id)
+        return bool(self._losses.alarm)
 
     def _retention_is_over(self, workspace: Workspace) -> bool:
         if workspace.operation is not Operation.DELETING or workspace.op_started_at is None:

@@ -17,12 +17,13 @@ from typing import Final, TypeVar
 import structlog
 
 from codehub.control.guarded_backends import GuardedBackends
+from codehub.control.loss_guard import LossGuard
 from codehub.control.observe import Observer, volume_seen
 from codehub.control.reconcile import OBSERVED_EVERY
 from codehub.domain.errors import CodeHubError
-from codehub.domain.model import Operation, Phase, Workspace
+from codehub.domain.model import ErrorReason, Operation, Phase, Workspace
 from codehub.domain.observed import InstanceSeen, Observed, VolumeSeen, VolumeState
-from codehub.domain.plan import Rest, decide, look
+from codehub.domain.plan import Decision, Fail, Rest, decide, look
 from codehub.ports.clock import Clock
 from codehub.ports.control_store import ControlStore, Versioned
 from codehub.ports.homes import HomeStatus
@@ -40,7 +41,10 @@ _JUDGED_AT_ONCE: Final = 200
 
 
 class Resync:
-    def __init__(self, store: ControlStore, backends: GuardedBackends, observer: Observer, clock: Clock) -> None:
+    def __init__(
+        self, store: ControlStore, backends: GuardedBackends, observer: Observer, clock: Clock, losses: LossGuard
+    ) -> None:
+        self._losses = losses
         self._store = store
         self._backends = backends
         self._observer = observer
@@ -99,9 +103,17 @@ class Resync:
             # Many: one plain read of all is cheaper than naming them.
             for row in await self._store.load(None if len(changed) > len(versions) // 2 else changed):
                 self._take(row)
-        suspects = (differing | noted | set(changed) | self._not_known()) & self._rows.keys()
+        self._losses.total = sum(1 for row in self._rows.values() if _keeps_something(row.workspace))
+        self._losses.volumes &= self._rows.keys()
+        self._losses.archives &= self._rows.keys()
+        suspects = (differing | noted | set(changed) | self._not_known() | self._losses.volumes) & self._rows.keys()
         found = await self._worth_a_look(suspects - set(busy))
         return [*found, *await self._changed_archives()]
+
+    @property
+    def alarm(self) -> str:
+        """Why nothing is marked as lost now, if so many seem lost that it cannot be true."""
+        return self._losses.alarm
 
     def _not_known(self) -> set[str]:
         """What could not be observed once may be by now, and no listing differs when it can."""
@@ -165,6 +177,7 @@ class Resync:
     async def _worth_a_look(self, suspects: Iterable[str]) -> list[str]:
         """Those a look would change; what there is something to do for comes first."""
         urgent: list[str] = []
+        lost: list[str] = []
         other: list[str] = []
         now = self._clock.now()
         for number, workspace_id in enumerate(sorted(suspects)):
@@ -175,11 +188,18 @@ class Resync:
                 continue
             workspace = row.workspace
             looked = look(workspace, self._as_listed(workspace), now)
-            if not isinstance(decide(looked, now, was=workspace.phase), Rest):
+            decision = decide(looked, now, was=workspace.phase)
+            if decision_is_loss(decision):
+                lost.append(workspace_id)
+                self._losses.volumes.add(workspace_id)
+                continue
+            self._losses.volumes.discard(workspace_id)
+            if not isinstance(decision, Rest):
                 urgent.append(workspace_id)
             elif looked != workspace or workspace.observed_at is None or workspace.operation is not Operation.NONE:
                 other.append(workspace_id)
-        return urgent + other
+        # Counted before any is marked: a worker marks what it is given.
+        return urgent + ([] if self._losses.alarm else lost) + other
 
     def _as_listed(self, workspace: Workspace) -> Observed:
         homes = self._homes.get(workspace.storage_backend)
@@ -197,12 +217,13 @@ class Resync:
     async def _changed_archives(self) -> list[str]:
         """Ask for a few archives, in turn; the ids for which the answer is not what is known."""
         unknown = (id_ for id_, row in self._rows.items() if row.workspace.conditions.archive_ready.is_unknown)
-        turn = list(islice(unknown, _UNKNOWN_AT_ONCE))
+        turn = [*islice(unknown, _UNKNOWN_AT_ONCE), *self._losses.archives]
         for _ in range(min(_ARCHIVES_AT_ONCE, len(self._archived))):
             workspace_id = self._archived.popleft()
             if workspace_id in self._rows:
                 self._archived.append(workspace_id)
-                if self._rows[workspace_id].workspace.phase is Phase.ARCHIVED:
+                workspace = self._rows[workspace_id].workspace
+                if workspace.phase is Phase.ARCHIVED or workspace.error_reason is ErrorReason.DATA_LOST:
                     turn.append(workspace_id)
         keys = {id_: self._rows[id_].workspace.archive_key for id_ in turn}
         asked = {id_: key for id_, key in keys.items() if key is not None}
@@ -211,8 +232,23 @@ class Resync:
         there = await _unless_down(self._backends.with_archives(lambda one: one.committed(asked.values())))
         if there is None:
             return []
+        for id_ in asked.keys() & self._rows.keys():
+            workspace = self._rows[id_].workspace
+            seems_lost = not there[asked[id_]] and workspace.phase is Phase.ARCHIVED
+            (self._losses.archives.add if seems_lost else self._losses.archives.discard)(id_)
+        if self._losses.alarm:
+            asked = {id_: key for id_, key in asked.items() if id_ not in self._losses.archives}
         known = {id_: self._rows[id_].workspace.conditions.archive_ready for id_ in asked if id_ in self._rows}
         return [id_ for id_, was in known.items() if was.is_unknown or there[asked[id_]] is not was.is_true]
+
+
+def decision_is_loss(decision: Decision) -> bool:
+    return isinstance(decision, Fail) and decision.reason is ErrorReason.DATA_LOST
+
+
+def _keeps_something(workspace: Workspace) -> bool:
+    kept = workspace.home_ctx is not None or workspace.archive_key is not None
+    return kept and workspace.error_reason is not ErrorReason.DATA_LOST
 
 
 async def _unless_down(listing: Awaitable[T]) -> T | None:

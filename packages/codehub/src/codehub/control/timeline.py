@@ -49,6 +49,10 @@ def unblocked(was: Blocked) -> TimelineEvent:
     return TimelineEvent("unblocked", "Going on", {"reason": was.reason.value, "detail": was.message})
 
 
+def found_again() -> TimelineEvent:
+    return TimelineEvent("found_again", "What was lost is there again, whole: going on")
+
+
 def error(reason: ErrorReason, message: str, operation: Operation = Operation.NONE) -> TimelineEvent:
     detail = {"operation": operation.value, "reason": reason.value, "detail": message}
     return TimelineEvent("error", f"{reason.value}: {message}" if message else reason.value, detail)

@@ -21,6 +21,8 @@ class Claim:
     archive_op_id: str | None
     kept: frozenset[str]
     error_recorded: bool = False
+    # Whether its whole volume or its recorded archive was seen: else what is here may be the only copy.
+    home_is_seen: bool = True
     purged_at: datetime | None = None
 
 
@@ -38,7 +40,7 @@ def is_protected(claim: Claim | None, op_id: str) -> bool:
         return True
     if claim.purged_at is not None:
         return False
-    if claim.phase is Phase.ERROR or claim.error_recorded or claim.phase is Phase.DELETED:
+    if claim.phase in (Phase.ERROR, Phase.DELETED) or claim.error_recorded or not claim.home_is_seen:
         return True
     key = archive_key_of(claim.workspace_id, op_id)
     return key == claim.archive_key or op_id == claim.archive_op_id or op_id in claim.kept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Final
 
 _UUID7: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -12,3 +13,10 @@ ID_LENGTH: Final = 36
 def is_id(text: str) -> bool:
     """A UUIDv7 in lower-case text form."""
     return _UUID7.fullmatch(text) is not None
+
+
+def time_of(op_id: str) -> datetime | None:
+    """When an id of ours was made; None for what is none. An operation's id may have an incarnation behind it."""
+    if not is_id(op_id[:36]):
+        return None
+    return datetime.fromtimestamp(int(op_id[:8] + op_id[9:13], 16) / 1000, UTC)

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from codehub.domain.judge import level_of, phase_of, violation_of
 from codehub.domain.model import Condition, DesiredState, ErrorReason, Operation, Phase, Workspace
 from codehub.domain.observed import Observed, apply_observation, blocked_by_unseen, instance_runs
+from codehub.domain.progress import is_found_again
 from codehub.domain.transitions import WORK, is_done, next_edge
 
 
@@ -48,13 +49,18 @@ class Fail:
 
 
 @dataclass(frozen=True, slots=True)
+class Heal:
+    """What was lost is there again, whole: out of ERROR."""
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Nothing before this time."""
 
     until: datetime
 
 
-Decision: TypeAlias = Rest | Begin | CarryOn | Complete | Fail | Wait
+Decision: TypeAlias = Rest | Begin | CarryOn | Complete | Fail | Heal | Wait
 
 
 def look(workspace: Workspace, seen: Observed, now: datetime) -> Workspace:
@@ -68,7 +74,7 @@ def look(workspace: Workspace, seen: Observed, now: datetime) -> Workspace:
 
 def _blocked(workspace: Workspace, now: datetime) -> Workspace:
     """Told of what it waits for, and no longer once that is there again. What an action waits for is told by the action."""
-    unseen = blocked_by_unseen(workspace, now)
+    unseen = blocked_by_unseen(workspace, now) if workspace.error_reason is None else None
     if unseen is None and workspace.operation is not Operation.NONE:
         return workspace
     return workspace if unseen == workspace.blocked else replace(workspace, blocked=unseen)
@@ -78,6 +84,8 @@ def decide(workspace: Workspace, now: datetime, *, was: Phase) -> Decision:
     """The next step for a workspace as `look` left it; `was` is the phase before that look."""
     if workspace.deleted_at is not None or workspace.of_newer_version:
         return Rest()
+    if is_found_again(workspace):
+        return Heal()
     judged_as = replace(workspace, phase=was)  # what a recovery is told by
     violation = None if level_of(judged_as) is not Phase.ERROR else violation_of(workspace)
     if workspace.operation is not Operation.NONE:

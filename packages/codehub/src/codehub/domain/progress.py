@@ -119,6 +119,21 @@ def block(workspace: Workspace, reason: ErrorReason, message: str, now: datetime
     return replace(workspace, blocked=Blocked(reason, message, since))
 
 
+def is_found_again(workspace: Workspace) -> bool:
+    """Whether what DataLost was recorded for is there: the recorded volume, or the archive of what has no volume."""
+    if workspace.error_reason is not ErrorReason.DATA_LOST or workspace.desired_state is DesiredState.DELETED:
+        return False
+    seen = workspace.conditions
+    if workspace.home_ctx is not None:
+        return seen.volume_ready.is_true
+    return workspace.archive_key is not None and seen.archive_ready.is_true and seen.volume_ready.is_false
+
+
+def heal(workspace: Workspace) -> Workspace:
+    """Without its error; the phase is judged again by the next look."""
+    return replace(workspace, error_reason=None, error_message=None, error_count=0, retry_at=None)
+
+
 def to_error(workspace: Workspace, reason: ErrorReason, count: int, now: datetime, message: str = "") -> Workspace:
     """Phase, operation, error_reason and error_count in one (INV-4). `archive_op_id` stays, for the GC."""
     phase = Phase.DELETING if workspace.desired_state is DesiredState.DELETED else Phase.ERROR

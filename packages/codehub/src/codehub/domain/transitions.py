@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from codehub.domain.gc import archive_key_of
 from codehub.domain.model import DesiredState, Operation, Phase, Workspace
 from codehub.domain.observed import instance_runs
 
@@ -50,6 +51,11 @@ _VOLUME_READY = Requirement("volume_ready", lambda row: row.conditions.volume_re
 _VOLUME_GONE = Requirement("volume_ready is NotFound", lambda row: row.conditions.volume_ready.reason == "NotFound")
 _ARCHIVE_READY = Requirement("archive_ready", lambda row: row.conditions.archive_ready.is_true)
 _KEY_SET = Requirement("archive_key is set", lambda row: row.archive_key is not None)
+# An older archive does not make good for a volume that vanished.
+_OWN_KEY = Requirement(
+    "archive_key is this operation's",
+    lambda row: row.archive_key == archive_key_of(row.id, row.archive_op_id or ""),
+)
 _RESTORED = Requirement("home_ctx.restore_marker == archive_key", _is_restored)
 _CONTAINER_READY = Requirement("container_ready", lambda row: row.conditions.container_ready.is_true)
 _INSTANCE_RUNS = Requirement("an instance runs", lambda row: instance_runs(row.conditions.container_ready) is True)
@@ -94,7 +100,7 @@ WORK: Mapping[Operation, Work] = MappingProxyType(
         ),
         Operation.ARCHIVING: Work(
             "delete the instance and see it gone; volume → archive; then delete the volume",
-            (_VOLUME_GONE, _ARCHIVE_READY, _KEY_SET),
+            (_VOLUME_GONE, _ARCHIVE_READY, _OWN_KEY),
             frozenset({"volume_ready", "container_ready"}),
         ),
         Operation.DELETING: Work(

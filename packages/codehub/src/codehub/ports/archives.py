@@ -6,11 +6,12 @@ BackendDown when the store does not answer.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from codehub.ports.fence import Fence
+from codehub.ports.homes import ArchiveReceipt
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,10 @@ class Archives(Protocol):
 
     async def committed(self, archive_keys: Collection[str]) -> Mapping[str, bool]:
         """For each key, whether data and meta are both there. Asks for these keys only, never lists."""
+        ...
+
+    async def receipts(self, workspace_id: str) -> Sequence[ArchiveReceipt]:
+        """Every archive of one workspace whose meta is there and whose data has the size it says, recorded or not."""
         ...
 
     def list_places(self) -> AsyncIterator[ArchivePlace]:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from codehub.domain.gc import Claim
 from codehub.domain.model import Busy, Progress, Workspace
+from codehub.domain.stores import StoreRecord
 from codehub.domain.ttl import ActivityCoverage, Span
 from codehub.ports.archives import ArchivePlace
 from codehub.ports.homes import ArchiveReceipt
@@ -77,6 +78,20 @@ class ControlStore(Protocol):
         ...
 
     async def note_components(self, epoch: int, components: Mapping[str, Mapping[str, object]]) -> None: ...
+
+
+class StoreRegistry(Protocol):
+    """Which stores this installation keeps its data in."""
+
+    async def store_records(self) -> Mapping[str, StoreRecord]:
+        """By kind: "homes", "archives"."""
+        ...
+
+    async def record_store(self, epoch: int, kind: str, record: StoreRecord) -> None: ...
+
+    async def store_evidence(self, kind: str, most: int) -> Sequence[Workspace]:
+        """Some workspaces that say that something of theirs is in that store, and are not known to have lost it."""
+        ...
 
 
 class TtlStore(Protocol):

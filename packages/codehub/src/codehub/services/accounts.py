@@ -50,8 +50,11 @@ class Accounts:
             async with self.database.transaction() as tx:
                 known = await users.credentials(tx, username)
             right = await self.passwords.verify(known.password_hash if known else None, password)
-            if known is None or not right or known.user.disabled_at is not None:
+            if known is None or not right:
                 raise Unauthorized("wrong user name or password")
+            if known.user.disabled_at is not None:
+                # Told only to whoever knows the password.
+                raise Unauthorized("this account is disabled: ask an administrator to enable it")
             await self.lockout.forgive(username, address)
         now = self.clock()
         async with self.database.transaction() as tx:

@@ -10,6 +10,7 @@ from codehub.adapters.postgres import timeline
 from codehub.adapters.postgres.pool import Database
 from codehub.domain.errors import BackendDown, UpstreamUnavailable
 from codehub.domain.history import Generation, TimelineEntry
+from codehub.domain.model import Phase
 from codehub.ports.instances import Instances
 from codehub.services.principal import Principal
 from codehub.services.workspaces import Workspaces
@@ -29,9 +30,15 @@ class Diagnostics:
             return await timeline.page(tx, workspace_id, limit, offset)
 
     async def archives(self, who: Principal, workspace_id: str) -> list[Generation]:
-        await self.workspaces.get(who, workspace_id)
+        """The recorded ones; and, of a workspace in ERROR, those in the store that no row names."""
+        found = await self.workspaces.get(who, workspace_id)
         async with self.database.transaction() as tx:
-            return await timeline.generations(tx, workspace_id)
+            kept = await timeline.generations(tx, workspace_id)
+        if found.workspace.phase is not Phase.ERROR:
+            return kept
+        known = {one.archive_key for one in kept}
+        more = [one for one in await self.workspaces.archives_in_store(workspace_id) if one.archive_key not in known]
+        return sorted([*kept, *more], key=lambda one: one.committed_at, reverse=True)
 
     async def logs(
         self, who: Principal, workspace_id: str, *, follow: bool, tail: int | None

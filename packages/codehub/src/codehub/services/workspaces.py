@@ -6,19 +6,21 @@ talks to a backend: the controller sees the new desired_state and acts.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from codehub.adapters.postgres import control_ttl, timeline, users, workspaces
 from codehub.adapters.postgres.pool import Database, Transaction
 from codehub.domain.actions import NEEDS_ADMIN, Action, Viewer, check_allowed, stop_target
-from codehub.domain.errors import Conflict, Denied, Invalid, Unauthorized, WorkspaceNotFound
-from codehub.domain.ids import is_id
+from codehub.domain.errors import BackendDown, Conflict, Denied, Invalid, Unauthorized, WorkspaceNotFound
+from codehub.domain.history import Generation
+from codehub.domain.ids import is_id, time_of
 from codehub.domain.limits import RunningLimits
-from codehub.domain.model import DesiredState, Workspace, WorkspaceWithOwner
+from codehub.domain.model import DesiredState, Phase, Workspace, WorkspaceWithOwner
 from codehub.domain.profiles import Catalog, Runs
 from codehub.domain.ttl import Span
+from codehub.ports.archives import Archives
 from codehub.services.principal import Clock, Ids, Principal
 
 LONGEST_KEEP_AWAKE = timedelta(days=31)
@@ -75,6 +77,7 @@ class Workspaces:
     choose_backends: Callable[[], Awaitable[BackendChoice]]
     clock: Clock
     ids: Ids
+    archives: Archives | None = None
 
     async def get(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
         async with self.database.transaction() as tx:
@@ -197,12 +200,14 @@ class Workspaces:
 
     async def recover(self, who: Principal, workspace_id: str, recovery: Recovery) -> WorkspaceWithOwner:
         who.must_be_admin()
+        # Asked before the transaction: no connection is held while the store is asked.
+        in_store = await self.archives_in_store(_checked(workspace_id))
         async with self.database.transaction() as tx:
             await self._seen(tx, who, workspace_id)
             workspace = await self._locked(tx, workspace_id)
             check_allowed(Action.RECOVER, workspace)
             if workspace.error_reason in NEEDS_ADMIN:
-                told = await self._recover_data(tx, workspace, recovery)
+                told = await self._recover_data(tx, workspace, recovery, in_store)
             elif recovery.chosen:
                 raise Conflict(
                     f"archive_key: only after {' or '.join(sorted(NEEDS_ADMIN))}, not after {workspace.error_reason}"
@@ -225,7 +230,41 @@ class Workspaces:
             await self._tell(tx, workspace_id, who, "undelete", "undeleted")
             return await self._again(tx, workspace_id)
 
-    async def _recover_data(self, tx: Transaction, workspace: Workspace, recovery: Recovery) -> str:
+    async def transfer(self, who: Principal, workspace_id: str, username: str) -> WorkspaceWithOwner:
+        """To another owner, by an administrator. One that runs is stopped first: the new owner starts it."""
+        who.must_be_admin()
+        async with self.database.transaction() as tx:
+            await self._seen(tx, who, workspace_id)
+            known = await users.credentials(tx, username)
+            if known is None or known.user.disabled_at is not None:
+                raise Invalid(f"username: there is no enabled user {username!r}")
+            workspace = await self._locked(tx, workspace_id)
+            if workspace.desired_state is DesiredState.DELETED:
+                raise Conflict("the workspace is being deleted")
+            if workspace.owner_user_id != known.user.id:
+                if workspace.desired_state is DesiredState.RUNNING:
+                    await workspaces.set_desired_state(tx, workspace_id, DesiredState.STANDBY, self.clock())
+                await workspaces.transfer(tx, workspace_id, known.user.id, self.clock())
+                await self._tell(tx, workspace_id, who, "transferred", f"transferred to {username}")
+            return await self._again(tx, workspace_id)
+
+    async def archives_in_store(self, workspace_id: str) -> list[Generation]:
+        """Every whole archive of this workspace in the store, recorded or not; none when the store does not answer."""
+        if self.archives is None:
+            return []
+        try:
+            receipts = await self.archives.receipts(workspace_id)
+        except BackendDown:
+            return []
+        return [
+            Generation(one.archive_key, one.op_id, time_of(one.op_id) or self.clock(), one.bytes, one.sha256)
+            for one in receipts
+        ]
+
+    async def _recover_data(
+        self, tx: Transaction, workspace: Workspace, recovery: Recovery, in_store: Sequence[Generation]
+    ) -> str:
+        await timeline.adopt(tx, workspace.id, in_store)
         kept = [generation.archive_key for generation in await timeline.generations(tx, workspace.id)]
         if not recovery.chosen:
             choices = ", ".join(kept) or "none is kept"
@@ -252,7 +291,8 @@ class Workspaces:
         return workspace
 
     async def _slot(self, tx: Transaction, workspace: Workspace) -> None:
-        if workspace.desired_state is not DesiredState.RUNNING:
+        # One in ERROR gave its place up, whatever is desired of it.
+        if workspace.desired_state is not DesiredState.RUNNING or workspace.phase is Phase.ERROR:
             await workspaces.take_running_slot(tx, workspace.owner_user_id, workspace.id, self.limits)
 
     async def _write_words(self, tx: Transaction, who: Principal, workspace: Workspace, edit: Edit) -> None:

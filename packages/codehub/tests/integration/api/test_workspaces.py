@@ -294,13 +294,13 @@ async def test_the_limit_in_all_holds_across_users_and_ways_of_asking(database: 
         assert row["n"] == 15 + created, "a create over the limit creates nothing"
 
 
-async def test_stopping_frees_a_place_also_in_error(api: Api, database: Database) -> None:
+async def test_what_is_in_error_takes_no_place_and_needs_one_to_start_again(api: Api, database: Database) -> None:
     ada = await api.user("ada")
     first = await made(ada, start=True)
     await made(ada, start=True)
     assert (await ada.post(W, json={"name": "third"})).status_code == 429
     assert (await ada.get(W)).json()["total"] == 2
-    await put_in_state(database, first["id"], phase="ERROR", error_reason="DataLost")
-    assert (await ada.post(W, json={"name": "third"})).status_code == 429
-    assert (await ada.post(f"{W}/{first['id']}:stop")).status_code == 202
+    await put_in_state(database, first["id"], phase="ERROR", error_reason="Timeout")
     assert (await ada.post(W, json={"name": "third"})).status_code == 201
+    assert (await ada.post(f"{W}/{first['id']}:start")).status_code == 429
+    assert (await ada.post(f"{W}/{first['id']}:stop")).status_code == 202

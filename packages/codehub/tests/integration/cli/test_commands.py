@@ -105,6 +105,21 @@ async def test_users_are_managed_with_the_admins_password(signed_in: Command) ->
     assert (await signed_in("admin", "users", "rm", "ada", **password)).code == 5
 
 
+async def test_a_user_who_leaves_hands_the_workspaces_on(signed_in: Command, stage: Stage) -> None:
+    password = {"CODEHUB_PASSWORD": "correct horse battery"}
+    for name in ("ada", "bob"):
+        await signed_in.ok("admin", "users", "add", name, "--password-stdin", stdin="long enough\n", **password)
+    await stage.add("api")
+    await signed_in.ok("admin", "transfer", "api", "ada")
+    out = await signed_in.ok("admin", "users", "offboard", "ada", "--to", "bob", **password)
+    assert out == "ada is disabled; 1 workspaces belong to bob now.\n"
+    owners = {
+        item["name"]: item["owner"] for item in json.loads(await signed_in.ok("ws", "ls", "--all", "--json"))["items"]
+    }
+    assert owners["api"] == "bob"
+    await signed_in.ok("admin", "users", "rm", "ada", **password)
+
+
 async def test_the_demo_makes_its_workspaces_once_and_takes_them_away(signed_in: Command, stage: Stage) -> None:
     own = await stage.add("mine")
     first = await signed_in.ok("demo", "--no-wait")

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
+import psycopg
 import pytest
 
-from codehub.adapters.embedded.account import server_account
-from codehub.adapters.embedded.binaries import postgres_bin
 from codehub.adapters.embedded.postgres import EmbeddedPostgres
+from codehub.wiring import new_id
 from testing.codehub.full_stack import Stack, fresh_stack
 from testing.codehub.services import service_dir
 
@@ -26,38 +24,85 @@ def machines() -> Iterator[ExitStack]:
 
 
 def test_an_installation_comes_back_whole_on_another_machine_and_goes_on(machines: ExitStack) -> None:
-    backup = service_dir()
-    machines.callback(shutil.rmtree, backup, ignore_errors=True)
+    place = service_dir()
+    machines.callback(shutil.rmtree, place, ignore_errors=True)
+    saved = place / "saved"
     old = machines.enter_context(fresh_stack())
     old.with_tiny_ide()
     old.up()
     _live_in(old)
-    # Of a server outside: the dump first, the files after it, while everything runs.
-    _program("pg_dump", "--format=custom", f"--file={backup / 'codehub.dump'}", old.value("CODEHUB_DATABASE_URL"))
-    subprocess.run(["cp", "-a", old.data_dir / "homes", old.data_dir / "archives", backup], check=True)
-    # Of the embedded default: CodeHub stopped, the whole data directory.
-    old.end()
-    subprocess.run(["cp", "-a", old.data_dir, backup / "whole"], check=True)
-    old.clean()
+    # While everything runs.
+    done = old.run("backup", str(saved))
+    assert done.returncode == 0, done.stderr
+    assert old.run("backup", str(saved)).returncode == 6, "a backup never replaces another"
+    assert old.password() not in (saved / "codehub-backup.json").read_text()
 
-    whole = machines.enter_context(fresh_stack())
-    shutil.rmtree(whole.data_dir)
-    subprocess.run(["cp", "-a", backup / "whole", whole.data_dir], check=True)
-    whole.with_tiny_ide()
-    whole.up()
-    _is_back(whole)
-    whole.clean()
-
+    # A server outside takes it as it is.
     server = _outside(machines)
-    dumped = machines.enter_context(fresh_stack())
-    dumped.with_tiny_ide()
-    dumped.environment["CODEHUB_DATABASE_URL"] = server.url("postgres")
-    dumped.environment["CODEHUB_ADMIN_PASSWORD"] = old.environment["CODEHUB_ADMIN_PASSWORD"]
-    _program("pg_restore", "--no-owner", f"--dbname={server.url('postgres')}", str(backup / "codehub.dump"))
-    subprocess.run(["cp", "-a", backup / "homes", backup / "archives", dumped.data_dir], check=True)
-    dumped.up()
-    _is_back(dumped)
-    assert dumped.run("doctor").returncode == 0
+    outside = _another(machines, old)
+    outside.environment["CODEHUB_DATABASE_URL"] = server.url("postgres")
+    assert outside.run("restore", str(saved)).returncode == 0
+    outside.up()
+    _is_back(outside)
+    doctor = outside.run("doctor")
+    assert doctor.returncode == 0, doctor.stdout
+    assert outside.run("restore", str(saved)).returncode == 6, "what runs is never overwritten"
+    outside.clean()
+
+    # What the backup would hold, had the running one been archived between the snapshot and the copies.
+    with old.client() as client:
+        (row,) = [item for item in client.get("/api/v1/workspaces").json()["items"] if item["name"] == "running"]
+        assert client.post(f"/api/v1/workspaces/{row['id']}:archive").status_code == 202
+        old.wait(lambda: client.get(f"/api/v1/workspaces/{row['id']}").json()["phase"] == "ARCHIVED")
+    (home,) = (saved / "homes").glob(f"users/*/workspaces/{row['id']}")
+    shutil.rmtree(home)
+    subprocess.run(["cp", "-a", old.data_dir / "archives" / row["id"], saved / "archives"], check=True)
+    old.end()
+    old.clean()
+    embedded = _another(machines, old)
+    restored = embedded.run("restore", str(saved))
+    assert (restored.returncode, "1 workspaces go on" in restored.stdout) == (0, True), restored
+    embedded.up()
+    _is_back(embedded)
+
+
+def test_an_archive_without_its_row_is_found_and_recovered_from(machines: ExitStack) -> None:
+    """What an older, hand-made backup may leave: the home is gone, and its archive is in no row."""
+    stack = machines.enter_context(fresh_stack())
+    stack.with_tiny_ide()
+    stack.up()
+    _live_in(stack)
+    with stack.client() as client:
+        (row,) = [item for item in client.get("/api/v1/workspaces").json()["items"] if item["name"] == "running"]
+        path = f"/api/v1/workspaces/{row['id']}"
+        assert client.post(f"{path}:archive").status_code == 202
+        stack.wait(lambda: client.get(path).json()["phase"] == "ARCHIVED")
+        key = client.get(path).json()["archive_key"]
+        with psycopg.connect(stack.value("CODEHUB_DATABASE_URL"), autocommit=True) as connection:
+            connection.execute("DELETE FROM workspace_archives WHERE workspace_id = %s", [row["id"]])
+            connection.execute(
+                "UPDATE workspaces SET archive_key = NULL, archive_op_id = NULL,"
+                ' home_ctx = \'{"incarnation": "of-before"}\' WHERE id = %s',
+                [row["id"]],
+            )
+        stack.wait(lambda: client.get(path).json()["error_reason"] == "DataLost")
+        assert [one["archive_key"] for one in client.get(f"{path}/archives").json()["items"]] == [key]
+        listed = stack.run("doctor", "--archives").stdout
+        assert f"{key} of running is not among its recorded archives" in listed, listed
+        foreign = key.replace(row["id"], new_id())
+        refused = client.post(f"{path}:recover", json={"archive_key": foreign})
+        assert refused.status_code == 400, refused.text
+        assert client.post(f"{path}:recover", json={"archive_key": key}).status_code == 202
+        assert client.post(f"{path}:start").status_code in (202, 409)
+        stack.wait(lambda: client.get(path).json()["status"] == "RUNNING")
+        assert (stack.home_of("running") / "note").read_text() == "written in running\n"
+
+
+def _another(machines: ExitStack, like: Stack) -> Stack:
+    made = machines.enter_context(fresh_stack())
+    made.with_tiny_ide()
+    made.environment["CODEHUB_ADMIN_PASSWORD"] = like.environment["CODEHUB_ADMIN_PASSWORD"]
+    return made
 
 
 def _live_in(stack: Stack) -> None:
@@ -99,9 +144,3 @@ def _outside(machines: ExitStack) -> EmbeddedPostgres:
     machines.callback(server.stop)
     server.start()
     return server
-
-
-def _program(name: str, *words: str) -> None:
-    path: Path = postgres_bin(Path("/nonexistent"), server_account()) / name
-    done = subprocess.run([str(path), *words], capture_output=True, text=True, timeout=120, env={"PATH": os.defpath})
-    assert done.returncode == 0, done.stderr

@@ -85,7 +85,7 @@ class LocalDirHomes(StoredHomes):
             try:
                 self._root.mkdir(mode=PASS_THROUGH, parents=True, exist_ok=True)
                 if self._mark is not None:
-                    self._mark.make()
+                    self._mark.check()
                 os.statvfs(self._root)
             except OSError as error:
                 raise BackendDown(f"the homes' directory {self._root} cannot be used: {error.strerror}") from error

@@ -1,54 +1,70 @@
-"""The mark that says: this directory is the homes', and not an empty mount point whose disk is elsewhere today.
+"""The id of a homes' directory: it says that this is the homes', and not an empty mount point whose disk is elsewhere.
 
-A token in the directory itself, and the same one beside CodeHub's data. When only the second is there, the disk is not: the
-homes are Unknown then, never lost.
+The coordinator gives a directory its id once, and the database remembers it (`control/stores.py`). From then on the homes
+are Unknown while the directory does not carry that id, never lost.
 """
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import os
 import secrets
-from dataclasses import dataclass
 from pathlib import Path
 
 from codehub.domain.errors import BackendDown
 
 MARK = ".codehub-homes"
-WITNESS = "homes-mark"  # in the data directory
 
 
-@dataclass(frozen=True, slots=True)
 class HomesMark:
-    """`witness` is a file on the disk of CodeHub's own data."""
+    """ports.stores.IdentifiedStore of a directory of homes."""
 
-    root: Path
-    witness: Path
+    kind = "homes"
 
-    def make(self) -> None:
-        """Once, for a directory that was never marked; repeatable. BackendDown when it was and is not now."""
-        self.check()
-        mark = self.root / MARK
-        if not mark.exists():
-            _write_whole(mark, secrets.token_hex(16))
-        token = mark.read_text().strip()
-        if self._remembered() != token:
-            _write_whole(self.witness, f"{token} {self.root}")
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._expected: str | None = None
+        self._held = ""
+
+    @property
+    def place(self) -> str:
+        return str(self.root)
+
+    async def read_id(self) -> str | None:
+        return await asyncio.to_thread(self._read)
+
+    async def write_id(self, store_id: str) -> None:
+        await asyncio.to_thread(self._write, store_id)
+
+    def expect(self, store_id: str) -> None:
+        self._expected, self._held = store_id, ""
+
+    def hold(self, why: str) -> None:
+        self._held = why
 
     def check(self) -> None:
-        if not (self.root / MARK).exists() and self._remembered() is not None:
+        """Raises BackendDown when this is not known to be the homes' directory."""
+        if self._held:
+            raise BackendDown(self._held)
+        if self._expected is not None and self._read() != self._expected:
             raise BackendDown(
-                f"the homes' directory {self.root} is not the one it was ({MARK} is missing): is its disk mounted? "
-                f"If the homes are gone for good, remove {self.witness}"
+                f"the homes' directory {self.root} is not the one it was ({MARK} is missing or another's): "
+                "is its disk mounted?"
             )
 
-    def _remembered(self) -> str | None:
-        """The token this very directory had; another directory's says nothing about this one."""
-        with contextlib.suppress(OSError):
-            token, _, root = self.witness.read_text().strip().partition(" ")
-            if root == str(self.root):
-                return token
-        return None
+    def _read(self) -> str | None:
+        try:
+            return (self.root / MARK).read_text(encoding="utf-8").strip() or None
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise BackendDown(f"the homes' directory {self.root} cannot be read: {error.strerror}") from error
+
+    def _write(self, store_id: str) -> None:
+        try:
+            _write_whole(self.root / MARK, store_id)
+        except OSError as error:
+            raise BackendDown(f"the homes' directory {self.root} cannot be used: {error.strerror}") from error
 
 
 def _write_whole(path: Path, text: str) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping
+import contextlib
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
 from codehub.adapters.objectstore.layout import META_SUFFIX, OWNER_KEY, parse_key, place_of
 from codehub.adapters.objectstore.store import Store
-from codehub.domain.errors import Denied
+from codehub.adapters.objectstore.transfer import find_receipt
+from codehub.domain.errors import ArchiveCorrupted, Denied
 from codehub.ports.archives import ArchivePlace
 from codehub.ports.fence import Fence
+from codehub.ports.homes import ArchiveReceipt
 
 _LOOKS_AT_ONCE = 16
 
@@ -50,6 +53,18 @@ class ObjectArchives:
         parse_key(key)
         return self._store.size(key + META_SUFFIX) is not None and self._store.size(key) is not None
 
+    async def receipts(self, workspace_id: str) -> Sequence[ArchiveReceipt]:
+        return await asyncio.to_thread(self._receipts, workspace_id)
+
+    def _receipts(self, workspace_id: str) -> list[ArchiveReceipt]:
+        places = {place_of(path) for path in self._store.paths(f"{workspace_id}/")}
+        found = []
+        for place in sorted((one for one in places if one is not None), key=lambda one: one.op_id):
+            with contextlib.suppress(ArchiveCorrupted):
+                if (receipt := find_receipt(self._store, place.archive_key)) is not None:
+                    found.append(receipt)
+        return found
+
     async def list_places(self) -> AsyncIterator[ArchivePlace]:
         for place in await asyncio.to_thread(self._places):
             yield place
@@ -74,3 +89,28 @@ class ObjectArchives:
         self._store.delete(place.archive_key)
         fence()
         self._store.clear(f"{place.workspace_id}/{place.op_id}")
+
+
+class ArchiveStoreId:
+    """ports.stores.IdentifiedStore of an archive store: an id of its own, beside whose it is."""
+
+    kind = "archives"
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @property
+    def place(self) -> str:
+        return self._store.place
+
+    async def read_id(self) -> str | None:
+        return await asyncio.to_thread(self._store.read_id)
+
+    async def write_id(self, store_id: str) -> None:
+        await asyncio.to_thread(self._store.write_id, store_id)
+
+    def expect(self, store_id: str) -> None:
+        self._store.expect(store_id)
+
+    def hold(self, why: str) -> None:
+        self._store.hold(why)

@@ -11,6 +11,7 @@ from codehub.ports.archives import ArchivePlace
 DATA_NAME = "home.tar.zst"
 META_SUFFIX = ".meta"
 OWNER_KEY = "codehub-installation"
+ID_KEY = "codehub-store"
 _PART = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}"
 _KEY = re.compile(rf"({_PART})/({_PART})/home\.tar\.zst")
 _PLACE = re.compile(rf"({_PART})/({_PART})(?:/.*)?")

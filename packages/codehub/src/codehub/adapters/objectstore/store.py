@@ -21,6 +21,7 @@ from obstore.store import LocalStore, S3Store, from_url
 
 from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.objectstore import files
+from codehub.adapters.objectstore.layout import ID_KEY
 from codehub.adapters.objectstore.uploads import S3Access, UploadsOfS3
 from codehub.domain.errors import BackendDown, CodeHubError, Invalid, NotFound, OutOfSpace, Transient
 
@@ -52,6 +53,8 @@ class Store:
         options = options or StoreOptions()
         split = urlsplit(url)
         self.url = url
+        self._expected: str | None = None
+        self._held = ""
         self._root: Path | None = None
         self._uploads: UploadsOfS3 | None = None
         self._store: ObjectStore
@@ -81,19 +84,50 @@ class Store:
         """Where it is, for a person: a directory, or the URL."""
         return str(self._root) if self._root is not None else self.url
 
+    def read_id(self) -> str | None:
+        """The store's own id; None when it has none."""
+        with _translated(self.place, "read the store's id"):
+            try:
+                return bytes(obstore.get(self._store, ID_KEY).bytes()).decode("utf-8", "replace").strip() or None
+            except (failures.NotFoundError, FileNotFoundError):
+                return None
+
+    def write_id(self, store_id: str) -> None:
+        with _translated(self.place, "write the store's id"):
+            obstore.put(self._store, ID_KEY, store_id.encode() + b"\n", use_multipart=False)
+            self._sync(ID_KEY)
+
+    def expect(self, store_id: str) -> None:
+        """A directory without this id is down from now on: its disk is not mounted, or it is another."""
+        self._expected, self._held = store_id, ""
+
+    def hold(self, why: str) -> None:
+        """Down, for this reason, until `expect`."""
+        self._held = why
+
+    @contextlib.contextmanager
+    def _guarded(self, doing: str) -> Iterator[None]:
+        if self._held:
+            raise BackendDown(self._held)
+        # Only a directory can be an empty mount point; another bucket under the same URL cannot.
+        if self._root is not None and self._expected is not None and self.read_id() != self._expected:
+            raise BackendDown(f"the archive directory {self._root} is not the one it was: is its disk mounted?")
+        with _translated(self.place, doing):
+            yield
+
     def close(self) -> None:
         if self._uploads is not None:
             self._uploads.close()
 
     def ping(self) -> None:
-        with _translated(self.place, "reach the archive store"):
+        with self._guarded("reach the archive store"):
             if self._root is not None and not self._root.is_dir():
                 raise BackendDown(f"the archive directory {self._root} does not exist")
             with contextlib.suppress(failures.NotFoundError, FileNotFoundError):
                 obstore.head(self._store, "codehub-ping")
 
     def put(self, key: str, content: bytes) -> None:
-        with _translated(self.place, f"write {key}"):
+        with self._guarded(f"write {key}"):
             obstore.put(self._store, key, content, use_multipart=False)
             self._sync(key)
 
@@ -101,7 +135,7 @@ class Store:
         """Whole or not at all: an error of the chunks' producer aborts the upload and is raised as it is. Then `sync`."""
         produced = _Produced(chunks)
         try:
-            with _translated(self.place, f"write {key}"):
+            with self._guarded(f"write {key}"):
                 if self._root is not None:
                     files.put(self._root / key, produced)
                     return
@@ -120,14 +154,14 @@ class Store:
 
     def size(self, key: str) -> int | None:
         """None when it is not there."""
-        with _translated(self.place, f"look at {key}"):
+        with self._guarded(f"look at {key}"):
             try:
                 return int(obstore.head(self._store, key)["size"])
             except (failures.NotFoundError, FileNotFoundError):
                 return None
 
     def get(self, key: str) -> bytes | None:
-        with _translated(self.place, f"read {key}"):
+        with self._guarded(f"read {key}"):
             try:
                 return bytes(obstore.get(self._store, key).bytes())
             except (failures.NotFoundError, FileNotFoundError):
@@ -135,7 +169,7 @@ class Store:
 
     def stream(self, key: str) -> Iterator[bytes]:
         """Raises NotFound when it is not there."""
-        with _translated(self.place, f"read {key}"):
+        with self._guarded(f"read {key}"):
             if self._root is not None:
                 try:
                     yield from files.stream(self._root / key)
@@ -150,12 +184,12 @@ class Store:
                 yield bytes(chunk)
 
     def delete(self, key: str) -> None:
-        with _translated(self.place, f"remove {key}"), contextlib.suppress(failures.NotFoundError, FileNotFoundError):
+        with self._guarded(f"remove {key}"), contextlib.suppress(failures.NotFoundError, FileNotFoundError):
             obstore.delete(self._store, key)
 
     def paths(self, prefix: str = "") -> Iterator[str]:
         """Every object and every half-done upload below a prefix."""
-        with _translated(self.place, "list the archive store"):
+        with self._guarded("list the archive store"):
             if self._root is not None:
                 yield from files.paths(self._root, prefix)
                 return
@@ -170,7 +204,7 @@ class Store:
         """Remove whatever is left below a prefix, half-done uploads included."""
         if self._root is not None:
             below = self._root / prefix
-            with _translated(self.place, f"remove {prefix}"):
+            with self._guarded(f"remove {prefix}"):
                 remove_tree(below)
                 with contextlib.suppress(OSError):  # others' archives may be beside it
                     below.parent.rmdir()
@@ -198,7 +232,7 @@ class Store:
 
     def sync(self, key: str) -> None:
         """A local archive must be on the disk before its volume goes; other stores answer when it is."""
-        with _translated(self.place, f"write {key}"):
+        with self._guarded(f"write {key}"):
             self._sync(key)
 
     def _sync(self, key: str) -> None:

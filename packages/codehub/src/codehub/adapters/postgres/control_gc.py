@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 
 from codehub.adapters.postgres.control_term import as_leader
 from codehub.adapters.postgres.pool import Database
-from codehub.adapters.postgres.rows import known
+from codehub.adapters.postgres.rows import conditions_of, known
 from codehub.domain.gc import Claim
-from codehub.domain.model import Phase
+from codehub.domain.model import Conditions, Phase
 from codehub.ports.archives import ArchivePlace
 
 _CLAIMS = """
-    SELECT w.id, w.phase, w.archive_key, w.archive_op_id, w.error_reason, w.deleted_at, w.purged_at, ARRAY(
+    SELECT w.id, w.phase, w.archive_key, w.archive_op_id, w.error_reason, w.conditions, w.deleted_at, w.purged_at, ARRAY(
         SELECT a.op_id FROM workspace_archives a WHERE a.workspace_id = w.id
         ORDER BY a.committed_at DESC, a.op_id DESC LIMIT %s) AS kept
     FROM workspaces w WHERE w.id = ANY(%s)
@@ -47,6 +47,7 @@ class PostgresGcStore:
                 archive_op_id=row["archive_op_id"],
                 kept=frozenset(row["kept"]),
                 error_recorded=row["error_reason"] is not None,
+                home_is_seen=_is_seen(conditions_of(row["conditions"])),
                 purged_at=row["purged_at"],
             )
             for row in rows
@@ -77,3 +78,7 @@ class PostgresGcStore:
                 "DELETE FROM workspace_archives WHERE workspace_id = %s AND op_id = %s",
                 [place.workspace_id, place.op_id],
             )
+
+
+def _is_seen(conditions: Conditions) -> bool:
+    return conditions.volume_ready.is_true or conditions.archive_ready.is_true

@@ -19,6 +19,7 @@ from codehub.adapters.postgres.rows import (
     workspace_of,
 )
 from codehub.domain.model import Progress, Workspace
+from codehub.domain.stores import StoreRecord
 from codehub.ports.control_store import Change, Versioned
 
 # The whole of a commit in one statement, so in one round trip: the fence, the change on its condition, what is told of it.
@@ -59,6 +60,20 @@ _PROGRESS = f"""
     )
     SELECT {LEADS} AS leads
 """  # noqa: S608
+# Stores are facts named `store.KIND`.
+_STORES = """
+    SELECT substr(name, 7) AS kind, value ->> 'id' AS id, value ->> 'place' AS place
+    FROM system_facts WHERE name IN ('store.homes', 'store.archives')
+"""
+# Newest first: what is newest is the least likely to be a leftover of something that was moved.
+_IN_HOMES = """
+    SELECT * FROM workspaces WHERE deleted_at IS NULL AND storage_backend = 'local-dir' AND home_ctx IS NOT NULL
+        AND error_reason IS DISTINCT FROM 'DataLost' ORDER BY id DESC LIMIT %s
+"""
+_IN_ARCHIVES = """
+    SELECT * FROM workspaces WHERE deleted_at IS NULL AND archive_key IS NOT NULL
+        AND error_reason IS DISTINCT FROM 'DataLost' ORDER BY id DESC LIMIT %s
+"""
 
 
 class PostgresControlStore:
@@ -118,6 +133,25 @@ class PostgresControlStore:
             ).fetchone()
         assert row is not None
         return int(row["n"])
+
+    async def store_records(self) -> Mapping[str, StoreRecord]:
+        async with self._database.statement() as connection:
+            rows = await (await connection.execute(_STORES)).fetchall()
+        return {row["kind"]: StoreRecord(row["id"], row["place"]) for row in rows}
+
+    async def record_store(self, epoch: int, kind: str, record: StoreRecord) -> None:
+        async with as_leader(self._database, epoch) as tx:
+            await tx.execute(
+                "INSERT INTO system_facts (name, value) VALUES (%s, %s)"
+                " ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value",
+                [f"store.{kind}", Jsonb(asdict(record))],
+            )
+
+    async def store_evidence(self, kind: str, most: int) -> Sequence[Workspace]:
+        statement = _IN_ARCHIVES if kind == "archives" else _IN_HOMES
+        async with self._database.statement() as connection:
+            rows = await (await connection.execute(statement, [most])).fetchall()
+        return [workspace_of(row) for row in rows]
 
     async def note_components(self, epoch: int, components: Mapping[str, Mapping[str, object]]) -> None:
         told = Jsonb({name: dict(said) for name, said in components.items()})

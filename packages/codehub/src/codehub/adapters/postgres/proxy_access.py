@@ -120,7 +120,7 @@ async def running_of(tx: Transaction, user_id: str) -> list[tuple[str, str]]:
     rows = await (
         await tx.execute(
             "SELECT id, name FROM workspaces WHERE owner_user_id = %s AND desired_state = 'RUNNING'"
-            " AND deleted_at IS NULL ORDER BY created_at, id",
+            " AND phase <> 'ERROR' AND deleted_at IS NULL ORDER BY created_at, id",
             [user_id],
         )
     ).fetchall()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from psycopg.types.json import Jsonb
@@ -42,6 +42,16 @@ async def page(tx: Transaction, workspace_id: str, limit: int, offset: int) -> t
     ).fetchone()
     assert counted is not None
     return [TimelineEntry(**row) for row in rows], int(counted["n"])
+
+
+async def adopt(tx: Transaction, workspace_id: str, found: Collection[Generation]) -> None:
+    """Record archives that are in the store and were not recorded: as generations like any other."""
+    for one in found:
+        await tx.execute(
+            "INSERT INTO workspace_archives (workspace_id, archive_key, op_id, committed_at, bytes, sha256)"
+            " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+            [workspace_id, one.archive_key, one.op_id, one.committed_at, one.bytes, one.sha256],
+        )
 
 
 async def generations(tx: Transaction, workspace_id: str) -> list[Generation]:

@@ -122,7 +122,7 @@ async def take_running_slot(tx: Transaction, user_id: str, workspace_id: str, li
     row = await (
         await tx.execute(
             "SELECT count(*) FILTER (WHERE owner_user_id = %s) AS mine, count(*) AS everybody FROM workspaces"
-            " WHERE desired_state = 'RUNNING' AND deleted_at IS NULL AND id <> %s",
+            " WHERE desired_state = 'RUNNING' AND phase <> 'ERROR' AND deleted_at IS NULL AND id <> %s",
             [user_id, workspace_id],
         )
     ).fetchone()
@@ -188,6 +188,16 @@ async def recover_from_archive(tx: Transaction, workspace_id: str, archive_key: 
         " updated_at = %s WHERE id = %s AND phase = 'ERROR' AND operation = 'NONE'",
         [archive_key, now, workspace_id],
     )
+
+
+async def transfer(tx: Transaction, workspace_id: str, owner_user_id: str, now: datetime) -> None:
+    """Another owner from now on. Its home keeps its place: the key there was fixed at creation."""
+    await tx.execute(
+        "UPDATE workspaces SET owner_user_id = %s, updated_at = %s WHERE id = %s", [owner_user_id, now, workspace_id]
+    )
+    # The last owner's way in through the proxy ends here.
+    await tx.execute("DELETE FROM proxy_sessions WHERE workspace_id = %s", [workspace_id])
+    await tx.execute("DELETE FROM proxy_tickets WHERE workspace_id = %s", [workspace_id])
 
 
 async def undelete(tx: Transaction, workspace_id: str, now: datetime) -> None:

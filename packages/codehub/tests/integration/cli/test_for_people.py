@@ -1,0 +1,104 @@
+"""What the command prints and exits with where people and scripts stumbled: narrow terminals, pipes, asking twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+from testing.codehub.dashboard import ARCHIVED, RUNNING, Stage
+
+from .conftest import Command
+
+CODEHUB = str(Path(sys.executable).with_name("codehub"))
+
+
+async def test_a_narrow_terminal_shows_names_and_whole_ids(signed_in: Command, stage: Stage) -> None:
+    name = "a-name-as-long-as-some-are"
+    workspace_id = await stage.add(name, **RUNNING)
+    out = await signed_in.ok("ws", "ls", COLUMNS="80")
+    heading, line = out.splitlines()
+    assert {"NAME", "STATUS", "ID"} <= set(heading.split())
+    assert name in line
+    assert workspace_id in line
+    assert max(map(len, out.splitlines())) <= 80
+    wide = await signed_in.ok("ws", "ls", COLUMNS="200")
+    assert "LAST USED" in wide
+
+
+async def test_asking_for_what_is_there_is_no_error(signed_in: Command, stage: Stage) -> None:
+    await stage.add("api", **RUNNING)
+    await stage.add("old", **ARCHIVED)
+    assert "api: RUNNING" in await signed_in.ok("ws", "start", "api")
+    assert "old" in await signed_in.ok("ws", "archive", "old")
+
+
+async def test_restart_stops_and_starts(signed_in: Command, stage: Stage) -> None:
+    workspace_id = await stage.add("api", **RUNNING)
+    restart = asyncio.create_task(signed_in("ws", "restart", "api"))
+    await stage.until(workspace_id, desired_state="STANDBY")
+    await stage.change(workspace_id, phase="STANDBY")
+    await stage.until(workspace_id, desired_state="RUNNING")
+    await stage.change(workspace_id, **RUNNING)
+    done = await restart
+    assert (done.code, done.out) == (0, "api: RUNNING\n"), done
+
+
+async def test_whoami_names_user_and_server(signed_in: Command) -> None:
+    assert await signed_in.ok("whoami") == f"admin (administrator) on {signed_in.server.url}\n"
+    assert json.loads(await signed_in.ok("whoami", "--json"))["user"]["username"] == "admin"
+
+
+async def test_signing_in_without_a_terminal_says_how(codehub: Command) -> None:
+    failed = await codehub("login")
+    assert (failed.code, "--password-stdin" in failed.err, "Traceback" in failed.err) == (2, True, False), failed
+
+
+async def test_output_that_goes_nowhere_is_no_traceback(signed_in: Command, stage: Stage) -> None:
+    await stage.add("api")
+    environment = {
+        "HOME": str(signed_in.home),
+        "PATH": os.environ["PATH"],
+        "CODEHUB_SERVER": signed_in.server.url,
+        "CODEHUB_DATA_DIR": str(signed_in.home / "data"),
+    }
+
+    def run(stdout: int) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [CODEHUB, "ws", "ls"], env=environment, stdout=stdout, stderr=subprocess.PIPE, timeout=120, check=False
+        )
+
+    full = os.open("/dev/full", os.O_WRONLY)
+    done = await asyncio.to_thread(run, full)
+    os.close(full)
+    assert (done.returncode, b"Traceback" in done.stderr) == (1, False), done
+    assert b"No space left" in done.stderr
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = await asyncio.to_thread(run, writer)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b""), done
+
+
+def test_a_command_that_asks_no_server_loads_no_http_client_and_no_tables() -> None:
+    code = "import sys; import codehub.cli.ws; print([n for n in ('httpx', 'rich', 'psycopg', 'ssl') if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_colours_are_for_terminals() -> None:
+    mine, theirs = pty.openpty()
+    code = (
+        "from codehub.cli.output import status_text, print_table;"
+        "print_table(['A'], [[status_text({'status': 'ERROR'})]])"
+    )
+    subprocess.run([sys.executable, "-c", code], stdout=theirs, timeout=120, check=True)
+    assert b"\x1b[31mERROR" in os.read(mine, 1000)
+    os.close(mine)
+    os.close(theirs)
+    plain = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120, check=True)
+    assert plain.stdout == b"A\nERROR\n"
