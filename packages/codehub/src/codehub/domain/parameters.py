@@ -1,0 +1,139 @@
+"""A template's parameters: what people fill in when they create a workspace. Their kinds, checks and placeholders. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from codehub.domain.errors import Invalid
+from codehub.domain.table_reader import TableReader
+
+NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+Value = str | int | float | bool
+_PLACEHOLDER = re.compile(r"\{parameters\.([^{}]*)\}")
+_LONGEST_TEXT = 256
+
+
+class ParameterKind(StrEnum):
+    CHOICE = "choice"
+    TEXT = "text"
+    NUMBER = "number"
+    SWITCH = "switch"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """`default` None: a value must be given. `pattern` matches a whole text."""
+
+    name: str
+    kind: ParameterKind
+    description: str = ""
+    choices: tuple[str, ...] = ()
+    default: Value | None = None
+    pattern: str = ""
+    minimum: float | None = None
+    maximum: float | None = None
+
+    def text_of(self, given: Value | None) -> str:
+        """The value as text, the default's where none is given. Invalid says what is allowed."""
+        value = self.default if given is None else given
+        if value is None:
+            raise Invalid("a value is needed")
+        match self.kind:
+            case ParameterKind.CHOICE:
+                if not isinstance(value, str) or value not in self.choices:
+                    raise Invalid(f"must be one of {', '.join(self.choices)}")
+                return value
+            case ParameterKind.TEXT:
+                return self._text(value)
+            case ParameterKind.NUMBER:
+                return self._number(value)
+            case ParameterKind.SWITCH:
+                if not isinstance(value, bool):
+                    raise Invalid("must be true or false")
+                return "true" if value else "false"
+
+    def _text(self, value: Value) -> str:
+        if not isinstance(value, str) or len(value) > _LONGEST_TEXT or not value.isprintable():
+            raise Invalid(f"must be a text of at most {_LONGEST_TEXT} printable characters")
+        if self.pattern and not re.fullmatch(self.pattern, value):
+            raise Invalid(f"must match {self.pattern}")
+        return value
+
+    def _number(self, value: Value) -> str:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise Invalid("must be a number")
+        # The comparisons are false for NaN, so that it is refused by any bound.
+        if value != value or (self.minimum is not None and not value >= self.minimum):
+            raise Invalid(f"must be at least {self.minimum:g}" if self.minimum is not None else "must be a number")
+        if self.maximum is not None and not value <= self.maximum:
+            raise Invalid(f"must be at most {self.maximum:g}")
+        return str(value)
+
+
+def parse_parameter(name: str, reader: TableReader) -> Parameter | None:
+    """None after a mistake, which the reader keeps."""
+    choices = tuple(str(item) for item in reader.items("choices", str, "texts"))
+    kind = reader.parsed("type", _kind) or (ParameterKind.CHOICE if choices else ParameterKind.TEXT)
+    wanted: type | tuple[type, ...] = bool if reader.holds("default", bool) else (str, int, float)
+    default = reader.take("default", wanted, "a text, a number or a switch")
+    parameter = Parameter(
+        name=name,
+        kind=kind,
+        description=reader.text("description"),
+        choices=choices,
+        default=default if isinstance(default, str | int | float | bool) else None,
+        pattern=reader.text("pattern"),
+        minimum=_bound(reader, "min"),
+        maximum=_bound(reader, "max"),
+    )
+    reader.end("type, description, choices, default, pattern, min, max")
+    return parameter if _is_consistent(parameter, reader) else None
+
+
+def _kind(text: str) -> ParameterKind:
+    try:
+        return ParameterKind(text)
+    except ValueError as error:
+        raise Invalid(f"must be one of {', '.join(ParameterKind)}") from error
+
+
+def _bound(reader: TableReader, key: str) -> float | None:
+    value = reader.take(key, (int, float), "a number")
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _is_consistent(parameter: Parameter, reader: TableReader) -> bool:
+    if (parameter.kind is ParameterKind.CHOICE) != bool(parameter.choices):
+        reader.wrong("choices", "a choice needs them, and nothing else has them")
+        return False
+    if parameter.pattern:
+        if parameter.kind is not ParameterKind.TEXT:
+            reader.wrong("pattern", "only a text has a pattern")
+            return False
+        try:
+            re.compile(parameter.pattern)
+        except re.error as error:
+            reader.wrong("pattern", f"is not a regular expression: {error}")
+            return False
+    if parameter.kind is not ParameterKind.NUMBER and (parameter.minimum, parameter.maximum) != (None, None):
+        reader.wrong("min" if parameter.minimum is not None else "max", "only a number has bounds")
+        return False
+    if parameter.default is not None:
+        try:
+            parameter.text_of(None)
+        except Invalid as error:
+            reader.wrong("default", str(error))
+            return False
+    return True
+
+
+def placeholders(text: str) -> set[str]:
+    return set(_PLACEHOLDER.findall(text))
+
+
+def fill(text: str, values: Mapping[str, str]) -> str:
+    """Each placeholder replaced once: a value that looks like a placeholder stays what it is."""
+    return _PLACEHOLDER.sub(lambda found: values[found.group(1)], text)

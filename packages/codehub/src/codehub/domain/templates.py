@@ -1,0 +1,368 @@
+"""Templates: what administrators offer people to start from. TOML → a checked `Template` → the settings of one workspace.
+
+Pure. Every mistake is reported with its place (`templates.web.size.memory`), all of them at once, so that an editor can
+show them beside the lines they belong to. Which parameters there are and how they are read is in `parameters`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from enum import StrEnum
+from types import MappingProxyType
+
+from codehub.domain.errors import Invalid
+from codehub.domain.images import parse_image
+from codehub.domain.parameters import NAME, Parameter, Value, fill, parse_parameter, placeholders
+from codehub.domain.repository import RepositorySource, parse_source
+from codehub.domain.schedule import Schedule, parse_schedule
+from codehub.domain.table_reader import Mistake, Mistakes, TableReader
+from codehub.domain.units import parse_bytes, parse_duration
+
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_TEMPLATE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_LONGEST_COMMAND = 8192
+# CodeHub's own variables, and those that change which programs a workspace's user runs.
+_RESERVED_ENV = ("CODEHUB_", "LD_")
+
+
+class Access(StrEnum):
+    """Who may start workspaces from it."""
+
+    USERS = "users"
+    ADMINS = "admins"
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """None: as the installation's settings say."""
+
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    disk_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesOptions:
+    runtime_class: str = ""
+    priority_class: str = ""
+    node_selector: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    image_pull_secrets: tuple[str, ...] = ()
+    gpus: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """One `[templates.NAME]`. Texts may hold `{parameters.NAME}` until `render` fills them in."""
+
+    name: str
+    description: str = ""
+    access: Access = Access.USERS
+    profile: str = ""
+    image: str = ""
+    size: Size = Size()
+    repo_url: str = ""
+    repo_ref: str = ""
+    repo_path: str = ""
+    env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    setup: tuple[str, ...] = ()
+    ports: tuple[int, ...] = ()
+    ttl_standby: timedelta | None = None
+    ttl_archive: timedelta | None = None
+    schedule: Schedule | None = None
+    kubernetes: KubernetesOptions = KubernetesOptions()
+    parameters: Mapping[str, Parameter] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def parse_templates(parsed: Mapping[str, object]) -> Mapping[str, Template]:
+    """The templates of one TOML document. Mistakes names everything that is wrong with it."""
+    mistakes: list[Mistake] = []
+    for key in parsed:
+        if key != "templates":
+            mistakes.append(Mistake(key, "only [templates.NAME] tables belong in this file"))
+    tables = parsed.get("templates", {})
+    found: dict[str, Template] = {}
+    if not isinstance(tables, dict):
+        mistakes.append(Mistake("templates", "must be a table of templates"))
+        tables = {}
+    elif not tables and not mistakes:
+        mistakes.append(Mistake("", "the file has no [templates.NAME] table"))
+    for name, table in tables.items():
+        where = f"templates.{name}"
+        if not _TEMPLATE_NAME.fullmatch(name):
+            mistakes.append(Mistake(where, "a template's name is lower-case letters, digits and '-', at most 63"))
+        elif not isinstance(table, dict):
+            mistakes.append(Mistake(where, "must be a table"))
+        else:
+            reader = TableReader(where, table, mistakes)
+            found[name] = _template(name, reader)
+    if mistakes:
+        raise Mistakes(mistakes)
+    return found
+
+
+def render(template: Template, given: Mapping[str, Value]) -> Template:
+    """The template with its parameters filled in. Mistakes when a value is missing, unknown or not allowed."""
+    mistakes: list[Mistake] = []
+    values: dict[str, str] = {}
+    for name in given:
+        if name not in template.parameters:
+            mistakes.append(Mistake(f"parameters.{name}", "the template has no such parameter"))
+    for name, parameter in template.parameters.items():
+        try:
+            values[name] = parameter.text_of(given.get(name))
+        except Invalid as error:
+            mistakes.append(Mistake(f"parameters.{name}", str(error)))
+    if mistakes:
+        raise Mistakes(mistakes)
+    return replace(
+        template,
+        image=fill(template.image, values),
+        repo_url=fill(template.repo_url, values),
+        repo_ref=fill(template.repo_ref, values),
+        repo_path=fill(template.repo_path, values),
+        env=MappingProxyType({name: fill(value, values) for name, value in template.env.items()}),
+        # A command reads its parameters from the environment (see `parameter_env`): text put into a shell line could be
+        # another command.
+    )
+
+
+def source_of(rendered: Template) -> RepositorySource | None:
+    """The repository of a rendered template."""
+    return parse_source(rendered.repo_url, rendered.repo_ref, rendered.repo_path) if rendered.repo_url else None
+
+
+def parameter_env(template: Template, given: Mapping[str, Value]) -> Mapping[str, str]:
+    """How setup commands see parameters: `CODEHUB_PARAM_VERSION` for `version`."""
+    return {
+        f"CODEHUB_PARAM_{name.upper().replace('-', '_')}": parameter.text_of(given.get(name))
+        for name, parameter in template.parameters.items()
+    }
+
+
+def changes(old: Template, new: Template) -> list[str]:
+    """What an update from one version to another changes, for people."""
+    lines: list[str] = []
+    for label, attribute in _COMPARED:
+        before, after = getattr(old, attribute), getattr(new, attribute)
+        if before != after:
+            lines.append(f"{label}: {_shown(before)} → {_shown(after)}")
+    return lines
+
+
+_COMPARED: tuple[tuple[str, str], ...] = (
+    ("profile", "profile"),
+    ("image", "image"),
+    ("size", "size"),
+    ("repository", "repo_url"),
+    ("branch or tag", "repo_ref"),
+    ("folder", "repo_path"),
+    ("environment", "env"),
+    ("setup commands", "setup"),
+    ("ports", "ports"),
+    ("sleep after", "ttl_standby"),
+    ("archive after", "ttl_archive"),
+    ("schedule", "schedule"),
+    ("Kubernetes options", "kubernetes"),
+    ("parameters", "parameters"),
+)
+
+
+def _shown(value: object) -> str:
+    match value:
+        case None | "" | ():
+            return "none"
+        case Size(cpus, memory, disk):
+            parts = [
+                f"{cpus:g} CPUs" if cpus is not None else "",
+                f"{memory >> 20} MiB memory" if memory is not None else "",
+                f"{disk >> 20} MiB disk" if disk is not None else "",
+            ]
+            return ", ".join(part for part in parts if part) or "default"
+        case Mapping():
+            return ", ".join(sorted(map(str, value))) or "none"
+        case tuple():
+            return ", ".join(map(str, value))
+        case Schedule(at, days, _):
+            return f"{at:%H:%M} on {len(days)} days a week"
+        case _:
+            return str(value)
+
+
+_KNOWN = (
+    "description, access, profile, image, size, repo, env, setup, ports, ttl_standby, ttl_archive, schedule, kubernetes, "
+    "parameters"
+)
+
+
+def _template(name: str, reader: TableReader) -> Template:
+    parameters = _parameters(reader)
+    access = reader.parsed("access", _access) or Access.USERS
+    repo_url, repo_ref, repo_path = _repo(reader)
+    template = Template(
+        name=name,
+        description=reader.text("description"),
+        access=access,
+        profile=reader.text("profile"),
+        image=reader.text("image"),
+        size=_size(reader.table("size")),
+        repo_url=repo_url,
+        repo_ref=repo_ref,
+        repo_path=repo_path,
+        env=_env(reader),
+        setup=_setup(reader),
+        ports=_ports(reader),
+        ttl_standby=reader.parsed("ttl_standby", parse_duration),
+        ttl_archive=reader.parsed("ttl_archive", parse_duration),
+        schedule=_schedule(reader.table("schedule")),
+        kubernetes=_kubernetes(reader.table("kubernetes")),
+        parameters=MappingProxyType(parameters),
+    )
+    reader.end(_KNOWN)
+    _check_placeholders(template, reader)
+    _check_fixed_texts(template, reader)
+    return template
+
+
+def _access(text: str) -> Access:
+    try:
+        return Access(text)
+    except ValueError as error:
+        raise Invalid("must be 'users' or 'admins'") from error
+
+
+def _size(reader: TableReader | None) -> Size:
+    if reader is None:
+        return Size()
+    cpus = reader.take("cpus", (int, float), "a number of CPUs")
+    if isinstance(cpus, int | float) and not 0 < cpus <= 1024:
+        reader.wrong("cpus", "must be above 0 and at most 1024")
+        cpus = None
+    size = Size(
+        float(cpus) if isinstance(cpus, int | float) else None,
+        reader.parsed("memory", parse_bytes),
+        reader.parsed("disk", parse_bytes),
+    )
+    reader.end("cpus, memory, disk")
+    return size
+
+
+def _repo(reader: TableReader) -> tuple[str, str, str]:
+    if reader.holds("repo", str):
+        return reader.text("repo"), "", ""
+    table = reader.table("repo")
+    if table is None:
+        return "", "", ""
+    found = table.text("url"), table.text("ref"), table.text("path")
+    if not found[0]:
+        table.wrong("url", "is missing")
+    table.end("url, ref, path")
+    return found
+
+
+def _env(reader: TableReader) -> Mapping[str, str]:
+    env = reader.strings("env")
+    for name in env:
+        if not _ENV_NAME.fullmatch(name):
+            reader.wrong(f"env.{name}", "is not the name of an environment variable")
+        elif name.startswith(_RESERVED_ENV):
+            reader.wrong(f"env.{name}", f"names that begin with {' or '.join(_RESERVED_ENV)} are reserved")
+    return MappingProxyType(dict(env))
+
+
+def _setup(reader: TableReader) -> tuple[str, ...]:
+    commands = tuple(str(item) for item in reader.items("setup", str, "commands"))
+    for number, command in enumerate(commands):
+        if not command.strip() or len(command) > _LONGEST_COMMAND or "\0" in command:
+            reader.wrong(f"setup[{number}]", f"must be a command of 1 to {_LONGEST_COMMAND} characters")
+        elif placeholders(command):
+            reader.wrong(f"setup[{number}]", "reads parameters from the environment: write $CODEHUB_PARAM_NAME")
+    return commands
+
+
+def _ports(reader: TableReader) -> tuple[int, ...]:
+    ports = tuple(int(str(item)) for item in reader.items("ports", int, "port numbers"))
+    if not all(1 <= port <= 65_535 for port in ports):
+        reader.wrong("ports", "are numbers from 1 to 65535")
+    return ports
+
+
+def _schedule(reader: TableReader | None) -> Schedule | None:
+    if reader is None:
+        return None
+    start, days = reader.text("start"), reader.text("days") or "weekdays"
+    jitter = reader.parsed("jitter", parse_duration)
+    reader.end("start, days, jitter")
+    try:
+        return parse_schedule(start, days, jitter) if jitter is not None else parse_schedule(start, days)
+    except Invalid as error:
+        reader.wrong("", str(error))
+        return None
+
+
+def _kubernetes(reader: TableReader | None) -> KubernetesOptions:
+    if reader is None:
+        return KubernetesOptions()
+    gpus: dict[str, int] = {}
+    counts = reader.table("gpus")
+    if counts is not None:
+        for resource in counts.remaining():
+            count = counts.take(resource, int, "a number of devices")
+            if isinstance(count, int) and 0 < count <= 64:
+                gpus[resource] = count
+            elif count is not None:
+                counts.wrong(resource, "must be from 1 to 64")
+    options = KubernetesOptions(
+        runtime_class=reader.text("runtime_class"),
+        priority_class=reader.text("priority_class"),
+        node_selector=MappingProxyType(dict(reader.strings("node_selector"))),
+        image_pull_secrets=tuple(str(item) for item in reader.items("image_pull_secrets", str, "names")),
+        gpus=MappingProxyType(gpus),
+    )
+    reader.end("runtime_class, priority_class, node_selector, image_pull_secrets, gpus")
+    return options
+
+
+def _parameters(reader: TableReader) -> dict[str, Parameter]:
+    tables = reader.table("parameters")
+    found: dict[str, Parameter] = {}
+    if tables is None:
+        return found
+    for name in tables.remaining():
+        if not NAME.fullmatch(name):
+            tables.wrong(name, "a parameter's name is lower-case letters, digits, '-' and '_'")
+            continue
+        table = tables.table(name)
+        if table is not None and (parameter := parse_parameter(name, table)) is not None:
+            found[name] = parameter
+    return found
+
+
+def _check_placeholders(template: Template, reader: TableReader) -> None:
+    """Every `{parameters.NAME}` names a parameter."""
+    texts = {
+        "image": template.image,
+        "repo.url": template.repo_url,
+        "repo.ref": template.repo_ref,
+        "repo.path": template.repo_path,
+        **{f"env.{name}": value for name, value in template.env.items()},
+    }
+    for key, text in texts.items():
+        for name in placeholders(text) - set(template.parameters):
+            reader.wrong(key, f"there is no parameter {name!r}")
+
+
+def _check_fixed_texts(template: Template, reader: TableReader) -> None:
+    """What holds no placeholder is checked now, not when somebody creates a workspace from it."""
+    if template.image and not placeholders(template.image):
+        try:
+            parse_image(template.image)
+        except Invalid as error:
+            reader.wrong("image", str(error))
+    if template.repo_url and not placeholders(template.repo_url + template.repo_ref + template.repo_path):
+        try:
+            source_of(template)
+        except Invalid as error:
+            reader.wrong("repo", str(error))

@@ -1,0 +1,232 @@
+"""Templates: what is read from TOML, how mistakes are reported, and what parameters can and cannot do."""
+
+from __future__ import annotations
+
+import contextlib
+import tomllib
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codehub.domain.errors import Invalid
+from codehub.domain.parameters import fill
+from codehub.domain.schedule import next_start, parse_schedule, time_zone
+from codehub.domain.table_reader import Mistakes
+from codehub.domain.templates import Access, Template, changes, parameter_env, parse_templates, render, source_of
+from codehub.domain.units import parse_bytes, parse_duration
+
+WEB = """
+[templates.web]
+description = "A web service"
+access = "admins"
+profile = "code-server"
+size = {cpus = 2, memory = "4G", disk = "20G"}
+setup = ["npm ci", "echo $CODEHUB_PARAM_NODE"]
+ports = [3000]
+ttl_standby = "2h"
+env = {NODE_VERSION = "{parameters.node}", CI = "1"}
+
+[templates.web.repo]
+url = "https://example.org/team/web.git"
+ref = "{parameters.branch}"
+
+[templates.web.schedule]
+start = "9:00"
+
+[templates.web.parameters.node]
+choices = ["20", "22"]
+default = "22"
+
+[templates.web.parameters.branch]
+pattern = "[a-z/]+"
+default = "main"
+
+[templates.web.parameters.workers]
+type = "number"
+min = 1
+max = 8
+default = 2
+
+[templates.web.parameters.debug]
+type = "switch"
+default = false
+"""
+
+
+def read(text: str) -> Template:
+    (template,) = parse_templates(tomllib.loads(text)).values()
+    return template
+
+
+def mistakes_of(text: str) -> dict[str, str]:
+    with pytest.raises(Mistakes) as caught:
+        parse_templates(tomllib.loads(text))
+    return {mistake.where: mistake.message for mistake in caught.value.mistakes}
+
+
+def test_a_template_is_read_and_its_parameters_are_filled_in() -> None:
+    template = read(WEB)
+    assert template.access is Access.ADMINS
+    assert template.size.memory_bytes == 4 << 30
+    assert template.ttl_standby == timedelta(hours=2)
+    rendered = render(template, {"node": "20", "branch": "feature/x"})
+    assert dict(rendered.env) == {"NODE_VERSION": "20", "CI": "1"}
+    source = source_of(rendered)
+    assert source is not None
+    assert source.ref == "feature/x"
+    assert parameter_env(template, {"workers": 3})["CODEHUB_PARAM_WORKERS"] == "3"
+    assert parameter_env(template, {})["CODEHUB_PARAM_DEBUG"] == "false"
+
+
+def test_every_mistake_is_reported_at_its_place_at_once() -> None:
+    found = mistakes_of(
+        """
+        [templates.a]
+        colour = "red"
+        size = {memory = "lots", gpus = 1}
+        ports = [0]
+        image = "not an image!!"
+        repo = "file:///etc"
+        env = {LD_PRELOAD = "x", "A-B" = "y"}
+        setup = ["echo {parameters.x}"]
+        ttl_standby = "soon"
+        [templates.a.schedule]
+        start = "25:00"
+        [templates.a.parameters.x]
+        type = "choice"
+        [templates.B]
+        """
+    )
+    assert set(found) == {
+        "templates.a.colour",
+        "templates.a.size.memory",
+        "templates.a.size.gpus",
+        "templates.a.ports",
+        "templates.a.image",
+        "templates.a.repo",
+        "templates.a.env.LD_PRELOAD",
+        "templates.a.env.A-B",
+        "templates.a.setup[0]",
+        "templates.a.ttl_standby",
+        "templates.a.schedule",
+        "templates.a.parameters.x.choices",
+        "templates.B",
+    }
+
+
+@pytest.mark.parametrize(
+    ("given_values", "where"),
+    [
+        ({"node": "18"}, "parameters.node"),
+        ({"branch": "x; rm -rf ~"}, "parameters.branch"),
+        ({"branch": 3}, "parameters.branch"),
+        ({"workers": 9}, "parameters.workers"),
+        ({"workers": float("nan")}, "parameters.workers"),
+        ({"workers": True}, "parameters.workers"),
+        ({"debug": "yes"}, "parameters.debug"),
+        ({"nonsense": 1}, "parameters.nonsense"),
+    ],
+)
+def test_a_value_that_is_not_allowed_is_refused_with_its_name(given_values: dict[str, object], where: str) -> None:
+    with pytest.raises(Mistakes) as caught:
+        render(read(WEB), given_values)  # type: ignore[arg-type]
+    assert [mistake.where for mistake in caught.value.mistakes] == [where]
+
+
+def test_a_parameter_without_a_default_must_be_given() -> None:
+    template = read("[templates.a]\n[templates.a.parameters.name]\n")
+    with pytest.raises(Mistakes, match="a value is needed"):
+        render(template, {})
+    assert render(template, {"name": "x"}).name == "a"
+
+
+def test_an_update_says_what_will_change() -> None:
+    old, new = read(WEB), read(WEB.replace('"4G"', '"8G"').replace("ports = [3000]", "ports = [3000, 5173]"))
+    assert changes(old, new) == [
+        "size: 2 CPUs, 4096 MiB memory, 20480 MiB disk → 2 CPUs, 8192 MiB memory, 20480 MiB disk",
+        "ports: 3000 → 3000, 5173",
+    ]
+    assert changes(old, old) == []
+
+
+@given(st.dictionaries(st.sampled_from("ab"), st.text(max_size=20), min_size=2, max_size=2))
+def test_a_value_that_looks_like_a_placeholder_is_not_filled_in_again(values: dict[str, str]) -> None:
+    tricky = {"a": "{parameters.b}", "b": values["b"]}
+    assert fill("{parameters.a}", tricky) == "{parameters.b}"
+    assert fill("x{parameters.a}y{parameters.b}", values) == f"x{values['a']}y{values['b']}"
+
+
+@given(
+    st.recursive(
+        st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8)),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    [
+                        "size",
+                        "repo",
+                        "env",
+                        "setup",
+                        "ports",
+                        "parameters",
+                        "schedule",
+                        "kubernetes",
+                        "x",
+                        "type",
+                        "default",
+                        "choices",
+                        "url",
+                        "gpus",
+                        "memory",
+                    ]
+                ),
+                inner,
+                max_size=4,
+            )
+        ),
+        max_leaves=12,
+    )
+)
+def test_no_document_does_anything_but_parse_or_be_refused(document: object) -> None:
+    with contextlib.suppress(Mistakes):
+        parse_templates({"templates": {"a": document}})
+
+
+@given(
+    st.datetimes(datetime(2024, 1, 1), datetime(2030, 1, 1)),
+    st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Pacific/Kiritimati"]),
+    st.sampled_from(["weekdays", "weekends", "daily", "mon", "sat,sun"]),
+    st.text(min_size=1, max_size=36),
+)
+def test_the_next_start_is_later_within_a_week_and_never_after_its_time(
+    now: datetime, zone_name: str, days: str, workspace_id: str
+) -> None:
+    after, zone = now.replace(tzinfo=UTC), time_zone(zone_name)
+    schedule = parse_schedule("9:00", days)
+    start = next_start(schedule, workspace_id, zone, after)
+    assert after < start <= after + timedelta(days=8)
+    latest = (start + schedule.jitter).astimezone(zone)
+    assert start.astimezone(zone).strftime("%H:%M") <= "09:00" <= latest.strftime("%H:%M")
+    assert latest.weekday() in schedule.days
+    assert next_start(schedule, workspace_id, zone, after) == start
+
+
+def test_workspaces_of_one_schedule_do_not_start_in_the_same_second() -> None:
+    schedule, zone = parse_schedule("9:00"), time_zone("UTC")
+    after = datetime(2026, 11, 16, tzinfo=UTC)
+    assert len({next_start(schedule, str(n), zone, after) for n in range(50)}) == 50
+
+
+@pytest.mark.parametrize("text", ["", "h", "1", "-1h", "1 h", "1w", "nan h", "1e9h", "²h", "9" * 400 + "d"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(Invalid):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize("text", ["", "G", "4", "-4G", "4.5G", "4GB", "٤G", "9" * 19 + "G"])
+def test_what_is_no_amount_of_bytes_is_refused(text: str) -> None:
+    with pytest.raises(Invalid):
+        parse_bytes(text)
