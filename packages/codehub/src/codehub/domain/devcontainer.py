@@ -1,0 +1,300 @@
+"""devcontainer.json: what a repository asks of its environment, and what of that this runtime can give.
+
+Pure. Everything in the file was written by whoever wrote the repository: it may choose an image only if the installation
+allows it, never mounts, privileges or capabilities, and its commands run as the workspace's own user.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from codehub.domain.errors import Invalid
+from codehub.domain.jsonc import parse_jsonc
+
+# Where the file may be, best first; then one folder below the first, by name.
+PATHS = (".devcontainer/devcontainer.json", ".devcontainer.json")
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_VARIABLE = re.compile(r"\$\{([A-Za-z]+)(?::([^}:]*)(?::([^}]*))?)?\}")
+_EXTENSION = re.compile(r"-?[A-Za-z0-9][A-Za-z0-9-]*\.[A-Za-z0-9][A-Za-z0-9._-]*(?:@[0-9A-Za-z.+-]+)?")
+_MOST = 100
+
+
+class When(StrEnum):
+    """Once per home, or at each start. The order of the members is the order in which they run."""
+
+    ON_CREATE = "onCreateCommand"
+    UPDATE_CONTENT = "updateContentCommand"
+    POST_CREATE = "postCreateCommand"
+    POST_START = "postStartCommand"
+
+    @property
+    def once_per_home(self) -> bool:
+        return self is not When.POST_START
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """`words` to run as they are, or `shell` for /bin/sh -c; `name` where a file gives several that run side by side."""
+
+    when: When
+    name: str = ""
+    shell: str = ""
+    words: tuple[str, ...] = ()
+
+
+class Unsupported(StrEnum):
+    """Why something in the file has no effect."""
+
+    NEEDS_CONTAINER = "needs a container: workspaces run as processes here"
+    NOT_ALLOWED = "is not allowed in workspaces"
+    HOST_SIDE = "would run on the host, which a repository may not do"
+    COMPOSE = "Docker Compose projects are not supported"
+    UNKNOWN = "is not known"
+
+
+@dataclass(frozen=True, slots=True)
+class DevContainer:
+    image: str = ""
+    dockerfile: str = ""
+    build_context: str = "."
+    build_args: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    features: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    user: str = ""
+    commands: tuple[Command, ...] = ()
+    extensions: tuple[str, ...] = ()
+    settings: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    ports: tuple[int, ...] = ()
+    # Key and reason, for the card.
+    ignored: tuple[tuple[str, Unsupported], ...] = ()
+
+    @property
+    def needs_build(self) -> bool:
+        return bool(self.dockerfile or self.features)
+
+
+_NEVER_ALLOWED = (
+    "mounts",
+    "runArgs",
+    "privileged",
+    "capAdd",
+    "securityOpt",
+    "workspaceMount",
+    "appPort",
+    "init",
+    "gpu",
+)
+_HARMLESS = frozenset(
+    {
+        "$schema",
+        "name",
+        "workspaceFolder",
+        "waitFor",
+        "shutdownAction",
+        "overrideCommand",
+        "updateRemoteUserUID",
+        "userEnvProbe",
+        "portsAttributes",
+        "otherPortsAttributes",
+        "hostRequirements",
+        "postAttachCommand",
+        "overrideFeatureInstallOrder",
+        "secrets",
+    }
+)
+
+
+def parse_devcontainer(text: str, *, containers: bool, folder: str, home: str) -> DevContainer:
+    """`containers`: whether this runtime runs images. `folder` is the clone, as the workspace sees it."""
+    document = parse_jsonc(text)
+    if not isinstance(document, dict):
+        raise Invalid("devcontainer.json holds one object")
+    return _Parser(document, containers, folder, home).parse()
+
+
+class _Parser:
+    def __init__(self, document: Mapping[str, object], containers: bool, folder: str, home: str) -> None:
+        self._left = dict(document)
+        self._containers = containers
+        self._variables = {
+            "containerWorkspaceFolder": folder,
+            "localWorkspaceFolder": folder,
+            "containerWorkspaceFolderBasename": folder.rsplit("/", 1)[-1],
+            "localWorkspaceFolderBasename": folder.rsplit("/", 1)[-1],
+            "userHome": home,
+        }
+        self._ignored: list[tuple[str, Unsupported]] = []
+
+    def parse(self) -> DevContainer:
+        image, dockerfile, context, build_args = self._image_or_build()
+        features = self._take_object("features")
+        env = {**self._strings("containerEnv"), **self._strings("remoteEnv")}
+        user = self._take_text("remoteUser") or self._take_text("containerUser")
+        self._left.pop("containerUser", None)
+        commands = tuple(command for when in When for command in self._commands(when))
+        extensions, settings = self._customizations()
+        ports = self._ports()
+        if not self._containers:
+            wants = {"image": image, "build": dockerfile, "features": features, "remoteUser": user}
+            self._ignored += [(key, Unsupported.NEEDS_CONTAINER) for key, wanted in wants.items() if wanted]
+            image = dockerfile = user = ""
+            features = {}
+        self._note_the_rest()
+        return DevContainer(
+            image=image,
+            dockerfile=dockerfile,
+            build_context=context,
+            build_args=MappingProxyType(build_args),
+            features=MappingProxyType(features),
+            env=MappingProxyType(env),
+            user=user,
+            commands=commands,
+            extensions=extensions,
+            settings=MappingProxyType(settings),
+            ports=ports,
+            ignored=tuple(self._ignored),
+        )
+
+    def _image_or_build(self) -> tuple[str, str, str, dict[str, str]]:
+        image = self._take_text("image")
+        build = self._take_object("build")
+        dockerfile = _text(build, "dockerfile") or self._take_text("dockerFile")
+        context = _text(build, "context") or self._take_text("context") or "."
+        self._left.pop("dockerFile", None)
+        self._left.pop("context", None)
+        arguments = build.get("args", {})
+        if not isinstance(arguments, dict) or not all(isinstance(value, str) for value in arguments.values()):
+            raise Invalid("build.args holds texts")
+        for key, value in (("build.dockerfile", dockerfile), ("build.context", context)):
+            _check_inside(key, value)
+        return image, dockerfile, context, {name: self._expand(value) for name, value in arguments.items()}
+
+    def _commands(self, when: When) -> list[Command]:
+        value = self._left.pop(when.value, None)
+        if isinstance(value, dict):
+            if len(value) > _MOST:
+                raise Invalid(f"{when.value} has at most {_MOST} commands")
+            return [self._command(when, str(name), inner) for name, inner in value.items()]
+        return [] if value is None or value in ("", []) else [self._command(when, "", value)]
+
+    def _command(self, when: When, name: str, value: object) -> Command:
+        match value:
+            case str():
+                return Command(when, name, shell=self._expand(value))
+            case list() if value and all(isinstance(word, str) for word in value):
+                return Command(when, name, words=tuple(self._expand(word) for word in value))
+            case _:
+                raise Invalid(f"{when.value} is a text, a list of texts, or an object of those")
+
+    def _customizations(self) -> tuple[tuple[str, ...], dict[str, object]]:
+        customizations = self._take_object("customizations")
+        vscode = customizations.get("vscode", {})
+        if not isinstance(vscode, dict):
+            raise Invalid("customizations.vscode is an object")
+        extensions = [*_texts(vscode, "extensions"), *_texts(self._left, "extensions")]
+        self._left.pop("extensions", None)
+        for extension in extensions:
+            if not _EXTENSION.fullmatch(extension):
+                raise Invalid(f"{extension!r} is not the id of an extension: publisher.name")
+        settings = vscode.get("settings", {})
+        if not isinstance(settings, dict):
+            raise Invalid("customizations.vscode.settings is an object")
+        # A leading '-' takes one away that an image or a feature added.
+        removed = {extension[1:].lower() for extension in extensions if extension.startswith("-")}
+        kept = [e for e in extensions if not e.startswith("-") and e.lower() not in removed]
+        old = self._take_object("settings")
+        return tuple(dict.fromkeys(kept)), {**old, **settings}
+
+    def _ports(self) -> tuple[int, ...]:
+        ports: list[int] = []
+        for item in _list(self._left.pop("forwardPorts", []), "forwardPorts"):
+            number = item.rpartition(":")[2] if isinstance(item, str) else item
+            if isinstance(number, str) and number.isascii() and number.isdigit() and len(number) <= 5:
+                number = int(number)
+            if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= 65_535:
+                raise Invalid("forwardPorts holds port numbers")
+            ports.append(number)
+        return tuple(dict.fromkeys(ports))
+
+    def _note_the_rest(self) -> None:
+        for key in self._left:
+            if key in _HARMLESS:
+                continue
+            if key in _NEVER_ALLOWED:
+                reason = Unsupported.NOT_ALLOWED
+            elif key == "initializeCommand":
+                reason = Unsupported.HOST_SIDE
+            elif key in ("dockerComposeFile", "service", "runServices"):
+                reason = Unsupported.COMPOSE
+            else:
+                reason = Unsupported.UNKNOWN
+            self._ignored.append((key, reason))
+
+    def _strings(self, key: str) -> dict[str, str]:
+        value = self._take_object(key)
+        found: dict[str, str] = {}
+        for name, text in value.items():
+            if not _ENV_NAME.fullmatch(name) or not isinstance(text, str | None):
+                raise Invalid(f"{key}.{name} is not an environment variable with a text")
+            if text is not None:
+                found[name] = self._expand(text)
+        return found
+
+    def _expand(self, text: str) -> str:
+        """`${containerWorkspaceFolder}` and its like. `${localEnv:X}` is the host's, which stays unknown: its default."""
+
+        def one(found: re.Match[str]) -> str:
+            name, argument, default = found.groups()
+            if name == "containerEnv" and argument:
+                return f"${{{argument}}}"  # the shell fills it in
+            if name == "localEnv":
+                return default or ""
+            return self._variables.get(name, found.group())
+
+        return _VARIABLE.sub(one, text)
+
+    def _take_object(self, key: str) -> dict[str, object]:
+        value = self._left.pop(key, None)
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            raise Invalid(f"{key} is an object")
+        return value
+
+    def _take_text(self, key: str) -> str:
+        value = self._left.pop(key, None)
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            raise Invalid(f"{key} is a text")
+        return self._expand(value)
+
+
+def _text(table: Mapping[str, object], key: str) -> str:
+    value = table.get(key, "")
+    if not isinstance(value, str):
+        raise Invalid(f"{key} is a text")
+    return value
+
+
+def _texts(table: Mapping[str, object], key: str) -> list[str]:
+    found = _list(table.get(key, []), key)
+    if not all(isinstance(item, str) for item in found):
+        raise Invalid(f"{key} is a list of texts")
+    return [str(item) for item in found]
+
+
+def _list(value: object, key: str) -> list[object]:
+    if not isinstance(value, list) or len(value) > _MOST:
+        raise Invalid(f"{key} is a list of at most {_MOST}")
+    return value
+
+
+def _check_inside(key: str, path: str) -> None:
+    """The file lies in a folder of its own, so one step up is still the repository; more is not."""
+    if path.startswith("/") or "\\" in path or path.split("/").count("..") > 1:
+        raise Invalid(f"{key} leaves the repository")
