@@ -25,7 +25,7 @@ from codehub.domain.errors import BackendDown, Conflict, Invalid
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
-_TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
+_TIMEOUT: Final = httpx.Timeout(30.0, connect=15.0)
 # A page of 500 pods is some 2 MB; an answer that is much larger is none of the API server's.
 _LARGEST_ANSWER: Final = 64 << 20
 _LARGEST_ERROR: Final = 64 << 10
@@ -169,7 +169,7 @@ class ApiClient:
         self, path: str, params: Mapping[str, str], *, read_timeout_s: float | None
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """The body as it comes, in pieces. Refusals are errors before the first piece."""
-        timeout = httpx.Timeout(30.0, connect=5.0, read=read_timeout_s)
+        timeout = httpx.Timeout(30.0, connect=15.0, read=read_timeout_s)
         async with self._open("GET", path, params, None, JSON, timeout) as response:
             if response.status_code >= 400:
                 refusal = Refusal.parse(response.status_code, await _bounded(response, _LARGEST_ERROR, cut=True))
