@@ -100,9 +100,9 @@ async def test_an_admin_manages_users_undeletes_and_sees_the_coordinator(
     await page.get_by_role("link", name="Admin").click()
     await expect(page.get_by_text("Nobody leads")).to_be_visible()
     await page.get_by_role("link", name="All workspaces").click()
-    await page.get_by_label("Deleted ones that can be brought back").check()
+    await page.get_by_label("Show deleted workspaces").check()
     await press(page, "Undelete gone")
-    await expect(page.get_by_text("gone is back, archived.")).to_be_visible()
+    await expect(page.get_by_text("gone was undeleted; it is archived.")).to_be_visible()
 
     await page.get_by_role("link", name="Users").click()
     await press(page, "New user")

@@ -17,7 +17,7 @@ async def test_a_workspace_is_created_with_a_profile_and_shown_as_it_comes_up(
     dashboard: DashboardServer, page: Page, stage: Stage
 ) -> None:
     await sign_in(page, dashboard)
-    await press(page, "Create the first one")
+    await press(page, "Create your first workspace")
     dialog = page.get_by_role("dialog")
     await dialog.get_by_label("Name").fill("api")
     await dialog.get_by_label("Description").fill("the service")
@@ -103,7 +103,7 @@ async def test_an_error_says_what_to_do_and_is_recovered_from_the_page(
     await page.get_by_role("link", name="lost").click()
     await press(page, "Recover lost")
     dialog = page.get_by_role("dialog")
-    await dialog.get_by_label("Go back to").select_option(label="An empty home (nothing comes back)")
+    await dialog.get_by_label("Restore", exact=True).select_option(label="An empty home (its files are not restored)")
     await dialog.get_by_role("button", name="Recover").click()
     await expect(dialog).to_be_hidden()
     await stage.until(lost, error_reason=None)
@@ -120,7 +120,7 @@ async def test_an_action_that_is_refused_says_why_and_stays_said(
     await sign_in(page, dashboard)
     await press(page, "Start second")
     refusal = page.get_by_role("alert")
-    await expect(refusal).to_contain_text("Start: second: 1 of your workspaces run already")
+    await expect(refusal).to_contain_text("Start: second: you have 1 running workspace")
     page_faults.clear()
     assert (await stage.row(second))["desired_state"] == "STANDBY"
     await press(page, "Dismiss this message")

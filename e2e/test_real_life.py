@@ -35,7 +35,7 @@ async def test_a_workspace_is_made_opened_put_away_and_brought_back_with_everyth
     assert wrote.split() == ["data", "note"]
 
     await page.get_by_role("link", name="life", exact=True).click()
-    for seen in ("Home: yes", "Archive: no", "Instance: yes", "In order: yes"):
+    for seen in ("Home: yes", "Archive: no", "Instance: yes", "Healthy: yes"):
         await expect(page.get_by_text(seen)).to_be_visible()
     output = page.get_by_role("log")
     await expect(output).to_contain_text("hello from")
@@ -82,16 +82,16 @@ async def test_a_deleted_workspace_comes_back_with_what_was_in_it(
     await until_is(page, "Running")
     await confirmation.fill("<b>new</b> name")
     await dialog.get_by_role("button", name="Delete").click()
-    await expect(page.get_by_text("This workspace is deleted.")).to_be_visible()
+    await expect(page.get_by_text("This workspace was deleted.")).to_be_visible()
     # The page may have been asking for the timeline of what was just deleted.
     page_faults[:] = [fault for fault in page_faults if "404" not in fault]
 
     await page.get_by_role("link", name="Admin").click()
     await expect(page.get_by_text(" leads.")).to_be_visible()
     await page.get_by_role("link", name="All workspaces").click()
-    await page.get_by_label("Deleted ones that can be brought back").check()
+    await page.get_by_label("Show deleted workspaces").check()
     await press(page, "Undelete <b>new</b> name")
-    await expect(page.get_by_text("is back, archived.")).to_be_visible()
+    await expect(page.get_by_text("was undeleted; it is archived.")).to_be_visible()
     await page.get_by_role("link", name="Workspaces", exact=True).click()
     await press(page, "Restore <b>new</b> name")
     back = await open_workspace(page, "<b>new</b> name")

@@ -121,7 +121,7 @@ async def test_a_life_by_the_keyboard_alone(real: Stack, page: Page, page_faults
     await page.keyboard.press("Enter")
     await page.keyboard.type("by keyboard")
     await page.keyboard.press("Enter")
-    await expect(page.get_by_text("This workspace is deleted.")).to_be_visible()
+    await expect(page.get_by_text("This workspace was deleted.")).to_be_visible()
     # The page may have been asking for the timeline of what was just deleted.
     page_faults[:] = [fault for fault in page_faults if "404" not in fault]
 

@@ -19,11 +19,25 @@ from codehub.adapters.process.instances import ProcessInstances, ProcessOptions
 from codehub.adapters.workspace_socket import connect_workspace_socket
 from codehub.domain.errors import Terminal
 from codehub.ports.fence import ignore_progress, no_fence
-from testing.codehub.contracts.instances import InstancesContract, started, until, wid
+from testing.codehub.contracts.instances import InstancesContract, until
+from testing.codehub.contracts.instances import started as started_by_number
+from testing.codehub.contracts.instances import wid as workspace_id
 from testing.codehub.processes import ProcessWorld, ended, make_world
 from testing.codehub.tiny_ide import by_socket
 
 pytestmark = [pytest.mark.xdist_group("ide"), pytest.mark.needs("bwrap", "slirp4netns", "root")]
+
+# Not the numbers of other tests: the end of an instance is the end of every process of its uid, whoever started it.
+FIRST = 4_001
+
+
+def wid(number: int = 1) -> str:
+    return workspace_id(FIRST - 1 + number)
+
+
+async def started(world: ProcessWorld) -> None:
+    await started_by_number(world, FIRST)
+
 
 CONNECT = """import socket, sys
 s = socket.socket(); s.settimeout(5)
@@ -244,6 +258,11 @@ async def test_a_fork_bomb_stays_in_its_workspace(tmp_path: Path) -> None:
         await started(world)
         neighbour = ProcessWorld(tmp_path, limited(tmp_path).instances)
         await neighbour.instances.start(await neighbour.spec(wid(2)), ignore_progress, no_fence)
+
+        async def healthy() -> bool:
+            return await neighbour.instances.probe(wid(2), by_socket())
+
+        await until(healthy, "the neighbour is up")
         bomb = "import os\nwhile True:\n try: os.fork()\n except OSError: pass"
         bombing = asyncio.create_task(world.ask(wid(), f"(setsid python3 -c '{bomb}' > /dev/null 2>&1 &)"))
         group = Path("/sys/fs/cgroup/pids/codehub", world.record(wid()).identity)

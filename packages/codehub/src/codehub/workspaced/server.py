@@ -94,7 +94,8 @@ def listen(address: str) -> socket.socket:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        old = os.umask(0o177)
+        # For its owner and the group of the folder: a proxy that is not root connects as that. The folder keeps others out.
+        old = os.umask(0o117)
         try:
             listener.bind(path)
         finally:

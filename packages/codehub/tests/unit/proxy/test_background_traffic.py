@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from codehub.domain.errors import Invalid
 from codehub.domain.profiles import SHIPPED
 from codehub.proxy.activity.background_traffic import BackgroundTraffic
-from codehub.proxy.activity.buffer import Activity, ActivityBuffer
+from codehub.proxy.activity.buffer import INFLATED_BYTES_PER_S, Activity, ActivityBuffer
 from codehub.proxy.activity.websocket_frames import FrameScanner, InflatingScanner, Scanner
 from codehub.proxy.coarse_clock import CoarseClock
 from testing.codehub.memory.activity import MemoryActivity
@@ -162,3 +162,24 @@ def test_the_same_holds_through_permessage_deflate(
 def test_nonsense_never_breaks_a_scanner(raw: bytes, pieces: list[int]) -> None:
     feed(FrameScanner(activity(), CoarseClock(lambda: 100.0, lambda: 0.0), RULES), raw, pieces)
     feed(InflatingScanner(activity(), RULES, keep_context=True), raw, pieces)
+
+
+@pytest.mark.parametrize("keep_context", [True, False])
+def test_a_deflate_bomb_is_inflated_only_up_to_a_budget_and_counts_as_work(keep_context: bool) -> None:
+    deflate = zlib.compressobj(9, wbits=-15)
+    bomb = deflate.compress(bytes(64 << 20)) + deflate.flush(zlib.Z_SYNC_FLUSH)
+    raw = frame(bomb.removesuffix(b"\x00\x00\xff\xff"), mask=b"abcd", rsv1=True)
+    inflated: list[int] = []
+
+    class Counted(Activity):
+        def may_inflate(self, size: int) -> bool:
+            inflated.append(size)
+            return super().may_inflate(size)
+
+    made = Counted("w", activity()._buffer)
+    scanner = InflatingScanner(made, RULES, keep_context=keep_context)
+    for _ in range(10):  # 640 MB in the same second
+        scanner.feed(raw)
+    assert touched(made)
+    assert scanner.at_boundary
+    assert sum(inflated) < 2 * INFLATED_BYTES_PER_S

@@ -57,6 +57,7 @@ class WorkspaceIndex:
         self._watcher: Watcher | None = None
         self._watched_root: tuple[int, int] | None = None
         self._watch_after = 0.0
+        self._compare_began = 0.0
         self._why_polling = ""
         self._is_persisted = self.store.is_persisted()
         self._listed = threading.Event()
@@ -75,10 +76,11 @@ class WorkspaceIndex:
         self, query: TrigramQuery, keep: Callable[[bytes], bool] | None = None
     ) -> tuple[Candidates | None, int]:
         """Where to look, and the state of the tree that this belongs to. None: not listed yet, let ripgrep walk."""
+        asked_at = time.monotonic()
         if not self._listed.is_set() and not (self._is_persisted and self._listed.wait(_LISTING_TIMEOUT_S)):
             return None, -1
         with self._lock:
-            self.refresh()
+            self.refresh(asked_at)
             while True:
                 try:
                     found = self._table.candidates(query)
@@ -189,13 +191,15 @@ class WorkspaceIndex:
 
     # Keeping true to the disk. All of this holds the lock.
 
-    def refresh(self) -> None:
-        """Take in everything that happened until now."""
+    def refresh(self, asked_at: float = float("inf")) -> None:
+        """Take in everything that happened until now, or at least until `asked_at`."""
         if self._watcher is not None and self._root_identity() != self._watched_root:
             # The root was moved or replaced, and the watches went with it. The thread sets new ones.
             self._stop_watching("the root was replaced")
         if self._watcher is None:
-            self._compare()
+            # A comparison that began after the question knows of every save made before it.
+            if self._compare_began < asked_at:
+                self._compare()
             return
         try:
             touched = self._watcher.drain()
@@ -260,7 +264,7 @@ class WorkspaceIndex:
 
     def _compare(self) -> int:
         table = self._table
-        self._last_compare = time.monotonic()
+        self._last_compare = self._compare_began = time.monotonic()
         listed = set(self._list())
         gone = set(table.paths()) - listed
         differed = len(gone)
@@ -321,6 +325,7 @@ class WorkspaceIndex:
         """Load what is persisted and list the tree; then watch it, and index the rest."""
         self.store.try_lock()
         segments, self.damaged = self.store.load()
+        began = time.monotonic()
         numbers = {path: found for path in self._list() if (found := self._numbers(path)) is not None}
         with self._lock:
             table = Table()
@@ -332,6 +337,7 @@ class WorkspaceIndex:
             self._table.close()
             self._table = table
             self._last_compare = time.monotonic()
+            self._compare_began = began
         self._listed.set()
         self._start_watching()
         self._flush_or_wait()

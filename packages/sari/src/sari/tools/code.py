@@ -171,7 +171,7 @@ def _answer_uses(
     query = f"{key} {name} {shown(folder)}"
     after = read_cursor(asked.text("cursor"), query)
     uses, rest, unparsed = _uses(scope, name, folder, after, call)
-    rows = [(place, use) for place, use in uses if key == "references" or use["role"] == "call"]
+    rows = [(place, use) for place, use in uses if key == "references" or use.pop("role") == "call"]
     page = take_page(rows, query, after, _budget(asked))
     if page.cursor is None and rest is not None:
         # These files are done; those behind them are parsed for the next page.

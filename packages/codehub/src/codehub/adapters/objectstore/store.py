@@ -62,7 +62,8 @@ class Store:
             self._root = Path(unquote(split.path))
             if not self._root.is_absolute():
                 raise Invalid(f"CODEHUB_ARCHIVE_URL {url!r} needs an absolute path: file:///var/lib/…")
-            self._root.mkdir(parents=True, exist_ok=True)
+            # Homes of all users: nobody else on the machine reads them.
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._store = LocalStore(self._root)
         elif split.scheme == "s3":
             access = S3Access.of(

@@ -196,7 +196,7 @@ class ProcessInstances:
             "secret": secret,
         }
         helper = Launch(
-            home=str(home),
+            home=values["home"],
             runtime=str(sockets),
             listen=f"unix:{sockets / SOCKET_NAME}",
             secret=secrets.token_urlsafe(32),
@@ -241,7 +241,7 @@ class ProcessInstances:
             "uid": uid,
             "sandboxed": bool(isolation.bubblewrap),
             "command": command,
-            "env": self._environment(spec, values, path, identity),
+            "env": self._environment(spec, values, path, identity) | helper.environment,
             "cwd": str(home),
             "record": record,
             "confinement": plan.as_dict(),

@@ -27,6 +27,8 @@ def prepare(path: Path) -> None:
         ) from error
     if not os.access(path, os.W_OK | os.X_OK):
         raise Invalid(f"CODEHUB_DATA_DIR={path}: not writable by you. Choose another directory, or change its owner.")
+    if (path / "archives").is_dir():
+        (path / "archives").chmod(0o700)  # made by a CodeHub that let others read it
     layout = path / "layout"
     try:
         there = int(layout.read_text())

@@ -17,16 +17,21 @@ _log = structlog.get_logger()
 
 # Times in the store are seconds: touching more often than this says nothing new.
 RESOLUTION_S = 1.0
+# What is inflated of one workspace's messages in a second, to see what they are: some 10 ms of the proxy's time. A few
+# kilobytes on the wire can become gigabytes, and everybody else's requests would wait for them.
+INFLATED_BYTES_PER_S = 8 << 20
 
 
 class Activity:
     """One workspace's last touch."""
 
-    __slots__ = ("_buffer", "_workspace_id", "quiet_at")
+    __slots__ = ("_buffer", "_inflated", "_inflated_since", "_workspace_id", "quiet_at")
 
     def __init__(self, workspace_id: str, buffer: ActivityBuffer) -> None:
         self._workspace_id = workspace_id
         self._buffer = buffer
+        self._inflated = 0
+        self._inflated_since = 0.0
         self.quiet_at = 0.0  # until this (coarse, monotonic) time a touch would change nothing
 
     def touch(self) -> None:
@@ -34,6 +39,15 @@ class Activity:
         if clock.now >= self.quiet_at:
             self._buffer.record(self._workspace_id, ended_silence=clock.now - self.quiet_at)
             self.quiet_at = clock.now + RESOLUTION_S
+
+    def may_inflate(self, size: int) -> bool:
+        """Notes that so much was inflated; whether there may be more of it in this second."""
+        now = self._buffer.clock.now
+        if now - self._inflated_since >= 1.0:
+            self._inflated_since = now
+            self._inflated = 0
+        self._inflated += size
+        return self._inflated < INFLATED_BYTES_PER_S
 
 
 class ActivityBuffer:

@@ -196,9 +196,12 @@ class InflatingScanner:
             self._note(payload)
         elif not self._broken:
             try:
-                self._note(self._inflate.decompress(payload, _INFLATE_STEP))
-                while self._inflate.unconsumed_tail:
-                    self._note(self._inflate.decompress(self._inflate.unconsumed_tail, _INFLATE_STEP))
+                while payload and not self._broken:
+                    content = self._inflate.decompress(payload, _INFLATE_STEP)
+                    self._note(content)
+                    payload = self._inflate.unconsumed_tail
+                    # Past the budget it cannot be read any more, since each message needs the ones before.
+                    self._broken = not self._activity.may_inflate(len(content))
             except zlib.error:
                 self._broken = True
 
@@ -217,6 +220,8 @@ class InflatingScanner:
         # What cannot be read is taken for work: better awake too long than asleep too soon.
         if self._broken or self._size > MAX_BACKGROUND or not self._background.is_message(self._seen):
             self._activity.touch()
+        if not self._keep_context:
+            self._broken = False
 
 
 def _payload(data: bytes, start: int, end: int, masked: int) -> bytes:

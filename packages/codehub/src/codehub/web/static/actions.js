@@ -70,7 +70,7 @@ function confirmDelete(ws) {
   const first = allows(ws, "delete") ? "Its files are archived" : "It is stopped, its files are archived";
   return ask({
     title: `Delete ${ws.name}?`,
-    text: `${first}, and for ${window_} an admin can bring it back. After that it is gone for good.`,
+    text: `${first}, and for ${window_} an administrator can undelete it. After that it is gone for good.`,
     type: ws.name,
     yes: "Delete",
     danger: true,
@@ -99,7 +99,7 @@ export async function perform(name, workspace, button = null) {
 const ASKED = {start: "start", restore: "start", stop: "stop"};
 const QUESTIONS = {
   start: (ws) => (archived(ws) ? `Restore ${ws.name} from its archive and start it?` : `Start ${ws.name}?`),
-  stop: (ws) => `Stop ${ws.name}? Its files stay; what runs in it ends.`,
+  stop: (ws) => `Stop ${ws.name}? Its files stay; running programs end.`,
 };
 
 /** A link from a workspace's page (`?action=start`) never acts by itself: it asks first. */

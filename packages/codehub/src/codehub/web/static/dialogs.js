@@ -72,7 +72,7 @@ export function edit(workspace) {
     {},
     field("Name", el("input", {name: "name", value: workspace.name, required: true, maxlength: 255, autocomplete: "off"})),
     field("Description", el("input", {name: "description", value: workspace.description, autocomplete: "off"})),
-    field("Memo", el("textarea", {name: "memo", rows: 4}, workspace.memo), "Only you can see it."),
+    field("Memo", el("textarea", {name: "memo", rows: 4}, workspace.memo), "A note for yourself."),
   );
   return formDialog({
     title: `Edit ${workspace.name}`,

@@ -50,22 +50,22 @@ export function browserWords(userAgent) {
 
 /** What was observed, in words; a reason that is not here is shown as it is. */
 const REASONS = {
-  Ready: "on the disk, whole",
-  Incomplete: "being made, or left half made",
-  NotFound: "not there",
+  Ready: "complete",
+  Incomplete: "incomplete",
+  NotFound: "not found",
   ArchiveUploaded: "stored and verified",
   NoArchive: "none yet",
-  Running: "runs and answers",
-  NotHealthy: "runs but does not answer",
+  Running: "running and healthy",
+  NotHealthy: "running but not answering",
   Stopped: "stopped",
-  AllConditionsMet: "nothing contradicts",
-  ContainerWithoutVolume: "it runs without its home",
-  DataLost: "its home is not where it was left",
-  NotObserved: "not looked at yet",
+  AllConditionsMet: "no problems",
+  ContainerWithoutVolume: "running without its home",
+  DataLost: "its home is missing",
+  NotObserved: "not observed yet",
 };
 
 export const conditionWords = (observed) =>
-  [observed?.reason ? (REASONS[observed.reason] ?? observed.reason) : "not looked at yet", observed?.message].filter(Boolean).join(": ");
+  [observed?.reason ? (REASONS[observed.reason] ?? observed.reason) : "not observed yet", observed?.message].filter(Boolean).join(": ");
 
 /** How far it is in percent, where a bar can show that. */
 export function percent(progress) {

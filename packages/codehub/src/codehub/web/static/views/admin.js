@@ -22,7 +22,7 @@ export function adminSystemView() {
     load,
     columns: [
       ["Component", ([name]) => name],
-      ["Last tick", ([, component]) => ago(component.last_tick_at, Date.now())],
+      ["Last run", ([, component]) => ago(component.last_tick_at, Date.now())],
       ["Last error", ([, component]) => component.last_error || "none"],
     ],
   });
@@ -30,7 +30,7 @@ export function adminSystemView() {
   async function load() {
     const health = await coordinatorHealth();
     const who = health.leader;
-    summary.textContent = who?.holder_id ? `${who.holder_id} leads.` : "Nobody leads: nothing is started, stopped or archived until a coordinator runs.";
+    summary.textContent = who?.holder_id ? `${who.holder_id} leads.` : "No coordinator leads. Nothing is started, stopped or archived until one runs.";
     const rows = who ? [["Leader", who.holder_id || "–"], ["Epoch", String(who.epoch)], ["Since", clock(who.acquired_at)]] : [];
     leader.replaceChildren(...rows.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
     return Object.entries(health.components ?? {}).sort();
@@ -41,7 +41,7 @@ export function adminSystemView() {
     {},
     el("h1", {}, "Admin"),
     adminNav("#/admin"),
-    el("section", {class: "card"}, el("div", {class: "row head"}, el("h2", {}, "Coordinator"), el("button", {type: "button", onclick: components.refresh}, "Ask again")), summary, leader, components.node),
+    el("section", {class: "card"}, el("div", {class: "row head"}, el("h2", {}, "Coordinator"), el("button", {type: "button", onclick: components.refresh}, "Refresh")), summary, leader, components.node),
   );
   return {title: "System", node};
 }
@@ -88,8 +88,8 @@ export function adminWorkspacesView() {
     el(
       "section",
       {class: "card"},
-      el("div", {class: "row head"}, el("h2", {}, "All workspaces"), el("button", {type: "button", onclick: () => rows.refresh()}, "Ask again")),
-      el("div", {class: "check"}, deleted, el("label", {for: "show-deleted"}, "Deleted ones that can be brought back")),
+      el("div", {class: "row head"}, el("h2", {}, "All workspaces"), el("button", {type: "button", onclick: () => rows.refresh()}, "Refresh")),
+      el("div", {class: "check"}, deleted, el("label", {for: "show-deleted"}, "Show deleted workspaces")),
       rows.node,
       el("div", {class: "row"}, previous, next, where),
     ),
@@ -112,7 +112,7 @@ function undeleteButton(ws, after) {
       onclick: async () => {
         try {
           await post(`workspaces/${ws.id}:undelete`);
-          said(`${ws.name} is back, archived.`);
+          said(`${ws.name} was undeleted; it is archived.`);
           await after();
         } catch (error) {
           failed(error, `Undelete ${ws.name}`);

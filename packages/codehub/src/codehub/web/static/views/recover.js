@@ -13,13 +13,13 @@ export async function recover(workspace) {
   const choice = el(
     "select",
     {name: "archive_key"},
-    lost ? null : el("option", {value: "keep"}, "As it is: evaluate it again"),
+    lost ? null : el("option", {value: "keep"}, "Keep its home and try again"),
     archives.map((archive) => el("option", {value: archive.archive_key}, `Archive of ${clock(archive.committed_at)}, ${bytes(archive.bytes)}`)),
-    lost ? el("option", {value: ""}, "An empty home (nothing comes back)") : null,
+    lost ? el("option", {value: ""}, "An empty home (its files are not restored)") : null,
   );
   return formDialog({
     title: `Recover ${workspace.name}`,
-    body: el("div", {}, field("Go back to", choice, archives.length ? "What was written after an archive is not in it." : "No archive of it is kept.")),
+    body: el("div", {}, field("Restore", choice, archives.length ? "Changes made after an archive are not in it." : "It has no archives.")),
     yes: "Recover",
     danger: lost,
     submit: (data) => {

@@ -14,7 +14,7 @@ const CONDITIONS = {
   "storage.volume_ready": "Home",
   "storage.archive_ready": "Archive",
   "infra.container_ready": "Instance",
-  "policy.healthy": "In order",
+  "policy.healthy": "Healthy",
 };
 const CONDITION_TONES = {True: "good", False: "calm", Unknown: "busy"};
 const WANTED = {RUNNING: "running", STANDBY: "asleep", ARCHIVED: "archived", DELETED: "deleted"};
@@ -97,7 +97,7 @@ export function workspaceView(query, id) {
 
   function sayGone() {
     gone = true;
-    setText(problem, "This workspace is deleted.");
+    setText(problem, "This workspace was deleted.");
     problem.hidden = false;
     setHidden(details, true, title);
   }
@@ -106,7 +106,7 @@ export function workspaceView(query, id) {
     try {
       take(await get(`workspaces/${id}`));
     } catch (error) {
-      setText(problem, error.status === 404 ? "There is no such workspace, or it is deleted." : error.message);
+      setText(problem, error.status === 404 ? "This workspace does not exist or was deleted." : error.message);
       problem.hidden = false;
       return;
     }
@@ -162,7 +162,7 @@ function condition(label, observed) {
 
 function factsOf(ws) {
   const rows = [
-    ["Asked to be", WANTED[ws.desired_state] ?? ws.desired_state],
+    ["Desired state", WANTED[ws.desired_state] ?? ws.desired_state],
     ["Profile", ws.image_ref],
     ["Owner", ws.owner],
     ["Created", clock(ws.created_at)],

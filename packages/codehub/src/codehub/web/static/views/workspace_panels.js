@@ -44,7 +44,7 @@ const entry = (event) =>
 
 export function logsPanel(id) {
   const text = el("pre", {class: "logs", tabindex: "0", role: "log", "aria-label": "Output of the workspace"});
-  const state = el("p", {class: "quiet"}, "Nothing runs.");
+  const state = el("p", {class: "quiet"}, "Not running.");
   let abort = null;
 
   function add(piece) {
@@ -63,7 +63,7 @@ export function logsPanel(id) {
       await stream(`workspaces/${id}/logs?follow=true`, mine.signal, add);
       setText(state, "Ended.");
     } catch (error) {
-      if (error.name !== "AbortError") setText(state, `Not followed: ${error.message}`);
+      if (error.name !== "AbortError") setText(state, `Output cannot be followed: ${error.message}`);
     } finally {
       if (abort === mine) abort = null;
     }

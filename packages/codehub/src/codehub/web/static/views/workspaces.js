@@ -33,8 +33,8 @@ export function workspacesView() {
     "section",
     {class: "empty", hidden: true},
     el("h2", {}, "No workspaces yet"),
-    el("p", {}, "A workspace is a development environment of its own, opened in the browser. It sleeps when you don't use it."),
-    el("button", {type: "button", class: "primary", onclick: createWorkspace}, "Create the first one"),
+    el("p", {}, "A workspace is a development environment in your browser. It goes to sleep when you do not use it."),
+    el("button", {type: "button", class: "primary", onclick: createWorkspace}, "Create your first workspace"),
   );
   const filters = el("div", {class: "row filters"}, search, group, count);
   const list = cardList("My workspaces", group);
