@@ -14,7 +14,7 @@ from testing.browser import patient, watch_faults
 from testing.codehub.dashboard import ADMIN, ARCHIVED, PASSWORD, RUNNING, DashboardServer, Stage
 
 # Where an admin can go, and what is there once it has loaded.
-PAGES = {"account": "this one", "admin": "Nobody leads", "admin/workspaces": "busy", "admin/users": "you"}
+PAGES = {"account": "this one", "admin": "No coordinator leads", "admin/workspaces": "busy", "admin/users": "you"}
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
@@ -98,7 +98,7 @@ async def test_an_admin_manages_users_undeletes_and_sees_the_coordinator(
     await stage.add("gone", phase="DELETED", desired_state="DELETED", deleted_at=dashboard.clock())
     await sign_in(page, dashboard)
     await page.get_by_role("link", name="Admin").click()
-    await expect(page.get_by_text("Nobody leads")).to_be_visible()
+    await expect(page.get_by_text("No coordinator leads")).to_be_visible()
     await page.get_by_role("link", name="All workspaces").click()
     await page.get_by_label("Show deleted workspaces").check()
     await press(page, "Undelete gone")

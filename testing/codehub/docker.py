@@ -221,7 +221,19 @@ def tiny_root(libraries_of: tuple[Path, ...] = ()) -> bytes:
             link = tarfile.TarInfo(name)
             link.type, link.linkname = tarfile.SYMTYPE, target
             out.addfile(link)
-        for name in ("usr", "usr/bin", "usr/lib", "usr/lib64", "etc", "tmp", "home", "proc", "dev", "sys"):
+        for name in (
+            "usr",
+            "usr/bin",
+            "usr/lib",
+            "usr/lib64",
+            "usr/sbin",
+            "etc",
+            "tmp",
+            "home",
+            "proc",
+            "dev",
+            "sys",
+        ):
             directory = tarfile.TarInfo(name)
             directory.type, directory.mode = tarfile.DIRTYPE, 0o1777 if name == "tmp" else 0o755
             out.addfile(directory)

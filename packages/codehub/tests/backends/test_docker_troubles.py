@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 
@@ -131,7 +132,7 @@ async def test_auto_takes_docker_only_when_an_engine_answers_and_has_the_image(
         profile = replace(CODE_SERVER, image=image)
         catalog = Catalog({"code-server": profile}, "code-server")
         options = BackendOptions(
-            tmp_path, tmp_path / "homes", (tmp_path / "archives").as_uri(), "test", runtime, "docker-volume",
+            Path(mkdtemp(dir=tmp_path)), tmp_path / "homes", (tmp_path / "archives").as_uri(), "test", runtime, "docker-volume",
             docker_host=host,
         )  # fmt: skip
         backends = await open_backends(options, catalog)
@@ -147,6 +148,25 @@ async def test_auto_takes_docker_only_when_an_engine_answers_and_has_the_image(
     assert await chosen(nobody, TINY_IMAGE) == ("process", "local-dir")
     assert await chosen(nobody, TINY_IMAGE, "docker") == ("local-docker", "docker-volume"), (
         "what was asked for is not guessed"
+    )
+
+
+async def test_auto_stays_with_docker_while_the_engine_is_away(docker_engine: DockerEngine, tmp_path: Path) -> None:
+    async def chosen(host: str) -> str:
+        catalog = Catalog({"code-server": replace(CODE_SERVER, image=TINY_IMAGE)}, "code-server")
+        archives = (tmp_path / "archives").as_uri()
+        options = BackendOptions(
+            tmp_path, tmp_path / "homes", archives, "test", "auto", "local-dir", docker_host=host
+        )
+        backends = await open_backends(options, catalog)
+        try:
+            return backends.instance_backend
+        finally:
+            await backends.close()
+
+    assert await chosen(docker_engine.host) == "local-docker"
+    assert await chosen(f"unix://{tmp_path}/nobody.sock") == "local-docker", (
+        "containers never become processes unasked"
     )
 
 

@@ -55,16 +55,16 @@ class Client:
         self._http = httpx.Client(
             base_url=f"{server}/api/v1/",
             headers=headers,
-            timeout=httpx.Timeout(_TIMEOUT_S, connect=10.0),
+            timeout=_timeout(connect=10.0),
             transport=transport,
             # A company's proxy (HTTP_PROXY) does not lead to this machine itself.
             trust_env=urlsplit(server).hostname not in _HERE,
         )
 
     @contextmanager
-    def patient(self) -> Iterator[Self]:
+    def without_timeout(self) -> Iterator[Self]:
         """Without a time limit on answers: waking a workspace takes as long as it takes."""
-        before, self._http.timeout = self._http.timeout, httpx.Timeout(_TIMEOUT_S, read=None)
+        before, self._http.timeout = self._http.timeout, _timeout(read=None)
         try:
             yield self
         finally:
@@ -92,7 +92,7 @@ class Client:
 
     def put(self, path: str, content: Iterable[bytes] | bytes, **headers: str) -> Json:
         """A body of any size and kind, as it comes."""
-        timeout = httpx.Timeout(_TIMEOUT_S, read=None, write=None)
+        timeout = _timeout(read=None, write=None)
         return self._json("PUT", path, content=content, headers=headers, timeout=timeout)
 
     @contextmanager
@@ -103,7 +103,7 @@ class Client:
 
     @contextmanager
     def streaming(self, method: str, path: str, **how: Any) -> Iterator[httpx.Response]:
-        timeout = httpx.Timeout(_TIMEOUT_S, read=None)
+        timeout = _timeout(read=None)
         with self._reaching(), self._http.stream(method, path, timeout=timeout, **how) as response:
             if response.is_error:
                 response.read()
@@ -159,6 +159,12 @@ class Client:
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _timeout(**limits: float | None) -> httpx.Timeout:
+    import httpx
+
+    return httpx.Timeout(_TIMEOUT_S, **limits)
 
 
 def _error_of(response: httpx.Response) -> errors.CodeHubError:

@@ -75,7 +75,7 @@ def _serve_stdio(name: str, host: str, fd_pass: bool, server: str | None) -> Non
         found = find_workspace(client, name)
         if found["status"] != "RUNNING":
             click.echo(f"codehub: waking {found['name']} …", err=True)
-        with client.patient() as waiting:
+        with client.without_timeout() as waiting:
             address = waiting.post(f"workspaces/{found['id']}/ssh")
         token = credentials.token(credentials.server(server))
     if token is None:
@@ -209,7 +209,7 @@ def port_forward(workspace: str, ports: tuple[str, ...], address: str, server: s
         raise Unauthorized("Sign in with `codehub login`.")
     with connect(server) as client:
         found = find_workspace(client, workspace)
-        with client.patient() as waiting:
+        with client.without_timeout() as waiting:
             waiting.get(f"workspaces/{found['id']}/ports")  # wakes it
     listeners = []
     for remote, local in wanted:
