@@ -132,7 +132,8 @@ async def test_auto_takes_docker_only_when_an_engine_answers_and_has_the_image(
         profile = replace(CODE_SERVER, image=image)
         catalog = Catalog({"code-server": profile}, "code-server")
         options = BackendOptions(
-            Path(mkdtemp(dir=tmp_path)), tmp_path / "homes", (tmp_path / "archives").as_uri(), "test", runtime, "docker-volume",
+            Path(mkdtemp(dir=tmp_path)), tmp_path / "homes", (tmp_path / "archives").as_uri(), "test", runtime,
+            "docker-volume",
             docker_host=host,
         )  # fmt: skip
         backends = await open_backends(options, catalog)
