@@ -80,7 +80,7 @@ def _fits(tool: str, result: ToolResult) -> None:
 
 
 def test_the_catalogue_is_the_designs() -> None:
-    names = "search find_files symbols outline references callers implementations read recent repo_map status rescan doctor"
+    names = "search find_files symbols outline references callers implementations read recent history repo_map status rescan doctor"
     assert " ".join(tool.name for tool in TOOLS) == names
     for tool in TOOLS:
         properties = tool.input_schema["properties"]
