@@ -48,4 +48,5 @@ def open_kubernetes(
     """Nothing is asked of the cluster yet: one that is away makes its workspaces Unknown, and everything else goes on."""
     cluster = Cluster(ApiClient(options.access()), installation)
     homes = PvcHomes(cluster, store, options.image, claims=options.claims, pods=options.pods, workers=workers)
-    return KubernetesBackends(cluster, KubernetesInstances(cluster, options.pods), homes)
+    instances = KubernetesInstances(cluster, options.pods, helper_image=options.image)
+    return KubernetesBackends(cluster, instances, homes)

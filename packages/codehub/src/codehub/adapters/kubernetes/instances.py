@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final
 
 from codehub.adapters.health import answers, filled, secret_of
+from codehub.adapters.kubernetes import helper as helpers
 from codehub.adapters.kubernetes.cluster import Cluster, current_claim
 from codehub.adapters.kubernetes.diagnosis import (
     Failed,
@@ -29,6 +30,7 @@ from codehub.adapters.kubernetes.manifests import (
     PORT,
     SECRET_HEADER,
     SPEC,
+    WORKSPACED,
     InstancePod,
     PodOptions,
     instance_pod,
@@ -59,11 +61,13 @@ class KubernetesInstances:
         cluster: Cluster,
         options: PodOptions | None = None,
         *,
+        helper_image: str = "",
         scheduling_timeout_s: float = _SCHEDULING_TIMEOUT_S,
         gone_timeout_s: float = _GONE_TIMEOUT_S,
     ) -> None:
         self._cluster = cluster
         self._options = options or PodOptions()
+        self._helper_image = helper_image  # CodeHub's own; without it workspaces run without `workspaced`
         self._scheduling_timeout_s = scheduling_timeout_s
         self._gone_timeout_s = gone_timeout_s
 
@@ -127,6 +131,7 @@ class KubernetesInstances:
             claim_uid=claim.meta.uid,
             digest=digest,
             secret_header=f"{header[0]}: {header[1]}" if header is not None else "",
+            helper=helpers.Helper(self._helper_image, secrets.token_urlsafe(32)) if self._helper_image else None,
         )
 
     async def _wait_running(self, pod: Pod, claim: Claim, report: Report, fence: Fence) -> None:
@@ -302,7 +307,8 @@ def _status(pods: Sequence[Pod]) -> InstanceStatus:
     if pod.ip and port.isdigit():
         name, colon, value = pod.meta.annotations.get(SECRET_HEADER, "").partition(": ")
         upstream = Upstream(pod.meta.uid, pod.ip, int(port), secret=(name, value) if colon else None)
-    return InstanceStatus(True, True, pod.meta.uid, digest, upstream)
+    workspaced = helpers.upstream(pod.meta.uid, pod.ip, pod.meta.annotations.get(WORKSPACED, ""))
+    return InstanceStatus(True, True, pod.meta.uid, digest, upstream, workspaced=workspaced)
 
 
 def _why_not(pod: Pod) -> str | None:
