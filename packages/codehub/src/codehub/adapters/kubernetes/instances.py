@@ -6,10 +6,11 @@ meant. What is seen comes from the watch; nothing here asks the API server about
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from codehub.adapters.health import answers, filled, secret_of
 from codehub.adapters.kubernetes import helper as helpers
@@ -23,7 +24,7 @@ from codehub.adapters.kubernetes.diagnosis import (
     node_lost_message,
     outlook,
 )
-from codehub.adapters.kubernetes.errors import InvalidObject
+from codehub.adapters.kubernetes.errors import AlreadyExists, InvalidObject
 from codehub.adapters.kubernetes.manifests import (
     CONTAINER,
     HOME,
@@ -35,7 +36,7 @@ from codehub.adapters.kubernetes.manifests import (
     PodOptions,
     instance_pod,
 )
-from codehub.adapters.kubernetes.objects import ROLE, ROLE_INSTANCE, Claim, Pod
+from codehub.adapters.kubernetes.objects import INSTALLATION, ROLE, ROLE_INSTANCE, Claim, Pod, decode_pod
 from codehub.domain.errors import BackendDown, CodeHubError, NotFound, Terminal, Transient
 from codehub.domain.model import Progress
 from codehub.domain.profiles import AppProfile, Runs
@@ -89,20 +90,36 @@ class KubernetesInstances:
         if right is None:
             fence()
             report(Progress("start", 0, 1, "steps"))
-            right = await self._create(spec, claim, digest)
+            right = await self._create(spec, claim, digest, pods)
         await self._wait_running(right, claim, report, fence)
 
-    async def _create(self, spec: InstanceSpec, claim: Claim, digest: str) -> Pod:
-        manifest = instance_pod(self._described(spec, claim, digest), self._options)
+    async def _create(self, spec: InstanceSpec, claim: Claim, digest: str, known: Sequence[Pod]) -> Pod:
+        described = self._described(spec, claim, digest, start_name(spec.workspace_id, claim, known))
         try:
-            made = await self._cluster.client.create(self._cluster.pods_path, manifest)
+            made = await self._cluster.client.create(self._cluster.pods_path, instance_pod(described, self._options))
+        except AlreadyExists as error:
+            made = await self._adopt(described.name, digest, error)
         except NotFound as error:
             raise Transient(f"the namespace {self._cluster.client.namespace} does not exist: {error}") from error
         except InvalidObject as error:
             raise Terminal(str(error)) from error
         return await self._cluster.pods.apply(made)
 
-    def _described(self, spec: InstanceSpec, claim: Claim, digest: str) -> InstancePod:
+    async def _adopt(self, name: str, digest: str, error: AlreadyExists) -> dict[str, Any]:
+        """The same start, made by another leader or by a request of ours whose answer was lost."""
+        raw = await self._cluster.client.get(f"{self._cluster.pods_path}/{name}")
+        found = None if raw is None else decode_pod(raw)
+        is_right = (
+            found is not None
+            and found.meta.labels.get(INSTALLATION) == self._cluster.installation_id
+            and found.meta.annotations.get(SPEC) == digest
+            and not found.meta.deleting
+        )
+        if raw is None or not is_right:
+            raise Transient(f"the pod {name} is there already, and is not this start: {error}") from error
+        return raw
+
+    def _described(self, spec: InstanceSpec, claim: Claim, digest: str, name: str) -> InstancePod:
         profile = spec.profile
         secret = secrets.token_urlsafe(32)
         values = {
@@ -121,7 +138,7 @@ class KubernetesInstances:
         } | {key: filled(value, values) for key, value in profile.env.items()}
         header = secret_of(profile, secret)
         return InstancePod(
-            name=f"codehub-ws-{spec.workspace_id}-{secrets.token_hex(4)}",
+            name=name,
             installation=self._cluster.installation_id,
             workspace_id=spec.workspace_id,
             image=spec.image,
@@ -276,6 +293,13 @@ def quantity(text: str) -> float:
         if text.endswith(suffix):
             return float(text.removesuffix(suffix)) * _SUFFIXES[suffix]
     return float(text)
+
+
+def start_name(workspace_id: str, claim: Claim, known: Sequence[Pod]) -> str:
+    """One name for all who would start the same home from the same state: of two leaders one creates, the other is
+    refused by the API server. A pod that went makes it another name."""
+    state = "\0".join([claim.meta.uid, *sorted(pod.meta.uid for pod in known)])
+    return f"codehub-ws-{workspace_id}-{hashlib.sha256(state.encode()).hexdigest()[:10]}"
 
 
 def _has_ended(pod: Pod) -> bool:
