@@ -20,7 +20,7 @@ if [ "${1:-}" != inside ]; then
 fi
 
 programs=$prefix/bin run=$lab/run pki=$lab/pki
-bridge=kb0 gateway=10.246.0.1 pods=10.246.0.0/24 services=10.98.0.0/16 api_service=10.98.0.1
+bridge=kb0 gateway=10.246.0.1 pods=10.246.0.0/24 services=10.98.0.0/16 api_service=10.98.0.1 dns_service=10.98.0.10
 api=https://127.0.0.1:6443 containerd=$lab/containerd/c.sock
 # Whose directories the volumes of the test's storage class are: the hostPath plug-in applies no fsGroup, so volumes that
 # belonged to root would be closed to workspaces, which run as this user.
@@ -208,6 +208,7 @@ cgroupRoot: /$cgroup
 failSwapOn: false
 oomScoreAdj: 0
 clusterDomain: cluster.local
+clusterDNS: [$dns_service]
 volumePluginDir: $lab/kubelet/volumeplugins
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
