@@ -49,7 +49,7 @@ if role == "postgres":
         text = "CREATE DATABASE " + os.environ["POSTGRES_DB"] + ";\\n"
         subprocess.run(["{_POSTGRES}/postgres", "--single", "-D", data, "postgres"], input=text.encode(), check=True)
     how = ["-c", "listen_addresses=*", "-c", "unix_socket_directories=/tmp"]
-    os.execv("{_POSTGRES}/postgres", ["postgres", "-D", data, *how])
+    os.execv("{_POSTGRES}/postgres", ["{_POSTGRES}/postgres", "-D", data, *how])
 if role == "valkey":
     os.execv("/usr/local/bin/valkey-server", [*arguments, "--protected-mode", "no", "--bind", "0.0.0.0"])
 if role == "weed":
