@@ -147,6 +147,8 @@ def _layer(inside: dict[Path, str]) -> bytes:
             ("start", _START, 0o755),
             ("usr/local/bin/codehub", _CODEHUB, 0o755),
             ("etc/passwd", _PASSWD, 0o644),
+            # What redis asks for on the system's 3.11.2, where the environment's own Python is newer.
+            (f"{_PACKAGES}/async_timeout.py", "from asyncio import timeout as timeout\n", 0o644),
         ):
             info = tarfile.TarInfo(name)
             info.size, info.mode = len(text.encode()), mode
