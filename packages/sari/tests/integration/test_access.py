@@ -209,7 +209,7 @@ def test_edits_are_made_in_the_clients_own_workspace_only(world: World) -> None:
     for workspace in (allowed, dependency):
         assert found_paths(shim.call("search", {"query": "total", "workspace": str(workspace)})) == ["shop.py"]
         assert "not changed" in _refusal(shim, "replace_symbol", **asked, workspace=str(workspace))
-    preview = shim.call("replace_symbol", asked)["preview"]
-    assert shim.call("replace_symbol", {**asked, "apply": preview})["applied"]
+    preview = shim.call("replace_symbol", asked)["structuredContent"]["preview"]
+    assert shim.call("replace_symbol", {**asked, "apply": preview})["structuredContent"]["applied"]
     assert (root / "shop.py").read_text().endswith("return 2\n")
     assert (allowed / "shop.py").read_text() == (dependency / "shop.py").read_text()
