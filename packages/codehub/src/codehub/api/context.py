@@ -15,7 +15,7 @@ from codehub.api.config import ApiConfig, ApiDeps
 from codehub.api.metrics import ApiMetrics
 from codehub.api.views import workspace_view
 from codehub.domain.errors import Denied, Unauthorized
-from codehub.domain.profiles import Catalog
+from codehub.domain.profiles import Catalog, Runs
 from codehub.services.accounts import Accounts
 from codehub.services.diagnostics import Diagnostics
 from codehub.services.doors import Doors
@@ -25,6 +25,7 @@ from codehub.services.passwords import TOKEN_PREFIX
 from codehub.services.ports import Ports
 from codehub.services.principal import Principal
 from codehub.services.ssh import Ssh
+from codehub.services.templates import Templates
 from codehub.services.users import Users
 from codehub.services.workspaces import Workspaces
 
@@ -40,6 +41,7 @@ class Context:
     workspaces: Workspaces
     observing: Diagnostics
     doors: Doors
+    templates: Templates
     ssh: Ssh
     ports: Ports
     live: EventBroadcaster
@@ -73,6 +75,11 @@ def make_context(deps: ApiDeps) -> Context:
         deps.ids,
         deps.archives,
     )
+
+    async def runtime() -> tuple[str, Runs]:
+        chosen = await deps.choose_backends()
+        return chosen.instance, chosen.runs
+
     doors = Doors(deps.database, workspaces, deps.instances, deps.clock)
     metrics = ApiMetrics(deps.registry)
     metrics.stream_failures.set_function(lambda: live.failures)
@@ -91,6 +98,7 @@ def make_context(deps: ApiDeps) -> Context:
         workspaces=workspaces,
         observing=Diagnostics(deps.database, workspaces, deps.instances),
         doors=doors,
+        templates=Templates(deps.database, workspaces.catalog, runtime, deps.clock, deps.instances),
         ssh=Ssh(deps.database, doors, deps.clock, deps.ids),
         ports=Ports(deps.database, doors, config.port_sharing, config.port_url_of, deps.clock, deps.ids),
         live=live,

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from codehub.api.config import ApiConfig
+from codehub.api.template_views import WorkspaceTemplateView, template_of
+from codehub.api.view import View
 from codehub.domain.accounts import Session, Token, User
 from codehub.domain.actions import Action, Viewer, allowed_actions
 from codehub.domain.busy import shown_busy
@@ -27,10 +29,6 @@ from codehub.domain.routing import workspace_path
 from codehub.domain.status import status_of
 from codehub.domain.ttl import Span, archives_at, sleeps_at
 from codehub.domain.wording import error_text, summarize
-
-
-class View(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class ErrorBody(View):
@@ -92,6 +90,9 @@ class WorkspaceView(View):
     memo: str
     owner: str = Field(description="The owner's user name.")
     image_ref: str
+    template: WorkspaceTemplateView | None = Field(
+        description="Null for one that was made from a profile or an image."
+    )
     status: Status
     phase: Phase
     operation: Operation
@@ -284,6 +285,7 @@ def workspace_view(
         memo=workspace.memo,
         owner=owned.owner,
         image_ref=workspace.image_ref,
+        template=template_of(workspace),
         status=status,
         phase=phase,
         operation=workspace.operation,

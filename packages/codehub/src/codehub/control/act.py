@@ -15,13 +15,14 @@ from codehub.control.deps import ProfileOf
 from codehub.control.guarded_backends import GuardedBackends
 from codehub.control.health import HealthTracker
 from codehub.control.workspace_backends import WorkspaceBackends
+from codehub.domain.duplicate import FromArchive, FromHome, NotNow, Source, source_of
 from codehub.domain.errors import Conflict, DataLost, FenceLost, NotFound, Terminal, Transient
 from codehub.domain.model import HomeCtx, Operation, Progress, Workspace
 from codehub.domain.profiles import AppProfile
 from codehub.ports.clock import Clock
 from codehub.ports.fence import Fence, Report
 from codehub.ports.homes import ArchiveReceipt, HomeState
-from codehub.ports.instances import InstanceSpec
+from codehub.ports.instances import InstanceSpec, Mount
 
 # How often a starting IDE is probed: frequently at first, because a user's page is waiting for it.
 _FIRST_PROBE_S: Final = 0.05
@@ -49,7 +50,9 @@ class Actor:
         clock: Clock,
         new_id: Callable[[], str],
         random: Callable[[], float],
+        load: Callable[[str], Awaitable[Workspace | None]],
     ) -> None:
+        self._load = load
         self._backends = backends
         self._health = health
         self._profile_of = profile_of
@@ -66,6 +69,8 @@ class Actor:
                 return await self._restore(task)
             case Operation.CREATE_EMPTY_ARCHIVE:
                 await self._create_empty_archive(task)
+            case Operation.DUPLICATING:
+                await self._duplicate(task)
             case Operation.STARTING:
                 await self._start(task)
             case Operation.STOPPING:
@@ -110,10 +115,48 @@ class Actor:
         receipt = await self._of(task.workspace, task.fence).archive_empty(_op_id(task.workspace))
         await task.record(receipt, True)
 
+    async def _duplicate(self, task: Task) -> None:
+        """An archive of the original's home, or the one it has, is where this one begins. The original is only read.
+
+        Nothing keeps the original from being started meanwhile: what was read then is not used, and read again.
+        """
+        original, source = await self._original_of(task.workspace)
+        receipt: ArchiveReceipt | None
+        match source:
+            case NotNow(why):
+                raise Terminal(why)
+            case FromArchive(key):
+                receipt = await self._receipt(key)
+            case FromHome(ctx, stamp):
+                backends = self._of(original, task.fence)
+                receipt = await backends.archive(ctx, f"{_op_id(task.workspace)}.{stamp}", task.report)
+                if (await backends.instance_status()).running:
+                    raise Transient("the original was started while it was copied")
+        _, now = await self._original_of(task.workspace)
+        if now != source:
+            raise Transient("the original was started or archived while it was copied")
+        await task.record(receipt, True)
+
+    async def _receipt(self, archive_key: str) -> ArchiveReceipt:
+        """Of an archive that is there, whosever place it is in: an original may itself be a copy."""
+        owner = archive_key.partition("/")[0]
+        found = await self._backends.with_archives(lambda archives: archives.receipts(owner))
+        for receipt in found:
+            if receipt.archive_key == archive_key:
+                return receipt
+        raise Transient(f"the archive {archive_key} of the original cannot be read")
+
+    async def _original_of(self, copy: Workspace) -> tuple[Workspace, Source]:
+        assert copy.copy_of is not None
+        original = await self._load(copy.copy_of)
+        if original is None:
+            raise Terminal("the original does not exist any more")
+        return original, source_of(original)
+
     async def _start(self, task: Task) -> None:
         workspace, backends = task.workspace, self._of(task.workspace, task.fence)
         image, profile = self._profile_of(workspace)
-        spec = InstanceSpec(workspace.id, image, profile, backends.mount())
+        spec = _spec(workspace, image, profile, backends.mount())
         # Replace an instance that runs but never answered, and anything that a failed attempt left behind.
         container = workspace.conditions.container_ready
         replace = workspace.error_count > 0 or container.reason == "NotHealthy"
@@ -190,6 +233,13 @@ class Actor:
                 raise
             # Our volume is already gone; a deposed leader created another one late.
             await self._archive_other_volume(task, backends)
+
+
+def _spec(workspace: Workspace, image: str, profile: AppProfile, mount: Mount) -> InstanceSpec:
+    template = workspace.template
+    if template is None:
+        return InstanceSpec(workspace.id, image, profile, mount)
+    return InstanceSpec(workspace.id, image, profile, mount, template.size, template.env, template.kubernetes)
 
 
 def _op_id(workspace: Workspace) -> str:

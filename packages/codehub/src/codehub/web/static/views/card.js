@@ -59,7 +59,7 @@ function card(first) {
   const status = statusBlock();
   const description = el("p", {class: "quiet clamp"});
   const open = el("a", {class: "button primary", target: "_blank", rel: "noopener"}, "Open");
-  const buttons = actionButtons(["start", "keep", "cancel", "stop", "archive", "recover", "continue"], () => workspace, title);
+  const buttons = actionButtons(["start", "keep", "cancel", "stop", "archive", "recover", "continue", "update"], () => workspace, title);
   const node = el(
     "li",
     {class: "card", "data-id": first.id},
@@ -73,7 +73,7 @@ function card(first) {
     update(next) {
       workspace = next;
       setText(title, next.name);
-      setText(description, next.description || next.image_ref);
+      setText(description, next.description || next.template?.name || next.image_ref);
       setAttribute(node, "data-status", next.status);
       setAttribute(open, "href", next.url);
       setAttribute(open, "aria-label", `Open ${next.name} in a new tab`);

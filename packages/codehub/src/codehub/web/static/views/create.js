@@ -1,25 +1,22 @@
 // The dialog that makes a workspace.
 
-import {post} from "../api.js";
+import {get, post} from "../api.js";
 import {formDialog} from "../dialogs.js";
 import {el, field} from "../dom.js";
 import * as store from "../store.js";
 import {state} from "../store.js";
+import {failed} from "../toasts.js";
+import {templatePicker} from "./template_fields.js";
 
 export async function createWorkspace() {
-  const profiles = state.about?.profiles ?? [];
-  const profile = el(
-    "select",
-    {name: "image_ref"},
-    profiles.map((known) => el("option", {value: known.name, selected: known.default}, known.name)),
-  );
+  const picker = await offeredTemplates();
   const start = el("input", {type: "checkbox", name: "start", id: "create-start", checked: true});
   const body = el(
     "div",
     {},
     field("Name", el("input", {name: "name", required: true, maxlength: 255, autocomplete: "off", autofocus: true})),
     field("Description", el("input", {name: "description", autocomplete: "off"})),
-    profiles.length ? field("Profile", profile, "The IDE of the workspace.") : null,
+    picker?.node,
     el("div", {class: "check"}, start, el("label", {for: "create-start"}, "Start it now")),
   );
   const created = await formDialog({
@@ -30,9 +27,21 @@ export async function createWorkspace() {
       post("workspaces", {
         name: data.get("name"),
         description: data.get("description"),
-        ...(data.get("image_ref") ? {image_ref: data.get("image_ref")} : {}),
+        ...picker?.body(data),
         start: data.get("start") === "on",
       }),
   });
   if (created) store.put(created);
+}
+
+/** What this person may start from; null when that cannot be asked: the default is used then. */
+async function offeredTemplates() {
+  try {
+    const {items} = await get("templates");
+    const standard = state.about?.profiles.find((profile) => profile.default)?.name;
+    return items.length ? templatePicker(items, standard) : null;
+  } catch (error) {
+    failed(error, "Templates");
+    return null;
+  }
 }
