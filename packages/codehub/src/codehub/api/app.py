@@ -26,6 +26,7 @@ from codehub.api import (
     sessions,
     ssh,
     system,
+    terminal_page,
     terminals,
     tokens,
     users,
@@ -55,6 +56,7 @@ def create_app(deps: ApiDeps) -> FastAPI:
             yield
         finally:
             context.leave()
+            await context.terminal_program.close()
             streams.cancel()
             with suppress(asyncio.CancelledError):
                 await streams
@@ -91,12 +93,14 @@ def create_app(deps: ApiDeps) -> FastAPI:
         whoami,
         login_links,
         handover,
+        terminal_page,
     ):
         app.include_router(part.router, prefix=PREFIX)
     app.include_router(login_links.pages)
     app.include_router(system.router)
     _add_openapi(app, deps.config)
     app.include_router(handover.pages)
+    app.include_router(terminal_page.pages)
     # Last: it may take whatever address is left.
     app.include_router(dashboard.router)
     return app

@@ -20,7 +20,8 @@ from codehub.domain.profiles import AppProfile, Catalog
 from codehub.ports.activity import ActivityStore
 from codehub.ports.instances import Instances, Upstream
 from codehub.proxy.activity.buffer import ActivityBuffer
-from codehub.proxy.admission.controller import Addresses, AdmissionController
+from codehub.proxy.admission.addresses import Addresses
+from codehub.proxy.admission.controller import AdmissionController
 from codehub.proxy.admission.revocation import Revocation
 from codehub.proxy.admission.targets import Targets
 from codehub.proxy.coarse_clock import CoarseClock
