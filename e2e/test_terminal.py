@@ -67,12 +67,14 @@ async def text_of(page: Page) -> list[str]:
     return [line.replace("\u00a0", " ").rstrip() for line in lines]
 
 
-async def size_of(page: Page) -> tuple[int, int]:
+async def size_of(page: Page, mark: str) -> tuple[int, int]:
     """What the program in the terminal is told of its size."""
-    await type_line(page, "clear; echo size $(stty size) end")
-    await expect(rows(page)).to_contain_text(re.compile(r"size \d+ \d+ end"))
-    (found,) = re.findall(r"^size (\d+) (\d+) end", "\n".join(await text_of(page)), re.M)
-    return int(found[1]), int(found[0])
+    await type_line(page, f"clear; echo {mark}: $(stty size) end")
+    pattern = re.compile(rf"{mark}: (\d+) (\d+) end")
+    await expect(rows(page)).to_contain_text(pattern)
+    found = pattern.search("\n".join(await text_of(page)))
+    assert found is not None
+    return int(found[2]), int(found[1])
 
 
 @pytest.mark.needs("vim", "htop")
@@ -124,12 +126,12 @@ async def test_two_viewers_share_a_terminal_and_the_one_that_is_resized_decides(
     await type_line(one, "echo typed-in-$((1 + 1))-places")
     await expect(rows(two)).to_contain_text("typed-in-2-places")
     await two.set_viewport_size({"width": 700, "height": 500})
-    smaller = await size_of(two)
-    await expect(rows(one)).to_contain_text(f"size {smaller[1]} {smaller[0]} end")
+    smaller = await size_of(two, "small")
+    await expect(rows(one)).to_contain_text(f"small: {smaller[1]} {smaller[0]} end")
     assert await text_of(one) == await text_of(two)
     await one.set_viewport_size({"width": 1000, "height": 700})
     await one.bring_to_front()
-    larger = await size_of(one)
+    larger = await size_of(one, "large")
     assert larger[0] > smaller[0]
     assert larger[1] > smaller[1]
     await one.close()

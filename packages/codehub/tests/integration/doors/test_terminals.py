@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Subprotocol
 
 from codehub.workspaced.vt import Terminal as Model
 from testing.codehub.doors import Doors
@@ -192,3 +193,25 @@ def test_strangers_and_terminals_that_are_gone_are_refused(doors: Doors) -> None
             socket.recv(timeout=PATIENCE_S)
         assert refused.value.rcvd is not None
         assert refused.value.rcvd.code == code
+
+
+def test_a_browsers_session_shows_a_terminal_only_with_its_key(doors: Doors) -> None:
+    terminal = opened(doors, ["bash", "--norc"])
+    address = f"{doors.stack.url.replace('http', 'ws', 1)}{doors.api}/terminals/{terminal}/attach"
+    with doors.stack.client() as browser:
+        cookie = {"Cookie": f"session={browser.cookies['session']}", "Origin": doors.stack.url}
+        key = browser.headers["X-CodeHub-Session-Key"]
+    both = [Subprotocol("codehub.terminal"), Subprotocol(f"codehub.key.{key}")]
+    with connect(address, additional_headers=cookie, subprotocols=both, proxy=None) as socket:
+        assert socket.subprotocol == "codehub.terminal"
+        assert socket.recv(timeout=PATIENCE_S)[:1] == b"S"
+    for offered in ([both[0]], [both[0], Subprotocol("codehub.key.wrong")]):
+        with (
+            connect(address, additional_headers=cookie, subprotocols=offered, proxy=None) as socket,
+            pytest.raises(ConnectionClosed) as refused,
+        ):
+            socket.recv(timeout=PATIENCE_S)
+        assert refused.value.rcvd is not None
+        assert refused.value.rcvd.code == 4401
+    with doors.client() as client:
+        client.delete(f"{doors.api}/terminals/{terminal}")
