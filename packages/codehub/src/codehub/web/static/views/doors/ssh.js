@@ -18,9 +18,10 @@ export function sshPage({id, current}) {
     el("section", {class: "card"}, el("h2", {}, "Host key"), key, el("p", {class: "hint"}, "The workspace keeps this key. ", el("code", {}, "codehub config-ssh"), " checks it on every connection.")),
   );
 
-  function showKey(found) {
+  function showKey(found, hasKeys = true) {
     if (found.fingerprint) key.replaceChildren(copyLine(found.fingerprint, "the fingerprint"));
-    else key.replaceChildren(el("p", {class: "quiet"}, "It is made with the first connection."), el("button", {type: "button", onclick: prepare}, "Make it now"));
+    else if (hasKeys) key.replaceChildren(el("p", {class: "quiet"}, "It is made with the first connection."), el("button", {type: "button", onclick: prepare}, "Make it now"));
+    else key.replaceChildren(el("p", {class: "quiet"}, "It is made with the first connection. You have no SSH key here yet: ", el("code", {}, "codehub config-ssh"), " makes one, or ", el("a", {href: "#/account"}, "add yours"), "."));
   }
 
   async function prepare(event) {
@@ -46,7 +47,8 @@ export function sshPage({id, current}) {
         el("li", {}, "Copy files:", copyLine(`scp FILE ${host}:`, "the scp command")),
       );
       try {
-        showKey(await get(`workspaces/${id}/ssh`));
+        const [found, keys] = await Promise.all([get(`workspaces/${id}/ssh`), get("keys")]);
+        showKey(found, keys.items.length > 0);
       } catch (error) {
         key.replaceChildren(el("p", {class: "quiet"}, error.message));
       }
