@@ -17,7 +17,6 @@ from testing.browser import patient
 from testing.codehub.dashboard import PASSWORD
 from testing.codehub.doors import Doors, open_doors
 from testing.codehub.full_stack import fresh_stack
-from testing.codehub.ide import put_xterm
 from testing.ports import free_ports
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJWzHDVTGdnT5ymHhIl0Y8mQYx4nFMVXDLTrtUYC{0} laptop-{0}"
@@ -29,7 +28,6 @@ pytestmark = pytest.mark.xdist_group("interfaces")
 def doors() -> Iterator[Doors]:
     with fresh_stack() as stack:
         stack.with_tiny_ide()
-        put_xterm(stack.data_dir)
         api, proxy = free_ports(2)
         stack.environment |= {
             "CODEHUB_ADMIN_PASSWORD": PASSWORD,

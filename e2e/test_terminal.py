@@ -12,7 +12,6 @@ from e2e.pages import card, create, sign_in, until_is
 from testing.browser import watch_faults
 from testing.codehub.dashboard import PASSWORD
 from testing.codehub.full_stack import Stack, fresh_stack
-from testing.codehub.ide import put_xterm
 from testing.ports import free_ports
 
 pytestmark = pytest.mark.xdist_group("interfaces")
@@ -23,7 +22,6 @@ def stack() -> Iterator[Stack]:
     """Its own, because its parts are restarted."""
     with fresh_stack() as made:
         made.with_tiny_ide()
-        put_xterm(made.data_dir)
         api, proxy = free_ports(2)
         made.environment |= {
             "CODEHUB_ADMIN_PASSWORD": PASSWORD,

@@ -49,7 +49,7 @@ def free_port() -> int:
 
 @contextmanager
 def serving(doors: Doors, address: str, port: int) -> Iterator[str]:
-    """A dev server in the workspace; the address of its port at the proxy."""
+    """A dev server in the workspace; the address of its port at the proxy, for programs with a token."""
     with doors.client() as client:
         made = client.post(doors.api + "/processes", json={"command": ["python3", "-c", SERVER, address, str(port)]})
         process = f"{doors.api}/processes/{made.json()['id']}"
@@ -62,7 +62,7 @@ def serving(doors: Doors, address: str, port: int) -> Iterator[str]:
             time.sleep(0.1)
         assert found[port]["process"] == "python3"
         try:
-            yield str(found[port]["url"]).replace("localhost", "127.0.0.1")
+            yield doors.at_proxy(f"/w/{doors.workspace_id}/port/{port}/")
         finally:
             client.post(process + "/signal", json={"signal": "KILL"})
 
@@ -83,8 +83,7 @@ def test_a_server_on_any_loopback_address_is_reached(doors: Doors, address: str)
 
 
 def test_a_port_on_which_nothing_listens_is_said_so_and_tried_again(doors: Doors) -> None:
-    base = doors.stack.value("CODEHUB_WORKSPACE_BASE_URL").replace("localhost", "127.0.0.1")
-    url = f"{base}/w/{doors.workspace_id}/port/{free_port()}/"
+    url = doors.at_proxy(f"/w/{doors.workspace_id}/port/{free_port()}/")
     page = httpx.get(url, headers={**bearer(doors.token), "Accept": "text/html"}, trust_env=False, timeout=60)
     assert page.status_code == 502
     assert "Nothing listens on this port" in page.text
@@ -99,21 +98,24 @@ def test_a_link_lets_anybody_in_until_the_port_is_shared_less(doors: Doors) -> N
         assert owner.post(shared + "/links").status_code == 409
         assert owner.patch(shared, json={"share": "link"}).json() == {"port": port, "share": "link"}
         link = owner.post(shared + "/links", json={"expires_in_s": 600}).json()
-        guest_url = link["url"].replace("localhost", "127.0.0.1")
-        with httpx.Client(trust_env=False, timeout=60, headers={"Host": urlsplit(link["url"]).netloc}) as guest:
-            assert guest.get(url).status_code == 401
-            redirect = guest.get(guest_url)
+        address = urlsplit(link["url"])
+        public = doors.at_proxy(address.path)
+        with httpx.Client(trust_env=False, timeout=60, headers={"Host": address.netloc}) as guest:
+            assert guest.get(public).status_code == 401
+            redirect = guest.get(f"{public}?{address.query}")
             assert redirect.status_code == 303
             assert "codehub_link" not in redirect.headers["location"]
             cookie = redirect.headers["set-cookie"].split(";")[0]
             inside = {"Cookie": cookie}
-            assert guest.get(url + "x", headers=inside).text == "/x|None|None"
+            assert guest.get(public + "x", headers=inside).text == "/x|None|None"
             # The link opens this port and nothing else.
-            other = url.replace(f"/port/{port}/", "/")
-            assert guest.get(other, headers=inside).status_code == 401
-            assert guest.get(url.replace(f"/port/{port}/", "/port/1/"), headers=inside).status_code == 401
+            ide = urlsplit(owner.get(doors.api).json()["url"])
+            beside = ide.netloc.replace(doors.workspace_id, f"1-{doors.workspace_id}")
+            for host, path in ((ide.netloc, ide.path), (beside, f"/w/{doors.workspace_id}/port/1/")):
+                elsewhere = guest.get(doors.at_proxy(path), headers={**inside, "Host": host})
+                assert elsewhere.status_code == 401, host
             assert owner.patch(shared, json={"share": "owner"}).status_code == 200
-            assert guest.get(url, headers=inside).status_code == 401
+            assert guest.get(public, headers=inside).status_code == 401
 
 
 def test_a_port_shared_with_users_is_open_to_them_and_the_ide_is_not(doors: Doors) -> None:

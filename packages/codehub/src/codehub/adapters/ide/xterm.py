@@ -55,7 +55,10 @@ class XtermInstall:
                 if not self.installed:
                     self._install()
         except OSError as error:
-            raise Transient(f"xterm.js could not be written to {self._dir}: {error.strerror}") from error
+            raise Transient(
+                f"xterm.js, which the web terminal needs, could not be written to {self._dir} ({error.strerror}); "
+                "run `codehub ide install xterm` as the user who runs CodeHub"
+            ) from error
         return self.home
 
     def _install(self) -> None:

@@ -8,6 +8,7 @@ const WORKSPACE = document.body.dataset.workspace;
 const IN_PANEL = "panel" in document.body.dataset;
 const API = `workspaces/${WORKSPACE}`;
 const RETRY_MS = 1_000;
+const MOST_PROBLEMS = 4;
 const KEYS = [["Esc", "\x1b"], ["Tab", "\t"], ["↑", "\x1b[A"], ["↓", "\x1b[B"], ["←", "\x1b[D"], ["→", "\x1b[C"]];
 const KEY_NAMES = {"↑": "Up", "↓": "Down", "←": "Left", "→": "Right"};
 
@@ -73,10 +74,11 @@ const signIn = () => {
 
 /** xterm.js is installed when it is first needed; that takes seconds, and a network. */
 async function program() {
-  for (;;) {
+  for (let problems = 0; ; ) {
     const found = await post("terminal-program");
     if (found.ready) return found.version;
-    if (found.problem) throw new Error(found.problem);
+    // `codehub up` may be installing it just now.
+    if (found.problem && ++problems === MOST_PROBLEMS) throw new Error(found.problem);
     say("installing");
     explain("The terminal is being installed. This happens once and takes a few seconds.");
     await sleep(RETRY_MS);
