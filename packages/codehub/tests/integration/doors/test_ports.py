@@ -93,7 +93,7 @@ def test_a_port_on_which_nothing_listens_is_said_so_and_tried_again(doors: Doors
 
 def test_a_link_lets_anybody_in_until_the_port_is_shared_less(doors: Doors) -> None:
     port = free_port()
-    with serving(doors, "127.0.0.1", port) as url, doors.client() as owner:
+    with serving(doors, "127.0.0.1", port), doors.client() as owner:
         shared = f"{doors.api}/ports/{port}"
         assert owner.post(shared + "/links").status_code == 409
         assert owner.patch(shared, json={"share": "link"}).json() == {"port": port, "share": "link"}
