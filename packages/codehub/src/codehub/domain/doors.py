@@ -46,6 +46,15 @@ class Door:
 IDE: Final = Door()
 
 
+# Who may open a port besides its owner; each lets in whom the one before does.
+SHARES: Final = ("owner", "users", "link")
+
+
+def narrowed(share: str, widest: str) -> str:
+    """What a share is worth where administrators allow `widest` at most."""
+    return min(share, widest, key=SHARES.index)
+
+
 def parse_port(text: str) -> int | None:
     if not text.isascii() or not text.isdigit() or len(text) > 5 or text.startswith("0"):
         return None

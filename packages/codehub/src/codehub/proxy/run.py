@@ -63,7 +63,10 @@ async def run_proxy(
         deps.activity, clock, flush_interval_s=settings.flush_interval_s, ttl_standby_s=settings.ttl_standby_s
     )
     access = WorkspaceAccess(
-        deps.database, RunningLimits(settings.max_running_per_user, settings.max_running_global), deps.now
+        deps.database,
+        RunningLimits(settings.max_running_per_user, settings.max_running_global),
+        deps.now,
+        settings.port_sharing,
     )
     addresses = Addresses(settings.public_url, settings.workspace_url, settings.workspace_host)
     scheme = b"https" if addresses.secure else b"http"

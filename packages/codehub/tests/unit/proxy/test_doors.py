@@ -6,7 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codehub.domain.doors import IDE, Door, Kind, door_label, prefix_of, public_url, read_host, read_key, read_path
+from codehub.domain.doors import (
+    IDE,
+    SHARES,
+    Door,
+    Kind,
+    door_label,
+    narrowed,
+    prefix_of,
+    public_url,
+    read_host,
+    read_key,
+    read_path,
+)
 from codehub.proxy.http1.headers import PathRewrite, wants_prefix
 from codehub.proxy.http1.messages import ResponseHead
 
@@ -55,6 +67,13 @@ def test_a_ports_address_under_its_host_leads_to_the_same_path_in_the_applicatio
     assert read_path(path.partition("?")[0]) == (ID, Door(Kind.PORT, port))
     assert public_url(BASE, PATTERN, ID, path) == f"https://{port}-{ID}.ws.example.org:8443/{rest}"
     assert public_url(BASE, "", ID, path) == BASE + path
+
+
+@given(st.sampled_from(SHARES), st.sampled_from(SHARES))
+def test_a_share_is_worth_no_more_than_administrators_allow(share: str, widest: str) -> None:
+    worth = narrowed(share, widest)
+    assert worth in (share, widest)
+    assert SHARES.index(worth) <= min(SHARES.index(share), SHARES.index(widest))
 
 
 def test_the_ide_keeps_its_path_under_its_host() -> None:
