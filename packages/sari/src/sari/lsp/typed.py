@@ -17,6 +17,7 @@ from sari.languages import catalog as languages
 from sari.lsp.catalog import SERVERS, ServerSpec, find_program, project_folder, server_for
 from sari.lsp.session import NoTypes, Place, ServerSession
 
+_IDLE_S = 600.0
 _KEPT_ANSWERS = 64
 _MOST_SERVERS = 3
 MOST_DEFINITIONS = 8
@@ -75,7 +76,7 @@ class TypedAnswers:
     ) -> None:
         self._root, self._private, self._paths, self._trusted = root, private, paths, trusted
         self._environ = environ
-        self._idle_s = float(environ.get("SARI_LANGUAGE_SERVER_IDLE_SEC", "600"))
+        self._idle_s = _idle_s(environ.get("SARI_LANGUAGE_SERVER_IDLE_SEC", ""))
         self._is_off = environ.get("SARI_LANGUAGE_SERVERS", "on") == "off"
         self._sessions: OrderedDict[tuple[str, str], ServerSession] = OrderedDict()
         self._kept: OrderedDict[tuple[str, str], tuple[int, Future[Typed]]] = OrderedDict()
@@ -182,6 +183,13 @@ def check_trust(spec: ServerSpec, is_trusted: bool) -> None:
             f"{spec.name} runs programs that the repository names; the user may allow it with "
             "`sari allow --language-servers`"
         )
+
+
+def _idle_s(given: str) -> float:
+    try:
+        return max(0.1, float(given))
+    except ValueError:
+        return _IDLE_S
 
 
 def _failed(future: Future[Typed]) -> bool:
