@@ -74,7 +74,6 @@ def test_every_workspace_of_a_call_must_be_allowed(world: World) -> None:
 @pytest.mark.parametrize("folder", [".venv/lib/python3.11/site-packages/thing", "node_modules/thing"])
 def test_the_sources_of_dependencies_are_read_although_they_are_ignored(world: World, folder: str) -> None:
     root = world.workspace("project")
-    (root / ".git").mkdir()
     (root / ".gitignore").write_text("node_modules/\n.venv/\n")
     dependency = root / folder
     dependency.mkdir(parents=True)
