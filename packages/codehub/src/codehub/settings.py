@@ -100,6 +100,12 @@ def _networks(value: tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
+def _user(value: str) -> str:
+    if not re.fullmatch(r"[a-z_][a-z0-9_-]{0,30}", value):
+        raise ValueError("expected the name of a system user, for example codehub")
+    return value
+
+
 def _workspace_host(value: str) -> str:
     if value and not value.startswith("*."):
         raise ValueError("expected *. and a domain, for example *.ws.example.org")
@@ -252,6 +258,12 @@ class Settings(BaseModel):
         "workspaces have been isolated here before. required: always refuse. best-effort: start it anyway.",
     )
 
+    user: Annotated[str, AfterValidator(_user)] = Field(
+        "codehub",
+        alias="CODEHUB_USER",
+        description="If `codehub up` is started as root, the system user that runs the API, the proxy and the embedded "
+        "servers; created if it is missing. `root` runs API and proxy as root.",
+    )
     api_bind: Bind = Field(
         "127.0.0.1:8000", alias="CODEHUB_API_BIND", description="Address and port of the API and the dashboard."
     )
@@ -407,6 +419,11 @@ class Settings(BaseModel):
         if not self.data_dir.is_absolute():
             raise ValueError(f"CODEHUB_DATA_DIR must be an absolute path, not {str(self.data_dir)!r}")
         return self
+
+    @property
+    def server_user(self) -> str:
+        """Of the embedded servers: PostgreSQL never runs as root."""
+        return "codehub" if self.user == "root" else self.user
 
     @property
     def homes(self) -> Path:

@@ -15,7 +15,7 @@ from codehub.domain.errors import Invalid
 from codehub.domain.limits import RunningLimits
 from codehub.domain.profiles import AppProfile
 from codehub.domain.routing import workspace_origin, workspace_url
-from codehub.ports.archives import Archives
+from codehub.ports.archives import ArchiveReceipts
 from codehub.ports.bus import Bus
 from codehub.ports.instances import Instances
 from codehub.services.database import Database
@@ -107,7 +107,7 @@ class ApiDeps:
     instances: Mapping[str, Instances]  # by name, for logs and usage
     choose_backends: Callable[[], Awaitable[BackendChoice]]  # for new workspaces
     profiles: Mapping[str, AppProfile]
-    archives: Archives | None = None  # for recovering from archives that no row names
+    archives: ArchiveReceipts | None = None  # for recovering from archives that no row names
     # Why no second user can be had on this runtime, or None.
     second_user_refused: Callable[[], str | None] = lambda: None
     clock: Callable[[], datetime] = utc_now

@@ -20,7 +20,7 @@ from codehub.domain.limits import RunningLimits
 from codehub.domain.model import DesiredState, Phase, Workspace, WorkspaceWithOwner
 from codehub.domain.profiles import Catalog, Runs
 from codehub.domain.ttl import Span
-from codehub.ports.archives import Archives
+from codehub.ports.archives import ArchiveReceipts
 from codehub.services.principal import Clock, Ids, Principal
 
 LONGEST_KEEP_AWAKE = timedelta(days=31)
@@ -77,7 +77,7 @@ class Workspaces:
     choose_backends: Callable[[], Awaitable[BackendChoice]]
     clock: Clock
     ids: Ids
-    archives: Archives | None = None
+    archives: ArchiveReceipts | None = None
 
     async def get(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
         async with self.database.transaction() as tx:
