@@ -291,6 +291,13 @@ class Settings(BaseModel):
         alias="CODEHUB_TRUSTED_PROXIES",
         description="Addresses or networks whose X-Forwarded-* headers are trusted.",
     )
+    trusted_proxy_secret: str = Field(
+        "",
+        repr=False,
+        alias="CODEHUB_TRUSTED_PROXY_SECRET",
+        description="If set, a trusted proxy is believed only if it sends this in the header X-CodeHub-Proxy-Secret. "
+        "Other programs on the proxy's machine have its address too.",
+    )
     admin_username: str = Field(
         "admin", min_length=1, max_length=64, alias="CODEHUB_ADMIN_USERNAME", description="Name of the first user."
     )
@@ -388,6 +395,11 @@ class Settings(BaseModel):
     archive_keep: int = Field(
         2, ge=1, alias="CODEHUB_ARCHIVE_KEEP", description="How many archives of a workspace are kept."
     )
+    audit_retention_s: Annotated[float, BeforeValidator(_seconds), Field(ge=86_400)] = Field(
+        31_536_000,
+        alias="CODEHUB_AUDIT_RETENTION",
+        description="How long events of the audit trail are kept; at least a day.",
+    )
     deleted_retention_s: Seconds = Field(
         86_400,
         alias="CODEHUB_DELETED_RETENTION",
@@ -480,5 +492,9 @@ def _explain(problem: Any, values: Mapping[str, Any]) -> str:
     if not problem["loc"]:
         return message
     name = str(problem["loc"][0])
-    shown = "…" if name == "CODEHUB_ADMIN_PASSWORD" else _PASSWORD_IN_URL.sub("…", repr(values.get(name)))
+    shown = (
+        "…"
+        if name in ("CODEHUB_ADMIN_PASSWORD", "CODEHUB_TRUSTED_PROXY_SECRET")
+        else _PASSWORD_IN_URL.sub("…", repr(values.get(name)))
+    )
     return f"{name}={shown}: {message}"

@@ -43,6 +43,8 @@ class ApiConfig:
     lock_id: int
     node_id: str
     port_sharing: str = "link"
+    audit_retention_s: float = 31_536_000
+    proxy_secret: str = field(default="", repr=False)
 
     @property
     def secure(self) -> bool:
@@ -81,6 +83,8 @@ def api_config(settings: Settings, *, public_url: str = "", workspace_url: str =
         lock_id=settings.lock_id,
         node_id=settings.node_id,
         port_sharing=settings.port_sharing,
+        audit_retention_s=settings.audit_retention_s,
+        proxy_secret=settings.trusted_proxy_secret,
     )
 
 
