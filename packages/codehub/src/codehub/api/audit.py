@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from codehub.api.context import Ctx, Who
 from codehub.api.openapi import signed_in
+from codehub.api.schemas import LoginName
 from codehub.api.schemas import Query as QueryModel
 from codehub.api.views import AuditEventView, AuditPageView, audit_view
 from codehub.domain.audit import AuditFilter
@@ -25,9 +26,11 @@ class AuditQuery(QueryModel):
         None, ge=0, le=_LARGEST, description="Oldest first, from behind this id; 0 begins with the first."
     )
     limit: int = Field(50, ge=1, le=1000)
-    event: str | None = Field(None, max_length=64, description="One kind of event, or several: `user.*`.")
-    actor: str | None = Field(None, max_length=64, description="What this user did.")
-    workspace_id: str | None = Field(None, max_length=36)
+    event: str | None = Field(
+        None, max_length=64, pattern=r"^[a-z_.]+\*?$", description="One kind of event, or several: `user.*`."
+    )
+    actor: LoginName | None = Field(None, description="What this user did.")
+    workspace_id: str | None = Field(None, pattern=r"^[0-9a-f-]{36}$")
     since: AwareDatetime | None = None
     until: AwareDatetime | None = None
 
