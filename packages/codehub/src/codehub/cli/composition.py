@@ -24,6 +24,7 @@ from codehub.control.deps import (
 from codehub.domain.errors import BackendDown, Invalid, NotFound
 from codehub.domain.model import Workspace
 from codehub.domain.profiles import AppProfile, Catalog
+from codehub.ports.archives import ArchiveReceipts
 from codehub.ports.instances import Instances
 from codehub.proxy.run import ProxyDeps
 from codehub.services.workspaces import BackendChoice
@@ -36,7 +37,8 @@ _NO_SECOND_USER = (
 )
 
 
-def api_deps(world: World) -> ApiDeps:
+def api_deps(world: World, receipts: ArchiveReceipts | None = None) -> ApiDeps:
+    """`receipts`: instead of the store itself, for an API that may not read it."""
     backends = world.backends
 
     async def choose() -> BackendChoice:
@@ -48,7 +50,7 @@ def api_deps(world: World) -> ApiDeps:
         bus=world.bus,
         config=api_config(world.settings),
         instances=backends.instances,
-        archives=backends.archives,
+        archives=receipts or backends.archives,
         choose_backends=choose,
         profiles=world.catalog.profiles,
         terminal_program=XtermInstall(world.settings.data_dir / "ide"),

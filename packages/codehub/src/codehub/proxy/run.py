@@ -27,6 +27,7 @@ from codehub.proxy.admission.targets import Targets
 from codehub.proxy.coarse_clock import CoarseClock
 from codehub.proxy.local_endpoints import LocalEndpoints
 from codehub.proxy.server import ProxyServer
+from codehub.services.audit import Visits
 from codehub.services.database import Database
 from codehub.services.workspace_access import WorkspaceAccess
 from codehub.settings import Settings
@@ -66,6 +67,7 @@ async def run_proxy(
         deps.database,
         RunningLimits(settings.max_running_per_user, settings.max_running_global),
         deps.now,
+        Visits(deps.now),
         settings.port_sharing,
     )
     addresses = Addresses(settings.public_url, settings.workspace_url, settings.workspace_host)
