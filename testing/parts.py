@@ -30,6 +30,9 @@ _PROGRAMS: dict[str, tuple[str, str]] = {
     "wrk": ("wrk", "Debian's wrk"),
     "g++": ("g++", "Debian's g++"),
     "openssl": ("openssl", "Debian's openssl"),
+    "fcgiwrap": ("fcgiwrap", "Debian's fcgiwrap"),
+    "git-lfs": ("git-lfs", "Debian's git-lfs"),
+    "ip": ("ip", "Debian's iproute2"),
     "systemd": ("systemd-analyze", "Debian's systemd"),
 }
 _SYSTEM_PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"

@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 import uuid_utils
 from prometheus_client import CollectorRegistry
 
-from codehub.domain.errors import Invalid
+from codehub.adapters.secret_box import SecretBox
+from codehub.domain.errors import Invalid, Unavailable
 from codehub.domain.limits import RunningLimits
 from codehub.domain.profiles import AppProfile
 from codehub.domain.routing import workspace_origin, workspace_url
@@ -43,6 +44,8 @@ class ApiConfig:
     lock_id: int
     node_id: str
     port_sharing: str = "link"
+    # By profile: how its IDE is asked to open a folder.
+    folder_addresses: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def secure(self) -> bool:
@@ -99,6 +102,10 @@ def uuid7() -> str:
     return str(uuid_utils.uuid7())
 
 
+def _no_secret_box() -> SecretBox:
+    raise Unavailable("this API process has no key for secrets")
+
+
 @dataclass(frozen=True, slots=True)
 class ApiDeps:
     database: Database
@@ -108,6 +115,9 @@ class ApiDeps:
     choose_backends: Callable[[], Awaitable[BackendChoice]]  # for new workspaces
     profiles: Mapping[str, AppProfile]
     archives: Archives | None = None  # for recovering from archives that no row names
+    # Seals what users store; the certificates that git trusts besides the system's.
+    secret_box: Callable[[], SecretBox] = _no_secret_box
+    git_ca: str = ""
     # Why no second user can be had on this runtime, or None.
     second_user_refused: Callable[[], str | None] = lambda: None
     clock: Callable[[], datetime] = utc_now

@@ -25,6 +25,7 @@ from codehub.services.passwords import TOKEN_PREFIX
 from codehub.services.ports import Ports
 from codehub.services.principal import Principal
 from codehub.services.ssh import Ssh
+from codehub.services.user_setup import UserSetup
 from codehub.services.users import Users
 from codehub.services.workspaces import Workspaces
 
@@ -41,6 +42,7 @@ class Context:
     observing: Diagnostics
     doors: Doors
     ssh: Ssh
+    user_setup: UserSetup
     ports: Ports
     live: EventBroadcaster
     metrics: ApiMetrics
@@ -92,6 +94,7 @@ def make_context(deps: ApiDeps) -> Context:
         observing=Diagnostics(deps.database, workspaces, deps.instances),
         doors=doors,
         ssh=Ssh(deps.database, doors, deps.clock, deps.ids),
+        user_setup=UserSetup(deps.database, deps.secret_box, deps.clock, deps.ids),
         ports=Ports(deps.database, doors, config.port_sharing, config.port_url_of, deps.clock, deps.ids),
         live=live,
         metrics=metrics,
