@@ -73,6 +73,11 @@ class Repositories:
         assert created.status_code == 201, created.text
         return self.doors(created.json()["id"])
 
+    def delete_all(self) -> None:
+        with self.doors().client() as client:
+            for item in client.get("/api/v1/workspaces").json()["items"]:
+                client.delete(f"/api/v1/workspaces/{item['id']}", params={"force": "true"})
+
     def ask(self, method: str, path: str, json: object = None) -> Any:
         with self.doors().client() as client:
             answer = client.request(method, f"/api/v1/{path}", json=json)

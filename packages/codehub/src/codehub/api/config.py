@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import uuid_utils
 from prometheus_client import CollectorRegistry
 
+from codehub.adapters.git_remote import GitRemote
 from codehub.adapters.secret_box import SecretBox
 from codehub.domain.errors import Invalid, Unavailable
 from codehub.domain.limits import RunningLimits
@@ -115,9 +116,9 @@ class ApiDeps:
     choose_backends: Callable[[], Awaitable[BackendChoice]]  # for new workspaces
     profiles: Mapping[str, AppProfile]
     archives: Archives | None = None  # for recovering from archives that no row names
-    # Seals what users store; the certificates that git trusts besides the system's.
+    # Seals what users store; lists the branches of repositories.
     secret_box: Callable[[], SecretBox] = _no_secret_box
-    git_ca: str = ""
+    git_remote: GitRemote = field(default_factory=GitRemote)
     # Why no second user can be had on this runtime, or None.
     second_user_refused: Callable[[], str | None] = lambda: None
     clock: Callable[[], datetime] = utc_now

@@ -94,7 +94,7 @@ def make_context(deps: ApiDeps) -> Context:
         observing=Diagnostics(deps.database, workspaces, deps.instances),
         doors=doors,
         ssh=Ssh(deps.database, doors, deps.clock, deps.ids),
-        user_setup=UserSetup(deps.database, deps.secret_box, deps.clock, deps.ids),
+        user_setup=UserSetup(deps.database, deps.secret_box, deps.clock, deps.ids, deps.git_remote),
         ports=Ports(deps.database, doors, config.port_sharing, config.port_url_of, deps.clock, deps.ids),
         live=live,
         metrics=metrics,

@@ -85,6 +85,22 @@ class DotfilesView(View):
     ref: str
 
 
+class BranchesAsk(Wire):
+    url: Annotated[str, Field(min_length=1, max_length=2_048)]
+
+
+class BranchesView(View):
+    default: str = Field(description="The default branch; empty when the repository is empty.")
+    items: list[str]
+
+
+@router.post("/repositories/branches", responses=signed_in(413, 503))
+async def list_branches(body: BranchesAsk, ctx: Ctx, who: Who) -> BranchesView:
+    """The branches of a repository, with one's own credential for its host. 400 says why they cannot be listed."""
+    found = await ctx.user_setup.branches(who, body.url)
+    return BranchesView(default=found.default, items=list(found.names))
+
+
 @router.get("/git-credentials", responses=signed_in())
 async def list_git_credentials(ctx: Ctx, who: Who) -> GitCredentialList:
     """One's credentials for git over HTTPS, by host. Tokens are not shown."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 
+from codehub.adapters.git_remote import GitRemote
 from codehub.adapters.postgres.control_gc import PostgresGcStore
 from codehub.adapters.postgres.control_leader import PostgresElection
 from codehub.adapters.postgres.control_notifications import PostgresNotifications
@@ -59,7 +60,7 @@ def api_deps(world: World) -> ApiDeps:
         choose_backends=choose,
         profiles=world.catalog.profiles,
         secret_box=secret_box(world.settings),
-        git_ca=git_ca_of(world.settings),
+        git_remote=GitRemote(world.settings.instance_networks, git_ca_of(world.settings)),
         second_user_refused=lambda: None if backends.isolates_users() else _NO_SECOND_USER,
     )
 

@@ -195,7 +195,6 @@ class Workspace:
     repo: RepositorySource | None = None
     setup: SetupState | None = None
     setup_retry: int = 0
-    setup_commands: tuple[Mapping[str, object], ...] = ()
     # The row has a value that this version does not know: it can be shown, but not acted on.
     of_newer_version: bool = False
 

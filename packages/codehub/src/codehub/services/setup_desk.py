@@ -70,7 +70,7 @@ class PostgresSetupDesk:
             "git": {"hosts": [f"{each.scheme}://{each.host}" for each in credentials], "ca": self.git_ca},
             "repo": self._repo(workspace),
             "dotfiles": {"url": url, "ref": ref} if url else None,
-            "commands": [dict(command) for command in workspace.setup_commands],
+            "commands": [],
             "retry": workspace.setup_retry,
         }
 

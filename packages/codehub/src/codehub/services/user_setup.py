@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from codehub.adapters.git_remote import Branches, GitRemote
 from codehub.adapters.postgres import user_setup
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.secret_box import SecretBox
 from codehub.domain.errors import Conflict, Invalid, NotFound
-from codehub.domain.repository import parse_source
+from codehub.domain.repository import parse_source, parse_url
 from codehub.domain.user_secrets import (
     ALL_ENV_BYTES,
     ALL_FILE_BYTES,
@@ -40,6 +41,7 @@ class UserSetup:
     box: Callable[[], SecretBox]
     clock: Clock
     ids: Ids
+    remote: GitRemote
 
     # --- git credentials
 
@@ -62,6 +64,17 @@ class UserSetup:
         async with self.database.transaction() as tx:
             if not await user_setup.delete_credential(tx, who.user_id, credential_id):
                 raise NotFound("you have no such git credential")
+
+    async def branches(self, who: Principal, url: str) -> Branches:
+        """Of a repository that this user may see, with the credential that they stored for its host."""
+        parsed = parse_url(url)
+        async with self.database.transaction() as tx:
+            found = await user_setup.sealed_credential(tx, who.user_id, parsed.scheme, parsed.host)
+        username = token = ""
+        if found is not None:
+            context = credential_context(who.user_id, parsed.scheme, parsed.host)
+            username, token = found[0], self.box().open(found[1], context).decode()
+        return await self.remote.branches(parsed, username, token)
 
     # --- the git key
 

@@ -6,7 +6,7 @@ talks to a backend: the controller sees the new desired_state and acts.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -51,7 +51,6 @@ class NewWorkspace:
     image_ref: str | None = None
     start: bool = True
     repo: RepositorySource | None = None
-    setup_commands: tuple[Mapping[str, object], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +124,6 @@ class Workspaces:
             updated_at=now,
             phase_changed_at=now,
             repo=new.repo,
-            setup_commands=new.setup_commands,
         )
         async with self.database.transaction() as tx:
             if not await users.lock(tx, who.user_id):

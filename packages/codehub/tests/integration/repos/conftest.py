@@ -25,7 +25,15 @@ def shop(git_server: GitServer) -> Iterator[Repositories]:
             "CODEHUB_INSTANCE_NETWORKS": git_server.network,
             "CODEHUB_GIT_CA_FILE": str(git_server.ca_file),
             "CODEHUB_PARTIAL_CLONE_SIZE": "4M",
-            "CODEHUB_MAX_RUNNING_PER_USER": "50",
+            "LIMITS_MAX_RUNNING_PER_USER": "50",
         }
         stack.up()
         yield open_repositories(stack)
+
+
+@pytest.fixture(autouse=True)
+def only_its_own_workspaces(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a test made goes with it: dozens that run would slow each other down."""
+    yield
+    if "shop" in request.fixturenames:
+        request.getfixturevalue("shop").delete_all()

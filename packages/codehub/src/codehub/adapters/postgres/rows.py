@@ -80,7 +80,6 @@ def workspace_of(row: Mapping[str, Any]) -> Workspace:
         repo=repo_of(row["repo"]),
         setup=None if row["setup"] is None else parse_setup(row["setup"]),
         setup_retry=row["setup_retry"],
-        setup_commands=tuple(row["setup_commands"] or ()),
         of_newer_version=any(not _knows(kind, row[column]) for column, kind in _ENUMS if row[column]),
     )
 

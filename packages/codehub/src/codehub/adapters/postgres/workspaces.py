@@ -93,8 +93,8 @@ async def insert(tx: Transaction, workspace: Workspace) -> None:
     await tx.execute(
         "INSERT INTO workspaces (id, owner_user_id, name, description, memo, image_ref, instance_backend,"
         " storage_backend, home_store_key, desired_state, last_access_at, phase_changed_at, created_at, updated_at,"
-        " repo, setup_commands)"
-        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        " repo)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
         [
             workspace.id,
             workspace.owner_user_id,
@@ -111,7 +111,6 @@ async def insert(tx: Transaction, workspace: Workspace) -> None:
             workspace.created_at,
             workspace.updated_at,
             None if workspace.repo is None else Jsonb(repo_column(workspace.repo)),
-            Jsonb([dict(each) for each in workspace.setup_commands]) if workspace.setup_commands else None,
         ],
     )
 

@@ -9,8 +9,6 @@ ALTER TABLE workspaces ADD COLUMN setup_retry integer NOT NULL DEFAULT 0;
 -- The start that is linked, and whose secrets it was given: never another user's, also after a transfer.
 ALTER TABLE workspaces ADD COLUMN setup_instance text;
 ALTER TABLE workspaces ADD COLUMN setup_owner text;
--- Commands that its template adds to the setup: [{"name", "when", "shell"}].
-ALTER TABLE workspaces ADD COLUMN setup_commands jsonb;
 
 -- Counts the changes of a user's credentials, secrets and dotfiles, so that linked workspaces are sent them.
 ALTER TABLE users ADD COLUMN setup_revision bigint NOT NULL DEFAULT 0;

@@ -3,6 +3,7 @@
 import {ACTIONS, allows, isOffered, perform} from "../actions.js";
 import {el, reconcile, setAttribute, setHidden, setText} from "../dom.js";
 import {describe, percent} from "../words.js";
+import {setupLine} from "./setup.js";
 
 /** The buttons of `names`, shown as the workspace's state allows. */
 export function actionButtons(names, current, focusInstead) {
@@ -57,6 +58,7 @@ function card(first) {
   let workspace = first;
   const title = el("a", {href: `#/workspaces/${first.id}`});
   const status = statusBlock();
+  const setup = setupLine(() => workspace);
   const description = el("p", {class: "quiet clamp"});
   const open = el("a", {class: "button primary", target: "_blank", rel: "noopener"}, "Open");
   const buttons = actionButtons(["start", "keep", "cancel", "stop", "archive", "recover"], () => workspace, title);
@@ -66,7 +68,8 @@ function card(first) {
     el("h2", {}, title),
     description,
     status.nodes,
-    el("div", {class: "row actions"}, open, buttons.nodes),
+    setup.nodes.slice(0, 2),
+    el("div", {class: "row actions"}, open, setup.nodes[2], buttons.nodes),
   );
   return {
     node,
@@ -79,6 +82,7 @@ function card(first) {
       setAttribute(open, "aria-label", `Open ${next.name} in a new tab`);
       setHidden(open, !allows(next, "open"), title);
       status.update(next);
+      setup.update(next);
       buttons.update(next);
     },
   };

@@ -8,6 +8,7 @@ import {state} from "../store.js";
 import {bytes, clock, conditionWords} from "../words.js";
 import {actionButtons, statusBlock} from "./card.js";
 import {portsPanel, processesPanel, sshPanel} from "./workspace_doors.js";
+import {setupLine, setupPanel} from "./setup.js";
 import {logsPanel, timelinePanel} from "./workspace_panels.js";
 
 const CONDITIONS = {
@@ -37,11 +38,14 @@ export function workspaceView(query, id) {
   const logs = logsPanel(id);
   const ports = portsPanel(id);
   const processes = processesPanel(id);
+  const setup = setupLine(() => workspace);
+  const setupSteps = setupPanel(id);
   const problem = el("p", {class: "problem", role: "alert", hidden: true});
   const details = el(
     "div",
     {hidden: true},
-    el("div", {class: "card"}, status.nodes, usage, memo, el("div", {class: "row actions"}, open, buttons.nodes)),
+    el("div", {class: "card"}, status.nodes, setup.nodes.slice(0, 2), usage, memo, el("div", {class: "row actions"}, open, setup.nodes[2], buttons.nodes)),
+    setupSteps.node,
     el(
       "div",
       {class: "columns"},
@@ -74,6 +78,8 @@ export function workspaceView(query, id) {
     setAttribute(open, "aria-label", `Open ${workspace.name} in a new tab`);
     setHidden(open, !allows(workspace, "open"), title);
     status.update(workspace);
+    setup.update(workspace);
+    setupSteps.update(workspace);
     buttons.update(workspace);
     conditions.replaceChildren(...Object.entries(CONDITIONS).map(([key, label]) => condition(label, workspace.conditions?.[key])));
     facts.replaceChildren(...factsOf(workspace));
@@ -164,6 +170,7 @@ function factsOf(ws) {
   const rows = [
     ["Desired state", WANTED[ws.desired_state] ?? ws.desired_state],
     ["Profile", ws.image_ref],
+    ...(ws.repo ? [["Repository", ws.repo.ref ? `${ws.repo.url} (${ws.repo.ref})` : ws.repo.url]] : []),
     ["Owner", ws.owner],
     ["Created", clock(ws.created_at)],
     ["Last used", clock(ws.last_access_at)],
