@@ -56,7 +56,10 @@ def test_secrets_are_in_the_environment_and_in_memory_and_never_in_the_home(shop
     made = shop.create("secrets")
     made.until("RUNNING")
     # The IDE itself was started with it, and so is what it starts.
-    ide = "tr '\\0' '\\n' < /proc/$(pgrep -f healthz | head -1)/environ | grep ^API_TOKEN"
+    ide = (
+        "for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline 2>/dev/null | grep -q '^[^ ]*python3 -u -c'"
+        " && tr '\\0' '\\n' < $p/environ | grep ^API_TOKEN; done; true"
+    )
     until_prints(made, ide, f"API_TOKEN={_SECRET}\n")
     until_prints(made, "printenv API_TOKEN || true", f"{_SECRET}\n")
     # Changed while it runs: files at once, the environment of new commands at once.
