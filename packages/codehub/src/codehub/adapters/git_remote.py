@@ -12,10 +12,13 @@ import contextlib
 import ipaddress
 import os
 import re
+import select
 import shutil
 import signal
 import socket
+import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +62,7 @@ class GitRemote:
             pin = f"{host.strip('[]')}:{port}:{address}"
             with tempfile.TemporaryDirectory(prefix="codehub-git-") as folder:
                 os.chmod(folder, 0o755)  # noqa: S103 - git runs as nobody, and there is nothing secret in it
-                code, said = await self._run(url.url, pin, Path(folder), username, token)
+                code, said = await asyncio.to_thread(self._run, url.url, pin, Path(folder), username, token)
         if code != 0:
             raise Invalid(_explained(said, url, bool(token)))
         head = _HEAD.search(said)
@@ -91,9 +94,9 @@ class GitRemote:
             address in network for network in self._allowed if network.version == address.version
         )
 
-    async def _run(self, url: str, pin: str, folder: Path, username: str, token: str) -> tuple[int, str]:
+    def _run(self, url: str, pin: str, folder: Path, username: str, token: str) -> tuple[int, str]:
         program = shutil.which("git")
-        if program is None or await _version(program) < _OLDEST_GIT:
+        if program is None or _version(program) < _OLDEST_GIT:
             raise Unavailable("git 2.37 or newer is needed here to list branches")
         settings = {
             "http.curloptResolve": pin,
@@ -105,28 +108,24 @@ class GitRemote:
         if self._ca:
             (folder / "ca.pem").write_text(_system_bundle() + self._ca)
             settings["http.sslCAInfo"] = str(folder / "ca.pem")
-        read_fd = write_fd = -1
+        nobody = _NOBODY if os.geteuid() == 0 else None
+        read_fd = -1
         if token:
             # Through a pipe: neither in a file nor in the arguments nor in the environment.
             read_fd, write_fd = os.pipe()
             os.write(write_fd, f"username={username}\npassword={token}\n".encode())
             os.close(write_fd)
-            settings["credential.helper"] = f"!cat <&{read_fd}; :"
-        nobody = _NOBODY if os.geteuid() == 0 else None
+            if nobody is not None:
+                os.fchown(read_fd, nobody, nobody)
+            # By its path: a plain /bin/sh redirects from single-digit descriptors only.
+            settings["credential.helper"] = f"!cat /dev/fd/{read_fd}; :"
         words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         try:
-            child = await asyncio.create_subprocess_exec(
-                program,
-                *words,
-                "ls-remote",
-                "--symref",
-                "--",
-                url,
-                "HEAD",
-                "refs/heads/*",
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
+            child = subprocess.Popen(
+                [program, *words, "ls-remote", "--symref", "--", url, "HEAD", "refs/heads/*"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
                 env=_environment(),
                 cwd=folder,
                 start_new_session=True,
@@ -138,7 +137,8 @@ class GitRemote:
         finally:
             if read_fd >= 0:
                 os.close(read_fd)
-        return await _bounded(child)
+        with child:
+            return _bounded(child)
 
 
 def _environment() -> dict[str, str]:
@@ -155,30 +155,28 @@ def _environment() -> dict[str, str]:
     }
 
 
-async def _bounded(child: asyncio.subprocess.Process) -> tuple[int, str]:
+def _bounded(child: subprocess.Popen[bytes]) -> tuple[int, str]:
     assert child.stdout is not None
-    said = b""
+    said, give_up = b"", time.monotonic() + _TIMEOUT_S
     try:
-        async with asyncio.timeout(_TIMEOUT_S):
-            while data := await child.stdout.read(65536):
-                said += data
-                if len(said) > _MOST_OUTPUT:
-                    raise Invalid("the repository has too many branches to list: type the branch")
-            return await child.wait(), said.decode(errors="replace")
-    except TimeoutError:
-        raise Invalid("the host does not answer: check the URL, or type the branch") from None
+        while True:
+            ready, _, _ = select.select([child.stdout], [], [], max(0.0, give_up - time.monotonic()))
+            if not ready:
+                raise Invalid("the host does not answer: check the URL, or type the branch")
+            data = os.read(child.stdout.fileno(), 65536)
+            if not data:
+                return child.wait(_TIMEOUT_S), said.decode(errors="replace")
+            said += data
+            if len(said) > _MOST_OUTPUT:
+                raise Invalid("the repository has too many branches to list: type the branch")
     finally:
-        if child.returncode is None:
+        if child.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
-            await child.wait()
 
 
-async def _version(program: str) -> tuple[int, ...]:
-    child = await asyncio.create_subprocess_exec(
-        program, "--version", stdout=asyncio.subprocess.PIPE, env=_environment()
-    )
-    said, _ = await child.communicate()
+def _version(program: str) -> tuple[int, ...]:
+    said = subprocess.run([program, "--version"], env=_environment(), capture_output=True, check=False).stdout
     found = re.search(rb"(\d+)\.(\d+)", said)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
