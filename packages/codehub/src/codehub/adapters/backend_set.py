@@ -122,6 +122,7 @@ async def open_backends(
         kubernetes = open_kubernetes(options.kubernetes, options.installation_id, store, workers)
         instances[kubernetes.instances.name] = kubernetes.instances
         homes[kubernetes.homes.name] = kubernetes.homes
+        await kubernetes.report_unusable()
     return BackendSet(
         instances=instances,
         homes=homes,

@@ -13,6 +13,7 @@ from codehub.api.config import ApiConfig
 from codehub.domain.accounts import Session, Token, User
 from codehub.domain.actions import Action, Viewer, allowed_actions
 from codehub.domain.busy import shown_busy
+from codehub.domain.continuing import archived_at
 from codehub.domain.history import Generation, TimelineEntry
 from codehub.domain.model import (
     CONDITION_NAMES,
@@ -144,6 +145,7 @@ class WorkspaceView(View):
         description="What it waits for: space on a disk, or a backend that does not answer. It continues by itself."
     )
     archive_key: str | None
+    last_archive_at: datetime | None = Field(description="When its last archive was made.")
     path: str
     url: str
     created_at: datetime
@@ -337,6 +339,7 @@ def workspace_view(
         else BlockedView(reason=blocked.reason, message=blocked.message, since=blocked.since),
         error_count=workspace.error_count,
         archive_key=workspace.archive_key,
+        last_archive_at=archived_at(workspace),
         path=workspace_path(workspace.id),
         url=config.url_of(workspace.id) + folder_address(workspace, config),
         created_at=workspace.created_at,

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from codehub.adapters.postgres import control_ttl, timeline, users, workspaces
 from codehub.adapters.postgres.pool import Database, Transaction
 from codehub.domain.actions import NEEDS_ADMIN, Action, Viewer, check_allowed, stop_target
+from codehub.domain.continuing import continued
 from codehub.domain.errors import BackendDown, Conflict, Denied, Invalid, Unauthorized, WorkspaceNotFound
 from codehub.domain.history import Generation
 from codehub.domain.ids import is_id, time_of
@@ -234,6 +235,24 @@ class Workspaces:
             reason = workspace.error_reason or "ERROR"
             await self._tell(tx, workspace_id, who, "recover", f"{told} after {reason}")
             return await self._again(tx, workspace_id)
+
+    async def continue_from_archive(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
+        """A new workspace from the last archive of one whose node does not answer. Nothing of the old one is removed: it
+        is stopped when its node is back, with what was written there since."""
+        now, new_id = self.clock(), self.ids()
+        async with self.database.transaction() as tx:
+            seen = await self._seen(tx, who, workspace_id)
+            if seen.workspace.owner_user_id != who.user_id:
+                raise Denied("only its owner continues from its archive")
+            await users.lock(tx, who.user_id)
+            workspace = await self._locked(tx, workspace_id)
+            check_allowed(Action.CONTINUE_FROM_ARCHIVE, workspace)
+            await workspaces.set_desired_state(tx, workspace_id, DesiredState.STANDBY, now)
+            await workspaces.take_running_slot(tx, who.user_id, new_id, self.limits)
+            await workspaces.insert(tx, continued(workspace, new_id, now))
+            await self._tell(tx, workspace_id, who, "continued", f"continued from its last archive as {new_id}")
+            await self._tell(tx, new_id, who, "created", f"created from the last archive of {workspace.name}")
+            return await self._again(tx, new_id)
 
     async def undelete(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
         who.must_be_admin()

@@ -83,6 +83,8 @@ class Calls:
         meta = meta if isinstance(meta, dict) else {}
         try:
             where = self._access.root_of(arguments, meta, root)
+            if not _SPECS[name].read_only:
+                self._access.check_writable(where, meta, root)
         except RefusedRoot as error:
             return mcp.tool_answer(message, _refused(str(error)))
         call = RunningCall(_progress(notify, meta.get("progressToken")), self._limit_s)

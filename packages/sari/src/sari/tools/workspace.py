@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from sari.edits.transaction import Transactions
 from sari.index import ripgrep
 from sari.index.workspace_index import WorkspaceIndex
 from sari.languages.symbol_index import SymbolIndex
@@ -15,6 +16,7 @@ from sari.ranking.commit_messages import CommitMessages
 from sari.ranking.term_index import TermIndex
 from sari.tools import code, files, overview, reading
 from sari.tools.arguments import Arguments, BadArguments, parse
+from sari.tools.edits import answer_rename, answer_replace
 from sari.tools.history import answer_history
 from sari.tools.ranked import answer_ranked
 from sari.tools.repo_map import RepoMap, answer_repo_map
@@ -33,6 +35,8 @@ class Workspace:
         self._scope = Scope(self._root, self._index, self._symbols, self._terms)
         self._searches = Searches()
         self._map = RepoMap()
+        self._transactions = Transactions(data_dir / "edits")
+        self._transactions.recover()
         store = self._index.store
         self._messages = CommitMessages(store.folder / "commits.db" if store.try_lock() else None)
 
@@ -87,6 +91,10 @@ class Workspace:
                 return files.answer_recent(scope, asked, call)
             case "history":
                 return answer_history(scope, self._messages, asked, call)
+            case "rename_symbol":
+                return answer_rename(scope, self._transactions, asked, call)
+            case "replace_symbol":
+                return answer_replace(scope, self._transactions, asked)
             case "repo_map":
                 return answer_repo_map(scope, self._map, asked)
             case "status":

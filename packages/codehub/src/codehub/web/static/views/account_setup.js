@@ -115,7 +115,7 @@ async function newSecret(after) {
 }
 
 export function dotfilesForm() {
-  const url = el("input", {name: "url", autocomplete: "off", spellcheck: "false", placeholder: "https://git.example.org/me/dotfiles.git"});
+  const url = el("input", {name: "url", autocomplete: "off", spellcheck: "false"});
   const ref = el("input", {name: "ref", autocomplete: "off", spellcheck: "false"});
   const form = el("form", {class: "narrow"}, field("Repository", url, "Its install.sh, bootstrap.sh or setup.sh is run; without one, its dotfiles are linked into the home."), field("Branch, tag or commit", ref, "Empty: the default branch."), el("button", {type: "submit"}, "Save"));
   form.addEventListener("submit", async (event) => {

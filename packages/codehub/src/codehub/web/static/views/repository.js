@@ -7,7 +7,7 @@ const PAUSE_MS = 500;
 
 /** {node, value(), suggestedName()}. Branches are offered, never required: what is typed is taken as it is. */
 export function repositoryFields(asked) {
-  const url = el("input", {name: "repo_url", value: asked.repo ?? "", autocomplete: "off", spellcheck: "false", placeholder: "https://git.example.org/team/app.git"});
+  const url = el("input", {name: "repo_url", value: asked.repo ?? "", autocomplete: "off", spellcheck: "false"});
   const choices = el("datalist", {id: freshId("branches")});
   const ref = el("input", {name: "repo_ref", value: asked.ref ?? "", autocomplete: "off", spellcheck: "false", list: choices.id});
   const said = el("p", {class: "quiet", role: "status"});
