@@ -33,6 +33,8 @@ _PROGRAMS: dict[str, tuple[str, str]] = {
     "fcgiwrap": ("fcgiwrap", "Debian's fcgiwrap"),
     "git-lfs": ("git-lfs", "Debian's git-lfs"),
     "ip": ("ip", "Debian's iproute2"),
+    "gopls": ("gopls", "Debian's gopls and golang-go"),
+    "clangd": ("clangd", "Debian's clangd"),
     "systemd": ("systemd-analyze", "Debian's systemd"),
 }
 _SYSTEM_PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"

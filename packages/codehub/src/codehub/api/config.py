@@ -17,7 +17,7 @@ from codehub.domain.errors import Invalid, Unavailable
 from codehub.domain.limits import RunningLimits
 from codehub.domain.profiles import AppProfile
 from codehub.domain.routing import workspace_origin, workspace_url
-from codehub.ports.archives import Archives
+from codehub.ports.archives import ArchiveReceipts
 from codehub.ports.bus import Bus
 from codehub.ports.instances import Instances
 from codehub.services.database import Database
@@ -47,6 +47,8 @@ class ApiConfig:
     port_sharing: str = "link"
     # By profile: how its IDE is asked to open a folder.
     folder_addresses: Mapping[str, str] = field(default_factory=dict)
+    audit_retention_s: float = 31_536_000
+    proxy_secret: str = field(default="", repr=False)
 
     @property
     def secure(self) -> bool:
@@ -85,6 +87,8 @@ def api_config(settings: Settings, *, public_url: str = "", workspace_url: str =
         lock_id=settings.lock_id,
         node_id=settings.node_id,
         port_sharing=settings.port_sharing,
+        audit_retention_s=settings.audit_retention_s,
+        proxy_secret=settings.trusted_proxy_secret,
     )
 
 
@@ -115,7 +119,7 @@ class ApiDeps:
     instances: Mapping[str, Instances]  # by name, for logs and usage
     choose_backends: Callable[[], Awaitable[BackendChoice]]  # for new workspaces
     profiles: Mapping[str, AppProfile]
-    archives: Archives | None = None  # for recovering from archives that no row names
+    archives: ArchiveReceipts | None = None  # for recovering from archives that no row names
     # Seals what users store; lists the branches of repositories.
     secret_box: Callable[[], SecretBox] = _no_secret_box
     git_remote: GitRemote = field(default_factory=GitRemote)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Literal
 from urllib.parse import quote
@@ -12,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from codehub.api.config import ApiConfig
 from codehub.domain.accounts import Session, Token, User
 from codehub.domain.actions import Action, Viewer, allowed_actions
+from codehub.domain.audit import AuditEvent
 from codehub.domain.busy import shown_busy
 from codehub.domain.continuing import archived_at
 from codehub.domain.history import Generation, TimelineEntry
@@ -253,6 +255,24 @@ class UserPage(View):
     total: int
 
 
+class AuditEventView(View):
+    id: int
+    at: datetime
+    event: str
+    actor: str
+    actor_id: str | None
+    token_id: str | None
+    address: str
+    target: str
+    workspace_id: str | None
+    detail: Mapping[str, object]
+
+
+class AuditPageView(View):
+    items: list[AuditEventView]
+    next_cursor: str | None
+
+
 class EventView(View):
     id: int
     at: datetime
@@ -476,3 +496,7 @@ def archive_view(generation: Generation) -> ArchiveView:
         bytes=generation.bytes,
         sha256=generation.sha256,
     )
+
+
+def audit_view(event: AuditEvent) -> AuditEventView:
+    return AuditEventView(**asdict(event))

@@ -28,6 +28,7 @@ from codehub.control.deps import (
 from codehub.domain.errors import BackendDown, Invalid, NotFound
 from codehub.domain.model import Workspace
 from codehub.domain.profiles import AppProfile, Catalog, Runs
+from codehub.ports.archives import ArchiveReceipts
 from codehub.ports.instances import Instances
 from codehub.proxy.run import ProxyDeps
 from codehub.services.setup_desk import PostgresSetupDesk
@@ -41,7 +42,8 @@ _NO_SECOND_USER = (
 )
 
 
-def api_deps(world: World) -> ApiDeps:
+def api_deps(world: World, receipts: ArchiveReceipts | None = None) -> ApiDeps:
+    """`receipts`: instead of the store itself, for an API that may not read it."""
     backends = world.backends
 
     async def choose() -> BackendChoice:
@@ -56,7 +58,7 @@ def api_deps(world: World) -> ApiDeps:
             folder_addresses={name: profile.folder_address for name, profile in world.catalog.profiles.items()},
         ),
         instances=backends.instances,
-        archives=backends.archives,
+        archives=receipts or backends.archives,
         choose_backends=choose,
         profiles=world.catalog.profiles,
         secret_box=secret_box(world.settings),
