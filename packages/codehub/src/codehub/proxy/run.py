@@ -22,7 +22,8 @@ from codehub.domain.profiles import AppProfile, Catalog
 from codehub.ports.activity import ActivityStore
 from codehub.ports.instances import Instances, Upstream
 from codehub.proxy.activity.buffer import ActivityBuffer
-from codehub.proxy.admission.controller import Addresses, AdmissionController
+from codehub.proxy.admission.addresses import Addresses
+from codehub.proxy.admission.controller import AdmissionController
 from codehub.proxy.admission.revocation import Revocation
 from codehub.proxy.admission.targets import Targets
 from codehub.proxy.coarse_clock import CoarseClock
@@ -69,6 +70,7 @@ async def run_proxy(
         RunningLimits(settings.max_running_per_user, settings.max_running_global),
         deps.now,
         Visits(deps.now),
+        settings.port_sharing,
     )
     addresses = Addresses(settings.public_url, settings.workspace_url, settings.workspace_host)
     scheme = b"https" if addresses.secure else b"http"

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from codehub.proxy.admission.decision import Admission, Reply, refusal
 from codehub.proxy.connections.upstream import EVENT_STREAM, WRITE_HIGH, UpstreamConnection
 from codehub.proxy.http1.framing import BodyScanner
-from codehub.proxy.http1.headers import response_lines
+from codehub.proxy.http1.headers import response_lines, wants_prefix
 from codehub.proxy.http1.messages import RequestHead, ResponseHead
 
 if TYPE_CHECKING:
@@ -109,7 +110,12 @@ class Exchange(asyncio.Protocol):
         self._responded = True
         self._ends_upstream = response.close or self._body is not None
         self._server.metrics.count(response.status)
-        out = response_lines(response, admission.target.rewrite, request.fields.host)
+        rewrite = admission.target.rewrite
+        if response.location is not None and wants_prefix(response, rewrite, request.target):
+            # The browser follows the redirect, and this time the prefix stays.
+            admission.target.rewrite = replace(rewrite, strip=False)
+            admission.fresh_until = 0.0
+        out = response_lines(response, rewrite, request.fields.host)
         bodiless = request.method == b"HEAD" or response.status in (204, 304)
         endless = not bodiless and not response.chunked and response.content_length < 0
         if response.content_length >= 0 and not decode:
