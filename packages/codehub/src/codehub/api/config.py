@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from codehub.adapters.git_remote import GitRemote
 from codehub.adapters.secret_box import SecretBox
+from codehub.domain.doors import Door, Kind, prefix_of, public_url
 from codehub.domain.errors import Invalid, Unavailable
 from codehub.domain.limits import RunningLimits
 from codehub.domain.profiles import AppProfile
@@ -20,6 +21,7 @@ from codehub.domain.routing import workspace_origin, workspace_url
 from codehub.ports.archives import ArchiveReceipts
 from codehub.ports.bus import Bus
 from codehub.ports.instances import Instances
+from codehub.ports.terminal_program import TerminalProgram
 from codehub.services.database import Database
 from codehub.services.event_stream import Pace
 from codehub.services.passwords import Passwords
@@ -67,7 +69,8 @@ class ApiConfig:
         return workspace_origin(self.workspace_url, self.workspace_host, "*")
 
     def port_url_of(self, workspace_id: str, port: int) -> str:
-        return f"{self.url_of(workspace_id)}port/{port}/"
+        path = f"{prefix_of(workspace_id, Door(Kind.PORT, port))}/"
+        return public_url(self.workspace_url, self.workspace_host, workspace_id, path)
 
 
 def api_config(settings: Settings, *, public_url: str = "", workspace_url: str = "") -> ApiConfig:
@@ -123,6 +126,7 @@ class ApiDeps:
     # Seals what users store; lists the branches of repositories.
     secret_box: Callable[[], SecretBox] = _no_secret_box
     git_remote: GitRemote = field(default_factory=GitRemote)
+    terminal_program: TerminalProgram | None = None  # what draws terminals in a browser
     # Why no second user can be had on this runtime, or None.
     second_user_refused: Callable[[], str | None] = lambda: None
     clock: Callable[[], datetime] = utc_now

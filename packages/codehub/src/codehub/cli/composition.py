@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cache
 
 from codehub.adapters.git_remote import GitRemote
+from codehub.adapters.ide.xterm import XtermInstall
 from codehub.adapters.postgres.control_gc import PostgresGcStore
 from codehub.adapters.postgres.control_leader import PostgresElection
 from codehub.adapters.postgres.control_notifications import PostgresNotifications
@@ -63,6 +64,7 @@ def api_deps(world: World, receipts: ArchiveReceipts | None = None) -> ApiDeps:
         profiles=world.catalog.profiles,
         secret_box=secret_box(world.settings),
         git_remote=GitRemote(world.settings.instance_networks, git_ca_of(world.settings)),
+        terminal_program=XtermInstall(world.settings.data_dir / "ide"),
         second_user_refused=lambda: None if backends.isolates_users() else _NO_SECOND_USER,
     )
 

@@ -60,7 +60,7 @@ export const put = (path, body) => request("PUT", path, body);
 export const patch = (path, body) => request("PATCH", path, body);
 export const remove = (path) => request("DELETE", path);
 
-/** An answer that is plain text. */
+/** An answer that is text, such as the output of a process. */
 export async function text(path) {
   const response = await send("GET", path);
   if (!response.ok) throw await errorOf(response);
