@@ -31,6 +31,7 @@ _PROGRAMS: dict[str, tuple[str, str]] = {
     "g++": ("g++", "Debian's g++"),
     "openssl": ("openssl", "Debian's openssl"),
     "gopls": ("gopls", "Debian's gopls and golang-go"),
+    "ctags": ("ctags", "Debian's universal-ctags"),
     "clangd": ("clangd", "Debian's clangd"),
     "systemd": ("systemd-analyze", "Debian's systemd"),
 }
