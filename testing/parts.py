@@ -21,6 +21,8 @@ _PROGRAMS: dict[str, tuple[str, str]] = {
     "bwrap": ("bwrap", "Debian's bubblewrap"),
     "sshd": ("sshd", "Debian's openssh-server"),
     "rsync": ("rsync", "Debian's rsync"),
+    "vim": ("vim", "Debian's vim"),
+    "htop": ("htop", "Debian's htop"),
     "slirp4netns": ("slirp4netns", "Debian's slirp4netns"),
     "nginx": ("nginx", "Debian's nginx-light"),
     "zstd": ("zstd", "Debian's zstd"),

@@ -28,6 +28,7 @@ from codehub.api import (
     sessions,
     ssh,
     system,
+    terminal_page,
     terminals,
     tokens,
     users,
@@ -60,6 +61,7 @@ def create_app(deps: ApiDeps) -> FastAPI:
             yield
         finally:
             context.leave()
+            await context.terminal_program.close()
             for task in (streams, sweeping):
                 task.cancel()
                 with suppress(asyncio.CancelledError):
@@ -98,12 +100,14 @@ def create_app(deps: ApiDeps) -> FastAPI:
         whoami,
         login_links,
         handover,
+        terminal_page,
     ):
         app.include_router(part.router, prefix=PREFIX)
     app.include_router(login_links.pages)
     app.include_router(system.router)
     _add_openapi(app, deps.config)
     app.include_router(handover.pages)
+    app.include_router(terminal_page.pages)
     # Last: it may take whatever address is left.
     app.include_router(dashboard.router)
     return app

@@ -27,10 +27,13 @@ from codehub.services.passwords import TOKEN_PREFIX
 from codehub.services.ports import Ports
 from codehub.services.principal import Principal
 from codehub.services.ssh import Ssh
+from codehub.services.terminal_program import TerminalProgramFiles
 from codehub.services.users import Users
 from codehub.services.workspaces import Workspaces
 
 SESSION_KEY = "x-codehub-session-key"
+# A browser sends no headers of ours with a WebSocket, but the protocols it offers: one of them carries the key.
+KEY_PROTOCOL = "codehub.key."
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,7 @@ class Context:
     doors: Doors
     ssh: Ssh
     ports: Ports
+    terminal_program: TerminalProgramFiles
     audit: Audit
     live: EventBroadcaster
     metrics: ApiMetrics
@@ -97,6 +101,7 @@ def make_context(deps: ApiDeps) -> Context:
         doors=doors,
         ssh=Ssh(deps.database, doors, deps.clock, deps.ids),
         ports=Ports(deps.database, doors, config.port_sharing, config.port_url_of, deps.clock, deps.ids),
+        terminal_program=TerminalProgramFiles(deps.terminal_program),
         audit=Audit(deps.database, deps.clock, timedelta(seconds=config.audit_retention_s)),
         live=live,
         metrics=metrics,
@@ -136,8 +141,15 @@ async def _bearer(request: HTTPConnection) -> Principal | None:
             return None
         return await context.accounts.by_token(secret)
     secret = request.cookies.get(context.config.session_cookie, "")
-    key = request.headers.get(SESSION_KEY, "")
+    key = request.headers.get(SESSION_KEY, "") or _offered_key(request)
     return await context.accounts.by_session(secret, key) if secret and key else None
+
+
+def _offered_key(request: HTTPConnection) -> str:
+    for protocol in request.scope.get("subprotocols") or ():
+        if protocol.startswith(KEY_PROTOCOL):
+            return str(protocol.removeprefix(KEY_PROTOCOL))
+    return ""
 
 
 async def principal(request: HTTPConnection) -> Principal:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
+from codehub.adapters.ide.xterm import XtermInstall
 from codehub.adapters.postgres.control_gc import PostgresGcStore
 from codehub.adapters.postgres.control_leader import PostgresElection
 from codehub.adapters.postgres.control_notifications import PostgresNotifications
@@ -52,6 +53,7 @@ def api_deps(world: World, receipts: ArchiveReceipts | None = None) -> ApiDeps:
         archives=receipts or backends.archives,
         choose_backends=choose,
         profiles=world.catalog.profiles,
+        terminal_program=XtermInstall(world.settings.data_dir / "ide"),
         second_user_refused=lambda: None if backends.isolates_users() else _NO_SECOND_USER,
     )
 

@@ -17,7 +17,7 @@ import {workspacesView} from "./views/workspaces.js";
 
 const ROUTES = [
   [/^\/$/, workspacesView],
-  [/^\/workspaces\/([0-9a-f-]{36})$/, workspaceView],
+  [/^\/workspaces\/([0-9a-f-]{36})(?:\/(terminal|files|ports|processes|ssh))?$/, workspaceView],
   [/^\/account$/, accountView],
   [/^\/admin$/, adminSystemView],
   [/^\/admin\/workspaces$/, adminWorkspacesView],

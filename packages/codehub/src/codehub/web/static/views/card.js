@@ -53,12 +53,27 @@ export function statusBlock() {
   };
 }
 
+/** The two ways in by a browser: the IDE, and a terminal beside it. */
+export function openers(id) {
+  const open = el("a", {class: "button primary", target: "_blank", rel: "noopener"}, "Open");
+  const terminal = el("a", {class: "button", target: "_blank", rel: "noopener", href: `/terminal/${id}`}, "Terminal");
+  return {
+    nodes: [open, terminal],
+    update(workspace, focusInstead) {
+      setAttribute(open, "href", workspace.url);
+      setAttribute(open, "aria-label", `Open ${workspace.name} in a new tab`);
+      setAttribute(terminal, "aria-label", `Terminal of ${workspace.name} in a new tab`);
+      for (const node of [open, terminal]) setHidden(node, !allows(workspace, "open"), focusInstead);
+    },
+  };
+}
+
 function card(first) {
   let workspace = first;
   const title = el("a", {href: `#/workspaces/${first.id}`});
   const status = statusBlock();
   const description = el("p", {class: "quiet clamp"});
-  const open = el("a", {class: "button primary", target: "_blank", rel: "noopener"}, "Open");
+  const ways = openers(first.id);
   const buttons = actionButtons(["start", "keep", "cancel", "stop", "archive", "recover", "continue"], () => workspace, title);
   const node = el(
     "li",
@@ -66,7 +81,7 @@ function card(first) {
     el("h2", {}, title),
     description,
     status.nodes,
-    el("div", {class: "row actions"}, open, buttons.nodes),
+    el("div", {class: "row actions"}, ways.nodes, buttons.nodes),
   );
   return {
     node,
@@ -75,9 +90,7 @@ function card(first) {
       setText(title, next.name);
       setText(description, next.description || next.image_ref);
       setAttribute(node, "data-status", next.status);
-      setAttribute(open, "href", next.url);
-      setAttribute(open, "aria-label", `Open ${next.name} in a new tab`);
-      setHidden(open, !allows(next, "open"), title);
+      ways.update(next, title);
       status.update(next);
       buttons.update(next);
     },
