@@ -36,6 +36,7 @@ _PROGRAMS: dict[str, tuple[str, str]] = {
     "git-lfs": ("git-lfs", "Debian's git-lfs"),
     "ip": ("ip", "Debian's iproute2"),
     "gopls": ("gopls", "Debian's gopls and golang-go"),
+    "ctags": ("ctags", "Debian's universal-ctags"),
     "clangd": ("clangd", "Debian's clangd"),
     "systemd": ("systemd-analyze", "Debian's systemd"),
 }
