@@ -29,6 +29,7 @@ from codehub.services.principal import Principal
 from codehub.services.ssh import Ssh
 from codehub.services.templates import Templates
 from codehub.services.terminal_program import TerminalProgramFiles
+from codehub.services.user_setup import UserSetup
 from codehub.services.users import Users
 from codehub.services.workspaces import Workspaces
 
@@ -48,6 +49,7 @@ class Context:
     doors: Doors
     templates: Templates
     ssh: Ssh
+    user_setup: UserSetup
     ports: Ports
     terminal_program: TerminalProgramFiles
     audit: Audit
@@ -108,6 +110,7 @@ def make_context(deps: ApiDeps) -> Context:
         doors=doors,
         templates=Templates(deps.database, workspaces.catalog, runtime, deps.clock, deps.instances),
         ssh=Ssh(deps.database, doors, deps.clock, deps.ids),
+        user_setup=UserSetup(deps.database, deps.secret_box, deps.clock, deps.ids, deps.git_remote),
         ports=Ports(deps.database, doors, config.port_sharing, config.port_url_of, deps.clock, deps.ids),
         terminal_program=TerminalProgramFiles(deps.terminal_program),
         audit=Audit(deps.database, deps.clock, timedelta(seconds=config.audit_retention_s)),

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import click
 
 from codehub.cli.client import Client
-from codehub.cli.follow import GOALS, follow
+from codehub.cli.follow import GOALS, follow, follow_setup
 from codehub.cli.options import connect, find_workspace, json_option, server_option, waits, workspace_argument
 from codehub.cli.output import console, doing, print_json
 from codehub.cli.parameters import given_parameters, parameter_option
@@ -24,6 +24,9 @@ from codehub.domain.errors import Conflict
 @click.option("--profile", "image_ref", default=None, help="The IDE: a profile or an allowed image.")
 @click.option("--template", default=None, help="The template to make it from; `codehub templates ls` lists them.")
 @parameter_option
+@click.option("--repo", default=None, metavar="URL", help="Clone this repository into its home.")
+@click.option("--ref", default=None, help="The branch, tag or commit to check out; the default branch otherwise.")
+@click.option("--path", default=None, help="The folder in the repository that the IDE opens.")
 @click.option("--start/--no-start", default=True, show_default=True, help="Start it after creating it.")
 @click.option("--wait/--no-wait", default=False, show_default=True, help="Wait until it is done.")
 @click.option("--timeout", "timeout_s", type=float, default=None, help="Stop waiting after this many seconds.")
@@ -36,6 +39,9 @@ def create(
     image_ref: str | None,
     template: str | None,
     parameters: tuple[str, ...],
+    repo: str | None,
+    ref: str | None,
+    path: str | None,
     start: bool,
     wait: bool,
     timeout_s: float | None,
@@ -49,20 +55,30 @@ def create(
       codehub ws create api --wait
       codehub ws create notes --profile jupyterlab --description "experiments"
       codehub ws create shop --template web --param node=22 --param debug=true
+      codehub ws create api --repo https://git.example.org/team/api.git --ref develop --wait
     """
     if parameters and template is None:
         raise click.UsageError("--param belongs to a template; use --template")
     if template is not None and image_ref is not None:
         raise click.UsageError("use --template or --profile, not both")
+    if repo is None and (ref or path):
+        raise click.UsageError("--ref and --path need --repo")
     body: dict[str, object] = {"name": name, "description": description, "memo": memo, "start": start}
     if image_ref:
         body["image_ref"] = image_ref
+    if repo:
+        body["repo"] = {"url": repo, "ref": ref or "", "path": path or ""}
     with connect(server) as client:
         if template is not None:
             known = client.get(f"templates/{quote(template, safe='')}")["parameters"] if parameters else []
             body |= {"template": template, "parameters": given_parameters(parameters, known)}
         made = client.post("workspaces", body)
-        _finish(client, made, "RUNNING" if start else "ARCHIVED", wait, timeout_s, as_json)
+        if wait and repo and start:
+            # The state is shown once, when the clone is over too.
+            reached = follow(client, made, "RUNNING", timeout_s=timeout_s, quiet=as_json)
+            _show(follow_setup(client, reached or made, timeout_s, quiet=as_json), as_json)
+        else:
+            _finish(client, made, "RUNNING" if start else "ARCHIVED", wait, timeout_s, as_json)
 
 
 @click.command()

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from codehub.control.deps import ProfileOf
 from codehub.control.guarded_backends import GuardedBackends
 from codehub.control.health import HealthTracker
+from codehub.control.setup_links import SetupLinks
 from codehub.control.workspace_backends import WorkspaceBackends
 from codehub.domain.duplicate import FromArchive, FromHome, NotNow, Source, source_of
 from codehub.domain.errors import Conflict, DataLost, FenceLost, NotFound, Terminal, Transient
@@ -51,8 +52,10 @@ class Actor:
         new_id: Callable[[], str],
         random: Callable[[], float],
         load: Callable[[str], Awaitable[Workspace | None]],
+        setup: SetupLinks | None = None,
     ) -> None:
         self._load = load
+        self._setup = setup
         self._backends = backends
         self._health = health
         self._profile_of = profile_of
@@ -156,11 +159,14 @@ class Actor:
     async def _start(self, task: Task) -> None:
         workspace, backends = task.workspace, self._of(task.workspace, task.fence)
         image, profile = self._profile_of(workspace)
-        spec = _spec(workspace, image, profile, backends.mount())
+        awaits = self._setup is not None and await self._setup.awaits_environment(workspace.owner_user_id)
+        spec = _spec(workspace, image, profile, backends.mount(), awaits_environment=awaits)
         # Replace an instance that runs but never answered, and anything that a failed attempt left behind.
         container = workspace.conditions.container_ready
-        replace = workspace.error_count > 0 or container.reason == "NotHealthy"
-        await backends.start_instance(spec, task.report, replace=replace)
+        again = workspace.error_count > 0 or container.reason == "NotHealthy"
+        await backends.start_instance(spec, task.report, replace=again)
+        if self._setup is not None:
+            self._setup.started()
         await self._wait_until_healthy(task, backends, profile)
 
     async def _wait_until_healthy(self, task: Task, backends: WorkspaceBackends, profile: AppProfile) -> None:
@@ -235,11 +241,14 @@ class Actor:
             await self._archive_other_volume(task, backends)
 
 
-def _spec(workspace: Workspace, image: str, profile: AppProfile, mount: Mount) -> InstanceSpec:
+def _spec(
+    workspace: Workspace, image: str, profile: AppProfile, mount: Mount, *, awaits_environment: bool
+) -> InstanceSpec:
+    spec = InstanceSpec(workspace.id, image, profile, mount, awaits_environment=awaits_environment)
     template = workspace.template
     if template is None:
-        return InstanceSpec(workspace.id, image, profile, mount)
-    return InstanceSpec(workspace.id, image, profile, mount, template.size, template.env, template.kubernetes)
+        return spec
+    return replace(spec, size=template.size, env=template.env, kubernetes=template.kubernetes)
 
 
 def _op_id(workspace: Workspace) -> str:

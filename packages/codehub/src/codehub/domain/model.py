@@ -11,6 +11,8 @@ from datetime import datetime
 from enum import StrEnum
 
 from codehub.domain.applied_template import AppliedTemplate
+from codehub.domain.repository import RepositorySource
+from codehub.domain.setup import SetupState
 
 
 class ConditionStatus(StrEnum):
@@ -198,6 +200,9 @@ class Workspace:
     # The workspace whose files this one began with.
     copy_of: str | None = None
     busy: Busy | None = None
+    repo: RepositorySource | None = None
+    setup: SetupState | None = None
+    setup_retry: int = 0
     # The row has a value that this version does not know: it can be shown, but not acted on.
     of_newer_version: bool = False
 

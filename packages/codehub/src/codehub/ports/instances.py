@@ -44,6 +44,9 @@ class InstanceSpec:
     size: Size = AS_INSTALLED
     env: Mapping[str, str] = field(default_factory=dict)
     kubernetes: KubernetesOptions = NO_OPTIONS
+    # The IDE begins when `workspaced` was given its owner's environment. Not a part of what it is made from: a start that
+    # runs is not made again because a secret was added.
+    awaits_environment: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,18 +3,22 @@
 import {get, post} from "../api.js";
 import {formDialog} from "../dialogs.js";
 import {el, field} from "../dom.js";
+import {repositoryFields} from "./repository.js";
 import * as store from "../store.js";
 import {state} from "../store.js";
 import {failed} from "../toasts.js";
 import {templatePicker} from "./template_fields.js";
 
-export async function createWorkspace() {
-  const picker = await offeredTemplates();
+/** `asked` is what a link asked for ({repo, ref, path, name, template}); nothing is made before the form is sent. */
+export async function createWorkspace(asked = {}) {
+  const picker = await offeredTemplates(asked.template);
+  const repository = repositoryFields(asked);
   const start = el("input", {type: "checkbox", name: "start", id: "create-start", checked: true});
   const body = el(
     "div",
     {},
-    field("Name", el("input", {name: "name", required: true, maxlength: 255, autocomplete: "off", autofocus: true})),
+    repository.node,
+    field("Name", el("input", {name: "name", required: true, value: asked.name ?? repository.suggestedName(), maxlength: 255, autocomplete: "off", autofocus: true})),
     field("Description", el("input", {name: "description", autocomplete: "off"})),
     picker?.node,
     el("div", {class: "check"}, start, el("label", {for: "create-start"}, "Start it now")),
@@ -28,6 +32,7 @@ export async function createWorkspace() {
         name: data.get("name"),
         description: data.get("description"),
         ...picker?.body(data),
+        ...repository.value(),
         start: data.get("start") === "on",
       }),
   });
@@ -35,11 +40,11 @@ export async function createWorkspace() {
 }
 
 /** What this person may start from; null when that cannot be asked: the default is used then. */
-async function offeredTemplates() {
+async function offeredTemplates(wanted) {
   try {
     const {items} = await get("templates");
     const standard = state.about?.profiles.find((profile) => profile.default)?.name;
-    return items.length ? templatePicker(items, standard) : null;
+    return items.length ? templatePicker(items, standard, wanted) : null;
   } catch (error) {
     failed(error, "Templates");
     return null;
