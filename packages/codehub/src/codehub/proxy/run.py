@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import resource
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from ipaddress import ip_network
 
 import structlog
 
+from codehub.domain.connection_cap import most_per_address
 from codehub.domain.errors import CodeHubError, Invalid
 from codehub.domain.limits import RunningLimits
 from codehub.domain.profiles import AppProfile, Catalog
@@ -97,6 +99,7 @@ async def run_proxy(
         clock,
         trusted=tuple(ip_network(network, strict=False) for network in settings.trusted_proxies),
         grace_s=grace_s,
+        most_per_address=most_per_address(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
     )
     door.server = server
     server.on_tick += [targets.sweep, admission.sweep]

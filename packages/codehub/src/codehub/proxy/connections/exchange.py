@@ -90,7 +90,8 @@ class Exchange(asyncio.Protocol):
         address = transport.get_extra_info("peername")
         self.peer = address[0].encode() if isinstance(address, tuple) else b"127.0.0.1"
         self.deadline = self._server.clock.now + (FIRST_REQUEST_S if self._server.draining else HEAD_TIMEOUT_S)
-        self._server.connections.add(self)
+        if not self._server.join(self):
+            self.transport.abort()
 
     # ── the response, called by the upstream connection ──────────────────────────────────────────────────────────
 
@@ -307,7 +308,7 @@ class Exchange(asyncio.Protocol):
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._server.connections.discard(self)
+        self._server.leave(self)
         self._closing = True
         self.deadline = inf
         self.request = None
