@@ -32,7 +32,11 @@ _PROGRAMS: dict[str, tuple[str, str]] = {
     "wrk": ("wrk", "Debian's wrk"),
     "g++": ("g++", "Debian's g++"),
     "openssl": ("openssl", "Debian's openssl"),
+    "fcgiwrap": ("fcgiwrap", "Debian's fcgiwrap"),
+    "git-lfs": ("git-lfs", "Debian's git-lfs"),
+    "ip": ("ip", "Debian's iproute2"),
     "gopls": ("gopls", "Debian's gopls and golang-go"),
+    "ctags": ("ctags", "Debian's universal-ctags"),
     "clangd": ("clangd", "Debian's clangd"),
     "systemd": ("systemd-analyze", "Debian's systemd"),
 }

@@ -210,6 +210,7 @@ class ProcessInstances:
             listen=f"unix:{sockets / SOCKET_NAME}",
             secret=secrets.token_urlsafe(32),
             hidden_ports=(port,) if port else (),
+            awaits_environment=spec.awaits_environment,
         )
         ide = [program, *(filled(word, values) for word in spec.profile.command[1:])]
         command = words(sys.executable, FOLDER, ide)
