@@ -7,6 +7,7 @@ import os
 import click
 
 from codehub.adapters.ide.code_server import CodeServerInstall
+from codehub.adapters.ide.jupyterlab import JupyterLabInstall
 from codehub.cli.effective_settings import effective_settings
 from codehub.cli.options import json_option
 from codehub.cli.output import console, print_json
@@ -15,7 +16,7 @@ from codehub.domain.model import Progress as Step
 
 @click.group()
 def ide() -> None:
-    """Install the IDE of process workspaces.
+    """Install the IDEs of process workspaces.
 
     \b
     Example:
@@ -24,18 +25,18 @@ def ide() -> None:
 
 
 @ide.command()
-@click.argument("name", type=click.Choice(["code-server"]), default="code-server")
+@click.argument("name", type=click.Choice(["code-server", "jupyterlab"]), default="code-server")
 @json_option
 def install(name: str, as_json: bool) -> None:
-    """Install code-server and Node into the data directory. Does nothing if they are installed.
-
-    For JupyterLab, run: pip install 'codehub[jupyterlab]'.
+    """Install an IDE into the data directory: code-server with Node, or JupyterLab. Does nothing if it is installed.
 
     \b
     Example:
-      codehub ide install    takes about half a minute; otherwise the first workspace does it
+      codehub ide install               takes about half a minute; otherwise the first workspace does it
+      codehub ide install jupyterlab
     """
-    target = CodeServerInstall(effective_settings(os.environ).settings.data_dir / "ide")
+    ide_dir = effective_settings(os.environ).settings.data_dir / "ide"
+    target = CodeServerInstall(ide_dir) if name == "code-server" else JupyterLabInstall(ide_dir)
     was_there = target.installed
     if not was_there:
         _install(target, quiet=as_json)
@@ -46,7 +47,7 @@ def install(name: str, as_json: bool) -> None:
         console().print(f"{name} {said}: {target.home}")
 
 
-def _install(target: CodeServerInstall, *, quiet: bool) -> None:
+def _install(target: CodeServerInstall | JupyterLabInstall, *, quiet: bool) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 

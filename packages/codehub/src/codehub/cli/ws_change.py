@@ -202,7 +202,7 @@ def _show(workspace: Mapping[str, Any], as_json: bool) -> None:
         print_json(workspace)
         return
     tail = doing(workspace)
-    console().print(f"{workspace['name']}: {workspace['status']}{f' ({tail})' if tail else ''}")
+    console().print(f"{workspace['name']}: {workspace['summary']['label']}{f' ({tail})' if tail else ''}")
 
 
 COMMANDS = (create, start, stop, restart, archive, edit, rm)

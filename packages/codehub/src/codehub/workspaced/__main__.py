@@ -40,6 +40,7 @@ def main(arguments: list[str]) -> None:
     if arguments[:1] != ["--"]:
         execute_again(raw)
     command = arguments[1:]
+    set_up_home(json.loads(raw))
     if os.fork() == 0:
         # Away from the IDE: neither its end nor its signals are ours.
         os.setsid()
@@ -52,6 +53,15 @@ def main(arguments: list[str]) -> None:
         os.execvp(command[0], command)  # noqa: S606
     except OSError as error:
         sys.exit(f"{command[0]}: {error.strerror}")
+
+
+def set_up_home(configuration: dict[str, object]) -> None:
+    """Before the IDE starts: its first terminal finds a complete home. In a process of its own, which may fail."""
+    if "pip" not in configuration:
+        return
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "home_setup.py")
+    words = [sys.executable, "-I", "-S", "-B", script, str(configuration["home"]), str(configuration["pip"])]
+    os.spawnv(os.P_WAIT, sys.executable, words)  # noqa: S606
 
 
 def execute_again(raw: str) -> NoReturn:

@@ -88,7 +88,7 @@ async def test_following_says_in_lines_how_far_it_is_where_nothing_can_be_drawn_
     await stage.change(workspace_id, progress=None)
     await stage.change(workspace_id, **ARCHIVED)
     done = await signed_in.end(process)
-    assert (done.code, done.out, done.err) == (0, "api: STOPPED (archived)\n", ""), done
+    assert (done.code, done.out, done.err) == (0, "api: Archived\n", ""), done
 
 
 async def test_users_are_managed_with_the_admins_password(signed_in: Command) -> None:

@@ -2,6 +2,7 @@
 
 import {ACTIONS, allows, isOffered, perform} from "../actions.js";
 import {el, reconcile, setAttribute, setHidden, setText} from "../dom.js";
+import {state} from "../store.js";
 import {describe, percent} from "../words.js";
 
 /** The buttons of `names`, shown as the workspace's state allows. */
@@ -35,7 +36,10 @@ export function statusBlock() {
   const badge = el("span", {class: "badge"});
   const line = el("span", {class: "line"});
   const progress = el("progress", {max: 100, "aria-label": "Progress", hidden: true});
-  const todo = el("p", {class: "todo", hidden: true});
+  const cause = el("span", {class: "cause"});
+  const remedy = el("span", {});
+  const command = el("code", {});
+  const todo = el("p", {class: "todo", hidden: true}, cause, remedy, " ", command);
   return {
     nodes: [el("p", {class: "status"}, badge, " ", line), progress, todo],
     update(workspace) {
@@ -48,7 +52,34 @@ export function statusBlock() {
       if (done === null) progress.removeAttribute("value");
       else progress.value = done;
       setHidden(todo, !workspace.error);
-      if (workspace.error) setText(todo, workspace.error.remedy);
+      if (!workspace.error) return;
+      setText(cause, workspace.error.detail ?? "");
+      setHidden(cause, !workspace.error.detail);
+      setText(remedy, workspace.error.remedy);
+      setText(command, workspace.error.command ?? "");
+      setHidden(command, !workspace.error.command);
+    },
+  };
+}
+
+/** Opens the workspace in a new tab; one that was archived or never started is started by the same click. */
+export function openLink(current, focusInstead) {
+  const starts = (ws) => !allows(ws, "open") && allows(ws, "start") && ws.status !== "ERROR" && ws.owner === state.user?.username;
+  const node = el("a", {
+    class: "button primary",
+    target: "_blank",
+    rel: "noopener",
+    // The new tab shows how far it is, and goes on to the editor by itself.
+    onclick: () => starts(current()) && perform("start", current()),
+  });
+  return {
+    node,
+    update(workspace) {
+      const label = !starts(workspace) ? "Open" : workspace.status === "CREATED" ? "Start and open" : "Restore and open";
+      setText(node, label);
+      setAttribute(node, "href", workspace.url);
+      setAttribute(node, "aria-label", `${label} ${workspace.name} in a new tab`);
+      setHidden(node, !allows(workspace, "open") && !starts(workspace), focusInstead);
     },
   };
 }
@@ -58,7 +89,7 @@ function card(first) {
   const title = el("a", {href: `#/workspaces/${first.id}`});
   const status = statusBlock();
   const description = el("p", {class: "quiet clamp"});
-  const open = el("a", {class: "button primary", target: "_blank", rel: "noopener"}, "Open");
+  const open = openLink(() => workspace, title);
   const buttons = actionButtons(["start", "keep", "cancel", "stop", "archive", "recover"], () => workspace, title);
   const node = el(
     "li",
@@ -66,7 +97,7 @@ function card(first) {
     el("h2", {}, title),
     description,
     status.nodes,
-    el("div", {class: "row actions"}, open, buttons.nodes),
+    el("div", {class: "row actions"}, open.node, buttons.nodes),
   );
   return {
     node,
@@ -75,9 +106,7 @@ function card(first) {
       setText(title, next.name);
       setText(description, next.description || next.image_ref);
       setAttribute(node, "data-status", next.status);
-      setAttribute(open, "href", next.url);
-      setAttribute(open, "aria-label", `Open ${next.name} in a new tab`);
-      setHidden(open, !allows(next, "open"), title);
+      open.update(next);
       status.update(next);
       buttons.update(next);
     },

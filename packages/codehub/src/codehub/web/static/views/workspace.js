@@ -1,12 +1,12 @@
 // One workspace: what it is doing, what was observed, what happened to it, what it says, what it uses.
 
-import {ACTIONS, allows, askedByLink} from "../actions.js";
+import {ACTIONS, askedByLink} from "../actions.js";
 import {get} from "../api.js";
 import {el, setAttribute, setHidden, setText} from "../dom.js";
 import * as store from "../store.js";
 import {state} from "../store.js";
 import {bytes, clock, conditionWords} from "../words.js";
-import {actionButtons, statusBlock} from "./card.js";
+import {actionButtons, openLink, statusBlock} from "./card.js";
 import {portsPanel, processesPanel, sshPanel} from "./workspace_doors.js";
 import {logsPanel, timelinePanel} from "./workspace_panels.js";
 
@@ -26,7 +26,7 @@ export function workspaceView(query, id) {
   let gone = false;
   const title = el("h1", {tabindex: "-1"}, workspace?.name ?? "…");
   const status = statusBlock();
-  const open = el("a", {class: "button primary", target: "_blank", rel: "noopener"}, "Open");
+  const open = openLink(() => workspace, title);
   const buttons = actionButtons(Object.keys(ACTIONS), () => workspace, title);
   const memo = el("p", {class: "memo", hidden: true});
   const description = el("p", {class: "quiet"});
@@ -41,7 +41,7 @@ export function workspaceView(query, id) {
   const details = el(
     "div",
     {hidden: true},
-    el("div", {class: "card"}, status.nodes, usage, memo, el("div", {class: "row actions"}, open, buttons.nodes)),
+    el("div", {class: "card"}, status.nodes, usage, memo, el("div", {class: "row actions"}, open.node, buttons.nodes)),
     el(
       "div",
       {class: "columns"},
@@ -70,9 +70,7 @@ export function workspaceView(query, id) {
     setHidden(description, !workspace.description);
     setText(memo, workspace.memo);
     setHidden(memo, !workspace.memo);
-    setAttribute(open, "href", workspace.url);
-    setAttribute(open, "aria-label", `Open ${workspace.name} in a new tab`);
-    setHidden(open, !allows(workspace, "open"), title);
+    open.update(workspace);
     status.update(workspace);
     buttons.update(workspace);
     conditions.replaceChildren(...Object.entries(CONDITIONS).map(([key, label]) => condition(label, workspace.conditions?.[key])));
