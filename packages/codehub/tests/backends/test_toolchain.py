@@ -15,8 +15,8 @@ import httpx
 import pytest
 import websockets
 
+from codehub.adapters.base_python import base_python
 from codehub.adapters.ide.jupyterlab import JupyterLabInstall
-from codehub.adapters.ide.python_packages import base_python
 from codehub.adapters.ide.toolchain import Toolchain
 from codehub.adapters.process.instances import ProcessInstances, ProcessOptions, Tools
 from codehub.domain.profiles import JUPYTERLAB

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from codehub.adapters.base_python import base_python
 from codehub.adapters.docker.engine import Engine
 from codehub.adapters.docker.images import ensure_image
 from codehub.adapters.docker.instances import DockerInstances, DockerLimits, HomesSeen
@@ -21,7 +22,6 @@ from codehub.adapters.homes.mark import HomesMark
 from codehub.adapters.homes.work import Workers
 from codehub.adapters.ide.code_server import CodeServerInstall
 from codehub.adapters.ide.jupyterlab import JupyterLabInstall
-from codehub.adapters.ide.python_packages import base_python
 from codehub.adapters.ide.toolchain import Toolchain
 from codehub.adapters.kubernetes.backends import KubernetesBackends, KubernetesOptions, open_kubernetes
 from codehub.adapters.kubernetes.homes import PvcHomes

@@ -100,6 +100,22 @@ def archive(workspace: str, wait: bool, timeout_s: float | None, server: str | N
 
 @click.command()
 @workspace_argument
+@server_option
+@json_option
+def cancel(workspace: str, server: str | None, as_json: bool) -> None:
+    """Cancel the start, restore or archive that is under way. The workspace is then as it was before; no file is lost.
+
+    \b
+    Example:
+      codehub ws cancel api
+    """
+    with connect(server) as client:
+        found = find_workspace(client, workspace)
+        _show(client.post(f"workspaces/{found['id']}:cancel"), as_json)
+
+
+@click.command()
+@workspace_argument
 @click.option("--name", default=None, help="New name.")
 @click.option("--description", default=None, help="Description of the workspace.")
 @click.option("--memo", default=None, help="A note for yourself.")
@@ -205,4 +221,4 @@ def _show(workspace: Mapping[str, Any], as_json: bool) -> None:
     console().print(f"{workspace['name']}: {workspace['summary']['label']}{f' ({tail})' if tail else ''}")
 
 
-COMMANDS = (create, start, stop, restart, archive, edit, rm)
+COMMANDS = (create, start, stop, restart, archive, cancel, edit, rm)

@@ -74,6 +74,7 @@ class WorkspaceController:
         """Look at these now; without ids, at everything."""
         ids = list(ids)
         self._queue.add_all(ids)
+        self._reconciler.cancellation.hint(ids)
         self._active_until = self._clock.monotonic() + self._settings.active_duration_s
         if not ids:
             self._woken.set()

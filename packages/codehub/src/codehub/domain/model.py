@@ -187,6 +187,8 @@ class Workspace:
     retry_at: datetime | None = None
     deleted_at: datetime | None = None
     purged_at: datetime | None = None
+    # Its owner cancelled the operation that began then.
+    cancel_op_started_at: datetime | None = None
     keep_awake_until: datetime | None = None
     busy: Busy | None = None
     # The row has a value that this version does not know: it can be shown, but not acted on.

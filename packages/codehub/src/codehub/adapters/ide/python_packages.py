@@ -12,11 +12,6 @@ from pathlib import Path
 from codehub.domain.errors import Transient
 
 
-def base_python() -> Path:
-    """The interpreter that CodeHub's environment is made from: workspaces run this one."""
-    return Path(getattr(sys, "_base_executable", sys.executable)).resolve()
-
-
 def install_packages(lock: Path, where: Sequence[str], python: Path | None = None) -> None:
     """Everything in `lock`, each package checked against its hash. `where` and `python` say into which place."""
     options = ["--require-hashes", "--no-deps", *where, "-r", str(lock)]

@@ -73,6 +73,7 @@ def workspace_of(row: Mapping[str, Any]) -> Workspace:
         updated_at=row["updated_at"],
         deleted_at=row["deleted_at"],
         purged_at=row["purged_at"],
+        cancel_op_started_at=row["cancel_op_started_at"],
         keep_awake_until=row["keep_awake_until"],
         busy=Busy(row["busy_reason"], row["busy_since"], row["busy_at"]) if row["busy_reason"] else None,
         of_newer_version=any(not _knows(kind, row[column]) for column, kind in _ENUMS if row[column]),

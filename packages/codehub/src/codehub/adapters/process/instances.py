@@ -22,6 +22,7 @@ from socket import AF_INET
 
 import psutil
 
+from codehub.adapters.base_python import base_python
 from codehub.adapters.filesystem.ownership import own
 from codehub.adapters.health import answers, filled, secret_of
 from codehub.adapters.process import netns
@@ -68,7 +69,7 @@ class Tools:
 
 
 def _only_python() -> Tools:
-    return Tools(Path(getattr(sys, "_base_executable", sys.executable)).resolve())
+    return Tools(base_python())
 
 
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
