@@ -113,6 +113,16 @@ _SYMBOL = _object(
 )
 _USE = _object(("path", "line", "text"), path=_STRING, line=_INTEGER, text=_STRING, container=_STRING, role=_STRING)
 
+_COMMIT = _object(
+    ("commit", "date", "author", "message"),
+    commit=_STRING,
+    date=_STRING,
+    author=_STRING,
+    message=_STRING,
+    paths=_list(_STRING),
+    more_paths=_INTEGER,
+)
+
 _QUERY_GLOBS = _many("e.g. src/**, *.py, !tests/**")
 _QUERY_LANGUAGES = _many("")
 _MAX_TOKENS = _argument("integer", "", minimum=100, maximum=200_000)
@@ -124,7 +134,7 @@ TOOLS: tuple[ToolSpec, ...] = (
         "search",
         "Search text",
         "Search all text that git does not ignore; use it instead of grep. `mode` ranked answers a question in plain words "
-        "(where is session expiry handled?) with the best places as snippets: begin with it when you do not know the name. "
+        "(where is session expiry handled?) with the best places: begin with it when you do not know the name. "
         "literal (default), regex and words list every matching line, definitions first.",
         _takes(
             ("query",),
@@ -160,7 +170,7 @@ TOOLS: tuple[ToolSpec, ...] = (
     ToolSpec(
         "symbols",
         "Find definitions",
-        "Where classes, functions, types and constants are defined, by name or part of it. Unlike grep, definitions only.",
+        "Where something is defined, by its name or part of it. Unlike grep, definitions only.",
         _takes(
             ("query",),
             query=_argument("string", "`name` or `Class.name`"),
@@ -245,6 +255,23 @@ TOOLS: tuple[ToolSpec, ...] = (
                 _object(("path", "changed", "source"), path=_STRING, changed=_STRING, source=_STRING, commit=_STRING)
             ),
         ),
+    ),
+    ToolSpec(
+        "history",
+        "Search history",
+        "Commits that touched lines, a symbol, a text or a path. `query` asks their messages: was this fixed before?",
+        _takes(
+            query=_STRING,
+            path=_STRING,
+            symbol=_STRING,
+            start={"type": "integer", "minimum": 1},
+            end={"type": "integer", "minimum": 1},
+            text=_STRING,
+            regex=_BOOLEAN,
+            max_tokens=_MAX_TOKENS,
+            cursor=_CURSOR,
+        ),
+        _gives(("commits",), commits=_list(_COMMIT), complete=_COMPLETE, cursor=_CURSOR_OUT),
     ),
     ToolSpec(
         "repo_map",

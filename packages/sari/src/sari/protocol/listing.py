@@ -11,6 +11,13 @@ from collections.abc import Mapping
 from sari.protocol.tooling import ToolSpec
 
 _UNLISTED = frozenset({"minimum", "maximum", "additionalProperties"})
+# Arguments that are accepted but not worth their place in the list: answers name them where they are of use, and the
+# server's instructions do.
+_UNLISTED_ARGUMENTS = frozenset({"cursor", "max_tokens", "languages", "limit", "regex", "key"})
+# Where they are listed nevertheless, for a model that reads nothing else.
+_LISTED_ARGUMENTS = frozenset(
+    {("search", "max_tokens"), ("search", "cursor"), ("search", "languages"), ("repo_map", "max_tokens")}
+)
 
 
 def describe(spec: ToolSpec) -> dict[str, object]:
@@ -19,7 +26,7 @@ def describe(spec: ToolSpec) -> dict[str, object]:
         "name": spec.name,
         "title": spec.title,
         "description": spec.description,
-        "inputSchema": _short(spec.input_schema),
+        "inputSchema": _short(_with_listed_arguments(spec)),
         "outputSchema": {"type": "object", "required": spec.output_schema["required"]},
         "annotations": {
             "readOnlyHint": spec.read_only,
@@ -28,6 +35,17 @@ def describe(spec: ToolSpec) -> dict[str, object]:
             "openWorldHint": False,
         },
     }
+
+
+def _with_listed_arguments(spec: ToolSpec) -> dict[str, object]:
+    properties = spec.input_schema["properties"]
+    assert isinstance(properties, Mapping)
+    listed = {
+        name: schema
+        for name, schema in properties.items()
+        if name not in _UNLISTED_ARGUMENTS or (spec.name, name) in _LISTED_ARGUMENTS
+    }
+    return {**spec.input_schema, "properties": listed}
 
 
 def _short(schema: Mapping[str, object]) -> dict[str, object]:

@@ -48,6 +48,16 @@ def answer_symbols(scope: Scope, asked: Arguments) -> ToolResult:
     return _listed("symbols", chosen, limit, complete, " ".join(notes), f"No symbol's name holds {name!r}.")
 
 
+def placed_named(scope: Scope, query: str) -> list[Placed]:
+    """The definitions that a name, qualified or not, means exactly; those that fit best first."""
+    qualifier, name = split_name(query.removesuffix("()"))
+    placed, _ = scope.symbols.exactly(name, _MOST_SYMBOLS)
+    ranked = [(_qualifier_rank(scope, qualifier, one), one) for one in placed]
+    fitting = [(rank, path_tier(shown(one.path)), one) for rank, one in ranked if rank is not None]
+    fitting.sort(key=lambda entry: (entry[0], entry[1], entry[2].path, entry[2].symbol.line))
+    return [one for _, _, one in fitting]
+
+
 def _qualifier_rank(scope: Scope, qualifier: Sequence[str], placed: Placed) -> int | None:
     if not qualifier:
         return 0

@@ -11,9 +11,11 @@ from sari.index.workspace_index import WorkspaceIndex
 from sari.languages.symbol_index import SymbolIndex
 from sari.protocol.catalog import BY_NAME
 from sari.protocol.tooling import Call, ToolResult
+from sari.ranking.commit_messages import CommitMessages
 from sari.ranking.term_index import TermIndex
 from sari.tools import code, files, overview, reading
 from sari.tools.arguments import Arguments, BadArguments, parse
+from sari.tools.history import answer_history
 from sari.tools.ranked import answer_ranked
 from sari.tools.repo_map import RepoMap, answer_repo_map
 from sari.tools.scope import Scope
@@ -31,6 +33,8 @@ class Workspace:
         self._scope = Scope(self._root, self._index, self._symbols, self._terms)
         self._searches = Searches()
         self._map = RepoMap()
+        store = self._index.store
+        self._messages = CommitMessages(store.folder / "commits.db" if store.try_lock() else None)
 
     @property
     def root(self) -> Path:
@@ -81,6 +85,8 @@ class Workspace:
                 return reading.answer_read(scope, asked)
             case "recent":
                 return files.answer_recent(scope, asked, call)
+            case "history":
+                return answer_history(scope, self._messages, asked, call)
             case "repo_map":
                 return answer_repo_map(scope, self._map, asked)
             case "status":
@@ -95,6 +101,7 @@ class Workspace:
         return overview.status(self._scope)
 
     def close(self) -> None:
+        self._messages.close()
         self._terms.close()
         self._symbols.close()
         self._index.close()
