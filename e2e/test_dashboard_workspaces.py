@@ -42,7 +42,7 @@ async def test_a_workspace_is_created_with_a_profile_and_shown_as_it_comes_up(
     await expect(mine).to_contain_text("Starting waiting for the IDE to answer")
     await expect(mine.get_by_role("progressbar")).not_to_have_attribute("value", "0")
     await stage.change(workspace_id, **RUNNING, last_access_at=dashboard.clock(), phase_changed_at=dashboard.clock())
-    await expect(mine).to_contain_text(re.compile(r"sleeps in \d+ min unless used"))
+    await expect(mine).to_contain_text(re.compile(r"sleeps in \d+ (min|h) unless used"))
     opener = mine.get_by_role("link", name="Open api in a new tab")
     await expect(opener).to_have_attribute("href", f"http://localhost:8001/w/{workspace_id}/")
     await expect(opener).to_have_attribute("rel", "noopener")
