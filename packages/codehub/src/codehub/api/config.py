@@ -11,13 +11,15 @@ from datetime import UTC, datetime
 import uuid_utils
 from prometheus_client import CollectorRegistry
 
+from codehub.domain.doors import Door, Kind, prefix_of, public_url
 from codehub.domain.errors import Invalid
 from codehub.domain.limits import RunningLimits
 from codehub.domain.profiles import AppProfile
 from codehub.domain.routing import workspace_origin, workspace_url
-from codehub.ports.archives import Archives
+from codehub.ports.archives import ArchiveReceipts
 from codehub.ports.bus import Bus
 from codehub.ports.instances import Instances
+from codehub.ports.terminal_program import TerminalProgram
 from codehub.services.database import Database
 from codehub.services.event_stream import Pace
 from codehub.services.passwords import Passwords
@@ -43,6 +45,8 @@ class ApiConfig:
     lock_id: int
     node_id: str
     port_sharing: str = "link"
+    audit_retention_s: float = 31_536_000
+    proxy_secret: str = field(default="", repr=False)
 
     @property
     def secure(self) -> bool:
@@ -61,7 +65,8 @@ class ApiConfig:
         return workspace_origin(self.workspace_url, self.workspace_host, "*")
 
     def port_url_of(self, workspace_id: str, port: int) -> str:
-        return f"{self.url_of(workspace_id)}port/{port}/"
+        path = f"{prefix_of(workspace_id, Door(Kind.PORT, port))}/"
+        return public_url(self.workspace_url, self.workspace_host, workspace_id, path)
 
 
 def api_config(settings: Settings, *, public_url: str = "", workspace_url: str = "") -> ApiConfig:
@@ -81,6 +86,8 @@ def api_config(settings: Settings, *, public_url: str = "", workspace_url: str =
         lock_id=settings.lock_id,
         node_id=settings.node_id,
         port_sharing=settings.port_sharing,
+        audit_retention_s=settings.audit_retention_s,
+        proxy_secret=settings.trusted_proxy_secret,
     )
 
 
@@ -107,7 +114,8 @@ class ApiDeps:
     instances: Mapping[str, Instances]  # by name, for logs and usage
     choose_backends: Callable[[], Awaitable[BackendChoice]]  # for new workspaces
     profiles: Mapping[str, AppProfile]
-    archives: Archives | None = None  # for recovering from archives that no row names
+    archives: ArchiveReceipts | None = None  # for recovering from archives that no row names
+    terminal_program: TerminalProgram | None = None  # what draws terminals in a browser
     # Why no second user can be had on this runtime, or None.
     second_user_refused: Callable[[], str | None] = lambda: None
     clock: Callable[[], datetime] = utc_now

@@ -19,6 +19,7 @@ CONTENT_SECURITY_POLICY: Final = "; ".join(
         "style-src 'self'",
         "img-src 'self'",
         "connect-src 'self'",
+        "frame-src 'self'",  # the terminal's page, as a panel
         "form-action 'self'",
         "base-uri 'none'",
         "frame-ancestors 'none'",

@@ -13,11 +13,9 @@ from sari.protocol.tooling import ToolSpec
 _UNLISTED = frozenset({"minimum", "maximum", "additionalProperties"})
 # Arguments that are accepted but not worth their place in the list: answers name them where they are of use, and the
 # server's instructions do.
-_UNLISTED_ARGUMENTS = frozenset({"cursor", "max_tokens", "languages", "limit", "regex", "key"})
-# Where they are listed nevertheless, for a model that reads nothing else.
-_LISTED_ARGUMENTS = frozenset(
-    {("search", "max_tokens"), ("search", "cursor"), ("search", "languages"), ("repo_map", "max_tokens")}
-)
+_UNLISTED_ARGUMENTS = frozenset({"case", "cursor", "key", "languages", "limit", "max_tokens", "regex"})
+# Where one is listed nevertheless: the tool that is called most.
+_LISTED_ARGUMENTS = frozenset({("search", "max_tokens")})
 
 
 def describe(spec: ToolSpec) -> dict[str, object]:
@@ -30,7 +28,7 @@ def describe(spec: ToolSpec) -> dict[str, object]:
         "outputSchema": {"type": "object", "required": spec.output_schema["required"]},
         "annotations": {
             "readOnlyHint": spec.read_only,
-            "destructiveHint": False,
+            "destructiveHint": not spec.read_only,
             "idempotentHint": spec.idempotent,
             "openWorldHint": False,
         },
@@ -54,8 +52,10 @@ def _short(schema: Mapping[str, object]) -> dict[str, object]:
         if key in _UNLISTED or (key in ("required", "description") and not value):
             continue
         if key == "anyOf":
-            # A list; one string is accepted as well.
-            short |= {"type": "array", "items": {"type": "string"}}
+            # A list or one string. Where nothing is said about it, one is what is meant as a rule.
+            short |= (
+                {"type": "array", "items": {"type": "string"}} if schema.get("description") else {"type": "string"}
+            )
         elif key == "properties" and isinstance(value, Mapping):
             short[key] = {name: _short(one) for name, one in value.items()}
         else:

@@ -67,7 +67,8 @@ def parse(tool: str, raw: Mapping[str, object]) -> Arguments:
 
 
 def _example(name: str) -> str:
-    return {"path": '"src/main.py"', "name": '"open_file"'}.get(name, '"text to find"')
+    examples = {"path": "src/main.py", "name": "open_file", "new_name": "open_path", "symbol": "Class.method"}
+    return f'"{examples.get(name, "text to find")}"'
 
 
 def _coerce(tool: str, name: str, value: object, schema: Mapping[str, object]) -> object:

@@ -8,20 +8,27 @@ from __future__ import annotations
 
 import json
 import os
+<<<<<<< HEAD
 import subprocess
+=======
+>>>>>>> main
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from codehub.adapters.filesystem.remove import remove_tree
+<<<<<<< HEAD
 from codehub.adapters.ide.files import only_one, readable_by_all
 from codehub.adapters.ide.node import NodeLock, finish_npm, put_node
+=======
+from codehub.adapters.ide.node import NodeLock, put_node
+from codehub.adapters.ide.npm import only_one, readable_by_all, run_npm
+>>>>>>> main
 from codehub.domain.errors import Terminal, Transient
 from codehub.domain.model import Progress
 from codehub.ports.fence import Report
 
-_NPM_FLAGS = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error")
 # Extensions that are of no use here, and take a third of the room.
 _DROPPED_EXTENSIONS = ("copilot", "mermaid-markdown-features", "microsoft-authentication")
 # The same of the editor's packages: 180 MB for chat and for Windows, which nothing here loads, are not even fetched.
@@ -88,6 +95,7 @@ class CodeServerInstall:
 
     def ensure(self, report: Report) -> Path:
         """Install it unless it is there; returns where `code-server` is."""
+<<<<<<< HEAD
         if not self._is_finished():
             self._dir.mkdir(parents=True, exist_ok=True, mode=0o755)
             with only_one(self._dir / ".install.lock"):
@@ -95,6 +103,14 @@ class CodeServerInstall:
                     self._install(report)
                 if not self._is_finished():
                     self._finish()
+=======
+        if self.installed:
+            return self.bin_dir
+        self._dir.mkdir(parents=True, exist_ok=True, mode=0o755)
+        with only_one(self._dir / ".install.lock"):
+            if not self.installed:
+                self._install(report)
+>>>>>>> main
         return self.bin_dir
 
     def _is_finished(self) -> bool:
@@ -180,15 +196,7 @@ class CodeServerInstall:
         readable_by_all(self._partial)
 
     def _npm(self, cwd: Path, *arguments: str) -> None:
-        node = self._partial / "node"
-        env = {
-            **os.environ,
-            "PATH": f"{node / 'bin'}:{os.environ.get('PATH', '/usr/bin:/bin')}",
-        }
-        command = [str(node / "bin/node"), str(node / "lib/node_modules/npm/bin/npm-cli.js"), *arguments, *_NPM_FLAGS]
-        done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            said = (done.stderr or done.stdout).strip()[-800:]
+        if said := run_npm(self._partial / "node", cwd, *arguments):
             raise Transient(f"npm could not install code-server's parts (the next try goes on from here): {said}")
 
 
@@ -215,8 +223,11 @@ def _is_foreign(name: str) -> bool:
     if not any(system in words for system in systems):
         return False
     return "linux" not in words or machine not in words or "musl" in words
+<<<<<<< HEAD
 
 
 def _link(path: Path, target: str) -> None:
     path.unlink(missing_ok=True)
     path.symlink_to(target)
+=======
+>>>>>>> main

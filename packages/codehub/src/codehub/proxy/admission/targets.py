@@ -73,7 +73,7 @@ class Targets:
         secret = upstream.secret
         header = (secret[0].lower().encode(), secret[1].encode()) if secret is not None else None
         if door.kind is Kind.PORT:
-            rewrite = PathRewrite(prefix, True, None, self._scheme)
+            rewrite = PathRewrite(prefix, True, None, self._scheme, learns=not door.own_host)
             return Target(
                 workspace.id.encode(), PortPool(upstream, door.port, loop), rewrite, self._rules(()), activity, 1001
             )

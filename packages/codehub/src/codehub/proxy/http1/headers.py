@@ -26,6 +26,7 @@ _NOT_HOP_BY_HOP: Final = frozenset({b"host", b"content-length", b"transfer-encod
 _USUAL_CONNECTION: Final = frozenset(
     {b"", b"keep-alive", b"close", b"upgrade", b"keep-alive, upgrade", b"upgrade, keep-alive"}
 )
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _OWN_ADDRESS: Final = re.compile(rb"(?:https?:)?//([^/?#]*)(.*)", re.DOTALL | re.IGNORECASE)
 
 
@@ -37,6 +38,7 @@ class PathRewrite:
     strip: bool
     secret: tuple[bytes, bytes] | None = None  # a header the instance demands, name in lower case
     scheme: bytes = b"http"
+    learns: bool = False  # whether an application that was set up for the prefix is recognised and gets it
 
 
 def is_ours(cookie_name: bytes) -> bool:
@@ -78,7 +80,11 @@ def request_bytes(
     request: RequestHead, rewrite: PathRewrite, cookies: list[bytes], forwarded_for: bytes, *, upgrade: bool
 ) -> bytes:
     """The head as the instance gets it."""
-    target = request.target
+    target, secret = request.target, rewrite.secret
+    if secret is not None and secret[0] == b"cookie":
+        # One cookie among the workspace's own, and the browser cannot send another of its name.
+        name = secret[1].partition(b"=")[0]
+        cookies, secret = [*(pair for pair in cookies if pair.partition(b"=")[0] != name), secret[1]], None
     if rewrite.strip:
         target = target[len(rewrite.prefix) :]
     lines = request.fields.lines
@@ -89,15 +95,16 @@ def request_bytes(
         b"Host: " + request.fields.host,
         *lines,
         b"X-Forwarded-For: " + forwarded_for,
-        b"X-Forwarded-Host: %b\r\nX-Forwarded-Proto: %b\r\nX-Forwarded-Prefix: %b"
-        % (request.fields.host, rewrite.scheme, rewrite.prefix),
+        b"X-Forwarded-Host: %b\r\nX-Forwarded-Proto: %b" % (request.fields.host, rewrite.scheme),
     ]
+    if rewrite.prefix:
+        out.append(b"X-Forwarded-Prefix: " + rewrite.prefix)
     if cookies:
         out.append(b"Cookie: " + b"; ".join(cookies))
     if request.fields.authorization and TOKEN_PREFIX not in request.fields.authorization:
         out.append(b"Authorization: " + request.fields.authorization)
-    if rewrite.secret is not None:
-        out = [out[0], *_without(out[1:], {rewrite.secret[0]}), b"%b: %b" % rewrite.secret]
+    if secret is not None:
+        out = [out[0], *_without(out[1:], {secret[0]}), b"%b: %b" % secret]
     if request.fields.chunked:
         out.append(b"Transfer-Encoding: chunked")
     elif request.fields.content_length >= 0:
@@ -129,6 +136,18 @@ def response_lines(response: ResponseHead, rewrite: PathRewrite, host: bytes) ->
         if mapped:
             out.append(b"Set-Cookie: " + mapped)
     return out
+
+
+def wants_prefix(response: ResponseHead, rewrite: PathRewrite, target: bytes) -> bool:
+    """Whether an application redirects to the very address that was asked for: it has the prefix in its own paths
+    (Vite's `base`, for one), so taking it away would lead in circles."""
+    return (
+        rewrite.learns
+        and rewrite.strip
+        and response.status in _REDIRECTS
+        and not response.cookies
+        and response.location == target
+    )
 
 
 def map_location(location: bytes, rewrite: PathRewrite, host: bytes) -> bytes:

@@ -59,6 +59,13 @@ export const post = (path, body) => request("POST", path, body);
 export const patch = (path, body) => request("PATCH", path, body);
 export const remove = (path) => request("DELETE", path);
 
+/** An answer that is text, such as the output of a process. */
+export async function text(path) {
+  const response = await send("GET", path);
+  if (!response.ok) throw await errorOf(response);
+  return response.text();
+}
+
 /** The user who is signed in, or null when nobody is (which is an answer, not an error). */
 export async function whoami() {
   const response = await send("GET", "whoami");

@@ -3,6 +3,7 @@
 import {get, post, remove} from "../api.js";
 import {ask, formDialog} from "../dialogs.js";
 import {el, field} from "../dom.js";
+import {state} from "../store.js";
 import {failed, said} from "../toasts.js";
 import {ago, browserWords, clock} from "../words.js";
 import {table} from "./table.js";
@@ -14,6 +15,7 @@ export function accountView() {
     load: async () => (await get("tokens")).items,
     columns: [
       ["Name", (token) => token.name],
+      ["Opens", (token) => (token.workspace_id ? (state.workspaces.get(token.workspace_id)?.name ?? token.workspace_id) : "everything of mine")],
       ["Created", (token) => clock(token.created_at)],
       ["Expires", (token) => (token.expires_at ? clock(token.expires_at) : "never")],
       ["Last used", (token) => ago(token.last_used_at, Date.now())],
@@ -78,14 +80,16 @@ export function dropButton(label, whose, title, text, path, after) {
 }
 
 async function newToken(after) {
+  const mine = [...state.workspaces.values()].filter((workspace) => workspace.owner === state.user?.username);
+  const only = el("select", {name: "workspace_id"}, el("option", {value: ""}, "Everything of mine"), mine.map((workspace) => el("option", {value: workspace.id}, `Only ${workspace.name}`)));
   const days = el("input", {name: "days", type: "number", min: 1, max: 3650, placeholder: "never"});
   const made = await formDialog({
     title: "New token",
-    body: el("div", {}, field("Name", el("input", {name: "name", required: true, maxlength: 255, autocomplete: "off"}), "The program that will use it."), field("Days until it expires", days)),
+    body: el("div", {}, field("Name", el("input", {name: "name", required: true, maxlength: 255, autocomplete: "off"}), "The program that will use it."), field("Opens", only, "A token for one workspace is of no use for any other."), field("Days until it expires", days)),
     yes: "Create token",
     submit: (data) => {
       const count = Number(data.get("days"));
-      return post("tokens", {name: data.get("name"), ...(count ? {expires_in_days: count} : {})});
+      return post("tokens", {name: data.get("name"), ...(count ? {expires_in_days: count} : {}), ...(data.get("workspace_id") ? {workspace_id: data.get("workspace_id")} : {})});
     },
   });
   if (!made) return;

@@ -84,20 +84,44 @@ export function openLink(current, focusInstead) {
   };
 }
 
+/** The two ways in by a browser: the IDE, and a terminal beside it. */
+export function openers(id) {
+  const open = el("a", {class: "button primary", target: "_blank", rel: "noopener"}, "Open");
+  const terminal = el("a", {class: "button", target: "_blank", rel: "noopener", href: `/terminal/${id}`}, "Terminal");
+  return {
+    nodes: [open, terminal],
+    update(workspace, focusInstead) {
+      setAttribute(open, "href", workspace.url);
+      setAttribute(open, "aria-label", `Open ${workspace.name} in a new tab`);
+      setAttribute(terminal, "aria-label", `Terminal of ${workspace.name} in a new tab`);
+      for (const node of [open, terminal]) setHidden(node, !allows(workspace, "open"), focusInstead);
+    },
+  };
+}
+
 function card(first) {
   let workspace = first;
   const title = el("a", {href: `#/workspaces/${first.id}`});
   const status = statusBlock();
   const description = el("p", {class: "quiet clamp"});
+<<<<<<< HEAD
   const open = openLink(() => workspace, title);
   const buttons = actionButtons(["start", "keep", "cancel", "stop", "archive", "recover"], () => workspace, title);
+=======
+  const ways = openers(first.id);
+  const buttons = actionButtons(["start", "keep", "cancel", "stop", "archive", "recover", "continue"], () => workspace, title);
+>>>>>>> main
   const node = el(
     "li",
     {class: "card", "data-id": first.id},
     el("h2", {}, title),
     description,
     status.nodes,
+<<<<<<< HEAD
     el("div", {class: "row actions"}, open.node, buttons.nodes),
+=======
+    el("div", {class: "row actions"}, ways.nodes, buttons.nodes),
+>>>>>>> main
   );
   return {
     node,
@@ -106,7 +130,11 @@ function card(first) {
       setText(title, next.name);
       setText(description, next.description || next.image_ref);
       setAttribute(node, "data-status", next.status);
+<<<<<<< HEAD
       open.update(next);
+=======
+      ways.update(next, title);
+>>>>>>> main
       status.update(next);
       buttons.update(next);
     },
