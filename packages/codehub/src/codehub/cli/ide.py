@@ -7,11 +7,8 @@ import os
 import click
 
 from codehub.adapters.ide.code_server import CodeServerInstall
-<<<<<<< HEAD
 from codehub.adapters.ide.jupyterlab import JupyterLabInstall
-=======
 from codehub.adapters.ide.xterm import XtermInstall
->>>>>>> main
 from codehub.cli.effective_settings import effective_settings
 from codehub.cli.options import json_option
 from codehub.cli.output import console, print_json
@@ -20,11 +17,7 @@ from codehub.domain.model import Progress as Step
 
 @click.group()
 def ide() -> None:
-<<<<<<< HEAD
-    """Install the IDEs of process workspaces.
-=======
-    """Install the IDE of process workspaces and the web terminal.
->>>>>>> main
+    """Install the IDEs of process workspaces and the web terminal.
 
     \b
     Example:
@@ -33,36 +26,22 @@ def ide() -> None:
 
 
 @ide.command()
-<<<<<<< HEAD
-@click.argument("name", type=click.Choice(["code-server", "jupyterlab"]), default="code-server")
+@click.argument("name", type=click.Choice(["code-server", "jupyterlab", "xterm"]), default="code-server")
 @json_option
 def install(name: str, as_json: bool) -> None:
-    """Install an IDE into the data directory: code-server with Node, or JupyterLab. Does nothing if it is installed.
+    """Install code-server with Node, JupyterLab or xterm into the data directory. Does nothing if it is installed.
+
+    xterm is what the dashboard's terminal is drawn with; opening the first terminal installs it too.
 
     \b
     Example:
       codehub ide install               takes about half a minute; otherwise the first workspace does it
       codehub ide install jupyterlab
-    """
-    ide_dir = effective_settings(os.environ).settings.data_dir / "ide"
-    target = CodeServerInstall(ide_dir) if name == "code-server" else JupyterLabInstall(ide_dir)
-=======
-@click.argument("name", type=click.Choice(["code-server", "xterm"]), default="code-server")
-@json_option
-def install(name: str, as_json: bool) -> None:
-    """Install code-server and Node into the data directory. Does nothing if they are installed.
-
-    xterm is what the dashboard's terminal is drawn with; opening the first terminal installs it too.
-    For JupyterLab, run: pip install 'codehub[jupyterlab]'.
-
-    \b
-    Example:
-      codehub ide install    takes about half a minute; otherwise the first workspace does it
       codehub ide install xterm
     """
     ide_dir = effective_settings(os.environ).settings.data_dir / "ide"
-    target = XtermInstall(ide_dir) if name == "xterm" else CodeServerInstall(ide_dir)
->>>>>>> main
+    installs = {"code-server": CodeServerInstall, "jupyterlab": JupyterLabInstall, "xterm": XtermInstall}
+    target = installs[name](ide_dir)
     was_there = target.installed
     if not was_there:
         if isinstance(target, XtermInstall):

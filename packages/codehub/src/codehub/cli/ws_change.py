@@ -241,8 +241,4 @@ def _show(workspace: Mapping[str, Any], as_json: bool) -> None:
     console().print(f"{workspace['name']}: {workspace['summary']['label']}{f' ({tail})' if tail else ''}")
 
 
-<<<<<<< HEAD
-COMMANDS = (create, start, stop, restart, archive, cancel, edit, rm)
-=======
-COMMANDS = (create, start, stop, restart, archive, continue_, edit, rm)
->>>>>>> main
+COMMANDS = (create, start, stop, restart, archive, cancel, continue_, edit, rm)

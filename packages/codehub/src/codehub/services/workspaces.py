@@ -12,13 +12,9 @@ from datetime import datetime, timedelta
 
 from codehub.adapters.postgres import control_ttl, timeline, users, workspaces
 from codehub.adapters.postgres.pool import Database, Transaction
-<<<<<<< HEAD
 from codehub.domain.actions import NEEDS_ADMIN, Action, Viewer, cancel_target, check_allowed, stop_target
-=======
-from codehub.domain.actions import NEEDS_ADMIN, Action, Viewer, check_allowed, stop_target
 from codehub.domain.audit import AuditKind
 from codehub.domain.continuing import continued
->>>>>>> main
 from codehub.domain.errors import BackendDown, Conflict, Denied, Invalid, Unauthorized, WorkspaceNotFound
 from codehub.domain.history import Generation
 from codehub.domain.ids import is_id, time_of
@@ -26,13 +22,9 @@ from codehub.domain.limits import RunningLimits
 from codehub.domain.model import DesiredState, Operation, Phase, Workspace, WorkspaceWithOwner
 from codehub.domain.profiles import Catalog, Runs
 from codehub.domain.ttl import Span
-<<<<<<< HEAD
 from codehub.domain.wording import OPERATIONS
-from codehub.ports.archives import Archives
-=======
 from codehub.ports.archives import ArchiveReceipts
 from codehub.services.audit import Visits, note
->>>>>>> main
 from codehub.services.principal import Clock, Ids, Principal
 
 LONGEST_KEEP_AWAKE = timedelta(days=31)

@@ -8,23 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-<<<<<<< HEAD
-import subprocess
-=======
->>>>>>> main
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from codehub.adapters.filesystem.remove import remove_tree
-<<<<<<< HEAD
-from codehub.adapters.ide.files import only_one, readable_by_all
 from codehub.adapters.ide.node import NodeLock, finish_npm, put_node
-=======
-from codehub.adapters.ide.node import NodeLock, put_node
 from codehub.adapters.ide.npm import only_one, readable_by_all, run_npm
->>>>>>> main
 from codehub.domain.errors import Terminal, Transient
 from codehub.domain.model import Progress
 from codehub.ports.fence import Report
@@ -95,7 +86,6 @@ class CodeServerInstall:
 
     def ensure(self, report: Report) -> Path:
         """Install it unless it is there; returns where `code-server` is."""
-<<<<<<< HEAD
         if not self._is_finished():
             self._dir.mkdir(parents=True, exist_ok=True, mode=0o755)
             with only_one(self._dir / ".install.lock"):
@@ -103,14 +93,6 @@ class CodeServerInstall:
                     self._install(report)
                 if not self._is_finished():
                     self._finish()
-=======
-        if self.installed:
-            return self.bin_dir
-        self._dir.mkdir(parents=True, exist_ok=True, mode=0o755)
-        with only_one(self._dir / ".install.lock"):
-            if not self.installed:
-                self._install(report)
->>>>>>> main
         return self.bin_dir
 
     def _is_finished(self) -> bool:
@@ -223,11 +205,8 @@ def _is_foreign(name: str) -> bool:
     if not any(system in words for system in systems):
         return False
     return "linux" not in words or machine not in words or "musl" in words
-<<<<<<< HEAD
 
 
 def _link(path: Path, target: str) -> None:
     path.unlink(missing_ok=True)
     path.symlink_to(target)
-=======
->>>>>>> main

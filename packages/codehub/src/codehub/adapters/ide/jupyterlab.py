@@ -14,7 +14,7 @@ from pathlib import Path
 
 from codehub.adapters.base_python import base_python
 from codehub.adapters.filesystem.remove import remove_tree
-from codehub.adapters.ide.files import only_one, readable_by_all
+from codehub.adapters.ide.npm import only_one, readable_by_all
 from codehub.adapters.ide.python_packages import install_packages
 from codehub.domain.errors import Transient
 from codehub.domain.model import Progress

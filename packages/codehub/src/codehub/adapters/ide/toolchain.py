@@ -14,7 +14,7 @@ import structlog
 
 from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.ide.code_server import CodeServerInstall
-from codehub.adapters.ide.files import only_one, readable_by_all
+from codehub.adapters.ide.npm import only_one, readable_by_all
 from codehub.adapters.ide.python_packages import install_packages
 from codehub.domain.errors import Transient
 

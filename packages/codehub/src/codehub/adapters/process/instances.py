@@ -38,7 +38,7 @@ from codehub.adapters.process.sandbox import (
     Person,
     View,
     check_reachable,
-    tool_dirs,
+    python_dirs,
     uid_for,
     wrap,
     write_etc,
@@ -246,7 +246,7 @@ class ProcessInstances:
             person = Person(os.geteuid() if uid is None else uid, owner)
             write_etc(run / "etc", person, spec.workspace_id, nameserver, path)
             shared = (place for place in (tools.pip, tools.node and tools.node.parent) if place is not None)
-            readable = (*tool_dirs(program), *(place.parent for place in programs), FOLDER, *shared)
+            readable = (*python_dirs(program), *(place.parent for place in programs), FOLDER, *shared)
             view = View(
                 home=home,
                 writable=(sockets,),

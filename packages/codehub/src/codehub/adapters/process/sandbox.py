@@ -237,8 +237,11 @@ def check_reachable(path: Path, uid: int | None) -> None:
             )
 
 
-def tool_dirs(program: str) -> tuple[Path, ...]:
-    """Where Python itself is; CodeHub's own environment only when the profile's program is in it."""
-    own = Path(sys.prefix)
-    places = (sys.base_prefix, own) if Path(program).is_relative_to(own) else (sys.base_prefix,)
-    return tuple(dict.fromkeys(Path(prefix).resolve() for prefix in places))
+def tool_dirs() -> tuple[Path, ...]:
+    """Where CodeHub's Python and its own environment are."""
+    return tuple(dict.fromkeys(Path(prefix).resolve() for prefix in (sys.base_prefix, sys.prefix)))
+
+
+def python_dirs(program: str) -> tuple[Path, ...]:
+    """What of those a workspace sees: Python itself; CodeHub's environment only when the profile's program is in it."""
+    return tool_dirs() if Path(program).is_relative_to(sys.prefix) else (Path(sys.base_prefix).resolve(),)

@@ -62,39 +62,25 @@ export function statusBlock() {
   };
 }
 
-/** Opens the workspace in a new tab; one that was archived or never started is started by the same click. */
-export function openLink(current, focusInstead) {
-  const starts = (ws) => !allows(ws, "open") && allows(ws, "start") && ws.status !== "ERROR" && ws.owner === state.user?.username;
-  const node = el("a", {
-    class: "button primary",
-    target: "_blank",
-    rel: "noopener",
-    // The new tab shows how far it is, and goes on to the editor by itself.
-    onclick: () => starts(current()) && perform("start", current()),
-  });
-  return {
-    node,
-    update(workspace) {
-      const label = !starts(workspace) ? "Open" : workspace.status === "CREATED" ? "Start and open" : "Restore and open";
-      setText(node, label);
-      setAttribute(node, "href", workspace.url);
-      setAttribute(node, "aria-label", `${label} ${workspace.name} in a new tab`);
-      setHidden(node, !allows(workspace, "open") && !starts(workspace), focusInstead);
-    },
-  };
-}
 
 /** The two ways in by a browser: the IDE, and a terminal beside it. */
 export function openers(id) {
-  const open = el("a", {class: "button primary", target: "_blank", rel: "noopener"}, "Open");
+  // One that was archived or never started is started by the same click; the new tab shows how far it is, and goes on by itself.
+  const starts = (ws) => !allows(ws, "open") && allows(ws, "start") && ws.status !== "ERROR" && ws.owner === state.user?.username;
+  let current = null;
+  const open = el("a", {class: "button primary", target: "_blank", rel: "noopener", onclick: () => current && starts(current) && perform("start", current)}, "Open");
   const terminal = el("a", {class: "button", target: "_blank", rel: "noopener", href: `/terminal/${id}`}, "Terminal");
   return {
     nodes: [open, terminal],
     update(workspace, focusInstead) {
+      current = workspace;
+      const label = !starts(workspace) ? "Open" : workspace.status === "CREATED" ? "Start and open" : "Restore and open";
+      setText(open, label);
       setAttribute(open, "href", workspace.url);
-      setAttribute(open, "aria-label", `Open ${workspace.name} in a new tab`);
+      setAttribute(open, "aria-label", `${label} ${workspace.name} in a new tab`);
       setAttribute(terminal, "aria-label", `Terminal of ${workspace.name} in a new tab`);
-      for (const node of [open, terminal]) setHidden(node, !allows(workspace, "open"), focusInstead);
+      setHidden(open, !allows(workspace, "open") && !starts(workspace), focusInstead);
+      setHidden(terminal, !allows(workspace, "open"), focusInstead);
     },
   };
 }
@@ -104,24 +90,15 @@ function card(first) {
   const title = el("a", {href: `#/workspaces/${first.id}`});
   const status = statusBlock();
   const description = el("p", {class: "quiet clamp"});
-<<<<<<< HEAD
-  const open = openLink(() => workspace, title);
-  const buttons = actionButtons(["start", "keep", "cancel", "stop", "archive", "recover"], () => workspace, title);
-=======
   const ways = openers(first.id);
   const buttons = actionButtons(["start", "keep", "cancel", "stop", "archive", "recover", "continue"], () => workspace, title);
->>>>>>> main
   const node = el(
     "li",
     {class: "card", "data-id": first.id},
     el("h2", {}, title),
     description,
     status.nodes,
-<<<<<<< HEAD
-    el("div", {class: "row actions"}, open.node, buttons.nodes),
-=======
     el("div", {class: "row actions"}, ways.nodes, buttons.nodes),
->>>>>>> main
   );
   return {
     node,
@@ -130,11 +107,7 @@ function card(first) {
       setText(title, next.name);
       setText(description, next.description || next.image_ref);
       setAttribute(node, "data-status", next.status);
-<<<<<<< HEAD
-      open.update(next);
-=======
       ways.update(next, title);
->>>>>>> main
       status.update(next);
       buttons.update(next);
     },

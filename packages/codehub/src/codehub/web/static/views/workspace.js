@@ -1,26 +1,17 @@
 // One workspace: what it is doing and, in tabs, what was observed and said, and the ways into it besides its IDE.
 
-<<<<<<< HEAD
-import {ACTIONS, askedByLink} from "../actions.js";
-=======
 import {ACTIONS, askedByLink, isOffered, perform} from "../actions.js";
->>>>>>> main
 import {get} from "../api.js";
 import {el, setAttribute, setHidden, setText} from "../dom.js";
 import * as store from "../store.js";
 import {state} from "../store.js";
 import {bytes, clock, conditionWords} from "../words.js";
-<<<<<<< HEAD
-import {actionButtons, openLink, statusBlock} from "./card.js";
-import {portsPanel, processesPanel, sshPanel} from "./workspace_doors.js";
-=======
 import {actionButtons, openers, statusBlock} from "./card.js";
 import {filesPage} from "./doors/files.js";
 import {portsPage} from "./doors/ports.js";
 import {processesPage} from "./doors/processes.js";
 import {sshPage} from "./doors/ssh.js";
 import {terminalPage} from "./doors/terminal.js";
->>>>>>> main
 import {logsPanel, timelinePanel} from "./workspace_panels.js";
 
 const CONDITIONS = {
@@ -73,11 +64,7 @@ export function workspaceView(query, id, door) {
   let gone = false;
   const title = el("h1", {tabindex: "-1"}, workspace?.name ?? "…");
   const status = statusBlock();
-<<<<<<< HEAD
-  const open = openLink(() => workspace, title);
-=======
   const ways = openers(id);
->>>>>>> main
   const buttons = actionButtons(Object.keys(ACTIONS), () => workspace, title);
   const memo = el("p", {class: "memo", hidden: true});
   const description = el("p", {class: "quiet"});
@@ -96,18 +83,6 @@ export function workspaceView(query, id, door) {
   const details = el(
     "div",
     {hidden: true},
-<<<<<<< HEAD
-    el("div", {class: "card"}, status.nodes, usage, memo, el("div", {class: "row actions"}, open.node, buttons.nodes)),
-    el(
-      "div",
-      {class: "columns"},
-      el("section", {class: "card"}, el("h2", {}, "State"), conditions, facts),
-      el("section", {class: "card"}, el("h2", {}, "Timeline"), timeline.node),
-    ),
-    el("div", {class: "columns"}, ports.node, processes.node),
-    sshPanel(() => workspace),
-    el("section", {class: "card"}, el("h2", {}, "Output"), logs.node),
-=======
     el("div", {class: "card"}, status.nodes, usage, memo, el("div", {class: "row actions"}, ways.nodes, buttons.nodes)),
     tabs,
     panel?.node ?? [
@@ -119,7 +94,6 @@ export function workspaceView(query, id, door) {
       ),
       el("section", {class: "card"}, el("h2", {}, "Output"), logs.node),
     ],
->>>>>>> main
   );
   const node = el(
     "section",
@@ -139,11 +113,7 @@ export function workspaceView(query, id, door) {
     setHidden(description, !workspace.description);
     setText(memo, workspace.memo);
     setHidden(memo, !workspace.memo);
-<<<<<<< HEAD
-    open.update(workspace);
-=======
     ways.update(workspace, title);
->>>>>>> main
     status.update(workspace);
     buttons.update(workspace);
     conditions.replaceChildren(...Object.entries(CONDITIONS).map(([key, label]) => condition(label, workspace.conditions?.[key])));
