@@ -32,6 +32,7 @@ class Launch:
     secret: str
     hidden_ports: tuple[int, ...] = ()
     pip: str | None = None
+    awaits_environment: bool = False
 
     @property
     def environment(self) -> dict[str, str]:
@@ -41,6 +42,7 @@ class Launch:
             "listen": self.listen,
             "secret": self.secret,
             "hidden_ports": list(self.hidden_ports),
+            "awaits_environment": self.awaits_environment,
         }
         if self.pip is not None:
             configuration["pip"] = self.pip

@@ -28,6 +28,7 @@ from codehub.services.ports import Ports
 from codehub.services.principal import Principal
 from codehub.services.ssh import Ssh
 from codehub.services.terminal_program import TerminalProgramFiles
+from codehub.services.user_setup import UserSetup
 from codehub.services.users import Users
 from codehub.services.workspaces import Workspaces
 
@@ -46,6 +47,7 @@ class Context:
     observing: Diagnostics
     doors: Doors
     ssh: Ssh
+    user_setup: UserSetup
     ports: Ports
     terminal_program: TerminalProgramFiles
     audit: Audit
@@ -100,6 +102,7 @@ def make_context(deps: ApiDeps) -> Context:
         observing=Diagnostics(deps.database, workspaces, deps.instances),
         doors=doors,
         ssh=Ssh(deps.database, doors, deps.clock, deps.ids),
+        user_setup=UserSetup(deps.database, deps.secret_box, deps.clock, deps.ids, deps.git_remote),
         ports=Ports(deps.database, doors, config.port_sharing, config.port_url_of, deps.clock, deps.ids),
         terminal_program=TerminalProgramFiles(deps.terminal_program),
         audit=Audit(deps.database, deps.clock, timedelta(seconds=config.audit_retention_s)),

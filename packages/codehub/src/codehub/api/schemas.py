@@ -162,11 +162,22 @@ class UserPatch(Patch):
     disabled: bool | None = None
 
 
+class RepositoryCreate(Wire):
+    url: Annotated[
+        str, Field(min_length=1, max_length=2_048, description="https://…, http://…, ssh://… or git@HOST:PATH.")
+    ]
+    ref: Annotated[
+        str, Field(max_length=255, description="A branch, a tag or a commit; empty: the default branch.")
+    ] = ""
+    path: Annotated[str, Field(max_length=1_024, description="The folder in the repository that the IDE opens.")] = ""
+
+
 class WorkspaceCreate(Wire):
     name: Name
     description: Description = ""
     memo: Memo = ""
     image_ref: ImageRef | None = Field(None, description="A profile's name, or an allowed image.")
+    repo: RepositoryCreate | None = Field(None, description="Cloned into the home when it first runs.")
     start: bool = Field(True, description="Start it at once; otherwise it is created archived and empty.")
 
 

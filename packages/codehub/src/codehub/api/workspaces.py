@@ -21,6 +21,7 @@ from codehub.api.schemas import (
 )
 from codehub.api.views import WorkspacePage, WorkspaceView, workspace_view
 from codehub.domain.model import DesiredState, Phase, WorkspaceWithOwner
+from codehub.domain.repository import parse_source
 from codehub.services.principal import Principal
 from codehub.services.workspaces import Edit, NewWorkspace, Recovery, viewer_of
 
@@ -49,7 +50,8 @@ async def list_workspaces(query: Annotated[WorkspacePageQuery, Query()], ctx: Ct
 @router.post("/workspaces", status_code=201, responses=signed_in(413, 429))
 async def create_workspace(body: WorkspaceCreate, ctx: Ctx, who: Who) -> WorkspaceView:
     """Create a workspace and start it, unless `start` is false. Over the limit nothing is created."""
-    new = NewWorkspace(body.name, body.description, body.memo, body.image_ref, body.start)
+    repo = None if body.repo is None else parse_source(body.repo.url, body.repo.ref, body.repo.path)
+    new = NewWorkspace(body.name, body.description, body.memo, body.image_ref, body.start, repo)
     return await _view(await ctx.workspaces.create(who, new), ctx, who)
 
 
@@ -95,6 +97,12 @@ async def cancel_operation(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceVi
 async def keep_workspace_awake(workspace_id: str, body: WorkspaceKeepAwake, ctx: Ctx, who: Who) -> WorkspaceView:
     """Keep it awake until a time, whatever runs in it; `null` ends that."""
     return await _view(await ctx.workspaces.keep_awake(who, workspace_id, body.until), ctx, who)
+
+
+@router.post(_ONE + ":retry-setup", status_code=202, responses=signed_in(404, 409))
+async def retry_setup(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
+    """Try the failed steps of its setup again: the clone, dotfiles, commands. It must be running."""
+    return await _view(await ctx.workspaces.retry_setup(who, workspace_id), ctx, who)
 
 
 @router.post(_ONE + ":archive", status_code=202, responses=signed_in(404, 409))

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from codehub.cli.client import Client
-from codehub.cli.follow import GOALS, follow
+from codehub.cli.follow import GOALS, follow, follow_setup
 from codehub.cli.options import connect, find_workspace, json_option, server_option, waits, workspace_argument
 from codehub.cli.output import console, doing, print_json
 from codehub.domain.errors import Conflict
@@ -20,6 +20,9 @@ from codehub.domain.errors import Conflict
 @click.option("--description", default="", help="Description of the workspace.")
 @click.option("--memo", default="", help="A note for yourself.")
 @click.option("--profile", "image_ref", default=None, help="The IDE: a profile or an allowed image.")
+@click.option("--repo", default=None, metavar="URL", help="Clone this repository into its home.")
+@click.option("--ref", default=None, help="The branch, tag or commit to check out; the default branch otherwise.")
+@click.option("--path", default=None, help="The folder in the repository that the IDE opens.")
 @click.option("--start/--no-start", default=True, show_default=True, help="Start it after creating it.")
 @click.option("--wait/--no-wait", default=False, show_default=True, help="Wait until it is done.")
 @click.option("--timeout", "timeout_s", type=float, default=None, help="Stop waiting after this many seconds.")
@@ -30,6 +33,9 @@ def create(
     description: str,
     memo: str,
     image_ref: str | None,
+    repo: str | None,
+    ref: str | None,
+    path: str | None,
     start: bool,
     wait: bool,
     timeout_s: float | None,
@@ -42,13 +48,23 @@ def create(
     Examples:
       codehub ws create api --wait
       codehub ws create notes --profile jupyterlab --description "experiments"
+      codehub ws create api --repo https://git.example.org/team/api.git --ref develop --wait
     """
+    if repo is None and (ref or path):
+        raise click.UsageError("--ref and --path need --repo")
     body: dict[str, object] = {"name": name, "description": description, "memo": memo, "start": start}
     if image_ref:
         body["image_ref"] = image_ref
+    if repo:
+        body["repo"] = {"url": repo, "ref": ref or "", "path": path or ""}
     with connect(server) as client:
         made = client.post("workspaces", body)
-        _finish(client, made, "RUNNING" if start else "ARCHIVED", wait, timeout_s, as_json)
+        if wait and repo and start:
+            # The state is shown once, when the clone is over too.
+            reached = follow(client, made, "RUNNING", timeout_s=timeout_s, quiet=as_json)
+            _show(follow_setup(client, reached or made, timeout_s, quiet=as_json), as_json)
+        else:
+            _finish(client, made, "RUNNING" if start else "ARCHIVED", wait, timeout_s, as_json)
 
 
 @click.command()

@@ -14,6 +14,7 @@ from typing import Final
 from codehub.control.deps import ProfileOf
 from codehub.control.guarded_backends import GuardedBackends
 from codehub.control.health import HealthTracker
+from codehub.control.setup_links import SetupLinks
 from codehub.control.workspace_backends import WorkspaceBackends
 from codehub.domain.errors import Conflict, DataLost, FenceLost, NotFound, Terminal, Transient
 from codehub.domain.model import HomeCtx, Operation, Progress, Workspace
@@ -49,7 +50,9 @@ class Actor:
         clock: Clock,
         new_id: Callable[[], str],
         random: Callable[[], float],
+        setup: SetupLinks | None = None,
     ) -> None:
+        self._setup = setup
         self._backends = backends
         self._health = health
         self._profile_of = profile_of
@@ -113,11 +116,14 @@ class Actor:
     async def _start(self, task: Task) -> None:
         workspace, backends = task.workspace, self._of(task.workspace, task.fence)
         image, profile = self._profile_of(workspace)
-        spec = InstanceSpec(workspace.id, image, profile, backends.mount())
+        awaits = self._setup is not None and await self._setup.awaits_environment(workspace.owner_user_id)
+        spec = InstanceSpec(workspace.id, image, profile, backends.mount(), awaits_environment=awaits)
         # Replace an instance that runs but never answered, and anything that a failed attempt left behind.
         container = workspace.conditions.container_ready
         replace = workspace.error_count > 0 or container.reason == "NotHealthy"
         await backends.start_instance(spec, task.report, replace=replace)
+        if self._setup is not None:
+            self._setup.started()
         await self._wait_until_healthy(task, backends, profile)
 
     async def _wait_until_healthy(self, task: Task, backends: WorkspaceBackends, profile: AppProfile) -> None:

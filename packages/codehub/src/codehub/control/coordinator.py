@@ -5,6 +5,7 @@
     ▲                          ├ EventListener
     │                          ├ WorkspaceController
     │                          ├ TTL Runner
+    │                          ├ SetupLinks
     └───────lost, or a fault───┴ GC Runner
 ```
 """
@@ -31,6 +32,7 @@ from codehub.control.metrics import Metrics
 from codehub.control.observe import Observer
 from codehub.control.reconcile import Reconciler
 from codehub.control.resync import Resync
+from codehub.control.setup_links import SetupLinks
 from codehub.control.stores import StoreCheck, WrongStore
 from codehub.control.ttl_runner import TtlRunner
 from codehub.domain.errors import BackendDown, CodeHubError, FenceLost, Transient
@@ -95,10 +97,7 @@ async def _lead(
     _log.info("leads", node_id=lease.holder_id, epoch=lease.epoch)
     metrics.leader_changes.labels("won").inc()
     metrics.is_leader.set(1)
-    heartbeats = {
-        name: Heartbeat(name, deps.clock, metrics, lease.fence)
-        for name in ("event_listener", "workspace_controller", "ttl_runner", "gc_runner")
-    }
+    heartbeats = {name: Heartbeat(name, deps.clock, metrics, lease.fence) for name in _component_names(deps)}
     health.leads(lease, list(heartbeats.values()))
     try:
         async with asyncio.TaskGroup() as term:
@@ -114,6 +113,11 @@ async def _lead(
         _log.info("leads no more", node_id=lease.holder_id, epoch=lease.epoch)
 
 
+def _component_names(deps: CoordinatorDeps) -> tuple[str, ...]:
+    names = ("event_listener", "workspace_controller", "ttl_runner", "gc_runner")
+    return names if deps.setup_desk is None else (*names, "setup_links")
+
+
 def _components(
     lease: Lease,
     settings: CoordinatorSettings,
@@ -124,7 +128,10 @@ def _components(
     backends = GuardedBackends(deps.instances, deps.homes, deps.archives, deps.clock)
     book = HealthTracker(deps.clock)
     observer = Observer(backends, book, deps.profile_of)
-    actor = Actor(backends, book, deps.profile_of, deps.clock, deps.new_id, deps.random)
+    setup = None
+    if deps.setup_desk is not None and deps.setup_links is not None:
+        setup = SetupLinks(deps.setup_desk, deps.setup_links, deps.instances, heartbeats["setup_links"])
+    actor = Actor(backends, book, deps.profile_of, deps.clock, deps.new_id, deps.random, setup)
     losses = LossGuard(settings.controller.max_losses)
     reconciler = Reconciler(
         deps.store,
@@ -171,12 +178,13 @@ def _components(
         heartbeats["ttl_runner"],
     )
     gc = GcRunner(deps.gc_store, deps.archives, lease, deps.clock, settings.gc, heartbeats["gc_runner"])
-    return {
+    components = {
         "event_listener": listener.run(),
         "workspace_controller": controller.run(),
         "ttl_runner": ttl.run(),
         "gc_runner": gc.run(),
     }
+    return components if setup is None else {**components, "setup_links": setup.run()}
 
 
 def _store_check(deps: CoordinatorDeps) -> StoreCheck:

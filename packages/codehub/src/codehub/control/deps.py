@@ -18,6 +18,7 @@ from codehub.ports.instances import Instances
 from codehub.ports.leadership import Election
 from codehub.ports.liveness import AsksActivity
 from codehub.ports.notifications import Notifications
+from codehub.ports.setup import Links, SetupDesk
 from codehub.ports.stores import IdentifiedStore
 
 
@@ -92,3 +93,6 @@ class CoordinatorDeps:
     stores: Sequence[IdentifiedStore] = ()
     registry: StoreRegistry | None = None
     installation_id: str = ""
+    # Setting up running workspaces; None where nothing is set up (the simulation).
+    setup_desk: SetupDesk | None = None
+    setup_links: Links | None = None

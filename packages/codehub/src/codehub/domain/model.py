@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from codehub.domain.repository import RepositorySource
+from codehub.domain.setup import SetupState
+
 
 class ConditionStatus(StrEnum):
     TRUE = "True"
@@ -191,6 +194,9 @@ class Workspace:
     cancel_op_started_at: datetime | None = None
     keep_awake_until: datetime | None = None
     busy: Busy | None = None
+    repo: RepositorySource | None = None
+    setup: SetupState | None = None
+    setup_retry: int = 0
     # The row has a value that this version does not know: it can be shown, but not acted on.
     of_newer_version: bool = False
 

@@ -47,6 +47,8 @@ class AppProfile:
     activity_path: str | None = None
     secret_header: str = ""
     close_code: int = 1001
+    # Added to the workspace's address to open a folder; `{home}` and `{folder}` are filled in. Empty: it cannot.
+    folder_address: str = ""
 
 
 CODE_SERVER = AppProfile(
@@ -66,6 +68,7 @@ CODE_SERVER = AppProfile(
         "{home}",
     ),
     image="codehub/code-server:1",
+    folder_address="?folder={home}/{folder}",
     port=8080,
     health_path="/healthz",
     strip_prefix=True,
@@ -99,6 +102,7 @@ JUPYTERLAB = AppProfile(
         "--LabApp.news_url=None",
     ),
     image="codehub/jupyterlab:1",
+    folder_address="lab/tree/{folder}",
     port=8888,
     health_path="/api",
     health_timeout_s=90.0,

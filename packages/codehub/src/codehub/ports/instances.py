@@ -39,6 +39,9 @@ class InstanceSpec:
     image: str  # the profile's name on the process runtime, an image reference on the others
     profile: AppProfile
     mount: Mount
+    # The IDE begins when `workspaced` was given its owner's environment. Not a part of what it is made from: a start that
+    # runs is not made again because a secret was added.
+    awaits_environment: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from codehub.domain.ids import is_id, time_of
 from codehub.domain.limits import RunningLimits
 from codehub.domain.model import DesiredState, Operation, Phase, Workspace, WorkspaceWithOwner
 from codehub.domain.profiles import Catalog, Runs
+from codehub.domain.repository import RepositorySource
 from codehub.domain.ttl import Span
 from codehub.domain.wording import OPERATIONS
 from codehub.ports.archives import ArchiveReceipts
@@ -53,6 +54,7 @@ class NewWorkspace:
     memo: str = ""
     image_ref: str | None = None
     start: bool = True
+    repo: RepositorySource | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,7 @@ class Workspaces:
             created_at=now,
             updated_at=now,
             phase_changed_at=now,
+            repo=new.repo,
         )
         async with self.database.transaction() as tx:
             if not await users.lock(tx, who.user_id):
@@ -211,6 +214,19 @@ class Workspaces:
                 "no longer keeps it awake" if until is None else f"keeps it awake until {until:%Y-%m-%d %H:%M} UTC"
             )
             await self._tell(tx, workspace_id, who, "keep_awake", asked)
+            return await self._again(tx, workspace_id)
+
+    async def retry_setup(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
+        """Its owner's wish: the setup uses the owner's credentials."""
+        async with self.database.transaction() as tx:
+            seen = await self._seen(tx, who, workspace_id)
+            if seen.workspace.owner_user_id != who.user_id:
+                raise Denied("only its owner may repeat a workspace's setup")
+            workspace = await self._locked(tx, workspace_id)
+            if workspace.phase is not Phase.RUNNING:
+                raise Conflict("the workspace is not running: start it, and its setup goes on by itself")
+            await workspaces.retry_setup(tx, workspace_id, self.clock())
+            await self._tell(tx, workspace_id, who, "setup", "asked to repeat the failed steps of the setup")
             return await self._again(tx, workspace_id)
 
     async def archive(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:

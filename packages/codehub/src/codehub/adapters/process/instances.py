@@ -237,6 +237,7 @@ class ProcessInstances:
             secret=secrets.token_urlsafe(32),
             hidden_ports=(port,) if port else (),
             pip=str(tools.pip or ""),
+            awaits_environment=spec.awaits_environment,
         )
         ide = [program, *(filled(word, values) for word in spec.profile.command[1:])]
         command = words(str(tools.python), FOLDER, ide)

@@ -13,11 +13,13 @@ import {adminUsersView} from "./views/admin_users.js";
 import {adminSystemView, adminWorkspacesView} from "./views/admin.js";
 import {loginView} from "./views/login.js";
 import {workspaceView} from "./views/workspace.js";
+import {newView} from "./views/new.js";
 import {workspacesView} from "./views/workspaces.js";
 
 const ROUTES = [
   [/^\/$/, workspacesView],
   [/^\/workspaces\/([0-9a-f-]{36})(?:\/(terminal|files|ports|processes|ssh))?$/, workspaceView],
+  [/^\/new$/, newView],
   [/^\/account$/, accountView],
   [/^\/admin$/, adminSystemView],
   [/^\/admin\/workspaces$/, adminWorkspacesView],
