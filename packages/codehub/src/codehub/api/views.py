@@ -8,9 +8,11 @@ from datetime import datetime, timedelta
 from typing import Literal
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from codehub.api.config import ApiConfig
+from codehub.api.template_views import WorkspaceTemplateView, template_of
+from codehub.api.view import View
 from codehub.domain.accounts import Session, Token, User
 from codehub.domain.actions import Action, Viewer, allowed_actions
 from codehub.domain.audit import AuditEvent
@@ -31,10 +33,6 @@ from codehub.domain.setup import SetupState, StepState, setup_sentence
 from codehub.domain.status import status_of
 from codehub.domain.ttl import Span, archives_at, sleeps_at
 from codehub.domain.wording import error_text, fixing_command, summarize
-
-
-class View(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class ErrorBody(View):
@@ -136,6 +134,9 @@ class WorkspaceView(View):
     memo: str
     owner: str = Field(description="The owner's user name.")
     image_ref: str
+    template: WorkspaceTemplateView | None = Field(
+        description="Null for one that was made from a profile or an image."
+    )
     status: Status
     phase: Phase
     operation: Operation
@@ -348,6 +349,7 @@ def workspace_view(
         memo=workspace.memo,
         owner=owned.owner,
         image_ref=workspace.image_ref,
+        template=template_of(workspace),
         status=status,
         phase=phase,
         operation=workspace.operation,

@@ -16,6 +16,7 @@ from psycopg.types.json import Jsonb
 from codehub.adapters.postgres import locks
 from codehub.adapters.postgres.pool import Transaction
 from codehub.adapters.postgres.rows import repo_column, workspace_of
+from codehub.domain.applied_template import encode
 from codehub.domain.limits import RunningLimits, check_running_limits
 from codehub.domain.model import DesiredState, Workspace, WorkspaceWithOwner
 
@@ -93,8 +94,8 @@ async def insert(tx: Transaction, workspace: Workspace) -> None:
     await tx.execute(
         "INSERT INTO workspaces (id, owner_user_id, name, description, memo, image_ref, instance_backend,"
         " storage_backend, home_store_key, desired_state, archive_key, last_access_at, phase_changed_at, created_at,"
-        " updated_at, repo)"
-        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        " updated_at, repo, template, template_latest, copy_of)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
         [
             workspace.id,
             workspace.owner_user_id,
@@ -112,6 +113,9 @@ async def insert(tx: Transaction, workspace: Workspace) -> None:
             workspace.created_at,
             workspace.updated_at,
             None if workspace.repo is None else Jsonb(repo_column(workspace.repo)),
+            None if workspace.template is None else Jsonb(encode(workspace.template)),
+            workspace.template_latest,
+            workspace.copy_of,
         ],
     )
 

@@ -93,7 +93,7 @@ function card(first) {
   const setup = setupLine(() => workspace);
   const description = el("p", {class: "quiet clamp"});
   const ways = openers(first.id);
-  const buttons = actionButtons(["start", "keep", "cancel", "stop", "archive", "recover", "continue"], () => workspace, title);
+  const buttons = actionButtons(["start", "keep", "cancel", "stop", "archive", "recover", "continue", "update"], () => workspace, title);
   const node = el(
     "li",
     {class: "card", "data-id": first.id},
@@ -108,7 +108,7 @@ function card(first) {
     update(next) {
       workspace = next;
       setText(title, next.name);
-      setText(description, next.description || next.image_ref);
+      setText(description, next.description || next.template?.name || next.image_ref);
       setAttribute(node, "data-status", next.status);
       ways.update(next, title);
       status.update(next);
