@@ -9,6 +9,7 @@ declare -A package_of=(
     [zstd]=zstd [setfattr]=attr [git]=git [wrk]=wrk [g++]=g++ [openssl]=openssl
     [systemd-analyze]=systemd [sshd]=openssh-server [ssh]=openssh-client [rsync]=rsync [vim]=vim [htop]=htop
     [gopls]=gopls [go]=golang-go [clangd]=clangd [ctags]=universal-ctags
+    [fcgiwrap]=fcgiwrap [git-lfs]=git-lfs [ip]=iproute2
 )
 missing=()
 for command in "${!package_of[@]}"; do

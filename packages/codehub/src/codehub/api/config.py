@@ -11,8 +11,10 @@ from datetime import UTC, datetime
 import uuid_utils
 from prometheus_client import CollectorRegistry
 
+from codehub.adapters.git_remote import GitRemote
+from codehub.adapters.secret_box import SecretBox
 from codehub.domain.doors import Door, Kind, prefix_of, public_url
-from codehub.domain.errors import Invalid
+from codehub.domain.errors import Invalid, Unavailable
 from codehub.domain.limits import RunningLimits
 from codehub.domain.profiles import AppProfile
 from codehub.domain.routing import workspace_origin, workspace_url
@@ -45,6 +47,8 @@ class ApiConfig:
     lock_id: int
     node_id: str
     port_sharing: str = "link"
+    # By profile: how its IDE is asked to open a folder.
+    folder_addresses: Mapping[str, str] = field(default_factory=dict)
     audit_retention_s: float = 31_536_000
     proxy_secret: str = field(default="", repr=False)
 
@@ -106,6 +110,10 @@ def uuid7() -> str:
     return str(uuid_utils.uuid7())
 
 
+def _no_secret_box() -> SecretBox:
+    raise Unavailable("this API process has no key for secrets")
+
+
 @dataclass(frozen=True, slots=True)
 class ApiDeps:
     database: Database
@@ -115,6 +123,9 @@ class ApiDeps:
     choose_backends: Callable[[], Awaitable[BackendChoice]]  # for new workspaces
     profiles: Mapping[str, AppProfile]
     archives: ArchiveReceipts | None = None  # for recovering from archives that no row names
+    # Seals what users store; lists the branches of repositories.
+    secret_box: Callable[[], SecretBox] = _no_secret_box
+    git_remote: GitRemote = field(default_factory=GitRemote)
     terminal_program: TerminalProgram | None = None  # what draws terminals in a browser
     # Why no second user can be had on this runtime, or None.
     second_user_refused: Callable[[], str | None] = lambda: None

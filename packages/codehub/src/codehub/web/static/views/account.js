@@ -1,4 +1,4 @@
-// The signed-in user's own things: password, API tokens, sessions.
+// The signed-in user's own things: password, API tokens, keys, git credentials, secrets, dotfiles, sessions.
 
 import {get, post, remove} from "../api.js";
 import {ask, formDialog} from "../dialogs.js";
@@ -6,6 +6,7 @@ import {el, field} from "../dom.js";
 import {state} from "../store.js";
 import {failed, said} from "../toasts.js";
 import {ago, browserWords, clock} from "../words.js";
+import {dotfilesForm, gitCredentials, gitKey, secretsSection} from "./account_setup.js";
 import {table} from "./table.js";
 
 export function accountView() {
@@ -51,6 +52,10 @@ export function accountView() {
     el("div", {class: "row head"}, el("h1", {}, "Account")),
     el("section", {class: "card"}, el("div", {class: "row head"}, el("h2", {}, "API tokens"), el("button", {type: "button", onclick: () => newToken(tokens.refresh)}, "New token")), tokens.node),
     el("section", {class: "card"}, el("div", {class: "row head"}, el("h2", {}, "SSH keys"), el("button", {type: "button", onclick: () => newKey(keys.refresh)}, "Add key")), keys.node),
+    gitCredentials(dropButton),
+    gitKey(),
+    secretsSection(dropButton),
+    dotfilesForm(),
     el("section", {class: "card"}, el("h2", {}, "Sessions"), sessions.node),
     el("section", {class: "card"}, el("h2", {}, "Password"), passwordForm()),
   );

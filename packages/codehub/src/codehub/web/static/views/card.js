@@ -3,6 +3,7 @@
 import {ACTIONS, allows, isOffered, perform} from "../actions.js";
 import {el, reconcile, setAttribute, setHidden, setText} from "../dom.js";
 import {describe, percent} from "../words.js";
+import {setupLine} from "./setup.js";
 
 /** The buttons of `names`, shown as the workspace's state allows. */
 export function actionButtons(names, current, focusInstead) {
@@ -72,26 +73,29 @@ function card(first) {
   let workspace = first;
   const title = el("a", {href: `#/workspaces/${first.id}`});
   const status = statusBlock();
+  const setup = setupLine(() => workspace);
   const description = el("p", {class: "quiet clamp"});
   const ways = openers(first.id);
-  const buttons = actionButtons(["start", "keep", "cancel", "stop", "archive", "recover", "continue"], () => workspace, title);
+  const buttons = actionButtons(["start", "keep", "cancel", "stop", "archive", "recover", "continue", "update"], () => workspace, title);
   const node = el(
     "li",
     {class: "card", "data-id": first.id},
     el("h2", {}, title),
     description,
     status.nodes,
-    el("div", {class: "row actions"}, ways.nodes, buttons.nodes),
+    setup.nodes.slice(0, 2),
+    el("div", {class: "row actions"}, ways.nodes, setup.nodes[2], buttons.nodes),
   );
   return {
     node,
     update(next) {
       workspace = next;
       setText(title, next.name);
-      setText(description, next.description || next.image_ref);
+      setText(description, next.description || next.template?.name || next.image_ref);
       setAttribute(node, "data-status", next.status);
       ways.update(next, title);
       status.update(next);
+      setup.update(next);
       buttons.update(next);
     },
   };

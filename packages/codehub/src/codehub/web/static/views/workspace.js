@@ -12,6 +12,7 @@ import {portsPage} from "./doors/ports.js";
 import {processesPage} from "./doors/processes.js";
 import {sshPage} from "./doors/ssh.js";
 import {terminalPage} from "./doors/terminal.js";
+import {setupLine, setupPanel} from "./setup.js";
 import {logsPanel, timelinePanel} from "./workspace_panels.js";
 
 const CONDITIONS = {
@@ -73,6 +74,8 @@ export function workspaceView(query, id, door) {
   const usage = el("p", {class: "quiet", hidden: true});
   const timeline = timelinePanel(id);
   const logs = logsPanel(id);
+  const setup = setupLine(() => workspace);
+  const setupSteps = setupPanel(id);
   const panel = door ? doorPanel(door, id, query, () => workspace) : null;
   const tabs = el(
     "nav",
@@ -83,9 +86,10 @@ export function workspaceView(query, id, door) {
   const details = el(
     "div",
     {hidden: true},
-    el("div", {class: "card"}, status.nodes, usage, memo, el("div", {class: "row actions"}, ways.nodes, buttons.nodes)),
+    el("div", {class: "card"}, status.nodes, setup.nodes.slice(0, 2), usage, memo, el("div", {class: "row actions"}, ways.nodes, setup.nodes[2], buttons.nodes)),
     tabs,
     panel?.node ?? [
+      setupSteps.node,
       el(
         "div",
         {class: "columns"},
@@ -115,6 +119,8 @@ export function workspaceView(query, id, door) {
     setHidden(memo, !workspace.memo);
     ways.update(workspace, title);
     status.update(workspace);
+    setup.update(workspace);
+    setupSteps.update(workspace);
     buttons.update(workspace);
     conditions.replaceChildren(...Object.entries(CONDITIONS).map(([key, label]) => condition(label, workspace.conditions?.[key])));
     facts.replaceChildren(...factsOf(workspace));
@@ -204,6 +210,8 @@ function factsOf(ws) {
   const rows = [
     ["Desired state", WANTED[ws.desired_state] ?? ws.desired_state],
     ["Profile", ws.image_ref],
+    ...(ws.template ? [["Template", templateWords(ws.template)]] : []),
+    ...(ws.repo ? [["Repository", ws.repo.ref ? `${ws.repo.url} (${ws.repo.ref})` : ws.repo.url]] : []),
     ["Owner", ws.owner],
     ["Created", clock(ws.created_at)],
     ["Last used", clock(ws.last_access_at)],
@@ -211,6 +219,11 @@ function factsOf(ws) {
   ];
   if (ws.error_reason) rows.push(["Error", `${ws.error_reason} (${ws.error_count})`]);
   return rows.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]);
+}
+
+function templateWords(template) {
+  const next = template.pending_version === null ? "" : `, version ${template.pending_version} from the next start on`;
+  return `${template.name}, version ${template.version}${next}`;
 }
 
 function usageWords(used) {
