@@ -28,6 +28,7 @@ class Launch:
     listen: str
     secret: str
     hidden_ports: tuple[int, ...] = ()
+    awaits_environment: bool = False
 
     @property
     def environment(self) -> dict[str, str]:
@@ -37,6 +38,7 @@ class Launch:
             "listen": self.listen,
             "secret": self.secret,
             "hidden_ports": list(self.hidden_ports),
+            "awaits_environment": self.awaits_environment,
         }
         return {VARIABLE: json.dumps(configuration)}
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
+from codehub.domain.duplicate import NotNow, source_of
 from codehub.domain.errors import Conflict
 from codehub.domain.model import DesiredState, ErrorReason, Phase, Status, Workspace
 from codehub.domain.status import status_of
@@ -20,7 +21,7 @@ NEEDS_ADMIN = frozenset({ErrorReason.DATA_LOST, ErrorReason.ARCHIVE_CORRUPTED})
 
 
 class Action(StrEnum):
-    """As sent in `allowed_actions`. The verbs of the API have the same names; the last three are PATCH and DELETE."""
+    """As sent in `allowed_actions`. The verbs of the API have the same names, unless a comment says otherwise."""
 
     OPEN = "open"
     START = "start"
@@ -33,6 +34,7 @@ class Action(StrEnum):
     UNDELETE = "undelete"
     KEEP_RUNNING = "keep_running"  # PATCH desired_state=RUNNING while it stops
     CANCEL_START = "cancel_start"  # PATCH desired_state=STANDBY while it starts
+    DUPLICATE = "duplicate"
     FORCE_DELETE = "force_delete"  # DELETE ?force=true, from any state
 
 
@@ -71,6 +73,7 @@ _RULES: Mapping[Action, _Rule] = MappingProxyType(
         Action.UNDELETE: _Rule("undelete it", frozenset({Status.DELETED}), admin_only=True),
         Action.KEEP_RUNNING: _Rule("keep it running", frozenset({Status.STOPPING})),
         Action.CANCEL_START: _Rule("cancel its start", frozenset({Status.PROVISIONING})),
+        Action.DUPLICATE: _Rule("duplicate it", frozenset({Status.CREATED, Status.STOPPED})),
         Action.FORCE_DELETE: _Rule("delete it", _LIVE | {Status.DELETING}),
     }
 )
@@ -114,6 +117,8 @@ def _refusal(action: Action, workspace: Workspace) -> str | None:
     is_archived = workspace.phase is Phase.ARCHIVED and workspace.desired_state is DesiredState.ARCHIVED
     if action is Action.ARCHIVE and is_archived:
         return "the workspace is archived already"
+    if action is Action.DUPLICATE and isinstance(source := source_of(workspace), NotNow):
+        return source.why
     if action is Action.CONTINUE_FROM_ARCHIVE and not _is_out_of_reach(workspace):
         return "the workspace can be reached: it continues by itself"
     if action is Action.CONTINUE_FROM_ARCHIVE and workspace.archive_key is None:

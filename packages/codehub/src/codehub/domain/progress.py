@@ -18,7 +18,7 @@ _JITTER = 0.2
 # Every one of these may have to put a volume's content into an archive, under an id that was never used before.
 _TAKES_OP_ID = frozenset(
     {Operation.ARCHIVING, Operation.CREATE_EMPTY_ARCHIVE, Operation.RESTORING, Operation.DELETING}
-)
+) | {Operation.DUPLICATING}
 
 # What is out of space is tried again this often: looking whether there is room costs next to nothing.
 _ROOM_AGAIN_S = 15.0

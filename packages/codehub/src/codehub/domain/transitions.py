@@ -66,12 +66,17 @@ _INSTANCE_GONE = Requirement(
     "container_ready is NotFound", lambda row: row.conditions.container_ready.reason == "NotFound"
 )
 
+_IS_A_COPY = Requirement(
+    "it is a copy without an archive yet", lambda row: row.copy_of is not None and row.archive_key is None
+)
+
 _R, _S, _A, _D = DesiredState.RUNNING, DesiredState.STANDBY, DesiredState.ARCHIVED, DesiredState.DELETED
 
 EDGES: tuple[Edge, ...] = (
     # Recovery from ContainerWithoutVolume: an instance that runs without its volume is removed first (INV-6).
     Edge(Phase.PENDING, frozenset({_S, _R, _A}), Operation.STOPPING, Phase.PENDING, _INSTANCE_RUNS),
     Edge(Phase.ARCHIVED, frozenset({_S, _R, _A}), Operation.STOPPING, Phase.ARCHIVED, _INSTANCE_RUNS),
+    Edge(Phase.PENDING, frozenset({_S, _R, _A}), Operation.DUPLICATING, Phase.ARCHIVED, _IS_A_COPY),
     Edge(Phase.PENDING, frozenset({_S, _R}), Operation.PROVISIONING, Phase.STANDBY),
     Edge(Phase.PENDING, frozenset({_A}), Operation.CREATE_EMPTY_ARCHIVE, Phase.ARCHIVED),
     Edge(Phase.ARCHIVED, frozenset({_S, _R}), Operation.RESTORING, Phase.STANDBY),
@@ -88,6 +93,11 @@ WORK: Mapping[Operation, Work] = MappingProxyType(
         Operation.PROVISIONING: Work("create the volume", (_VOLUME_READY,), frozenset({"volume_ready"})),
         Operation.CREATE_EMPTY_ARCHIVE: Work(
             "upload an empty archive", (_ARCHIVE_READY, _KEY_SET), frozenset({"volume_ready"})
+        ),
+        Operation.DUPLICATING: Work(
+            "archive the original's home, and see that nothing ran in it meanwhile",
+            (_ARCHIVE_READY, _KEY_SET),
+            frozenset({"volume_ready"}),
         ),
         Operation.RESTORING: Work(
             "archive → volume", (_VOLUME_READY, _RESTORED), frozenset({"volume_ready", "archive_ready"})

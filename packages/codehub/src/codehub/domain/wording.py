@@ -49,6 +49,9 @@ OPERATIONS: Mapping[Operation, OperationText] = MappingProxyType(
         Operation.CREATE_EMPTY_ARCHIVE: OperationText(
             "Preparing", "creating an empty archive", "Creating an empty archive", "An empty archive is created"
         ),
+        Operation.DUPLICATING: OperationText(
+            "Copying", "reading the original's files", "Copying the original's files", "The files are copied"
+        ),
         Operation.RESTORING: OperationText(
             "Restoring", "reading its archive", "Restoring its home from the archive", "Its home is restored"
         ),

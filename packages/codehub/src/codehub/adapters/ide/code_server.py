@@ -6,23 +6,20 @@ code-server's own shrinkwraps, and code-server itself is checked against our loc
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
-import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.ide.node import NodeLock, put_node
+from codehub.adapters.ide.npm import only_one, readable_by_all, run_npm
 from codehub.domain.errors import Terminal, Transient
 from codehub.domain.model import Progress
 from codehub.ports.fence import Report
 
-_NPM_FLAGS = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error")
 # Extensions that are of no use here, and take a third of the room.
 _DROPPED_EXTENSIONS = ("copilot", "mermaid-markdown-features", "microsoft-authentication")
 # The same of the editor's packages: 180 MB for chat and for Windows, which nothing here loads, are not even fetched.
@@ -85,7 +82,7 @@ class CodeServerInstall:
         if self.installed:
             return self.bin_dir
         self._dir.mkdir(parents=True, exist_ok=True, mode=0o755)
-        with _only_one(self._dir / ".install.lock"):
+        with only_one(self._dir / ".install.lock"):
             if not self.installed:
                 self._install(report)
         return self.bin_dir
@@ -159,18 +156,10 @@ class CodeServerInstall:
         start.parent.mkdir(exist_ok=True)
         start.write_text(_START)
         start.chmod(0o755)
-        _readable_by_all(self._partial)
+        readable_by_all(self._partial)
 
     def _npm(self, cwd: Path, *arguments: str) -> None:
-        node = self._partial / "node"
-        env = {
-            **os.environ,
-            "PATH": f"{node / 'bin'}:{os.environ.get('PATH', '/usr/bin:/bin')}",
-        }
-        command = [str(node / "bin/node"), str(node / "lib/node_modules/npm/bin/npm-cli.js"), *arguments, *_NPM_FLAGS]
-        done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            said = (done.stderr or done.stdout).strip()[-800:]
+        if said := run_npm(self._partial / "node", cwd, *arguments):
             raise Transient(f"npm could not install code-server's parts (the next try goes on from here): {said}")
 
 
@@ -197,22 +186,3 @@ def _is_foreign(name: str) -> bool:
     if not any(system in words for system in systems):
         return False
     return "linux" not in words or machine not in words or "musl" in words
-
-
-def _readable_by_all(root: Path) -> None:
-    """Workspaces run under other uids than the one that installs."""
-    for directory, _, names in os.walk(root):
-        for path in (directory, *(os.path.join(directory, name) for name in names)):
-            if not os.path.islink(path):
-                mode = os.stat(path).st_mode
-                os.chmod(path, mode | 0o444 | (0o111 if mode & 0o100 else 0))
-
-
-@contextlib.contextmanager
-def _only_one(path: Path) -> Iterator[None]:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)

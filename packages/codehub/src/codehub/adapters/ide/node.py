@@ -23,10 +23,15 @@ class NodeLock:
     sha256: tuple[str, ...]
 
 
+def find_node(lock: NodeLock, scratch: Path) -> Path:
+    """A Node to run npm with: the one beside CodeHub, or one fetched into `scratch`."""
+    return _installed(lock) or _fetched(lock, scratch)
+
+
 def put_node(lock: NodeLock, target: Path, scratch: Path) -> None:
     """A whole Node at `target` (bin/node, lib/node_modules/npm); repeatable."""
     remove_tree(target)
-    source = _installed(lock) or _fetched(lock, scratch)
+    source = find_node(lock, scratch)
     shutil.copytree(
         source, target, symlinks=True, ignore=shutil.ignore_patterns("*.py", "__pycache__", "share", "include")
     )

@@ -210,10 +210,13 @@ class ProcessInstances:
             listen=f"unix:{sockets / SOCKET_NAME}",
             secret=secrets.token_urlsafe(32),
             hidden_ports=(port,) if port else (),
+            awaits_environment=spec.awaits_environment,
         )
         ide = [program, *(filled(word, values) for word in spec.profile.command[1:])]
         command = words(sys.executable, FOLDER, ide)
-        plan = self._confinement(identity, run, isolation, (socket_path, port) if bridged else ("", 0))
+        plan = self._confinement(
+            identity, run, isolation, self._limits(spec), (socket_path, port) if bridged else ("", 0)
+        )
         if isolation.bubblewrap:
             nameserver = netns.NAMESERVER if isolation.slirp else None
             write_etc(run / "etc", os.geteuid() if uid is None else uid, spec.workspace_id, nameserver)
@@ -225,7 +228,7 @@ class ProcessInstances:
                 hidden=self._options.hidden,
                 etc=run / "etc",
                 # In memory, so it counts as the workspace's; the half leaves room for its programs.
-                tmp_bytes=self._options.limits.memory_bytes // 2,
+                tmp_bytes=self._limits(spec).memory_bytes // 2,
                 seccomp_fd=SECCOMP_FD if plan.seccomp else None,
             )
             command = wrap(isolation.bubblewrap, command, view, uid)
@@ -256,11 +259,21 @@ class ProcessInstances:
             "confinement": plan.as_dict(),
         }
 
-    def _confinement(self, identity: str, run: Path, isolation: Isolation, bridge: tuple[str, int]) -> Confinement:
+    def _limits(self, spec: InstanceSpec) -> Limits:
+        """The template's where it says, else the installation's."""
+        ours, size = self._options.limits, spec.size
+        return Limits(
+            ours.memory_bytes if size.memory_bytes is None else size.memory_bytes,
+            ours.cpus if size.cpus is None else size.cpus,
+            ours.pids,
+        )
+
+    def _confinement(
+        self, identity: str, run: Path, isolation: Isolation, limits: Limits, bridge: tuple[str, int]
+    ) -> Confinement:
         program = seccomp_program(os.uname().machine, user_namespaces=self._options.user_namespaces)
         if isolation.bubblewrap and program is not None:
             (run / "seccomp.bpf").write_bytes(program)
-        limits = self._options.limits
         return Confinement(
             cgroups=() if isolation.cgroups is None else isolation.cgroups.make(identity, limits),
             pids=limits.pids,
@@ -284,7 +297,8 @@ class ProcessInstances:
             "CODEHUB_WORKSPACE_ID": spec.workspace_id,
             "CODEHUB_INSTANCE": identity,
         }
-        return env | {key: filled(value, values) for key, value in spec.profile.env.items()}
+        # The template's never take the place of ours, nor of what the profile needs to run.
+        return dict(spec.env) | env | {key: filled(value, values) for key, value in spec.profile.env.items()}
 
     async def _launch(self, prepared: dict[str, object], workspace_id: str) -> None:
         launcher = await asyncio.create_subprocess_exec(

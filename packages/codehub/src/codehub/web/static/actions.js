@@ -1,11 +1,12 @@
 // What can be done to a workspace in its present state, and doing it: at once, and saying so when it failed.
 
 import {patch, post, remove} from "./api.js";
-import {ask, edit} from "./dialogs.js";
+import {ask, duplicate, edit} from "./dialogs.js";
 import * as store from "./store.js";
 import {state} from "./store.js";
 import {failed, said} from "./toasts.js";
 import {recover} from "./views/recover.js";
+import {updateTemplate} from "./views/template_update.js";
 import {ago, duration} from "./words.js";
 
 /** Whether the server allows it now: it decides, and says so with every workspace. */
@@ -43,6 +44,22 @@ export const ACTIONS = {
     label: () => "Recover",
     run: recover,
   },
+  update: {
+    label: () => "Update template",
+    offered: (ws) => ws.template?.update_available === true,
+    run: updateTemplate,
+  },
+  duplicate: {
+    label: () => "Duplicate",
+    run: async (ws) => {
+      const copy = await duplicate(ws);
+      if (copy) {
+        store.put(copy);
+        said(`${copy.name} is being made with the files of ${ws.name}.`);
+      }
+      return null;
+    },
+  },
   continue: {
     name: "continue_from_archive",
     label: (ws) => `Continue from the last archive (${ago(ws.last_archive_at, Date.now())})`,
@@ -75,7 +92,7 @@ export const ACTIONS = {
   },
 };
 
-export const isOffered = (key, ws) => allows(ws, ACTIONS[key].name ?? key);
+export const isOffered = (key, ws) => ACTIONS[key].offered?.(ws) ?? allows(ws, ACTIONS[key].name ?? key);
 
 function confirmDelete(ws) {
   const window_ = duration(state.about?.deleted_retention_seconds ?? 86400);

@@ -3,6 +3,7 @@
 import {ACTIONS, allows, isOffered, perform} from "../actions.js";
 import {el, reconcile, setAttribute, setHidden, setText} from "../dom.js";
 import {describe, percent} from "../words.js";
+import {setupLine} from "./setup.js";
 
 /** The buttons of `names`, shown as the workspace's state allows. */
 export function actionButtons(names, current, focusInstead) {
@@ -53,32 +54,48 @@ export function statusBlock() {
   };
 }
 
+/** The two ways in by a browser: the IDE, and a terminal beside it. */
+export function openers(id) {
+  const open = el("a", {class: "button primary", target: "_blank", rel: "noopener"}, "Open");
+  const terminal = el("a", {class: "button", target: "_blank", rel: "noopener", href: `/terminal/${id}`}, "Terminal");
+  return {
+    nodes: [open, terminal],
+    update(workspace, focusInstead) {
+      setAttribute(open, "href", workspace.url);
+      setAttribute(open, "aria-label", `Open ${workspace.name} in a new tab`);
+      setAttribute(terminal, "aria-label", `Terminal of ${workspace.name} in a new tab`);
+      for (const node of [open, terminal]) setHidden(node, !allows(workspace, "open"), focusInstead);
+    },
+  };
+}
+
 function card(first) {
   let workspace = first;
   const title = el("a", {href: `#/workspaces/${first.id}`});
   const status = statusBlock();
+  const setup = setupLine(() => workspace);
   const description = el("p", {class: "quiet clamp"});
-  const open = el("a", {class: "button primary", target: "_blank", rel: "noopener"}, "Open");
-  const buttons = actionButtons(["start", "keep", "cancel", "stop", "archive", "recover", "continue"], () => workspace, title);
+  const ways = openers(first.id);
+  const buttons = actionButtons(["start", "keep", "cancel", "stop", "archive", "recover", "continue", "update"], () => workspace, title);
   const node = el(
     "li",
     {class: "card", "data-id": first.id},
     el("h2", {}, title),
     description,
     status.nodes,
-    el("div", {class: "row actions"}, open, buttons.nodes),
+    setup.nodes.slice(0, 2),
+    el("div", {class: "row actions"}, ways.nodes, setup.nodes[2], buttons.nodes),
   );
   return {
     node,
     update(next) {
       workspace = next;
       setText(title, next.name);
-      setText(description, next.description || next.image_ref);
+      setText(description, next.description || next.template?.name || next.image_ref);
       setAttribute(node, "data-status", next.status);
-      setAttribute(open, "href", next.url);
-      setAttribute(open, "aria-label", `Open ${next.name} in a new tab`);
-      setHidden(open, !allows(next, "open"), title);
+      ways.update(next, title);
       status.update(next);
+      setup.update(next);
       buttons.update(next);
     },
   };

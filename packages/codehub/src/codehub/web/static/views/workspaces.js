@@ -34,7 +34,7 @@ export function workspacesView() {
     {class: "empty", hidden: true},
     el("h2", {}, "No workspaces yet"),
     el("p", {}, "A workspace is a development environment in your browser. It goes to sleep when you do not use it."),
-    el("button", {type: "button", class: "primary", onclick: createWorkspace}, "Create your first workspace"),
+    el("button", {type: "button", class: "primary", onclick: () => createWorkspace()}, "Create your first workspace"),
   );
   const filters = el("div", {class: "row filters"}, search, group, count);
   const list = cardList("My workspaces", group);
@@ -45,7 +45,7 @@ export function workspacesView() {
       "div",
       {class: "row head"},
       el("h1", {}, "Workspaces"),
-      el("button", {type: "button", class: "primary", onclick: createWorkspace}, "New workspace"),
+      el("button", {type: "button", class: "primary", onclick: () => createWorkspace()}, "New workspace"),
     ),
     filters,
     empty,
