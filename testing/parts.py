@@ -21,6 +21,8 @@ _PROGRAMS: dict[str, tuple[str, str]] = {
     "bwrap": ("bwrap", "Debian's bubblewrap"),
     "sshd": ("sshd", "Debian's openssh-server"),
     "rsync": ("rsync", "Debian's rsync"),
+    "vim": ("vim", "Debian's vim"),
+    "htop": ("htop", "Debian's htop"),
     "slirp4netns": ("slirp4netns", "Debian's slirp4netns"),
     "nginx": ("nginx", "Debian's nginx-light"),
     "zstd": ("zstd", "Debian's zstd"),
@@ -30,6 +32,12 @@ _PROGRAMS: dict[str, tuple[str, str]] = {
     "wrk": ("wrk", "Debian's wrk"),
     "g++": ("g++", "Debian's g++"),
     "openssl": ("openssl", "Debian's openssl"),
+    "fcgiwrap": ("fcgiwrap", "Debian's fcgiwrap"),
+    "git-lfs": ("git-lfs", "Debian's git-lfs"),
+    "ip": ("ip", "Debian's iproute2"),
+    "gopls": ("gopls", "Debian's gopls and golang-go"),
+    "ctags": ("ctags", "Debian's universal-ctags"),
+    "clangd": ("clangd", "Debian's clangd"),
     "systemd": ("systemd-analyze", "Debian's systemd"),
 }
 _SYSTEM_PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"

@@ -15,13 +15,13 @@ from codehub.cli.client import Client
 from codehub.cli.credentials import Credentials
 from codehub.cli.options import connect, find_workspace, json_option, server_option
 from codehub.cli.output import console, print_json, print_table, when
-from codehub.domain.errors import NotFound
+from codehub.domain.errors import Conflict, NotFound
 from codehub.domain.wording import format_amount
 
 
 @click.group()
 def admin() -> None:
-    """Manage users, recover and undelete workspaces (administrators only).
+    """Manage users, recover and undelete workspaces, read the audit trail (administrators only).
 
     \b
     Examples:
@@ -264,9 +264,9 @@ def transfer(workspace: str, username: str, server: str | None, as_json: bool) -
 @click.option("--to", "heir", required=True, help="Who gets the workspaces.")
 @server_option
 def offboard(username: str, heir: str, server: str | None) -> None:
-    """Disable a user, end their sessions, and give all their workspaces to another user.
+    """Disable a user, end their sessions, give all their workspaces to another user, and remove the account.
 
-    The account stays, disabled, until `codehub admin users rm` removes it.
+    While workspaces that the user deleted can still be undeleted, the account stays, disabled.
 
     \b
     Example:
@@ -278,7 +278,49 @@ def offboard(username: str, heir: str, server: str | None) -> None:
         owned = [one for one in client.every("workspaces", all=True) if one["owner"] == username]
         for one in owned:
             client.post(f"workspaces/{one['id']}:transfer", {"username": heir})
-    console().print(f"{username} is disabled; {len(owned)} workspaces belong to {heir} now.")
+        try:
+            client.delete(f"users/{user_id}")
+            now = "removed"
+        except Conflict as error:
+            now = f"disabled, and stays until `codehub admin users rm {username}` can remove it ({error})"
+    console().print(f"{len(owned)} workspaces belong to {heir} now. {username} is {now}.")
+
+
+@admin.command()
+@click.option(
+    "--since", default=None, help="Only what happened since then: 30m, 24h, 7d, or a date such as 2026-11-17."
+)
+@click.option("--event", default=None, help="One kind of event, or several: `user.*`.")
+@click.option("--user", default=None, help="Only what this user did.")
+@click.option("--workspace", default=None, help="Only what was done to this workspace (its id).")
+@click.option("--follow", is_flag=True, help="Print events as they happen, until Ctrl-C.")
+@click.option("--limit", default=200, show_default=True, type=click.IntRange(1, 100_000), help="At most so many.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@server_option
+def audit(
+    since: str | None,
+    event: str | None,
+    user: str | None,
+    workspace: str | None,
+    follow: bool,
+    limit: int,
+    as_json: bool,
+    server: str | None,
+) -> None:
+    """Print the audit trail: sign-ins, tokens, users, and what administrators did. Oldest first.
+
+    \b
+    Examples:
+      codehub admin audit --since 24h
+      codehub admin audit --event 'sign_in.*' --json
+      codehub admin audit --follow --json >> audit.jsonl
+    """
+    from codehub.cli.audit import print_trail, start_of
+
+    query = {"event": event, "actor": user, "workspace_id": workspace, "since": start_of(since)}
+    wanted = {name: value for name, value in query.items() if value is not None}
+    with connect(server) as client:
+        print_trail(client, wanted, limit=limit, follow=follow, as_json=as_json)
 
 
 @contextmanager

@@ -44,7 +44,7 @@ DUMP: Final = "database.dump"
 HOMES: Final = "homes"
 ARCHIVES: Final = "archives"
 # The files of the data directory that are worth keeping beside the database.
-KEPT_FILES: Final = ("admin-password", "installation-id")
+KEPT_FILES: Final = ("admin-password", "installation-id", "secrets.key")
 
 _ROWS = """
     SELECT id, name, home_store_key, storage_backend, home_ctx ->> 'incarnation' AS incarnation, archive_key
@@ -95,7 +95,7 @@ def database_of(state: EffectiveSettings) -> Iterator[str]:
     if not (settings.data_dir / "postgres").exists():
         raise Invalid(f"there is no CodeHub at {settings.data_dir}, and CODEHUB_DATABASE_URL is not set")
     with Lock(settings.data_dir):
-        server = EmbeddedPostgres(settings.data_dir)
+        server = EmbeddedPostgres(settings.data_dir, user=settings.server_user)
         server.start()
         try:
             yield server.url()

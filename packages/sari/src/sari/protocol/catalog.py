@@ -213,14 +213,21 @@ TOOLS: tuple[ToolSpec, ...] = (
             max_tokens=_MAX_TOKENS,
             cursor=_CURSOR,
         ),
-        _gives(("references",), references=_list(_USE), total=_INTEGER, complete=_COMPLETE, cursor=_CURSOR_OUT),
+        _gives(
+            ("references",),
+            references=_list(_USE),
+            by=_STRING,
+            total=_INTEGER,
+            complete=_COMPLETE,
+            cursor=_CURSOR_OUT,
+        ),
     ),
     ToolSpec(
         "callers",
         "Find callers",
         "Who calls a function or method: each call with the function around it.",
         _takes(("name",), name=_NAME, max_tokens=_MAX_TOKENS, cursor=_CURSOR),
-        _gives(("callers",), callers=_list(_USE), total=_INTEGER, complete=_COMPLETE, cursor=_CURSOR_OUT),
+        _gives(("callers",), callers=_list(_USE), by=_STRING, total=_INTEGER, complete=_COMPLETE, cursor=_CURSOR_OUT),
     ),
     ToolSpec(
         "implementations",
@@ -230,6 +237,7 @@ TOOLS: tuple[ToolSpec, ...] = (
         _gives(
             ("implementations",),
             implementations=_list(_SYMBOL),
+            by=_STRING,
             total=_INTEGER,
             complete=_COMPLETE,
             cursor=_CURSOR_OUT,

@@ -28,7 +28,8 @@ _INSTRUCTIONS = (
     "modes for every matching line; `symbols` and `outline` for definitions, `references` and `callers` for uses, "
     "`find_files` for names, `read` for lines, `history` for commits, `repo_map` for an overview. Answers fit a budget "
     "(`max_tokens`, or `limit` for files and symbols); pass `cursor` back for more. `languages` and `case` narrow a "
-    "search. `workspace` is a root directory; default: the client's project."
+    "search. `workspace` is a root directory or a list of them, e.g. node_modules/react; default: the client's "
+    "project."
 )
 _EMPTY_LISTS = {
     "prompts/list": "prompts",

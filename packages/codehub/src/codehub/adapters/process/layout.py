@@ -18,6 +18,7 @@ _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 _LONGEST_SOCKET = 100  # sun_path holds 108 bytes
 _SOCKET_NAME = "ide.sock"
 _GONE = ".gone-"
+_ISOLATION = ".isolation"  # whether workspaces of several users are kept apart, as the coordinator found it
 # Owner and group may read and write what is created, others nothing, whatever the creator's umask: version 2, then
 # (tag, permissions, id) of the owner, the group and the others.
 _GROUP_WRITES = struct.pack("<I" + "HHI" * 3, 2, 1, 7, 0xFFFFFFFF, 4, 6, 0xFFFFFFFF, 32, 0, 0xFFFFFFFF)
@@ -47,6 +48,19 @@ class RunLayout:
             if record is None or left.name == f"{_GONE}{record.identity}":
                 remove_tree(left)
         return place
+
+    def record_isolation(self, separates_users: bool) -> None:
+        self.prepare()
+        staging = self.root / f"{_ISOLATION}.{os.getpid()}"
+        staging.write_text("yes\n" if separates_users else "no\n")
+        staging.chmod(0o644)
+        staging.replace(self.root / _ISOLATION)
+
+    def recorded_isolation(self) -> bool | None:
+        try:
+            return (self.root / _ISOLATION).read_text() == "yes\n"
+        except OSError:
+            return None
 
     def workspaces(self) -> list[str]:
         try:
