@@ -21,18 +21,22 @@ FOLDER = Path(workspaced.__file__).resolve().parent
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One start's helper. `listen` is `unix:PATH` or `HOST:PORT`."""
+    """One start's helper. `listen` is `unix:PATH` or `HOST:PORT`.
+
+    With `pip`, a folder with pip's package or an empty string, the home gets a Python environment and a shell's files.
+    """
 
     home: str
     runtime: str
     listen: str
     secret: str
     hidden_ports: tuple[int, ...] = ()
+    pip: str | None = None
     awaits_environment: bool = False
 
     @property
     def environment(self) -> dict[str, str]:
-        configuration = {
+        configuration: dict[str, object] = {
             "home": self.home,
             "runtime": self.runtime,
             "listen": self.listen,
@@ -40,6 +44,8 @@ class Launch:
             "hidden_ports": list(self.hidden_ports),
             "awaits_environment": self.awaits_environment,
         }
+        if self.pip is not None:
+            configuration["pip"] = self.pip
         return {VARIABLE: json.dumps(configuration)}
 
 

@@ -16,7 +16,7 @@ from codehub.api.config import ApiConfig, ApiDeps
 from codehub.api.metrics import ApiMetrics
 from codehub.api.views import workspace_view
 from codehub.domain.errors import Denied, Unauthorized
-from codehub.domain.profiles import Catalog
+from codehub.domain.profiles import Catalog, Runs
 from codehub.services.accounts import Accounts
 from codehub.services.audit import Audit, Visits
 from codehub.services.diagnostics import Diagnostics
@@ -27,6 +27,7 @@ from codehub.services.passwords import TOKEN_PREFIX
 from codehub.services.ports import Ports
 from codehub.services.principal import Principal
 from codehub.services.ssh import Ssh
+from codehub.services.templates import Templates
 from codehub.services.terminal_program import TerminalProgramFiles
 from codehub.services.user_setup import UserSetup
 from codehub.services.users import Users
@@ -46,6 +47,7 @@ class Context:
     workspaces: Workspaces
     observing: Diagnostics
     doors: Doors
+    templates: Templates
     ssh: Ssh
     user_setup: UserSetup
     ports: Ports
@@ -83,6 +85,11 @@ def make_context(deps: ApiDeps) -> Context:
         deps.archives,
         Visits(deps.clock),
     )
+
+    async def runtime() -> tuple[str, Runs]:
+        chosen = await deps.choose_backends()
+        return chosen.instance, chosen.runs
+
     doors = Doors(deps.database, workspaces, deps.instances, deps.clock)
     metrics = ApiMetrics(deps.registry)
     metrics.stream_failures.set_function(lambda: live.failures)
@@ -101,6 +108,7 @@ def make_context(deps: ApiDeps) -> Context:
         workspaces=workspaces,
         observing=Diagnostics(deps.database, workspaces, deps.instances),
         doors=doors,
+        templates=Templates(deps.database, workspaces.catalog, runtime, deps.clock, deps.instances),
         ssh=Ssh(deps.database, doors, deps.clock, deps.ids),
         user_setup=UserSetup(deps.database, deps.secret_box, deps.clock, deps.ids, deps.git_remote),
         ports=Ports(deps.database, doors, config.port_sharing, config.port_url_of, deps.clock, deps.ids),

@@ -8,9 +8,11 @@ from datetime import datetime, timedelta
 from typing import Literal
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from codehub.api.config import ApiConfig
+from codehub.api.template_views import WorkspaceTemplateView, template_of
+from codehub.api.view import View
 from codehub.domain.accounts import Session, Token, User
 from codehub.domain.actions import Action, Viewer, allowed_actions
 from codehub.domain.audit import AuditEvent
@@ -30,11 +32,7 @@ from codehub.domain.routing import workspace_path
 from codehub.domain.setup import SetupState, StepState, setup_sentence
 from codehub.domain.status import status_of
 from codehub.domain.ttl import Span, archives_at, sleeps_at
-from codehub.domain.wording import error_text, summarize
-
-
-class View(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+from codehub.domain.wording import error_text, fixing_command, summarize
 
 
 class ErrorBody(View):
@@ -80,7 +78,9 @@ class SummaryView(View):
 class WorkspaceErrorView(View):
     reason: str | None
     message: str
+    detail: str | None = Field(description="What exactly happened, as the failed step reported it.")
     remedy: str = Field(description="What you can do about it.")
+    command: str | None = Field(description="The command that does that; null if there is none for you.")
 
 
 class BlockedView(View):
@@ -134,6 +134,9 @@ class WorkspaceView(View):
     memo: str
     owner: str = Field(description="The owner's user name.")
     image_ref: str
+    template: WorkspaceTemplateView | None = Field(
+        description="Null for one that was made from a profile or an image."
+    )
     status: Status
     phase: Phase
     operation: Operation
@@ -346,6 +349,7 @@ def workspace_view(
         memo=workspace.memo,
         owner=owned.owner,
         image_ref=workspace.image_ref,
+        template=template_of(workspace),
         status=status,
         phase=phase,
         operation=workspace.operation,
@@ -446,7 +450,13 @@ def _progress(workspace: Workspace) -> ProgressView | None:
 
 def _error(workspace: Workspace, viewer: Viewer) -> WorkspaceErrorView:
     message, remedy = error_text(workspace.error_reason, is_admin=viewer.is_admin)
-    return WorkspaceErrorView(reason=workspace.error_reason, message=message, remedy=remedy)
+    return WorkspaceErrorView(
+        reason=workspace.error_reason,
+        message=message,
+        detail=workspace.error_message,
+        remedy=remedy,
+        command=fixing_command(workspace, is_admin=viewer.is_admin),
+    )
 
 
 def session_item(session: Session, current_id: str) -> SessionItem:

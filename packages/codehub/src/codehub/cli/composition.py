@@ -12,6 +12,7 @@ from codehub.adapters.ide.xterm import XtermInstall
 from codehub.adapters.postgres.control_gc import PostgresGcStore
 from codehub.adapters.postgres.control_leader import PostgresElection
 from codehub.adapters.postgres.control_notifications import PostgresNotifications
+from codehub.adapters.postgres.control_schedule import PostgresScheduleStore
 from codehub.adapters.postgres.control_store import PostgresControlStore
 from codehub.adapters.postgres.control_ttl import PostgresTtlStore
 from codehub.adapters.secret_box import SecretBox, open_box
@@ -24,9 +25,12 @@ from codehub.control.deps import (
     CoordinatorDeps,
     CoordinatorSettings,
     GcSettings,
+    ScheduleSettings,
     TtlSettings,
 )
+from codehub.domain.effective import effective_profile
 from codehub.domain.errors import BackendDown, Invalid, NotFound
+from codehub.domain.limits import RunningLimits
 from codehub.domain.model import Workspace
 from codehub.domain.profiles import AppProfile, Catalog, Runs
 from codehub.ports.archives import ArchiveReceipts
@@ -88,6 +92,7 @@ def coordinator_deps(world: World) -> CoordinatorDeps:
         store=PostgresControlStore(world.database),
         ttl_store=PostgresTtlStore(world.database),
         gc_store=PostgresGcStore(world.database),
+        schedule_store=PostgresScheduleStore(world.database),
         notifications=PostgresNotifications(settings.database_url),
         bus=world.bus,
         activity=world.activity,
@@ -125,7 +130,7 @@ def setup_desk(world: World) -> PostgresSetupDesk:
 
 def secret_box(settings: Settings) -> Callable[[], SecretBox]:
     """Opened when it is first needed: an installation without secrets needs no key."""
-    return cache(lambda: open_box(settings.secrets_key, settings.data_dir))
+    return cache(lambda: open_box(settings.secrets_key, settings.data_dir, settings.secrets_key_file))
 
 
 def git_ca_of(settings: Settings) -> str:
@@ -143,7 +148,7 @@ def profile_of(catalog: Catalog, instances: Mapping[str, Instances], workspace: 
     if backend is None:
         raise BackendDown(f"the instance backend {workspace.instance_backend} is not available here")
     try:
-        return catalog.resolve(workspace.image_ref, backend.runs)
+        return effective_profile(workspace, catalog, backend.runs)
     except Invalid as error:
         raise NotFound(str(error)) from error
 
@@ -173,6 +178,7 @@ def coordinator_settings(settings: Settings) -> CoordinatorSettings:
             keep=settings.archive_keep,
             deleted_retention_s=settings.deleted_retention_s,
         ),
+        schedule=ScheduleSettings(limits=RunningLimits(settings.max_running_per_user, settings.max_running_global)),
         health_bind=settings.health_bind,
         sse_prefix=settings.sse_prefix,
         wake_prefix=settings.wake_prefix,

@@ -47,6 +47,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "logout": ("codehub.cli.login", "logout", "Remove the stored token and revoke it."),
     "whoami": ("codehub.cli.login", "whoami", "Show who is signed in, and where."),
     "ws": ("codehub.cli.ws", "ws", "Manage workspaces."),
+    "templates": ("codehub.cli.templates", "templates", "Manage what workspaces are made from."),
     "ssh": ("codehub.cli.ssh", "ssh", "Open a shell in a workspace with OpenSSH."),
     "config-ssh": ("codehub.cli.ssh", "config_ssh", "Set up `ssh NAME.codehub` and desktop IDEs."),
     "keys": ("codehub.cli.ssh", "keys", "Manage your SSH public keys."),

@@ -5,6 +5,7 @@
     ▲                          ├ EventListener
     │                          ├ WorkspaceController
     │                          ├ TTL Runner
+    │                          ├ Schedule Runner
     │                          ├ SetupLinks
     └───────lost, or a fault───┴ GC Runner
 ```
@@ -13,7 +14,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, cast
 
 import structlog
@@ -32,10 +33,12 @@ from codehub.control.metrics import Metrics
 from codehub.control.observe import Observer
 from codehub.control.reconcile import Reconciler
 from codehub.control.resync import Resync
+from codehub.control.schedule_runner import ScheduleRunner
 from codehub.control.setup_links import SetupLinks
 from codehub.control.stores import StoreCheck, WrongStore
 from codehub.control.ttl_runner import TtlRunner
 from codehub.domain.errors import BackendDown, CodeHubError, FenceLost, Transient
+from codehub.domain.model import Workspace
 from codehub.ports.control_store import StoreRegistry
 from codehub.ports.leadership import Lease
 
@@ -114,7 +117,7 @@ async def _lead(
 
 
 def _component_names(deps: CoordinatorDeps) -> tuple[str, ...]:
-    names = ("event_listener", "workspace_controller", "ttl_runner", "gc_runner")
+    names = ("event_listener", "workspace_controller", "ttl_runner", "schedule_runner", "gc_runner")
     return names if deps.setup_desk is None else (*names, "setup_links")
 
 
@@ -131,7 +134,7 @@ def _components(
     setup = None
     if deps.setup_desk is not None and deps.setup_links is not None:
         setup = SetupLinks(deps.setup_desk, deps.setup_links, deps.instances, heartbeats["setup_links"])
-    actor = Actor(backends, book, deps.profile_of, deps.clock, deps.new_id, deps.random, setup)
+    actor = Actor(backends, book, deps.profile_of, deps.clock, deps.new_id, deps.random, _loader(deps), setup)
     losses = LossGuard(settings.controller.max_losses)
     reconciler = Reconciler(
         deps.store,
@@ -177,14 +180,26 @@ def _components(
         settings.ttl,
         heartbeats["ttl_runner"],
     )
+    schedule = ScheduleRunner(
+        deps.schedule_store, controller.wake, lease, deps.clock, settings.schedule, heartbeats["schedule_runner"]
+    )
     gc = GcRunner(deps.gc_store, deps.archives, lease, deps.clock, settings.gc, heartbeats["gc_runner"])
     components = {
         "event_listener": listener.run(),
         "workspace_controller": controller.run(),
         "ttl_runner": ttl.run(),
+        "schedule_runner": schedule.run(),
         "gc_runner": gc.run(),
     }
     return components if setup is None else {**components, "setup_links": setup.run()}
+
+
+def _loader(deps: CoordinatorDeps) -> Callable[[str], Awaitable[Workspace | None]]:
+    async def load(workspace_id: str) -> Workspace | None:
+        found = await deps.store.load([workspace_id])
+        return found[0].workspace if found else None
+
+    return load
 
 
 def _store_check(deps: CoordinatorDeps) -> StoreCheck:

@@ -16,8 +16,10 @@ from ipaddress import ip_network
 import structlog
 
 from codehub.domain.connection_cap import most_per_address
+from codehub.domain.effective import effective_profile
 from codehub.domain.errors import CodeHubError, Invalid
 from codehub.domain.limits import RunningLimits
+from codehub.domain.model import Workspace
 from codehub.domain.profiles import AppProfile, Catalog
 from codehub.ports.activity import ActivityStore
 from codehub.ports.instances import Instances, Upstream
@@ -83,9 +85,9 @@ async def run_proxy(
             return (await instances.status(workspace_id)).workspaced
         return await instances.resolve_upstream(workspace_id)
 
-    def profile_of(image_ref: str, backend: str) -> AppProfile:
+    def profile_of(workspace: Workspace) -> AppProfile:
         try:
-            return deps.catalog.resolve(image_ref, deps.instances[backend].runs)[1]
+            return effective_profile(workspace, deps.catalog, deps.instances[workspace.instance_backend].runs)[1]
         except (Invalid, KeyError):
             # An image that was allowed once and still runs: it is proxied as the default profile is.
             return deps.catalog.profiles[deps.catalog.default]

@@ -70,7 +70,7 @@ class PostgresSetupDesk:
             "git": {"hosts": [f"{each.scheme}://{each.host}" for each in credentials], "ca": self.git_ca},
             "repo": self._repo(workspace),
             "dotfiles": {"url": url, "ref": ref} if url else None,
-            "commands": [],
+            "commands": _template_commands(workspace),
             "retry": workspace.setup_retry,
         }
 
@@ -174,6 +174,12 @@ def _command(command: Command) -> Mapping[str, object]:
         "words": list(command.words) or None,
         "group": command.when.value if command.name else "",
     }
+
+
+def _template_commands(workspace: Workspace) -> list[Mapping[str, object]]:
+    """The setup commands of its template, once per home. Parameters are in the environment that they run in."""
+    setup = workspace.template.setup if workspace.template is not None else ()
+    return [{"name": command, "when": "create", "shell": command} for command in setup]
 
 
 def secret_context(user_id: str, name: str) -> str:

@@ -45,6 +45,7 @@ def main(arguments: list[str]) -> None:
     if arguments[:1] != ["--"]:
         execute_again(raw)
     command = arguments[1:]
+    set_up_home(configuration)
     read_fd = write_fd = -1
     if configuration.get("awaits_environment"):
         read_fd, write_fd = os.pipe()
@@ -65,6 +66,15 @@ def main(arguments: list[str]) -> None:
         os.execvp(command[0], command)  # noqa: S606
     except OSError as error:
         sys.exit(f"{command[0]}: {error.strerror}")
+
+
+def set_up_home(configuration: dict[str, object]) -> None:
+    """Before the IDE starts: its first terminal finds a complete home. In a process of its own, which may fail."""
+    if "pip" not in configuration:
+        return
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "home_setup.py")
+    words = [sys.executable, "-I", "-S", "-B", script, str(configuration["home"]), str(configuration["pip"])]
+    os.spawnv(os.P_WAIT, sys.executable, words)  # noqa: S606
 
 
 def own_environment(configuration: dict[str, object]) -> dict[str, str]:

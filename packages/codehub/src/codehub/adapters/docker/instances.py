@@ -126,7 +126,11 @@ class DockerInstances:
             "CODEHUB_WORKSPACE_ID": spec.workspace_id,
             "CODEHUB_BASE_PATH": values["base_path"],
             "CODEHUB_PORT": values["port"],
-        } | {key: filled(value, values) for key, value in profile.env.items()}
+        }
+        # The template's never take the place of ours, nor of what the profile needs to run.
+        env = dict(spec.env) | env | {key: filled(value, values) for key, value in profile.env.items()}
+        memory = spec.size.memory_bytes or self._limits.memory_bytes
+        cpus = spec.size.cpus or self._limits.cpus
         header = secret_of(profile, secret)
         labels = self._engine.labels(spec.workspace_id, ROLE_INSTANCE) | {_SPEC: digest}
         if header is not None:
@@ -151,9 +155,9 @@ class DockerInstances:
                 "PortBindings": {port: [{"HostIp": "127.0.0.1", "HostPort": ""}]},
                 "CapDrop": ["ALL"],
                 "SecurityOpt": ["no-new-privileges:true"],
-                "Memory": self._limits.memory_bytes,
-                "MemorySwap": self._limits.memory_bytes,
-                "NanoCpus": int(self._limits.cpus * 1e9),
+                "Memory": memory,
+                "MemorySwap": memory,
+                "NanoCpus": int(cpus * 1e9),
                 "PidsLimit": self._limits.pids,
                 "RestartPolicy": {"Name": "no"},
                 "LogConfig": {"Type": "json-file", "Config": {"max-size": "8m", "max-file": "2"}},

@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from codehub.domain import applied_template
 from codehub.domain.model import (
     CONDITION_NAMES,
     NOT_OBSERVED,
@@ -75,7 +76,12 @@ def workspace_of(row: Mapping[str, Any]) -> Workspace:
         updated_at=row["updated_at"],
         deleted_at=row["deleted_at"],
         purged_at=row["purged_at"],
+        cancel_op_started_at=row["cancel_op_started_at"],
         keep_awake_until=row["keep_awake_until"],
+        template=applied_template.decode(row["template"]),
+        template_next=applied_template.decode(row["template_next"]),
+        template_latest=row["template_latest"],
+        copy_of=row["copy_of"],
         busy=Busy(row["busy_reason"], row["busy_since"], row["busy_at"]) if row["busy_reason"] else None,
         repo=repo_of(row["repo"]),
         setup=None if row["setup"] is None else parse_setup(row["setup"]),

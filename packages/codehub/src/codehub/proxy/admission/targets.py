@@ -33,7 +33,7 @@ class Targets:
     def __init__(
         self,
         resolve: Resolve,
-        profile_of: Callable[[str, str], AppProfile],
+        profile_of: Callable[[Workspace], AppProfile],
         activity: ActivityBuffer,
         clock: CoarseClock,
         scheme: bytes,
@@ -82,7 +82,7 @@ class Targets:
             return Target(
                 workspace.id.encode(), UpstreamPool(upstream, loop), rewrite, self._rules(()), activity, 1001
             )
-        profile = self._profile_of(workspace.image_ref, workspace.instance_backend)
+        profile = self._profile_of(workspace)
         rewrite = PathRewrite(prefix, profile.strip_prefix, header, self._scheme)
         background = self._rules(profile.background_traffic)
         pool = UpstreamPool(upstream, loop)

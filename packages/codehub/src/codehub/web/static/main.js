@@ -9,6 +9,7 @@ import * as live from "./stream.js";
 import {clearToasts, failed} from "./toasts.js";
 import {accountView} from "./views/account.js";
 import {adminAuditView} from "./views/admin_audit.js";
+import {adminNewTemplateView, adminTemplatesView, adminTemplateView} from "./views/admin_templates.js";
 import {adminUsersView} from "./views/admin_users.js";
 import {adminSystemView, adminWorkspacesView} from "./views/admin.js";
 import {loginView} from "./views/login.js";
@@ -25,6 +26,9 @@ const ROUTES = [
   [/^\/admin\/workspaces$/, adminWorkspacesView],
   [/^\/admin\/users$/, adminUsersView],
   [/^\/admin\/audit$/, adminAuditView],
+  [/^\/admin\/templates$/, adminTemplatesView],
+  [/^\/admin\/templates\/new\/edit$/, adminNewTemplateView],
+  [/^\/admin\/templates\/([a-z0-9-]{1,63})$/, adminTemplateView],
 ];
 const RETRY_MS = 2_000;
 

@@ -210,6 +210,7 @@ function factsOf(ws) {
   const rows = [
     ["Desired state", WANTED[ws.desired_state] ?? ws.desired_state],
     ["Profile", ws.image_ref],
+    ...(ws.template ? [["Template", templateWords(ws.template)]] : []),
     ...(ws.repo ? [["Repository", ws.repo.ref ? `${ws.repo.url} (${ws.repo.ref})` : ws.repo.url]] : []),
     ["Owner", ws.owner],
     ["Created", clock(ws.created_at)],
@@ -218,6 +219,11 @@ function factsOf(ws) {
   ];
   if (ws.error_reason) rows.push(["Error", `${ws.error_reason} (${ws.error_count})`]);
   return rows.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]);
+}
+
+function templateWords(template) {
+  const next = template.pending_version === null ? "" : `, version ${template.pending_version} from the next start on`;
+  return `${template.name}, version ${template.version}${next}`;
 }
 
 function usageWords(used) {
