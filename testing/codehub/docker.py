@@ -157,6 +157,7 @@ class DockerEngine:
             changes = [
                 "CMD " + str(["/usr/bin/python3", "-u", "/tiny.py", "8080", "ID", "0.0.0.0"]).replace("'", '"'),
                 "ENV PATH=/usr/bin:/bin",
+                "LABEL codehub.ide=port",
             ]
             answer = client.post(
                 "http://docker/images/create",

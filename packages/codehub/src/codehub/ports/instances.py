@@ -146,5 +146,6 @@ def spec_digest(spec: InstanceSpec, limits: str = "") -> str:
         str(profile.strip_prefix),
         *(f"{key}={value}" for key, value in sorted(profile.env.items())),
         limits,
+        *(() if profile.own_image else ("not the profile's image",)),
     )
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]

@@ -1,12 +1,32 @@
-"""Giving a whole tree to one user, by descriptors, so that no link is followed."""
+"""A workspace's own user, and giving a whole tree to it: by descriptors, so that no link is followed."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from pathlib import Path
 
 from codehub.adapters.filesystem.dir_cursor import DirCursor
+
+_FIRST_UID = 1_000_000_000  # above what distributions, containers and directories hand out
+_UIDS = 1_000_000_000
+
+
+def uid_for(workspace_id: str, runtime: str = "process") -> int | None:
+    """The workspace's own uid when CodeHub is root; else None, and the instance runs as CodeHub's user.
+
+    Another one on each runtime: to end a process workspace is to end every process of its uid.
+    """
+    if os.geteuid() != 0:
+        return None
+    prefix = "" if runtime == "process" else f"{runtime}:"
+    digest = hashlib.sha256(f"{prefix}{workspace_id}".encode()).digest()
+    return _FIRST_UID + int.from_bytes(digest[:8], "big") % _UIDS
+
+
+def container_uid_for(workspace_id: str) -> int | None:
+    return uid_for(workspace_id, "container")
 
 
 def own(home: Path, uid: int | None) -> None:
