@@ -101,6 +101,7 @@ def composed(engine: DockerEngine, s3: S3Server) -> Iterator[Composed]:
     )  # fmt: skip
     homes = place / "homes"
     homes.mkdir(mode=0o711)
+    (place / "sockets").mkdir(mode=0o711)
     try:
         postgres.start()
         filled = {
@@ -130,6 +131,7 @@ def composed(engine: DockerEngine, s3: S3Server) -> Iterator[Composed]:
             "DOCKER_SOCKET": str(engine.socket),
             "DOCKER_GID": str(engine.socket.stat().st_gid),
             "CODEHUB_HOMES_HOST_DIR": str(homes),
+            "CODEHUB_SOCKETS_DIR": str(place / "sockets"),
         }
         made = Composed(place, environment, f"http://127.0.0.1:{api}", proxy)
         try:

@@ -41,9 +41,10 @@ try:
 except OSError as error:
     print("refused", error)
 """
-TRY_SOCKET = """import socket, sys
+TRY_SOCKET = """import os, socket, sys
 try:
-    socket.socket(socket.AF_UNIX).connect(sys.argv[1]); print("reached")
+    os.chdir(os.path.dirname(sys.argv[1]))  # a long path is no protection
+    socket.socket(socket.AF_UNIX).connect(os.path.basename(sys.argv[1])); print("reached")
 except OSError as error:
     print("refused", error)
 """
@@ -134,13 +135,11 @@ async def test_a_socket_replaced_by_a_link_leads_nowhere(box: DockerWorld, docke
     await started(box, 1)
     await started(box, 2)
     own, profile = await upstream_of(box, 1), (await box.spec(wid(1))).profile
-    for name, target in (
-        ("ide.sock", (await upstream_of(box, 2)).socket_path),
-        ("workspaced.sock", str(docker_engine.socket)),
-    ):
-        script = f'import os; os.rename("{name}", "old-{name}"); os.symlink("{target}", "{name}")'
+    targets = {"ide.sock": (await upstream_of(box, 2)).socket_path, "workspaced.sock": str(docker_engine.socket)}
+    links = "; ".join(f'os.unlink("{name}"); os.symlink("{target}", "{name}")' for name, target in targets.items())
+    await box.ask(wid(1), f"cd /run/codehub && python3 -c 'import os; {links}'")
+    for name in targets:
         path = str(Path(own.socket_path).with_name(name))
-        await box.ask(wid(1), f"cd /run/codehub && python3 -c '{script}'")
         assert Path(path).is_symlink()
         with pytest.raises(OSError):
             connect_workspace_socket(path, own.uid)

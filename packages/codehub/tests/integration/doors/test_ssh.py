@@ -16,7 +16,7 @@ import pytest
 from testing.codehub.doors import Doors
 from testing.codehub.full_stack import PATIENCE_S
 
-pytestmark = [pytest.mark.xdist_group("doors"), pytest.mark.needs("sshd", "rsync", "git")]
+pytestmark = pytest.mark.needs("sshd", "rsync", "git")
 
 
 class Laptop:

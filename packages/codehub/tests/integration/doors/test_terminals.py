@@ -16,8 +16,6 @@ from codehub.workspaced.vt import Terminal as Model
 from testing.codehub.doors import Doors
 from testing.codehub.full_stack import PATIENCE_S
 
-pytestmark = pytest.mark.xdist_group("doors")
-
 
 class Viewer:
     """A terminal program: draws what it is sent and acknowledges it."""

@@ -71,6 +71,7 @@ class DockerInstances:
         self._options = options
         self._starts = StartDirs(options.sockets_dir)
         self._images: dict[str, ImageInfo] = {}
+        self._looking = asyncio.Lock()
         self.network = Network(engine, options.allowed_networks)
         self.tools = Tools(engine, ide)
 
@@ -125,9 +126,10 @@ class DockerInstances:
 
     async def _image(self, image: str, report: Report) -> ImageInfo:
         found = await ensure_image(self._engine, image, report)
-        known = self._images.get(found["Id"])
-        if known is None:
-            known = self._images[found["Id"]] = await look_into(self._engine, found)
+        async with self._looking:
+            known = self._images.get(found["Id"])
+            if known is None:
+                known = self._images[found["Id"]] = await look_into(self._engine, found)
         return known
 
     async def _create(self, workspace_id: str, config: dict[str, object]) -> str:

@@ -6,6 +6,7 @@ what a program starts is not affected.
 
 from __future__ import annotations
 
+import compileall
 import os
 import re
 import shutil
@@ -21,7 +22,7 @@ _LOADER = "ld.so"
 _LISTED = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
 # What nobody needs to run a program of the standard library.
 _LEFT_OUT = (
-    "__pycache__",
+    "*.opt-?.pyc",
     "site-packages",
     "dist-packages",
     "test",
@@ -60,13 +61,12 @@ def put_programs(programs: Iterable[tuple[Path, Path]], libraries: Path, seen_at
         to.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(program, to)
         to.chmod(0o755)
-        put_libraries([program], libraries, loader_of(program))
-        _patchelf(
-            "--set-interpreter", f"{seen_at[-1]}/{_LOADER}", "--force-rpath", "--set-rpath", ":".join(seen_at), to
-        )
+        put_libraries([program], libraries, loader_of(program), seen_at)
+        _patchelf("--set-interpreter", f"{seen_at[-1]}/{_LOADER}", to)
+        _search_in(to, seen_at)
 
 
-def put_libraries(files: Iterable[Path], libraries: Path, loader: Path) -> None:
+def put_libraries(files: Iterable[Path], libraries: Path, loader: Path, seen_at: Sequence[str]) -> None:
     """What these files need, and the loader itself under a name of its own."""
     target = libraries / _LOADER
     if not target.exists():
@@ -79,6 +79,17 @@ def put_libraries(files: Iterable[Path], libraries: Path, loader: Path) -> None:
             if not to.exists() and path.resolve() != loader:
                 shutil.copy(path.resolve(), to)
                 to.chmod(0o755)
+                replace_search(to, seen_at)
+
+
+def replace_search(library: Path, seen_at: Sequence[str]) -> None:
+    """One that says where its own libraries are says it for another machine, and does not listen to the program."""
+    if _patchelf("--print-rpath", library).strip():
+        _search_in(library, seen_at)
+
+
+def _search_in(file: Path, seen_at: Sequence[str]) -> None:
+    _patchelf("--force-rpath", "--set-rpath", ":".join(seen_at), file)
 
 
 def put_python(place: Path, seen_at: str) -> None:
@@ -87,7 +98,16 @@ def put_python(place: Path, seen_at: str) -> None:
     put_programs([(program, place / "bin/python3")], place / "lib", [f"{seen_at}/lib"])
     modules = place / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}"
     shutil.copytree(library, modules, ignore=shutil.ignore_patterns(*_LEFT_OUT))
-    put_libraries(modules.glob("lib-dynload/*.so"), place / "lib", loader_of(program))
+    put_compiled(modules)
+    extensions = list(modules.glob("lib-dynload/*.so"))
+    put_libraries(extensions, place / "lib", loader_of(program), [f"{seen_at}/lib"])
+    for extension in extensions:
+        replace_search(extension, [f"{seen_at}/lib"])
+
+
+def put_compiled(modules: Path) -> None:
+    """Where nobody can write, a module that is not compiled is compiled at every start."""
+    compileall.compile_dir(modules, quiet=2)
 
 
 def _patchelf(*words: str | Path) -> str:

@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 
 from codehub.adapters.docker.engine import ROLE, Engine
-from codehub.adapters.docker.portable import loader_of, put_programs, put_python, python_program
+from codehub.adapters.docker.portable import loader_of, put_compiled, put_programs, put_python, python_program
 from codehub.adapters.docker.volume_copy import FOLDER, make_door
 from codehub.adapters.workspaced_launch import FOLDER as WORKSPACED
 from codehub.domain.errors import Terminal, Transient
@@ -33,7 +33,7 @@ IDE_PLACE = f"{PLACE}/ide"
 PYTHON = f"{PLACE}/bin/python3"
 _PREFIX = "codehub-tools"
 _LABELS = {ROLE: "tools"}
-_FORMAT = "1"  # of what is in them; another number makes new volumes
+_FORMAT = "2"  # of what is in them; another number makes new volumes
 _SSH = (("sshd", "sbin"), ("ssh-keygen", "bin"))
 _SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"
 _CHUNK = 1 << 20
@@ -139,6 +139,7 @@ def _stage_tools(place: Path) -> None:
     programs = [(program, place / folder / name) for name, folder in _SSH if (program := _which(name)) is not None]
     put_programs(programs, place / "lib", [f"{PLACE}/lib"])
     shutil.copytree(WORKSPACED, place / "workspaced", ignore=shutil.ignore_patterns("__pycache__"))
+    put_compiled(place / "workspaced")
     (place / "ide").mkdir()  # where code-server is mounted
 
 
