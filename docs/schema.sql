@@ -20,6 +20,17 @@ BEGIN
     PERFORM pg_notify('ws_wake', json_build_object('id', NEW.id)::text);
     RETURN NULL;
 END $$;
+CREATE FUNCTION public.refuse_audit_change() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    retention_s float8 := nullif(current_setting('codehub.audit_retention_s', true), '')::float8;
+BEGIN
+    IF TG_OP = 'DELETE' AND retention_s >= 86400 AND OLD.at < now() - make_interval(secs => retention_s) THEN
+        RETURN OLD;
+    END IF;
+    RAISE EXCEPTION 'audit_events is append-only' USING ERRCODE = 'insufficient_privilege';
+END $$;
 CREATE TABLE public.api_tokens (
     id text NOT NULL,
     user_id text NOT NULL,
@@ -36,6 +47,26 @@ CREATE TABLE public.archive_orphans (
     workspace_id text NOT NULL,
     op_id text NOT NULL,
     first_seen_at timestamp with time zone NOT NULL
+);
+CREATE TABLE public.audit_events (
+    id bigint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    event text NOT NULL,
+    actor text NOT NULL,
+    actor_id text,
+    token_id text,
+    address text NOT NULL,
+    target text NOT NULL,
+    workspace_id text,
+    detail jsonb NOT NULL
+);
+ALTER TABLE public.audit_events ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.audit_events_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
 );
 CREATE TABLE public.login_failures (
     username text NOT NULL,
@@ -207,6 +238,8 @@ ALTER TABLE ONLY public.api_tokens
     ADD CONSTRAINT api_tokens_secret_hash_key UNIQUE (secret_hash);
 ALTER TABLE ONLY public.archive_orphans
     ADD CONSTRAINT archive_orphans_pkey PRIMARY KEY (archive_key);
+ALTER TABLE ONLY public.audit_events
+    ADD CONSTRAINT audit_events_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY public.login_failures
     ADD CONSTRAINT login_failures_pkey PRIMARY KEY (username, address);
 ALTER TABLE ONLY public.login_links
@@ -246,6 +279,9 @@ ALTER TABLE ONLY public.workspace_ports
 ALTER TABLE ONLY public.workspaces
     ADD CONSTRAINT workspaces_pkey PRIMARY KEY (id);
 CREATE INDEX api_tokens_by_user ON public.api_tokens USING btree (user_id);
+CREATE INDEX audit_events_actor ON public.audit_events USING btree (actor, id);
+CREATE INDEX audit_events_at ON public.audit_events USING btree (at);
+CREATE INDEX audit_events_workspace ON public.audit_events USING btree (workspace_id, id) WHERE (workspace_id IS NOT NULL);
 CREATE INDEX login_links_by_expiry ON public.login_links USING btree (expires_at);
 CREATE INDEX login_links_by_token ON public.login_links USING btree (token_id) WHERE (token_id IS NOT NULL);
 CREATE INDEX port_links_by_workspace ON public.port_links USING btree (workspace_id, port);
@@ -262,6 +298,10 @@ CREATE INDEX workspaces_that_want_to_run ON public.workspaces USING btree (owner
 CREATE INDEX workspaces_to_purge ON public.workspaces USING btree (deleted_at) WHERE ((deleted_at IS NOT NULL) AND (purged_at IS NULL));
 CREATE INDEX workspaces_to_put_to_sleep ON public.workspaces USING btree (phase, phase_changed_at) WHERE ((operation = 'NONE'::text) AND (deleted_at IS NULL));
 CREATE INDEX workspaces_under_way ON public.workspaces USING btree (id) WHERE ((operation <> 'NONE'::text) AND (deleted_at IS NULL));
+CREATE TRIGGER audit_events_append_only BEFORE DELETE OR UPDATE ON public.audit_events FOR EACH ROW EXECUTE FUNCTION public.refuse_audit_change();
+ALTER TABLE public.audit_events ENABLE ALWAYS TRIGGER audit_events_append_only;
+CREATE TRIGGER audit_events_keep BEFORE TRUNCATE ON public.audit_events FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_audit_change();
+ALTER TABLE public.audit_events ENABLE ALWAYS TRIGGER audit_events_keep;
 CREATE TRIGGER ws_deleted_update AFTER UPDATE ON public.workspaces FOR EACH ROW WHEN (((old.deleted_at IS NULL) AND (new.deleted_at IS NOT NULL))) EXECUTE FUNCTION public.notify_workspace_deleted();
 CREATE TRIGGER ws_sse_awake AFTER UPDATE ON public.workspaces FOR EACH ROW WHEN ((((old.keep_awake_until IS DISTINCT FROM new.keep_awake_until) OR (old.busy_reason IS DISTINCT FROM new.busy_reason)) OR (old.busy_since IS DISTINCT FROM new.busy_since))) EXECUTE FUNCTION public.notify_workspace_shown();
 CREATE TRIGGER ws_sse_insert AFTER INSERT ON public.workspaces FOR EACH ROW EXECUTE FUNCTION public.notify_workspace_shown();

@@ -137,7 +137,9 @@ async def test_who_is_no_admin_sees_their_own_things_and_whom_to_ask(
         "lost", owner="ada", phase="ERROR", desired_state="RUNNING", error_reason="DataLost", error_count=1
     )
     await sign_in(page, dashboard, "ada", "long enough")
-    await expect(card(page, "lost")).to_contain_text("Ask an admin to recover it from a kept archive, or delete it.")
+    await expect(card(page, "lost")).to_contain_text(
+        "Ask an administrator to recover it from one of its archives, or delete it."
+    )
     await expect(page.get_by_role("button", name="Recover lost")).to_be_hidden()
     await expect(page.get_by_text("1 in all")).to_be_visible()
     await expect(page.get_by_role("link", name="Admin")).to_be_hidden()

@@ -8,6 +8,7 @@ declare -A package_of=(
     [dockerd]=docker.io [chromium]=chromium [debootstrap]=debootstrap [bwrap]=bubblewrap [slirp4netns]=slirp4netns [nginx]=nginx-light
     [zstd]=zstd [setfattr]=attr [git]=git [wrk]=wrk [g++]=g++ [openssl]=openssl
     [systemd-analyze]=systemd [sshd]=openssh-server [ssh]=openssh-client [rsync]=rsync
+    [gopls]=gopls [go]=golang-go [clangd]=clangd
 )
 missing=()
 for command in "${!package_of[@]}"; do

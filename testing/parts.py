@@ -30,6 +30,8 @@ _PROGRAMS: dict[str, tuple[str, str]] = {
     "wrk": ("wrk", "Debian's wrk"),
     "g++": ("g++", "Debian's g++"),
     "openssl": ("openssl", "Debian's openssl"),
+    "gopls": ("gopls", "Debian's gopls and golang-go"),
+    "clangd": ("clangd", "Debian's clangd"),
     "systemd": ("systemd-analyze", "Debian's systemd"),
 }
 _SYSTEM_PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"

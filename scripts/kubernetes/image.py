@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""image.py OUT.tar NAME:TAG ENTRYPOINT-JSON ROOT: a docker archive whose one layer is ROOT (a folder or a tar of one)."""
+"""image.py OUT.tar NAME:TAG ENTRYPOINT-JSON [NAME:TAG ENTRYPOINT-JSON …] ROOT: a docker archive of images whose one layer
+is ROOT (a folder or a tar of one)."""
 
 import hashlib
 import io
@@ -9,24 +10,32 @@ import tarfile
 from pathlib import Path
 
 
-def main(out: str, name: str, entrypoint: str, root: str) -> None:
+def main(out: str, *words: str) -> None:
+    *pairs, root = words
     layer = Path(root).read_bytes() if Path(root).is_file() else _packed(root)
-    config = {
+    digest = "sha256:" + hashlib.sha256(layer).hexdigest()
+    images, members = [], [("layer.tar", layer)]
+    for name, entrypoint in zip(pairs[::2], pairs[1::2], strict=True):
+        content = json.dumps(_config(entrypoint, digest)).encode()
+        config_name = hashlib.sha256(content).hexdigest() + ".json"
+        images.append({"Config": config_name, "RepoTags": [name], "Layers": ["layer.tar"]})
+        members.append((config_name, content))
+    with tarfile.open(out, "w") as archive:
+        for member, data in [*members, ("manifest.json", json.dumps(images).encode())]:
+            info = tarfile.TarInfo(member)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+
+
+def _config(entrypoint: str, digest: str) -> dict[str, object]:
+    return {
         "architecture": "amd64",
         "os": "linux",
         "created": "1970-01-01T00:00:00Z",
         "config": {"Env": ["PATH=/usr/local/bin:/usr/bin:/bin"], "Entrypoint": json.loads(entrypoint)},
-        "rootfs": {"type": "layers", "diff_ids": ["sha256:" + hashlib.sha256(layer).hexdigest()]},
+        "rootfs": {"type": "layers", "diff_ids": [digest]},
         "history": [{"created": "1970-01-01T00:00:00Z"}],
     }
-    content = json.dumps(config).encode()
-    config_name = hashlib.sha256(content).hexdigest() + ".json"
-    manifest = json.dumps([{"Config": config_name, "RepoTags": [name], "Layers": ["layer.tar"]}]).encode()
-    with tarfile.open(out, "w") as archive:
-        for member, data in ((config_name, content), ("layer.tar", layer), ("manifest.json", manifest)):
-            info = tarfile.TarInfo(member)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
 
 
 def _packed(root: str) -> bytes:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests that need a cluster, inside the test node's namespaces: test.sh [pytest arguments]
+# Runs the tests that need a cluster, inside the test node's namespaces: test.sh [pytest arguments, or some of its files]
 # A node that this starts is stopped again; one that `make kubernetes-up` started stays.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -10,5 +10,9 @@ if [ ! -e "$lab/run/ready" ]; then
     trap '"$here/down.sh"' EXIT
 fi
 "$here/up.sh" || exit 1
+tests=(packages/codehub/tests/kubernetes)
+for argument in "$@"; do
+    [[ $argument != packages/* ]] || tests=()
+done
 # One node, and tests that restart its parts: one after the other.
-"$here/exec.sh" .venv/bin/python -m pytest -n 0 packages/codehub/tests/kubernetes "$@"
+"$here/exec.sh" .venv/bin/python -m pytest -n 0 "${tests[@]}" "$@"

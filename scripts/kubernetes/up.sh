@@ -20,7 +20,7 @@ if [ "${1:-}" != inside ]; then
 fi
 
 programs=$prefix/bin run=$lab/run pki=$lab/pki
-bridge=kb0 gateway=10.246.0.1 pods=10.246.0.0/24 services=10.98.0.0/16 api_service=10.98.0.1
+bridge=kb0 gateway=10.246.0.1 pods=10.246.0.0/24 services=10.98.0.0/16 api_service=10.98.0.1 dns_service=10.98.0.10
 api=https://127.0.0.1:6443 containerd=$lab/containerd/c.sock
 # Whose directories the volumes of the test's storage class are: the hostPath plug-in applies no fsGroup, so volumes that
 # belonged to root would be closed to workspaces, which run as this user.
@@ -162,8 +162,11 @@ X
     if [ -d /sys/fs/cgroup/memory ]; then
         for hierarchy in /sys/fs/cgroup/*/; do mkdir -p "$hierarchy$cgroup"; done
         for file in cpus mems; do cat "/sys/fs/cgroup/cpuset/cpuset.$file" > "/sys/fs/cgroup/cpuset/$cgroup/cpuset.$file"; done
+        # All pods together would otherwise weigh as much as one process of this machine.
+        echo 16384 > "/sys/fs/cgroup/cpu/$cgroup/cpu.shares"
     else
         mkdir -p "/sys/fs/cgroup/$cgroup"
+        echo 1600 > "/sys/fs/cgroup/$cgroup/cpu.weight" 2>/dev/null || true
     fi
     cat > "$lab/containerd/config.toml" <<X
 version = 2
@@ -208,6 +211,7 @@ cgroupRoot: /$cgroup
 failSwapOn: false
 oomScoreAdj: 0
 clusterDomain: cluster.local
+clusterDNS: [$dns_service]
 volumePluginDir: $lab/kubelet/volumeplugins
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99

@@ -137,7 +137,7 @@ class Api:
     async def user(self, username: str, *, is_admin: bool = False) -> httpx.AsyncClient:
         """A new user, signed in; the password is the name twice over."""
         password = f"{username}-{username}"
-        await make_users(self.deps)._insert(username, password, is_admin=is_admin)
+        await make_users(self.deps)._insert(username, password, None, is_admin=is_admin)
         return await self.signed_in(username, password)
 
     async def close(self) -> None:

@@ -10,6 +10,7 @@ Points are those that the homes name (`testing.codehub.kill_chain` lists them), 
     signal                   an instance is asked to stop: after the last fence, before the signal
     remove                   an instance's directory is removed: after the last fence, before the first effect
     launch                   an instance is about to be launched
+    create:pods, delete:pods a request to the Kubernetes API server, by its resource, right before it is sent
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any
 
 from codehub.adapters.homes.docker_volume import DockerVolumeHomes
 from codehub.adapters.homes.local_dir import LocalDirHomes
+from codehub.adapters.kubernetes.client import ApiClient
 from codehub.adapters.kubernetes.homes import PvcHomes
 from codehub.adapters.postgres.control_store import PostgresControlStore
 from codehub.adapters.process.instances import ProcessInstances
@@ -89,6 +91,8 @@ def _plant(strike: Strike) -> None:
         strike,
         lambda epoch, change, now: f"commit:{change.before.operation}→{change.after.operation}",
     )
+    _around(ApiClient, "create", strike, lambda path, body: f"create:{path.rpartition('/')[2]}")
+    _around(ApiClient, "delete", strike, lambda path, *_: f"delete:{path.split('/')[-2]}")
     _around(ProcessInstances, "_launch", strike, lambda *_: "launch")
     send, remove = signal.pidfd_send_signal, RunLayout.remove
 

@@ -54,7 +54,10 @@ class DockerEngine:
     def start(self) -> None:
         environment = {**os.environ, "PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
         log = open(self.base / "dockerd.log", "ab")  # noqa: SIM115 - handed to the engine
+        # In a mount namespace of its own: next to other programs that make and leave mount namespaces (sandboxes, other
+        # engines), an overlay that the engine had just mounted vanished in about one of a hundred copies into a volume.
         command: list[str | Path] = [
+            "unshare", "--mount", "--propagation", "private",
             "dockerd", "--data-root", self.base / "data", "--exec-root", self.base / "exec", "-H", self.host,
             "-p", self.base / "pid", "--bridge", "none", "--live-restore", "--shutdown-timeout", "5",
         ]  # fmt: skip
@@ -194,6 +197,9 @@ def _mounts_below(base: Path) -> list[str]:
         return [line.split()[1] for line in mounts if line.split()[1].startswith(str(base))]
 
 
+_SYSTEM = ("/lib/", "/lib64/", "/usr/")  # a library that is not the system's is its package's to bring
+
+
 def tiny_root(libraries_of: tuple[Path, ...] = (), programs: tuple[str, ...] = ()) -> bytes:
     """/usr/bin/python3 with its libraries and standard library, a shell and a few tools; and others' libraries."""
     programs = (
@@ -214,7 +220,7 @@ def tiny_root(libraries_of: tuple[Path, ...] = (), programs: tuple[str, ...] = (
     wanted = {path for program in programs for path in (Path(program), Path(program).resolve())}
     for real in (*(Path(program).resolve() for program in programs), *libraries_of):
         said = subprocess.run(["ldd", real], capture_output=True, text=True, check=True).stdout
-        wanted |= {Path(word) for line in said.splitlines() for word in line.split() if word.startswith("/")}
+        wanted |= {Path(word) for line in said.splitlines() for word in line.split() if word.startswith(_SYSTEM)}
     library = (
         Path("/usr/lib/python3.11")
         if Path("/usr/lib/python3.11").is_dir()

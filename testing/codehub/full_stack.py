@@ -133,11 +133,11 @@ class Stack:
         return (self.data_dir / "admin-password").read_text().strip()
 
     @contextlib.contextmanager
-    def client(self) -> Iterator[httpx.Client]:
-        """Signed in as the admin."""
-        password = self.environment.get("CODEHUB_ADMIN_PASSWORD") or self.password()
+    def client(self, username: str = "admin", password: str = "") -> Iterator[httpx.Client]:
+        """Signed in, as the admin unless another user is named."""
+        password = password or self.environment.get("CODEHUB_ADMIN_PASSWORD") or self.password()
         with httpx.Client(base_url=self.url, timeout=60, trust_env=False) as client:
-            answer = client.post("/api/v1/login", json={"username": "admin", "password": password})
+            answer = client.post("/api/v1/login", json={"username": username, "password": password})
             assert answer.status_code == 200, answer.text
             client.headers["X-CodeHub-Session-Key"] = answer.json()["session_key"]
             yield client

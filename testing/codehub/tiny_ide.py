@@ -39,6 +39,9 @@ else:
 print("hello from " + name, flush=True)
 if os.environ.get("QUIT"):
     sys.exit(int(os.environ["QUIT"]))
+if os.environ.get("FILL"):
+    with open(os.environ["FILL"], "wb") as file:
+        file.write(os.urandom(32 << 20))
 if os.environ.get("EAT"):
     hoard = [bytearray(os.urandom(1 << 20)) for _ in range(100_000)]
 server.serve_forever()

@@ -7,6 +7,7 @@ be empty.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import subprocess
@@ -23,6 +24,19 @@ _NODE = {
     # These two run as they are in their packages; their scripts would build or copy what is not needed here.
     "gemini": ["--ignore-scripts", "--omit=optional", "@google/gemini-cli@0.61.0"],
     "claude": ["--ignore-scripts", "@anthropic-ai/claude-code@2.1.325"],
+    "language-servers": [
+        "--ignore-scripts", "--omit=optional", "pyright@1.1.414", "typescript-language-server@5.3.0", "typescript@5.9.3",
+    ],
+}  # fmt: skip
+# The packages of a part whose every byte is pinned.
+_INTEGRITY = {
+    "language-servers": {
+        "pyright": "sha512-FPZZb51jepDX4eP7TEYDeNFtmE3WgwkkEcJpvH3/QmUSsj0EAy3LXu+xB4T/FWDejtsXlCfFr/rbWFjwuwuXww==",
+        "typescript": "sha512-jl1vZzPDinLr9eUt3J/t7V6FgNEw9QjvBPdysz9KfQDD41fQrC2Y4vKQdiaUpFT4bXlb1RHhLpp8wtm6M5TgSw==",
+        "typescript-language-server": (
+            "sha512-5puofxZHgFdAYtfNpmwCAvgtaYgg8wrUnH30m7Ze3QuguId5RNRadKASpOpyDxTyUdAF51FjhTdjntLw/EuWcQ=="
+        ),
+    }
 }
 
 
@@ -44,8 +58,17 @@ def node_part(name: str) -> Path:
         place.mkdir(parents=True)
         words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--no-package-lock", "--prefix", str(place)]
         _run(*words, *_NODE[name], home=place / ".home")
+        if name in _INTEGRITY:
+            _check_integrity(place, _INTEGRITY[name])
 
     return _built(name, " ".join(_NODE[name]), build)
+
+
+def _check_integrity(place: Path, pinned: dict[str, str]) -> None:
+    """npm has verified each package against the hash it wrote down; it must be ours."""
+    installed = json.loads((place / "node_modules/.package-lock.json").read_bytes())["packages"]
+    found = {name.removeprefix("node_modules/"): entry["integrity"] for name, entry in installed.items()}
+    assert found == pinned, f"npm installed other packages than those pinned: {found}"
 
 
 def _built(name: str, wanted: str, build: Callable[[Path], None]) -> Path:

@@ -100,6 +100,12 @@ def _networks(value: tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
+def _user(value: str) -> str:
+    if not re.fullmatch(r"[a-z_][a-z0-9_-]{0,30}", value):
+        raise ValueError("expected the name of a system user, for example codehub")
+    return value
+
+
 def _workspace_host(value: str) -> str:
     if value and not value.startswith("*."):
         raise ValueError("expected *. and a domain, for example *.ws.example.org")
@@ -260,6 +266,12 @@ class Settings(BaseModel):
         "workspaces have been isolated here before. required: always refuse. best-effort: start it anyway.",
     )
 
+    user: Annotated[str, AfterValidator(_user)] = Field(
+        "codehub",
+        alias="CODEHUB_USER",
+        description="If `codehub up` is started as root, the system user that runs the API, the proxy and the embedded "
+        "servers; created if it is missing. `root` runs API and proxy as root.",
+    )
     api_bind: Bind = Field(
         "127.0.0.1:8000", alias="CODEHUB_API_BIND", description="Address and port of the API and the dashboard."
     )
@@ -286,6 +298,13 @@ class Settings(BaseModel):
         (),
         alias="CODEHUB_TRUSTED_PROXIES",
         description="Addresses or networks whose X-Forwarded-* headers are trusted.",
+    )
+    trusted_proxy_secret: str = Field(
+        "",
+        repr=False,
+        alias="CODEHUB_TRUSTED_PROXY_SECRET",
+        description="If set, a trusted proxy is believed only if it sends this in the header X-CodeHub-Proxy-Secret. "
+        "Other programs on the proxy's machine have its address too.",
     )
     admin_username: str = Field(
         "admin", min_length=1, max_length=64, alias="CODEHUB_ADMIN_USERNAME", description="Name of the first user."
@@ -384,6 +403,11 @@ class Settings(BaseModel):
     archive_keep: int = Field(
         2, ge=1, alias="CODEHUB_ARCHIVE_KEEP", description="How many archives of a workspace are kept."
     )
+    audit_retention_s: Annotated[float, BeforeValidator(_seconds), Field(ge=86_400)] = Field(
+        31_536_000,
+        alias="CODEHUB_AUDIT_RETENTION",
+        description="How long events of the audit trail are kept; at least a day.",
+    )
     deleted_retention_s: Seconds = Field(
         86_400,
         alias="CODEHUB_DELETED_RETENTION",
@@ -415,6 +439,11 @@ class Settings(BaseModel):
         if not self.data_dir.is_absolute():
             raise ValueError(f"CODEHUB_DATA_DIR must be an absolute path, not {str(self.data_dir)!r}")
         return self
+
+    @property
+    def server_user(self) -> str:
+        """Of the embedded servers: PostgreSQL never runs as root."""
+        return "codehub" if self.user == "root" else self.user
 
     @property
     def homes(self) -> Path:
@@ -471,5 +500,9 @@ def _explain(problem: Any, values: Mapping[str, Any]) -> str:
     if not problem["loc"]:
         return message
     name = str(problem["loc"][0])
-    shown = "…" if name == "CODEHUB_ADMIN_PASSWORD" else _PASSWORD_IN_URL.sub("…", repr(values.get(name)))
+    shown = (
+        "…"
+        if name in ("CODEHUB_ADMIN_PASSWORD", "CODEHUB_TRUSTED_PROXY_SECRET")
+        else _PASSWORD_IN_URL.sub("…", repr(values.get(name)))
+    )
     return f"{name}={shown}: {message}"

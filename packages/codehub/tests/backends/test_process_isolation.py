@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -310,3 +311,22 @@ class TestFailsClosed:
         with pytest.raises(Terminal, match="required"):
             await self.broken(tmp_path, "required").start(spec, ignore_progress, no_fence)
         assert await self.broken(tmp_path, "required").list_all() == {}
+
+
+def test_the_machines_mounts_stay_where_they_are_shared() -> None:
+    """As systemd mounts them. slirp4netns once took them away from the whole machine."""
+    script = (
+        "mount --make-rshared / && sort /proc/self/mountinfo > $0/before && "
+        f"{sys.executable} -c 'from codehub.adapters.process.isolation import find_isolation; "
+        "assert find_isolation().slirp' && sort /proc/self/mountinfo > $0/after"
+    )
+    with tempfile.TemporaryDirectory() as place:
+        done = subprocess.run(
+            ["unshare", "-m", "--propagation", "private", "sh", "-c", script, place],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert (Path(place) / "after").read_text() == (Path(place) / "before").read_text()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -13,7 +14,8 @@ import psycopg
 import pytest
 import redis
 
-from codehub.adapters.embedded.account import Account, barrier
+from codehub.adapters.embedded.account import Account, barrier, give_tree, may_read, server_account
+from codehub.adapters.embedded.binaries import postgres_bin
 from codehub.adapters.embedded.layout import kept_secret, socket_dir
 from codehub.adapters.embedded.postgres import EmbeddedPostgres
 from codehub.adapters.embedded.valkey import EmbeddedValkey
@@ -180,3 +182,98 @@ def test_a_directory_the_servers_user_cannot_enter_is_named(tmp_path: Path) -> N
     closed.mkdir(mode=0o700)
     nobody = Account(65534, 65534, switched=True)
     assert barrier(closed / "data", nobody) in (closed, *closed.parents)
+
+
+@pytest.mark.needs("root")
+def test_a_cluster_that_ran_as_nobody_is_given_to_codehubs_own_user_once(place: Path) -> None:
+    """Also when the earlier server still runs, left behind by a CodeHub that was killed."""
+    server = EmbeddedPostgres(place)
+    server.start()
+    write(server, "kept")
+    server.stop()
+    nobody = 65534
+    for directory, _, files in os.walk(place / "postgres"):
+        for name in (directory, *(os.path.join(directory, file) for file in files)):
+            os.chown(name, nobody, nobody, follow_symlinks=False)
+    os.chown(place / "run" / "pg", nobody, nobody)
+    left = subprocess.Popen(
+        [str(postgres_bin(place, server_account()) / "postgres"), "-D", str(place / "postgres" / "data"),
+         "-k", str(place / "run" / "pg"), "-c", "listen_addresses="],
+        user=nobody, group=nobody, extra_groups=[], stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    try:
+        fresh = EmbeddedPostgres(place)
+        fresh.start()
+        try:
+            assert read(fresh) == ["kept"]
+            assert fresh.pid is not None
+            own = server_account().uid
+            assert psutil.Process(fresh.pid).uids().real == own != nobody
+            for directory, _, files in os.walk(place / "postgres"):
+                for name in (directory, *(os.path.join(directory, file) for file in files)):
+                    assert os.lstat(name).st_uid == own, name
+        finally:
+            fresh.stop()
+    finally:
+        left.kill()
+        left.wait()
+
+
+@pytest.mark.needs("root")
+def test_giving_a_tree_away_follows_no_link_and_gives_nothing_of_others(place: Path) -> None:
+    """The earlier user could write there, and may have left traps."""
+    tree, outside = place / "tree", place / "outside"
+    tree.mkdir()
+    outside.mkdir()
+    for name in ("linked", "secret"):
+        (outside / name).write_text("root's")
+    os.chown(tree, 65534, 65534)
+    (tree / "symbolic").symlink_to(outside)
+    os.link(outside / "linked", tree / "hard")
+    (tree / "roots").write_text("root's")
+    (tree / "own").write_text("theirs")
+    os.chown(tree / "own", 65534, 65534)
+    account = Account(54321, 54321, switched=True)
+    assert give_tree(tree, account)
+    assert not give_tree(tree, account)
+    assert (tree.stat().st_uid, (tree / "own").stat().st_uid) == (54321, 54321)
+    assert {(outside / name).stat().st_uid for name in ("linked", "secret")} == {0}
+    assert ((tree / "roots").stat().st_uid, outside.stat().st_uid) == (0, 0)
+
+
+@pytest.mark.needs("root")
+def test_whether_an_account_may_read_a_file_is_told_by_modes_and_groups(place: Path) -> None:
+    account = Account(54321, 54322, switched=True)
+    file = place / "file"
+    file.write_text("x")
+    file.chmod(0o600)
+    assert not may_read(file, account)
+    os.chown(file, 0, 54322)
+    file.chmod(0o640)
+    assert may_read(file, account)
+    file.chmod(0o604)  # the group's bits decide for its members
+    assert not may_read(file, account)
+    place.chmod(0o700)
+    assert barrier(place, account) == place
+
+
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_links_that_a_servers_user_left_lead_root_nowhere(place: Path, link: Callable[[Path, Path], None]) -> None:
+    """The server's user may write to its directory, and root writes there when it starts the server."""
+    first = EmbeddedValkey(place)
+    first.start()
+    first.stop()
+    victim = place / "victim"
+    victim.write_text("root's")
+    for name in ("valkey.conf", "valkey.log"):
+        (place / "valkey" / name).unlink()
+        link(victim, place / "valkey" / name)
+    fresh = EmbeddedValkey(place)
+    fresh.start()
+    try:
+        with redis.Redis.from_url(fresh.url) as client:
+            assert client.ping()
+    finally:
+        fresh.stop()
+    assert (victim.read_text(), victim.stat().st_uid) == ("root's", 0)

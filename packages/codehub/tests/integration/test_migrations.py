@@ -12,19 +12,23 @@ from codehub.domain.errors import BackendDown, Conflict
 from testing.codehub.schema import DESCRIBED, described_schema
 
 
-def test_migrations_are_numbered_without_a_gap() -> None:
-    assert [migration.version for migration in migrations()] == list(range(1, len(migrations()) + 1))
+def test_migrations_have_numbers_of_their_own_and_are_in_order() -> None:
+    numbers = [migration.version for migration in migrations()]
+    assert numbers[0] == 1
+    assert numbers == sorted(set(numbers))
 
 
 async def test_a_database_is_migrated_from_zero_and_only_once(empty_database_url: str) -> None:
     assert await current_version(empty_database_url) == 0
-    assert [migration.version for migration in await migrate(empty_database_url)] == list(range(1, latest() + 1))
+    assert [migration.version for migration in await migrate(empty_database_url)] == [
+        each.version for each in migrations()
+    ]
     assert await migrate(empty_database_url) == []
     assert await current_version(empty_database_url) == latest()
 
 
 async def test_each_earlier_version_is_brought_up_to_date(empty_database_url: str) -> None:
-    for version in range(1, latest() + 1):
+    for version in [each.version for each in migrations()]:
         applied = await migrate(empty_database_url, target=version)
         assert [migration.version for migration in applied] == [version]
 
@@ -32,7 +36,7 @@ async def test_each_earlier_version_is_brought_up_to_date(empty_database_url: st
 async def test_migrating_from_many_processes_at_once_applies_each_migration_once(empty_database_url: str) -> None:
     rounds = await asyncio.gather(*(migrate(empty_database_url) for _ in range(8)))
     applied = [migration.version for done in rounds for migration in done]
-    assert sorted(applied) == list(range(1, latest() + 1))
+    assert sorted(applied) == [each.version for each in migrations()]
 
 
 async def test_a_database_of_a_newer_codehub_is_refused(empty_database_url: str) -> None:

@@ -1,115 +1,83 @@
-"""Kill -9 of the coordinator at the points of a claim's life: the next leader gets it right, nothing is left over."""
+"""Kill -9 of the coordinator at every point of a claim's life: the next leader gets it right, nothing is left over."""
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import time
-from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Mapping
 
 import pytest
 
 from codehub.adapters.objectstore.store import Store
 from codehub.adapters.postgres.pool import Database
 from testing.codehub.installation import installation
-from testing.codehub.kill_chain import KillChain
-from testing.codehub.kubernetes import IMAGE, Node
+from testing.codehub.kill_chain import ARCHIVE, PROVISION, RESTORE, KillChain
+from testing.codehub.kubernetes import Node
+from testing.codehub.kubernetes_kills import environment, leftovers, prepare, volume_of
+from testing.codehub.objectstore import S3Server
 
 pytestmark = [pytest.mark.needs("kubernetes", "root"), pytest.mark.timeout(1500)]
-_NOWHERE = Path("/nonexistent-volume")
+
+# (provision, archive, restore): every point once.
+CHAINS = [
+    (
+        ["commit:NONE→PROVISIONING", "provision:staged"],
+        ["commit:NONE→ARCHIVING", "archive:bytes", "archive:after-meta"],
+        ["commit:NONE→RESTORING", "restore:staged", "restore:bytes"],
+    ),
+    (["provision:swapped"], ["archive:after-data", "deprovision:half-removed"], ["restore:unpacked"]),
+    (
+        [],
+        ["archive:before-data", "archive:verified", "deprovision:removed", "commit:ARCHIVING→NONE"],
+        ["restore:swapped"],
+    ),
+    (
+        ["commit:PROVISIONING→NONE"],
+        ["commit:ARCHIVING→ARCHIVING", "deprovision:fenced"],
+        ["commit:RESTORING→NONE"],
+    ),
+]
+# A claim is not renamed on its way out.
+NOT_OF_A_CLAIM = {"deprovision:renamed"}
 
 
-def environment(namespace: str) -> dict[str, str]:
-    return {
-        "CODEHUB_RUNTIME": "kubernetes",
-        "KUBECONFIG": os.environ["KUBECONFIG"],
-        "CODEHUB_K8S_NAMESPACE": namespace,
-        "CODEHUB_K8S_IMAGE": IMAGE,
-        "CODEHUB_K8S_HOME_SIZE": "100Mi",
-    }
+def test_the_chains_pass_every_point() -> None:
+    passed = {point for chain in CHAINS for points in chain for point in points}
+    assert passed == {*PROVISION, *ARCHIVE, *RESTORE} - NOT_OF_A_CLAIM
 
 
-def volume_of(node: Node, namespace: str, workspace_id: str) -> Callable[[], Path]:
-    """The whole claim's directory on the node. A volume is made when a pod needs it: here, when a test looks."""
-
-    def claims() -> list[dict[str, dict[str, str]]]:
-        selector = f"codehub.dev/workspace={workspace_id},codehub.dev/role=home"
-        raw = node.kubectl("get", "pvc", "-n", namespace, "-l", selector, "-o", "json")
-        items: list[dict[str, dict[str, str]]] = json.loads(raw)["items"]
-        return [item for item in items if "deletionTimestamp" not in item["metadata"]]
-
-    def find() -> Path:
-        found = [one for one in claims() if "codehub.dev/whole" in one["metadata"]["annotations"]]
-        if not found:
-            return _NOWHERE
-        name = found[0]["metadata"]["name"]
-        node.kubectl(
-            "annotate", "pvc", name, "-n", namespace, "--overwrite", "volume.kubernetes.io/selected-node=node1"
-        )
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            volume = node.kubectl("get", "pvc", name, "-n", namespace, "-o", "jsonpath={.spec.volumeName}")
-            if volume:
-                path = Path(node.kubectl("get", "pv", volume, "-o", "jsonpath={.spec.hostPath.path}"))
-                if path.is_dir():
-                    return path
-            time.sleep(0.1)
-        raise AssertionError(f"no volume was made for {name}")
-
-    return find
-
-
-def leftovers(node: Node, namespace: str) -> Callable[[], list[str]]:
-    def find() -> list[str]:
-        listed = json.loads(node.kubectl("get", "jobs,pods,pvc", "-n", namespace, "-o", "json"))["items"]
-        return [
-            f"{item['kind']}/{item['metadata']['name']}"
-            for item in listed
-            if item["kind"] == "Job"
-            or (
-                item["kind"] == "PersistentVolumeClaim" and "codehub.dev/whole" not in item["metadata"]["annotations"]
-            )
-        ]
-
-    return find
-
-
-@pytest.mark.parametrize(
-    ("seed", "provision", "archive", "restore"),
-    [
-        (1, ["provision:staged"], ["archive:bytes", "archive:after-meta"], ["restore:staged", "restore:bytes"]),
-        (2, ["provision:swapped"], ["archive:after-data", "deprovision:half-removed"], ["restore:unpacked"]),
-        (3, [], ["archive:before-data", "archive:verified", "deprovision:removed"], ["restore:swapped"]),
-        (
-            4,
-            ["commit:PROVISIONING→NONE"],
-            ["commit:ARCHIVING→ARCHIVING", "deprovision:fenced"],
-            ["commit:RESTORING→NONE"],
-        ),
-    ],
-)
+@pytest.mark.parametrize("number", range(len(CHAINS)))
 async def test_killed_at_the_points_of_a_claim(
+    database: Database, redis_url: str, node: Node, namespace: str, number: int
+) -> None:
+    await run_chain(database, redis_url, node, namespace, number)
+
+
+async def test_killed_at_the_points_of_a_claim_with_archives_in_s3(
+    database: Database, redis_url: str, node: Node, namespace: str, s3_server: S3Server
+) -> None:
+    store = s3_server.fresh()
+    try:
+        await run_chain(database, redis_url, node, namespace, 0, store, s3_server.environment(store))
+    finally:
+        store.close()
+
+
+async def run_chain(
     database: Database,
     redis_url: str,
     node: Node,
     namespace: str,
-    seed: int,
-    provision: list[str],
-    archive: list[str],
-    restore: list[str],
+    number: int,
+    store: Store | None = None,
+    more: Mapping[str, str] | None = None,
 ) -> None:
-    rng = random.Random(seed)
-    async with installation(database, redis_url, environment(namespace)) as here:
-        (here.data_dir.parent / "profiles.toml").write_text(
-            f'[profiles.tiny]\nimage = "{IMAGE}"\nhealth_path = "/healthz"\n'
-        )
-        here.row = replace(here.row, instance_backend="kubernetes", storage_backend="pvc")
+    rng = random.Random(number)
+    provision, archive, restore = CHAINS[number]
+    async with installation(database, redis_url, {**environment(namespace), **(more or {})}) as here:
+        prepare(here)
         chain = KillChain(
             here,
-            Store((here.data_dir / "archives").as_uri()),
+            store or Store((here.data_dir / "archives").as_uri()),
             volume_of(node, namespace, here.row.id),
             leftovers(node, namespace),
             (1000, 1000),

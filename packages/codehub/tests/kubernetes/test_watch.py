@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import uuid
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from codehub.adapters.kubernetes import watch
 from codehub.adapters.kubernetes.client import ApiClient
 from codehub.adapters.kubernetes.cluster import Cluster
 from codehub.adapters.kubernetes.errors import AlreadyExists, Forbidden, InvalidObject
@@ -170,3 +173,93 @@ async def test_many_objects_are_listed_in_pages_and_watched_without_another_list
     await create(50)
     assert await cluster.claims.wait_until(lambda: bool(cluster.claims.known_of("w59")), 60)
     assert cluster.claims.lists == 1
+
+
+@contextlib.asynccontextmanager
+async def cut_line(server: str) -> AsyncIterator[tuple[int, Callable[[], int]]]:
+    """A port that leads to the API server, and how to cut every connection through it."""
+    host, port = server.removeprefix("https://").split(":")
+    open_now: set[asyncio.StreamWriter] = set()
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while piece := await reader.read(65536):
+                writer.write(piece)
+                await writer.drain()
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        theirs, ours = await asyncio.open_connection(host, int(port))
+        pair = {writer, ours}
+        open_now.update(pair)
+        try:
+            await asyncio.gather(pump(reader, ours), pump(theirs, writer))
+        finally:
+            open_now.difference_update(pair)
+            for one in pair:
+                one.close()
+
+    def cut() -> int:
+        number = len(open_now)
+        for one in list(open_now):
+            one.transport.abort()
+        return number
+
+    relay = await asyncio.start_server(carry, "127.0.0.1", 0)
+    async with relay:
+        yield relay.sockets[0].getsockname()[1], cut
+
+
+async def test_dropped_connections_are_resumed_without_a_list_and_lose_nothing(
+    cluster: Cluster, namespace: str
+) -> None:
+    access = admin_client(namespace).access
+    async with cut_line(access.server) as (port, cut):
+        far = Cluster(
+            ApiClient(replace(access, server=f"https://127.0.0.1:{port}")), cluster.installation_id, lambda: 0.5
+        )
+        try:
+            assert await far.claims.objects() == {}
+            for number in range(5):
+                await cluster.client.create(cluster.claims_path, claim(cluster, f"w{number}"))
+                assert cut() > 0
+                assert await far.claims.wait_until(lambda n=number: bool(far.claims.known_of(f"w{n}")), 60)  # type: ignore[misc]
+            assert far.claims.lists == 1
+        finally:
+            await far.close()
+
+
+async def test_a_slow_listener_is_told_to_look_at_everything_and_stops_nobody(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "_MOST_HINTS", 3)
+    claims = cluster.claims
+    await claims.objects()
+    slow = aiter(claims.changes())
+    first = asyncio.ensure_future(anext(slow))
+    await asyncio.sleep(0)
+    for number in range(8):
+        await cluster.client.create(cluster.claims_path, claim(cluster, f"w{number}"))
+    assert await claims.wait_until(lambda: len(claims.known_of("w7")) == 1, 60), "the table goes on"
+    assert await first == "w0"
+    async with asyncio.timeout(_TIMEOUT_S):
+        with pytest.raises(BackendDown, match="look at everything"):
+            [hint async for hint in slow]
+    assert len(await claims.workspaces()) == 8
+    assert claims.lists == 1
+
+
+async def test_bookmarks_move_the_version_while_nothing_of_ours_changes(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The server sends one before it ends a watch.
+    monkeypatch.setattr(watch, "_WATCH_S", 5)
+    claims = cluster.claims
+    await claims.objects()
+    before = claims._version
+    other = Cluster(cluster.client, f"test-{uuid.uuid4()}")
+    async with asyncio.timeout(_TIMEOUT_S):
+        while claims._version == before:
+            await cluster.client.create(cluster.claims_path, claim(other, f"o{uuid.uuid4().hex[:8]}"))
+            await asyncio.sleep(0.5)
+    assert claims.events == 0, "no object of ours"
+    assert claims.lists == 1

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from testing.codehub.container_walkthrough import Walk
@@ -105,3 +106,67 @@ def test_a_missing_image_is_an_error_in_the_kubelets_words(
         events = client.get(f"/api/v1/workspaces/{workspace_id}/events").text
         assert "ErrImagePull" in events or "ImagePullBackOff" in events
         assert objects(node, namespace)["Pod"] == []
+
+
+def test_exec_files_terminals_and_ports_work_in_a_pod(
+    node: Node, namespace: str, s3_server: S3Server, tmp_path: Path
+) -> None:
+    with kubernetes_stack(node, namespace, s3_server, tmp_path) as walk, walk.signed_in() as client:
+        workspace_id = walk.create(client, "tiny")
+        walk.reach(client, workspace_id, "RUNNING")
+        api = f"/api/v1/workspaces/{workspace_id}"
+
+        def run(command: str) -> str:
+            answer = client.post(f"{api}/exec", json={"command": command})
+            assert answer.status_code == 200, answer.text
+            return str(answer.json()["stdout"])
+
+        assert run("id -u; pwd; hostname").split()[:2] == ["1000", "/home/coder"]
+        # In the workspace's own container: the IDE's files, processes and limits.
+        assert "tiny.py" in run("cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+        assert "CODEHUB_WORKSPACED" not in run("cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n'")
+        assert client.put(f"{api}/files/note", content=b"by the API").status_code < 300
+        assert walk.page(client, workspace_id, "/run", "POST", "cat ~/note") == "by the API"
+        terminal = client.post(f"{api}/terminals", json={"cols": 80, "rows": 24})
+        assert terminal.status_code == 201, terminal.text
+        assert len(client.get(f"{api}/terminals").json()["items"]) == 1
+        serve = "import http.server as h; h.test(h.SimpleHTTPRequestHandler, port=9000, bind='127.0.0.1')"
+        started = client.post(f"{api}/processes", json={"command": ["python3", "-c", serve]})
+        assert started.status_code == 201, started.text
+
+        def listens() -> bool:
+            return 9000 in [port["port"] for port in client.get(f"{api}/ports").json()["items"]]
+
+        walk.stack.wait(listens)
+        ports = [port["port"] for port in client.get(f"{api}/ports").json()["items"]]
+        assert ports == [9000], "neither the IDE's nor the helper's own"
+        assert walk.page(client, workspace_id, "/port/9000/note") == "by the API"
+        # Who has not the secret of this start is refused, by the helper itself.
+        pod = json.loads(node.kubectl("get", "pods", "-n", namespace, "-o", "json"))["items"][0]
+        with httpx.Client(trust_env=False) as stranger:
+            url = f"http://{pod['status']['podIP']}:7071/hello"
+            assert stranger.get(url).status_code == 401
+            assert stranger.get(url, headers={"Authorization": "Bearer guessed"}).status_code == 401
+
+
+def test_several_users_have_workspaces_of_their_own(
+    node: Node, namespace: str, s3_server: S3Server, tmp_path: Path
+) -> None:
+    with kubernetes_stack(node, namespace, s3_server, tmp_path) as walk, walk.signed_in() as admin:
+        mine = walk.create(admin, "tiny")
+        # Users are made with a password, not with a token.
+        with walk.stack.client() as browser:
+            made = browser.post("/api/v1/users", json={"username": "bob", "password": "bob-bob-bob-bob"})
+        assert made.status_code == 201, made.text
+        with walk.stack.client("bob", "bob-bob-bob-bob") as bob:
+            token = bob.post("/api/v1/tokens", json={"name": "walk"}).json()["token"]
+            bob.headers["Authorization"] = f"Bearer {token}"
+            his = walk.create(bob, "tiny")
+            for client, workspace_id, text in ((admin, mine, "mine"), (bob, his, "his")):
+                walk.reach(client, workspace_id, "RUNNING")
+                walk.page(client, workspace_id, "/run", "POST", f"echo {text} > ~/note")
+            assert walk.page(admin, mine, "/run", "POST", "cat ~/note") == "mine\n"
+            assert walk.page(bob, his, "/run", "POST", "cat ~/note") == "his\n"
+            assert bob.get(f"/api/v1/workspaces/{mine}").status_code == 403
+            with pytest.raises(AssertionError):
+                walk.page(bob, mine, "/run", "POST", "cat ~/note")

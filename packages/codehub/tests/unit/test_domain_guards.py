@@ -103,3 +103,10 @@ def test_the_gc_keeps_what_may_be_the_only_copy() -> None:
     assert is_protected(replace(claim, error_recorded=True), "op-1")
     assert is_protected(replace(claim, home_is_seen=False), "op-1")
     assert is_protected(replace(claim, phase=Phase.ERROR), "op-1")
+
+
+def test_the_gc_keeps_an_archive_that_another_workspace_begins_with_even_after_a_purge() -> None:
+    used = frozenset({archive_key_of(WORKSPACE_ID, "op-1")})
+    claim = Claim(WORKSPACE_ID, Phase.DELETED, None, None, frozenset(), purged_at=NOW, used_by_others=used)
+    assert is_protected(claim, "op-1")
+    assert not is_protected(claim, "op-2")

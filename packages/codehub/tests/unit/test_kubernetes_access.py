@@ -9,10 +9,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import structlog
 import yaml
 
+from codehub.adapters.homes.work import Workers
+from codehub.adapters.kubernetes.backends import KubernetesOptions, open_kubernetes
 from codehub.adapters.kubernetes.credentials import Credentials
 from codehub.adapters.kubernetes.kubeconfig import ClusterAccess, ExecPlugin, find_access, in_cluster, load_kubeconfig
+from codehub.adapters.objectstore.store import Store
 from codehub.domain.errors import BackendDown, Invalid
 
 
@@ -163,3 +167,25 @@ async def test_a_plugin_that_fails_is_a_backend_that_is_down_and_its_token_is_no
     with pytest.raises(BackendDown, match=said) as caught:
         await Credentials(ClusterAccess("https://x", exec_plugin=plugin)).token()
     assert "secret-token" not in str(caught.value)
+
+
+async def test_a_cluster_that_cannot_be_reached_is_reported_at_start_and_stops_nothing(tmp_path: Path) -> None:
+    away = _config()
+    away["clusters"] = [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}]
+    options = KubernetesOptions(kubeconfig=str(_write(tmp_path / "config", away)))
+    store = Store((tmp_path / "archives").as_uri())
+    workers = Workers()
+    backends = open_kubernetes(options, "installation", store, workers)
+    try:
+        with structlog.testing.capture_logs() as said:
+            await backends.report_unusable()
+        assert [one["log_level"] for one in said] == ["error"]
+        assert "127.0.0.1:9" in said[0]["error"]
+        assert "codehub doctor" in said[0]["fix"]
+        with pytest.raises(BackendDown):
+            await backends.instances.list_all()
+        assert backends.cluster.client.writes == 0
+    finally:
+        await backends.cluster.close()
+        workers.close()
+        store.close()

@@ -82,15 +82,22 @@ def test_a_container_that_cannot_be_made_fails_and_one_that_is_being_made_does_n
 def test_what_the_scheduler_says_is_passed_on() -> None:
     message = "0/3 nodes are available: 3 Insufficient cpu."
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
-    assert outlook(pod("Pending", conditions=[condition])) == Starting(f"Unschedulable: {message}", True)
+    found = outlook(pod("Pending", conditions=[condition]))
+    assert isinstance(found, Starting)
+    assert found.says.startswith(f"Unschedulable: {message}; add nodes")
+    assert found.is_unschedulable
 
 
 def test_why_a_pod_ended() -> None:
-    assert exit_reason(pod("Failed", {"terminated": {"reason": "OOMKilled", "exitCode": 137}})) == "OOMKilled"
+    assert exit_reason(pod("Failed", {"terminated": {"reason": "OOMKilled", "exitCode": 137}})) == (
+        "OOMKilled; raise its memory (CODEHUB_INSTANCE_MEMORY)"
+    )
     assert exit_reason(pod("Failed", {"terminated": {"exitCode": 3}})) == "ExitCode:3"
     assert exit_reason(pod("Succeeded", {"terminated": {"exitCode": 143}})) is None
     evicted = pod("Failed", reason="Evicted", message="The node was low on resource: memory.")
-    assert exit_reason(evicted) == "Evicted: The node was low on resource: memory."
+    said = exit_reason(evicted)
+    assert said is not None
+    assert said.startswith("Evicted: The node was low on resource: memory.; raise its memory request")
 
 
 def test_a_running_pod_that_is_not_ready_is_on_a_node_that_does_not_answer() -> None:

@@ -194,3 +194,22 @@ def _remove(root: Path) -> None:
     for path in sorted(root.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     root.rmdir()
+
+
+def test_edits_are_made_in_the_clients_own_workspace_only(world: World) -> None:
+    root, allowed = world.workspace("project"), world.workspace("allowed")
+    dependency = root / "lib/site-packages/thing"
+    dependency.mkdir(parents=True)
+    for folder in (root, allowed, dependency):
+        (folder / "shop.py").write_text("def total():\n    return 1\n")
+    assert world.sari("allow", str(allowed)).returncode == 0
+    shim = world.shim(root)
+    shim.initialize()
+    asked = {"path": "shop.py", "symbol": "total", "text": "def total():\n    return 2\n"}
+    for workspace in (allowed, dependency):
+        assert found_paths(shim.call("search", {"query": "total", "workspace": str(workspace)})) == ["shop.py"]
+        assert "not changed" in _refusal(shim, "replace_symbol", **asked, workspace=str(workspace))
+    preview = shim.call("replace_symbol", asked)["structuredContent"]["preview"]
+    assert shim.call("replace_symbol", {**asked, "apply": preview})["structuredContent"]["applied"]
+    assert (root / "shop.py").read_text().endswith("return 2\n")
+    assert (allowed / "shop.py").read_text() == (dependency / "shop.py").read_text()

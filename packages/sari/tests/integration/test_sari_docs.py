@@ -35,6 +35,7 @@ def reader(tmp_path: Path) -> Iterator[SariHome]:
     with sari_home(tmp_path) as home:
         project = home.home / "my-project"
         (project / ".git").mkdir(parents=True)
+        (home.home / "code").mkdir()
         (project / "main.py").write_text("def main():\n    pass\n")
         (home.home / ".local" / "bin").mkdir(parents=True)
         home.environment["PATH"] = f"{home.home}/.local/bin:/usr/local/bin:/usr/bin:/bin"

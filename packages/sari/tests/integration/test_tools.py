@@ -80,8 +80,8 @@ def _fits(tool: str, result: ToolResult) -> None:
 
 
 def test_the_catalogue_is_the_designs() -> None:
-    names = "search find_files symbols outline references callers implementations read recent repo_map status rescan doctor"
-    assert " ".join(tool.name for tool in TOOLS) == names
+    names = "search find_files symbols outline references callers implementations read recent history repo_map"
+    assert " ".join(tool.name for tool in TOOLS) == f"{names} rename_symbol replace_symbol status rescan doctor"
     for tool in TOOLS:
         properties = tool.input_schema["properties"]
         assert isinstance(properties, Mapping)

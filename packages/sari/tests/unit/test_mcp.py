@@ -42,13 +42,13 @@ def test_a_modern_request_of_an_unknown_version_is_told_which_there_are() -> Non
 @pytest.mark.parametrize("params", [{}, MODERN], ids=["legacy", "modern"])
 def test_all_tools_are_on_the_first_page_with_annotations_and_schemas(params: dict[str, Any]) -> None:
     result = ask("tools/list", params)["result"]
-    assert len(result["tools"]) == 10
+    assert len(result["tools"]) == 13
     assert "nextCursor" not in result
     for tool in result["tools"]:
         hints = tool["annotations"]
-        assert hints["destructiveHint"] is False
+        assert hints["destructiveHint"] is (tool["name"] in ("rename_symbol", "replace_symbol"))
+        assert hints["readOnlyHint"] is not hints["destructiveHint"]
         assert hints["openWorldHint"] is False
-        assert isinstance(hints["readOnlyHint"], bool)
         assert isinstance(hints["idempotentHint"], bool)
         assert tool["inputSchema"]["type"] == tool["outputSchema"]["type"] == "object"
         assert "workspace" in tool["inputSchema"]["properties"]

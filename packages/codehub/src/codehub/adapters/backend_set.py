@@ -77,6 +77,8 @@ class BackendSet:
     # What carries an id by which a coordinator knows that it is this installation's.
     stores: Sequence[IdentifiedStore] = ()
     kubernetes: KubernetesBackends | None = None
+    # For the coordinator, which alone knows how it isolates processes. Blocking.
+    record_isolation: Callable[[], None] = lambda: None
 
     async def close(self) -> None:
         if self.kubernetes is not None:
@@ -130,6 +132,7 @@ async def open_backends(
         kubernetes = open_kubernetes(options.kubernetes, options.installation_id, store, workers)
         instances[kubernetes.instances.name] = kubernetes.instances
         homes[kubernetes.homes.name] = kubernetes.homes
+        await kubernetes.report_unusable()
     return BackendSet(
         instances=instances,
         homes=homes,
@@ -142,7 +145,18 @@ async def open_backends(
         workers=workers,
         stores=(mark, ArchiveStoreId(store)),
         kubernetes=kubernetes,
+        record_isolation=process.record_isolation,
     )
+
+
+async def choose_runtime(options: BackendOptions, catalog: Catalog) -> str:
+    """`process`, `docker` or `kubernetes`: what CODEHUB_RUNTIME comes to here. Pulls the default image if need be."""
+    engine = Engine(options.docker_host, options.installation_id)
+    try:
+        chosen = await _choose(options, engine, catalog)
+    finally:
+        await engine.close()
+    return {DockerInstances.name: "docker"}.get(chosen, chosen)
 
 
 def _storage(chosen: str, asked: str) -> str:

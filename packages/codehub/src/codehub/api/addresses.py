@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import ipaddress
 from collections.abc import Sequence
 
@@ -10,11 +11,13 @@ from starlette.types import Scope
 
 from codehub.api.config import Network
 
+PROXY_SECRET = "x-codehub-proxy-secret"  # noqa: S105 - a header's name
 
-def client_address(scope: Scope, headers: Headers, trusted: Sequence[Network]) -> str:
+
+def client_address(scope: Scope, headers: Headers, trusted: Sequence[Network], secret: str = "") -> str:
     """The last address in the chain that no trusted proxy of ours stands at."""
     peer = scope["client"][0] if scope.get("client") else ""
-    if not _trusted(peer, trusted):
+    if not _trusted(peer, trusted) or not _authenticated(headers, secret):
         return str(peer)
     hops = [hop.strip() for line in headers.getlist("x-forwarded-for") for hop in line.split(",") if hop.strip()]
     for hop in reversed(hops):
@@ -27,10 +30,17 @@ def client_address(scope: Scope, headers: Headers, trusted: Sequence[Network]) -
     return str(peer)
 
 
-def requested_host(scope: Scope, headers: Headers, trusted: Sequence[Network]) -> str:
+def requested_host(scope: Scope, headers: Headers, trusted: Sequence[Network], secret: str = "") -> str:
     peer = scope["client"][0] if scope.get("client") else ""
-    forwarded = headers.get("x-forwarded-host", "") if _trusted(peer, trusted) else ""
+    believed = _trusted(peer, trusted) and _authenticated(headers, secret)
+    forwarded = headers.get("x-forwarded-host", "") if believed else ""
     return (forwarded.split(",")[0].strip() or headers.get("host", "")).lower()
+
+
+def _authenticated(headers: Headers, secret: str) -> bool:
+    """Other programs on a trusted proxy's machine have its address, but not its secret."""
+    given = headers.get(PROXY_SECRET, "")
+    return not secret or hmac.compare_digest(given.encode("latin-1", "replace"), secret.encode())
 
 
 def _trusted(address: str, trusted: Sequence[Network]) -> bool:

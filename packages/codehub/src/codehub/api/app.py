@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from typing import Any
 
+import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -16,6 +17,7 @@ from starlette.responses import JSONResponse, Response
 
 from codehub.api import (
     about,
+    audit,
     diagnostics,
     events,
     exec,
@@ -33,7 +35,7 @@ from codehub.api import (
     workspaces,
 )
 from codehub.api.config import ApiConfig, ApiDeps, api_config
-from codehub.api.context import make_context
+from codehub.api.context import Context, make_context
 from codehub.api.errors import http_error
 from codehub.api.middleware import Bounded, Guarded, Logged
 from codehub.api.openapi import describe
@@ -43,6 +45,8 @@ from codehub.web import routes as dashboard
 __all__ = ["ApiConfig", "ApiDeps", "api_config", "create_app"]
 
 PREFIX = "/api/v1"
+_SWEEP_EVERY_S = 3600.0
+_log = structlog.get_logger()
 
 
 def create_app(deps: ApiDeps) -> FastAPI:
@@ -51,13 +55,15 @@ def create_app(deps: ApiDeps) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         streams = asyncio.create_task(context.live.run(), name="live events")
+        sweeping = asyncio.create_task(_sweep(context), name="audit retention")
         try:
             yield
         finally:
             context.leave()
-            streams.cancel()
-            with suppress(asyncio.CancelledError):
-                await streams
+            for task in (streams, sweeping):
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
 
     app = FastAPI(
         title="CodeHub",
@@ -88,6 +94,7 @@ def create_app(deps: ApiDeps) -> FastAPI:
         ssh,
         events,
         about,
+        audit,
         whoami,
         login_links,
         handover,
@@ -100,6 +107,16 @@ def create_app(deps: ApiDeps) -> FastAPI:
     # Last: it may take whatever address is left.
     app.include_router(dashboard.router)
     return app
+
+
+async def _sweep(context: Context) -> None:
+    """What is older than the audit trail's retention goes, hour by hour."""
+    while True:
+        await asyncio.sleep(_SWEEP_EVERY_S)
+        try:
+            await context.audit.sweep()
+        except CodeHubError as error:
+            _log.warning("old audit events could not be removed", error=str(error))
 
 
 def _add_openapi(app: FastAPI, config: ApiConfig) -> None:

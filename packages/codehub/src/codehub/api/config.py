@@ -15,7 +15,7 @@ from codehub.domain.errors import Invalid
 from codehub.domain.limits import RunningLimits
 from codehub.domain.profiles import AppProfile
 from codehub.domain.routing import workspace_origin, workspace_url
-from codehub.ports.archives import Archives
+from codehub.ports.archives import ArchiveReceipts
 from codehub.ports.bus import Bus
 from codehub.ports.instances import Instances
 from codehub.services.database import Database
@@ -43,6 +43,8 @@ class ApiConfig:
     lock_id: int
     node_id: str
     port_sharing: str = "link"
+    audit_retention_s: float = 31_536_000
+    proxy_secret: str = field(default="", repr=False)
 
     @property
     def secure(self) -> bool:
@@ -81,6 +83,8 @@ def api_config(settings: Settings, *, public_url: str = "", workspace_url: str =
         lock_id=settings.lock_id,
         node_id=settings.node_id,
         port_sharing=settings.port_sharing,
+        audit_retention_s=settings.audit_retention_s,
+        proxy_secret=settings.trusted_proxy_secret,
     )
 
 
@@ -107,7 +111,7 @@ class ApiDeps:
     instances: Mapping[str, Instances]  # by name, for logs and usage
     choose_backends: Callable[[], Awaitable[BackendChoice]]  # for new workspaces
     profiles: Mapping[str, AppProfile]
-    archives: Archives | None = None  # for recovering from archives that no row names
+    archives: ArchiveReceipts | None = None  # for recovering from archives that no row names
     # Why no second user can be had on this runtime, or None.
     second_user_refused: Callable[[], str | None] = lambda: None
     clock: Callable[[], datetime] = utc_now

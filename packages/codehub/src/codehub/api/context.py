@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Annotated, cast
 
-from fastapi import Depends, Request
+from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from codehub.api.addresses import client_address
@@ -17,6 +18,7 @@ from codehub.api.views import workspace_view
 from codehub.domain.errors import Denied, Unauthorized
 from codehub.domain.profiles import Catalog
 from codehub.services.accounts import Accounts
+from codehub.services.audit import Audit, Visits
 from codehub.services.diagnostics import Diagnostics
 from codehub.services.doors import Doors
 from codehub.services.event_stream import EventBroadcaster
@@ -42,6 +44,7 @@ class Context:
     doors: Doors
     ssh: Ssh
     ports: Ports
+    audit: Audit
     live: EventBroadcaster
     metrics: ApiMetrics
     begun: float
@@ -72,6 +75,7 @@ def make_context(deps: ApiDeps) -> Context:
         deps.clock,
         deps.ids,
         deps.archives,
+        Visits(deps.clock),
     )
     doors = Doors(deps.database, workspaces, deps.instances, deps.clock)
     metrics = ApiMetrics(deps.registry)
@@ -93,6 +97,7 @@ def make_context(deps: ApiDeps) -> Context:
         doors=doors,
         ssh=Ssh(deps.database, doors, deps.clock, deps.ids),
         ports=Ports(deps.database, doors, config.port_sharing, config.port_url_of, deps.clock, deps.ids),
+        audit=Audit(deps.database, deps.clock, timedelta(seconds=config.audit_retention_s)),
         live=live,
         metrics=metrics,
         begun=deps.monotonic(),
@@ -108,11 +113,17 @@ def context_of(request: HTTPConnection) -> Context:
     return cast(Context, request.app.state.context)
 
 
-def address_of(request: Request) -> str:
-    return client_address(request.scope, request.headers, context_of(request).config.trusted_proxies)
+def address_of(request: HTTPConnection) -> str:
+    config = context_of(request).config
+    return client_address(request.scope, request.headers, config.trusted_proxies, config.proxy_secret)
 
 
 async def principal_or_none(request: HTTPConnection) -> Principal | None:
+    found = await _bearer(request)
+    return None if found is None else replace(found, address=address_of(request))
+
+
+async def _bearer(request: HTTPConnection) -> Principal | None:
     """Who asks, by API token or by session. A token that is given and wrong is never made up for by a session.
 
     A session is a cookie and a key in a header: only a page of the dashboard's own origin has the key.

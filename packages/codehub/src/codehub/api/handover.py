@@ -70,7 +70,11 @@ async def hand_over(workspace_id: str, body: HandOver, context: Ctx, who: Who) -
     config = context.config
     path = body.next if is_local_path(body.next, workspace_id) else workspace_path(workspace_id)
     access = WorkspaceAccess(context.deps.database, config.limits, context.deps.clock)
-    ticket = await access.issue(who, workspace_id, bytes.fromhex(body.nonce))
+    try:
+        ticket = await access.issue(who, workspace_id, bytes.fromhex(body.nonce))
+    except Denied:
+        await context.workspaces.refused(who, workspace_id)
+        raise
     origin = workspace_origin(config.workspace_url, config.workspace_host, workspace_id)
     joint = "&" if "?" in path else "?"
     return HandOverView(url=f"{origin}{path}{joint}codehub_ticket={ticket}")

@@ -88,7 +88,7 @@ class Logged:
                 path=_shown(scope["path"]),
                 status=status,
                 ms=round(took_s * 1000, 1),
-                address=client_address(scope, headers, self.config.trusted_proxies),
+                address=client_address(scope, headers, self.config.trusted_proxies, self.config.proxy_secret),
             )
 
 
@@ -124,7 +124,7 @@ class Guarded:
 
     def _elsewhere(self, scope: Scope, headers: Headers) -> bool:
         """A browser under another name: its cookie would be another's, and cookies do not know ports."""
-        host = requested_host(scope, headers, self.config.trusted_proxies)
+        host = requested_host(scope, headers, self.config.trusted_proxies, self.config.proxy_secret)
         if host == self.config.public_url.partition("://")[2].lower():
             return False
         by_browser = "sec-fetch-mode" in headers or "origin" in headers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -11,7 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from codehub.api.config import ApiConfig
 from codehub.domain.accounts import Session, Token, User
 from codehub.domain.actions import Action, Viewer, allowed_actions
+from codehub.domain.audit import AuditEvent
 from codehub.domain.busy import shown_busy
+from codehub.domain.continuing import archived_at
 from codehub.domain.history import Generation, TimelineEntry
 from codehub.domain.model import (
     CONDITION_NAMES,
@@ -104,6 +107,7 @@ class WorkspaceView(View):
         description="What it waits for: space on a disk, or a backend that does not answer. It continues by itself."
     )
     archive_key: str | None
+    last_archive_at: datetime | None = Field(description="When its last archive was made.")
     path: str
     url: str
     created_at: datetime
@@ -209,6 +213,24 @@ class UserPage(View):
     total: int
 
 
+class AuditEventView(View):
+    id: int
+    at: datetime
+    event: str
+    actor: str
+    actor_id: str | None
+    token_id: str | None
+    address: str
+    target: str
+    workspace_id: str | None
+    detail: Mapping[str, object]
+
+
+class AuditPageView(View):
+    items: list[AuditEventView]
+    next_cursor: str | None
+
+
 class EventView(View):
     id: int
     at: datetime
@@ -295,6 +317,7 @@ def workspace_view(
         else BlockedView(reason=blocked.reason, message=blocked.message, since=blocked.since),
         error_count=workspace.error_count,
         archive_key=workspace.archive_key,
+        last_archive_at=archived_at(workspace),
         path=workspace_path(workspace.id),
         url=config.url_of(workspace.id),
         created_at=workspace.created_at,
@@ -388,3 +411,7 @@ def archive_view(generation: Generation) -> ArchiveView:
         bytes=generation.bytes,
         sha256=generation.sha256,
     )
+
+
+def audit_view(event: AuditEvent) -> AuditEventView:
+    return AuditEventView(**asdict(event))

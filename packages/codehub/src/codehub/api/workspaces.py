@@ -107,6 +107,12 @@ async def recover_workspace(
     return await _view(await ctx.workspaces.recover(who, workspace_id, recovery), ctx, who)
 
 
+@router.post(_ONE + ":continue-from-archive", status_code=201, responses=signed_in(404, 409, 429))
+async def continue_from_archive(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
+    """Create a new workspace from the last archive of one whose node does not answer. The old one stays as it is."""
+    return await _view(await ctx.workspaces.continue_from_archive(who, workspace_id), ctx, who)
+
+
 @router.post(_ONE + ":undelete", status_code=202, responses=signed_in(404, 409))
 async def undelete_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
     """Undelete it (administrators), within CODEHUB_DELETED_RETENTION of its deletion."""

@@ -21,7 +21,7 @@ from codehub.domain.wording import format_amount
 
 @click.group()
 def admin() -> None:
-    """Manage users, recover and undelete workspaces (administrators only).
+    """Manage users, recover and undelete workspaces, read the audit trail (administrators only).
 
     \b
     Examples:
@@ -279,6 +279,43 @@ def offboard(username: str, heir: str, server: str | None) -> None:
         for one in owned:
             client.post(f"workspaces/{one['id']}:transfer", {"username": heir})
     console().print(f"{username} is disabled; {len(owned)} workspaces belong to {heir} now.")
+
+
+@admin.command()
+@click.option(
+    "--since", default=None, help="Only what happened since then: 30m, 24h, 7d, or a date such as 2026-11-17."
+)
+@click.option("--event", default=None, help="One kind of event, or several: `user.*`.")
+@click.option("--user", default=None, help="Only what this user did.")
+@click.option("--workspace", default=None, help="Only what was done to this workspace (its id).")
+@click.option("--follow", is_flag=True, help="Print events as they happen, until Ctrl-C.")
+@click.option("--limit", default=200, show_default=True, type=click.IntRange(1, 100_000), help="At most so many.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@server_option
+def audit(
+    since: str | None,
+    event: str | None,
+    user: str | None,
+    workspace: str | None,
+    follow: bool,
+    limit: int,
+    as_json: bool,
+    server: str | None,
+) -> None:
+    """Print the audit trail: sign-ins, tokens, users, and what administrators did. Oldest first.
+
+    \b
+    Examples:
+      codehub admin audit --since 24h
+      codehub admin audit --event 'sign_in.*' --json
+      codehub admin audit --follow --json >> audit.jsonl
+    """
+    from codehub.cli.audit import print_trail, start_of
+
+    query = {"event": event, "actor": user, "workspace_id": workspace, "since": start_of(since)}
+    wanted = {name: value for name, value in query.items() if value is not None}
+    with connect(server) as client:
+        print_trail(client, wanted, limit=limit, follow=follow, as_json=as_json)
 
 
 @contextmanager

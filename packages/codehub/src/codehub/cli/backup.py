@@ -95,7 +95,7 @@ def database_of(state: EffectiveSettings) -> Iterator[str]:
     if not (settings.data_dir / "postgres").exists():
         raise Invalid(f"there is no CodeHub at {settings.data_dir}, and CODEHUB_DATABASE_URL is not set")
     with Lock(settings.data_dir):
-        server = EmbeddedPostgres(settings.data_dir)
+        server = EmbeddedPostgres(settings.data_dir, user=settings.server_user)
         server.start()
         try:
             yield server.url()

@@ -19,7 +19,7 @@ import psycopg
 
 from codehub.adapters.docker.engine import Engine
 from codehub.adapters.docker.network import Network
-from codehub.adapters.embedded.account import barrier, server_account
+from codehub.adapters.embedded.account import barrier, find_account
 from codehub.adapters.homes.mark import HomesMark
 from codehub.adapters.kubernetes.client import ApiClient
 from codehub.adapters.kubernetes.preflight import check_cluster
@@ -69,7 +69,8 @@ async def check_data_dir(state: EffectiveSettings) -> list[Finding]:
                 "change its owner, or set CODEHUB_DATA_DIR",
             )
         ]
-    if blocked := barrier(path, server_account()):
+    account = find_account(state.settings.server_user)
+    if account is not None and (blocked := barrier(path, account)):
         return [
             Finding("data directory", Health.BAD, f"the servers' user cannot enter {blocked}", f"chmod o+x {blocked}")
         ]

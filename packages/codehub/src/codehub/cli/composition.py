@@ -23,6 +23,7 @@ from codehub.control.deps import (
 from codehub.domain.errors import BackendDown, Invalid, NotFound
 from codehub.domain.model import Workspace
 from codehub.domain.profiles import AppProfile, Catalog
+from codehub.ports.archives import ArchiveReceipts
 from codehub.ports.instances import Instances
 from codehub.proxy.run import ProxyDeps
 from codehub.services.workspaces import BackendChoice
@@ -35,7 +36,8 @@ _NO_SECOND_USER = (
 )
 
 
-def api_deps(world: World) -> ApiDeps:
+def api_deps(world: World, receipts: ArchiveReceipts | None = None) -> ApiDeps:
+    """`receipts`: instead of the store itself, for an API that may not read it."""
     backends = world.backends
 
     async def choose() -> BackendChoice:
@@ -47,7 +49,7 @@ def api_deps(world: World) -> ApiDeps:
         bus=world.bus,
         config=api_config(world.settings),
         instances=backends.instances,
-        archives=backends.archives,
+        archives=receipts or backends.archives,
         choose_backends=choose,
         profiles=world.catalog.profiles,
         second_user_refused=lambda: None if backends.isolates_users() else _NO_SECOND_USER,

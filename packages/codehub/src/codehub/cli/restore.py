@@ -69,7 +69,7 @@ def restore(directory: Path) -> None:
 
 @contextmanager
 def _empty_database(settings: Settings) -> Iterator[str]:
-    server = None if settings.database_url else EmbeddedPostgres(settings.data_dir)
+    server = None if settings.database_url else EmbeddedPostgres(settings.data_dir, user=settings.server_user)
     if server is not None:
         server.start()
     try:

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import click
@@ -19,6 +20,7 @@ from codehub.cli import logs
 from codehub.cli.composition import api_deps, coordinator_deps, coordinator_settings, proxy_deps
 from codehub.cli.effective_settings import effective_settings
 from codehub.cli.stack.ports import listen
+from codehub.cli.stack.receipts import ReceiptsView
 from codehub.control.coordinator import run_coordinator
 from codehub.proxy.run import run_proxy, settle_memory
 from codehub.settings import Settings
@@ -37,7 +39,8 @@ def serve() -> None:
 
 @serve.command()
 @click.option("--fd", type=int, help=_FD_HELP, hidden=True)
-def api(fd: int | None) -> None:
+@click.option("--receipts", type=Path, help="Ask this socket which archives there are.", hidden=True)
+def api(fd: int | None, receipts: Path | None) -> None:
     """Run the API and the dashboard on CODEHUB_API_BIND.
 
     If there is no user yet, the first one is created from CODEHUB_ADMIN_USERNAME and
@@ -49,12 +52,12 @@ def api(fd: int | None) -> None:
     """
     settings = _settings()
     listening = _inherited(fd) or listen(settings.api_bind, asked=True, name="CODEHUB_API_BIND")
-    _run(_api(settings, listening))
+    _run(_api(settings, listening, receipts))
 
 
-async def _api(settings: Settings, listening: socket.socket) -> None:
+async def _api(settings: Settings, listening: socket.socket, receipts: Path | None) -> None:
     async with open_world(settings, name="api", chooses=True) as world:
-        app = create_app(api_deps(world))
+        app = create_app(api_deps(world, None if receipts is None else ReceiptsView(receipts)))
         if settings.admin_password:
             # Without `codehub up` nobody else would: the first user of an installation whose parts run by themselves.
             await app.state.context.users.ensure_first_admin(settings.admin_username, settings.admin_password)
@@ -93,6 +96,7 @@ def coordinator() -> None:
 
 async def _coordinator(settings: Settings) -> None:
     async with open_world(settings, name="coordinator") as world:
+        await asyncio.to_thread(world.backends.record_isolation)
         await run_coordinator(coordinator_settings(settings), coordinator_deps(world))
 
 

@@ -9,12 +9,15 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import click
 import httpx
 
+from codehub.adapters.backend_set import choose_runtime
+from codehub.adapters.docker.engine import DEFAULT_HOST
+from codehub.adapters.embedded.account import Account
 from codehub.adapters.embedded.layout import kept_secret
 from codehub.adapters.postgres.migrate import migrate
 from codehub.adapters.postgres.pool import Database
@@ -24,11 +27,14 @@ from codehub.cli.env import values_of
 from codehub.cli.local_users import users_of
 from codehub.cli.stack import datadir
 from codehub.cli.stack.children import Part, keep_running
+from codehub.cli.stack.engine_gate import engine_view
 from codehub.cli.stack.ports import listen
+from codehub.cli.stack.receipts import receipts_view
+from codehub.cli.stack.rights import environment_of, lent_files, raise_open_files, unprivileged_account
 from codehub.cli.stack.servers import embedded_servers
 from codehub.domain.errors import BackendDown
 from codehub.settings import NAMES, Settings, load_settings
-from codehub.wiring import keep_installation_id
+from codehub.wiring import backend_options, catalog_of, keep_installation_id
 
 _READY_PATIENCE_S = 120.0
 
@@ -50,6 +56,7 @@ def up() -> None:
     settings = load_settings(os.environ)
     logs.configure(settings.log_level, settings.log_format)
     datadir.prepare(settings.data_dir)
+    raise_open_files()
     with datadir.Lock(settings.data_dir), _listeners(settings) as (settings, sockets):
         asyncio.run(_run(settings, sockets))
 
@@ -76,18 +83,30 @@ async def _run(settings: Settings, sockets: dict[str, socket.socket]) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
-    async with embedded_servers(settings, _say) as settings:
+    account = unprivileged_account(settings, _say)
+    async with contextlib.AsyncExitStack() as stack:
+        settings = await stack.enter_async_context(embedded_servers(settings, _say))
         await migrate(settings.database_url)
         async with Database(settings.database_url, max_connections=2) as database:
-            await keep_installation_id(settings, database)
+            installation = await keep_installation_id(settings, database)
             fresh = await _ensure_admin(settings, database)
         values = values_of(settings)
         datadir.write_environment(settings.data_dir, values)
+        less: dict[str, str] = {}
+        receipts: Path | None = None
+        if account is not None:
+            datadir.share(settings.data_dir, account)
+            less = lent_files(settings, account)
+            less |= await stack.enter_async_context(_unprivileged_view(settings, installation, account))
+            receipts = await stack.enter_async_context(receipts_view(settings.archives, settings.data_dir, account))
         # One name for the parts of this `up`: by it the API knows that the leader is its own coordinator.
         node = {"COORDINATOR_NODE_ID": settings.node_id}
         children = [
-            asyncio.create_task(keep_running(part, {**os.environ, **values, **node}), name=part.name)
-            for part in _parts(sockets)
+            asyncio.create_task(
+                keep_running(part, environment_of(part, {**os.environ, **values, **node}, account, less), account),
+                name=part.name,
+            )
+            for part in _parts(sockets, receipts)
         ]
         try:
             _say("starting CodeHub")
@@ -102,13 +121,40 @@ async def _run(settings: Settings, sockets: dict[str, socket.socket]) -> None:
             await asyncio.gather(*children, return_exceptions=True)
 
 
-def _parts(sockets: dict[str, socket.socket]) -> list[Part]:
+@contextlib.asynccontextmanager
+async def _unprivileged_view(
+    settings: Settings, installation: str, account: Account
+) -> AsyncIterator[dict[str, str]]:
+    """The settings of parts that are not root: a view of the engine instead of the engine, and the runtime as it was
+    chosen by somebody who could look."""
+    if settings.runtime == "auto":
+        _say("looking for a Docker engine")
+    runtime = await choose_runtime(backend_options(settings, installation), catalog_of(settings))
+    host = settings.docker_host or DEFAULT_HOST
+    if not host.startswith("unix://"):
+        yield {"CODEHUB_RUNTIME": runtime}
+        return
+    async with engine_view(host, installation, settings.data_dir, account) as view:
+        yield {"CODEHUB_RUNTIME": runtime, "DOCKER_HOST": view}
+
+
+def _parts(sockets: dict[str, socket.socket], receipts: Path | None) -> list[Part]:
     for each in sockets.values():
         os.set_inheritable(each.fileno(), True)
     return [
-        Part("api", ["serve", "api", "--fd", str(sockets["api"].fileno())], [sockets["api"].fileno()]),
+        Part(
+            "api",
+            [
+                "serve",
+                "api",
+                "--fd",
+                str(sockets["api"].fileno()),
+                *(["--receipts", str(receipts)] if receipts else []),
+            ],
+            [sockets["api"].fileno()],
+        ),
         Part("proxy", ["serve", "proxy", "--fd", str(sockets["proxy"].fileno())], [sockets["proxy"].fileno()]),
-        Part("coordinator", ["serve", "coordinator"]),
+        Part("coordinator", ["serve", "coordinator"], privileged=True),
     ]
 
 

@@ -98,6 +98,26 @@ def archive(workspace: str, wait: bool, timeout_s: float | None, server: str | N
     _ask(workspace, "archive", "ARCHIVED", wait, timeout_s, server, as_json)
 
 
+@click.command("continue")
+@workspace_argument
+@waits
+@server_option
+@json_option
+def continue_(workspace: str, wait: bool, timeout_s: float | None, server: str | None, as_json: bool) -> None:
+    """Continue from the last archive, in a new workspace, while a workspace's node does not answer.
+
+    The old workspace keeps its files. It is stopped when its node is back.
+
+    \b
+    Example:
+      codehub ws continue api    creates and follows "api (continued)"
+    """
+    with connect(server) as client:
+        found = find_workspace(client, workspace)
+        made = client.post(f"workspaces/{found['id']}:continue-from-archive")
+        _finish(client, made, "RUNNING", wait, timeout_s, as_json)
+
+
 @click.command()
 @workspace_argument
 @click.option("--name", default=None, help="New name.")
@@ -205,4 +225,4 @@ def _show(workspace: Mapping[str, Any], as_json: bool) -> None:
     console().print(f"{workspace['name']}: {workspace['status']}{f' ({tail})' if tail else ''}")
 
 
-COMMANDS = (create, start, stop, restart, archive, edit, rm)
+COMMANDS = (create, start, stop, restart, archive, continue_, edit, rm)

@@ -1,7 +1,7 @@
-"""The effects of each operation. Every step is idempotent: an operation is carried on by doing all of it again.
+"""Carries out operations. Every step is idempotent: an interrupted operation continues by running all of its steps again.
 
-Knows backends and the fence; knows nothing of phases, retries or rows, but for `record`, by which the archive's key is
-committed before its volume goes (INV-8).
+Knows backends and the fence. Knows nothing of phases, retries or rows, except `record`, which commits the archive's key
+before its volume is removed (INV-8).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from codehub.ports.fence import Fence, Report
 from codehub.ports.homes import ArchiveReceipt, HomeState
 from codehub.ports.instances import InstanceSpec
 
-# How often a starting IDE is asked: quick at first, since a page waits for it.
+# How often a starting IDE is probed: frequently at first, because a user's page is waiting for it.
 _FIRST_PROBE_S: Final = 0.05
 _SLOWEST_PROBE_S: Final = 1.0
 
@@ -58,7 +58,7 @@ class Actor:
         self._random = random
 
     async def act(self, task: Task) -> HomeCtx | None:
-        """Do it; the ctx of the volume that was made, if one was."""
+        """Run the operation. Returns the context of the volume it created, if any."""
         match task.workspace.operation:
             case Operation.PROVISIONING:
                 return await self._provision(task)
@@ -79,7 +79,7 @@ class Actor:
         return None
 
     async def cleanup_staging(self, workspace: Workspace, fence: Fence) -> None:
-        """At rest: staging of operations that are over goes."""
+        """Remove staging data of finished operations. Called when the workspace is at rest."""
         await self._of(workspace, fence).sweep()
 
     def _of(self, workspace: Workspace, fence: Fence) -> WorkspaceBackends:
@@ -101,7 +101,7 @@ class Actor:
             return await backends.restore(key, self._new_id(), task.report)
 
     async def _archive_other_volume(self, task: Task, backends: WorkspaceBackends) -> None:
-        """Another whole volume is in the way (a deposed leader's late effect): archived first, never just removed."""
+        """Archive, then remove, a complete volume that a deposed leader created late and that is in the way."""
         status = await backends.home_status()
         if status.state is HomeState.WHOLE and status.ctx is not None:
             await self._archive_and_remove(task, backends, status.ctx, current=False)
@@ -114,14 +114,14 @@ class Actor:
         workspace, backends = task.workspace, self._of(task.workspace, task.fence)
         image, profile = self._profile_of(workspace)
         spec = InstanceSpec(workspace.id, image, profile, backends.mount())
-        # One that runs and never answered is made again; so is whatever a failed attempt left behind.
+        # Replace an instance that runs but never answered, and anything that a failed attempt left behind.
         container = workspace.conditions.container_ready
         replace = workspace.error_count > 0 or container.reason == "NotHealthy"
         await backends.start_instance(spec, task.report, replace=replace)
         await self._wait_until_healthy(task, backends, profile)
 
     async def _wait_until_healthy(self, task: Task, backends: WorkspaceBackends, profile: AppProfile) -> None:
-        """Until it answers its health check, for as long as its profile says."""
+        """Wait until the health check succeeds, at most as long as the profile allows."""
         deadline = self._clock.monotonic() + profile.health_timeout_s
         pause_s = _FIRST_PROBE_S
         while True:
@@ -141,7 +141,7 @@ class Actor:
         backends = self._of(task.workspace, task.fence)
         if task.workspace.conditions.volume_ready.is_true:
             await backends.stop_instance()
-        else:  # without a volume the instance is not kept (INV-6)
+        else:  # INV-6: an instance does not outlive its volume
             await self._remove_instance(backends)
 
     async def _archive(self, task: Task) -> None:
@@ -158,7 +158,7 @@ class Actor:
         if status.state is HomeState.ABSENT:
             return
         if task.retention_is_over or (status.state is HomeState.INCOMPLETE and workspace.home_ctx is None):
-            # The end of retention; or something half-made that was never anybody's home.
+            # Retention is over, or this is an incomplete volume that was never a home.
             await backends.purge()
             return
         if status.state is HomeState.INCOMPLETE or status.ctx is None:
@@ -167,7 +167,7 @@ class Actor:
         await self._archive_and_remove(task, backends, status.ctx, current=is_recorded)
 
     async def _remove_instance(self, backends: WorkspaceBackends) -> None:
-        """Delete it, and see it gone."""
+        """Delete the instance and verify that it is gone."""
         await backends.delete_instance()
         if (await backends.instance_status()).exists:
             raise Transient("the instance is still there after it was deleted")
@@ -175,20 +175,20 @@ class Actor:
     async def _archive_and_remove(
         self, task: Task, backends: WorkspaceBackends, ctx: HomeCtx, *, current: bool
     ) -> None:
-        """INV-8: verified, then its key committed, then the volume of this very incarnation removed."""
+        """INV-8: verify the archive, commit its key, then remove the volume of exactly this incarnation."""
         workspace, op_id = task.workspace, _op_id(task.workspace)
         if workspace.home_ctx is None or workspace.home_ctx.incarnation != ctx.incarnation:
-            # INV-7: what is at an op id is never made again, so another volume's content needs another one.
+            # INV-7: an op id is never written twice, so the content of another volume needs its own.
             op_id = f"{op_id}.{ctx.incarnation}"
         receipt = await backends.archive(ctx, op_id, task.report)
         await task.record(receipt, current)
         try:
             await backends.deprovision(ctx)
         except FenceLost:
-            task.fence()  # raises when it was the term that ended
+            task.fence()  # raises if the term has ended
             if not current:
                 raise
-            # Ours is gone already, and a deposed leader's late one is in its place.
+            # Our volume is already gone; a deposed leader created another one late.
             await self._archive_other_volume(task, backends)
 
 

@@ -1,4 +1,4 @@
-"""A circuit breaker per backend: a dead one becomes fast, quiet failure, and nobody's attempt (docs/errors.md)."""
+"""A circuit breaker per backend: calls to a dead backend fail fast and do not count as attempts (docs/errors.md)."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Breaker:
         self._failures = 0
         self._open_until: float | None = None
         self._pinging = False
-        # The first failure since it last answered: what is told of it stays the same until it answers again.
+        # The first failure since the backend last answered. The message stays the same until it answers again.
         self.down_since: datetime | None = None
         self._first_error = ""
 
     @property
     def trouble(self) -> str:
-        """Which backend does not answer, since when and why; empty while it answers."""
+        """Which backend does not answer, since when and why. Empty while it answers."""
         if self.down_since is None:
             return ""
         return f"{self.name} does not answer since {self.down_since:%Y-%m-%d %H:%M} UTC: {self._first_error}"

@@ -1,13 +1,13 @@
-"""The WorkspaceController: resyncs everything, wakes workers for what is worth a look, and keeps probing what runs.
+"""The WorkspaceController: resyncs all workspaces, wakes workers for those that need one, and probes running instances.
 
 ```
  wake hint ───────────────┐
- backend event ───────────┼──► keyed queue ──► worker ──► reconcile (look, decide, commit, act)
+ backend event ───────────┼──► keyed queue ──► worker ──► reconcile (observe, decide, commit, act)
  resync (interval) ───────┘         ▲            │ Again(after)
  prober (health) ───────────────────┴────────────┘
 ```
 
-Everything but the resync is a hint: with all of them lost it still converges, one idle interval later.
+Everything but the resync is a hint: if all hints are lost, it converges one idle interval later.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from codehub.ports.leadership import Lease
 
 _log = structlog.get_logger()
 
-# After an unexpected failure of one workspace's reconciliation: it waits, the others do not.
+# Delay after an unexpected failure of one workspace's reconciliation. Other workspaces are not delayed.
 _STUMBLED_S: Final = 10.0
 _DATABASE_AWAY_S: Final = 1.0
-# A broken event stream is opened again after this long; until then the interval is the latency.
+# Delay before a broken event stream is reopened. Until then, the resync interval is the latency.
 _REOPEN_S: Final = 2.0
 OBSERVED_AT_ONCE: Final = 1_000
 
@@ -71,7 +71,7 @@ class WorkspaceController:
         self._active_until = 0.0
 
     def wake(self, ids: Iterable[str] = ()) -> None:
-        """Look at these now; without ids, at everything."""
+        """Reconcile these workspaces now; without ids, resync all of them."""
         ids = list(ids)
         self._queue.add_all(ids)
         self._active_until = self._clock.monotonic() + self._settings.active_duration_s
@@ -104,7 +104,7 @@ class WorkspaceController:
             await self._pause(next_survey)
 
     def _tell_of_backends(self) -> None:
-        """Which backends do not answer, to whoever watches over the coordinator."""
+        """Report backends that do not answer in metrics and in the heartbeat."""
         troubles = self._backends.health()
         for name, trouble in troubles.items():
             self._metrics.backend_up.labels(name).set(0 if trouble else 1)
@@ -151,10 +151,10 @@ class WorkspaceController:
             self._queue.add_after(key, _DATABASE_AWAY_S)
             return
         except FenceLost:
-            self._lease.fence()  # the term itself is over: that ends this component
+            self._lease.fence()  # the term is over, which ends this component
             self._queue.add_after(key, _DATABASE_AWAY_S)
             return
-        except Exception:  # noqa: BLE001 - one workspace that stumbles must not end the term of all
+        except Exception:  # noqa: BLE001 - a failure of one workspace must not end the term
             _log.exception("a reconciliation failed", workspace_id=key)
             self._queue.add_after(key, _STUMBLED_S)
             return
@@ -166,7 +166,7 @@ class WorkspaceController:
                 self._queue.add(key)
 
     async def _watch(self, name: str) -> None:
-        """Backend events are hints: the interval is the fallback and not the latency."""
+        """Backend events are hints that shorten the latency; the resync interval is the fallback."""
         while True:
             try:
                 async for workspace_id in self._backends.instances[name].watch():
@@ -176,7 +176,7 @@ class WorkspaceController:
             await asyncio.sleep(_REOPEN_S)
 
     async def _probe_for_ever(self) -> None:
-        """Ask each running instance once per idle interval, spread over it."""
+        """Probe each running instance once per idle interval, evenly spread."""
         while True:
             running = self._resync.running()
             pause_s = self._settings.idle_interval_s / max(1, len(running))

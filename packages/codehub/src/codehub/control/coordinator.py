@@ -1,4 +1,4 @@
-"""The coordinator: wait to be elected, lead, and begin again. Any number may run; one leads.
+"""The coordinator: wait to be elected, lead, repeat. Any number may run; one leads.
 
 ```
  campaign ──won──► term(epoch) ┬ hold       pings the lock; lost → everything below is cancelled first
@@ -39,20 +39,20 @@ from codehub.ports.leadership import Lease
 
 _log = structlog.get_logger()
 
-# A coordinator with the wrong stores looks again now and then: its disk may be mounted by then.
+# How often a coordinator with the wrong stores checks again: its disk may have been mounted meanwhile.
 _WRONG_STORE_S: Final = 5.0
 
 __all__ = ["CoordinatorDeps", "CoordinatorSettings", "run_coordinator"]
 
 
 class ComponentEnded(CodeHubError):
-    """A component's loop came to an end, which it never may."""
+    """A component's loop returned. It must run until it is cancelled."""
 
 
 async def run_coordinator(
     settings: CoordinatorSettings, deps: CoordinatorDeps, *, metrics: Metrics | None = None
 ) -> None:
-    """Campaign and lead for ever. Ends by cancellation."""
+    """Campaign and lead until cancelled."""
     metrics = metrics or Metrics()
     health = HealthState(settings.node_id, deps.clock, metrics)
     async with health_server(settings.health_bind, health):
@@ -65,7 +65,7 @@ async def run_coordinator(
 async def _campaign(
     settings: CoordinatorSettings, deps: CoordinatorDeps, metrics: Metrics, health: HealthState
 ) -> None:
-    """Be elected once, and lead until it ends. A task of its own: see `_refuse_to_swallow`."""
+    """Wait for one election and lead until that term ends. Runs in a separate task: see `_refuse_to_swallow`."""
     stores = _store_check(deps)
     try:
         await stores.before_campaign()
@@ -79,7 +79,7 @@ async def _campaign(
         await asyncio.sleep(_WRONG_STORE_S)
     except* (BackendDown, Transient, FenceLost) as errors:
         _log.warning("does not lead", node_id=settings.node_id, error=_first_message(errors))
-    except* Exception as errors:  # noqa: BLE001 - leadership is given up and sought again, whatever it was
+    except* Exception as errors:  # noqa: BLE001 - any failure ends the term, and the coordinator campaigns again
         _log.error("a component failed; leadership is given up", node_id=settings.node_id, exc_info=errors)
 
 
@@ -91,7 +91,7 @@ async def _lead(
     health: HealthState,
     stores: StoreCheck,
 ) -> None:
-    """One term. Whatever ends any part of it ends all of it, by cancellation, before anything else happens."""
+    """One term. If any part ends, all other parts are cancelled before anything else happens."""
     _log.info("leads", node_id=lease.holder_id, epoch=lease.epoch)
     metrics.leader_changes.labels("won").inc()
     metrics.is_leader.set(1)
@@ -191,8 +191,11 @@ async def _never_ends(name: str, loop: Coroutine[Any, Any, None]) -> None:
 
 
 def _refuse_to_swallow() -> None:
-    """A task group in which something fails while it is cancelled tells of the failure only, and one that failed leaves its
-    task's count of cancellations raised (Python 3.11). So terms are tasks of their own, and this one's count is true."""
+    """Re-raise a cancellation that a task group swallowed.
+
+    In Python 3.11, a task group that fails while it is being cancelled reports only the failure, and leaves its task's
+    cancellation count raised. Each term is therefore a separate task, so that the count of this task is reliable.
+    """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError

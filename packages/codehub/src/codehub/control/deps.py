@@ -1,4 +1,4 @@
-"""What every component of the coordinator is given: one term's right to act, and the settings it acts by."""
+"""The dependencies and settings of the coordinator's components."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ControllerSettings:
     max_parallel: int = 32
     max_retry: int = 3
     deleted_retention_s: float = 86_400.0
-    # So many may seem to have lost their data at once; more, and more than a tenth, are taken for a mistake.
+    # More apparent losses than this, and more than a tenth of all, are treated as a configuration error.
     max_losses: int = 3
 
 
@@ -48,7 +48,7 @@ class GcSettings:
     interval_s: float = 14_400.0
     keep: int = 2
     deleted_retention_s: float = 86_400.0
-    # No setting of an installation's; the simulation shortens it.
+    # Not configurable; only the simulation shortens it.
     orphan_grace_s: float = ORPHAN_GRACE.total_seconds()
 
 
@@ -58,7 +58,7 @@ class CoordinatorSettings:
     controller: ControllerSettings = ControllerSettings()
     ttl: TtlSettings = TtlSettings()
     gc: GcSettings = GcSettings()
-    # After a lost term or a failed campaign; short, since a standby waits inside the lock call anyway.
+    # Delay after a lost term or a failed campaign. Short, because a standby waits inside the lock call.
     campaign_pause_s: float = 0.5
     health_bind: str = ""
     sse_prefix: str = "codehub:sse:"
@@ -71,7 +71,7 @@ ProfileOf = Callable[[Workspace], tuple[str, AppProfile]]
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorDeps:
-    """The world, as ports. `profile_of` raises NotFound when the workspace's profile is no longer there."""
+    """The outside world as ports. `profile_of` raises NotFound if the workspace's profile no longer exists."""
 
     election: Election
     store: ControlStore
@@ -88,7 +88,7 @@ class CoordinatorDeps:
     clock: Clock
     new_id: Callable[[], str]
     random: Callable[[], float]
-    # What carries an id by which a coordinator knows that it is this installation's.
+    # Stores that carry the installation's id, checked before leading.
     stores: Sequence[IdentifiedStore] = ()
     registry: StoreRegistry | None = None
     installation_id: str = ""

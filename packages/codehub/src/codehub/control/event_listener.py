@@ -1,7 +1,6 @@
-"""The EventListener: what the database notifies → a wake in this process, and hints in Redis for everybody else.
+"""The EventListener: turns database notifications into wake-ups in this process and hints in Redis for other processes.
 
-The wake comes first and never waits for Redis, which may be away: hints for it go through a bounded queue of their own, and
-the newest push out the oldest.
+The wake-up comes first and never waits for Redis. Hints go through a bounded queue that drops the oldest.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class EventListener:
                     self._heartbeat.last_error = self._unpublished
                     if notice is not None:
                         self._take(notice)
-            # Whatever was notified meanwhile is lost: the controller's resync finds it.
+            # Notifications sent in between are lost; the controller's resync finds the changes.
             self._wake(())
             await asyncio.sleep(_LISTEN_AGAIN_S)
 
@@ -95,7 +94,7 @@ class EventListener:
         if self._unpublished is None:
             _log.info(message)
         self._unpublished = self._heartbeat.last_error = message
-        # Hints of the past are worth nothing when it is back: who listens polls until then. One is tried until it goes
-        # through, so that what is told of us is true again as soon as it is.
+        # Old hints are worthless once Redis is back: listeners poll meanwhile. One hint is retried until it succeeds, so
+        # that the reported error is cleared as soon as Redis answers.
         self._hints.clear()
         self._hint(f"{self._wake_prefix}wc", "{}")

@@ -1,4 +1,4 @@
-"""The GC Runner: archives nobody needs. It touches archives only, never a protected one, and any doubt skips the cycle."""
+"""The GC Runner removes archives that are no longer needed. It touches only archives, and any doubt skips the cycle."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from codehub.ports.leadership import Lease
 
 _log = structlog.get_logger()
 
-# The first cycle waits a little: a new leader has more urgent things to do. Also how often a long pause shows life.
+# Delay of the first cycle: a new leader has more urgent work. `_BEAT_S`: heartbeat interval during a long pause.
 _FIRST_AFTER_S = 30.0
 _BEAT_S = 60.0
 
@@ -48,9 +48,9 @@ class GcRunner:
             await self._rest(self._settings.interval_s)
 
     async def tick(self) -> None:
-        """One cycle. A listing or a query that fails ends it, and nothing is removed on half the knowledge."""
+        """One cycle. A failed listing or query ends it: nothing is removed based on incomplete information."""
         retention = timedelta(seconds=self._settings.deleted_retention_s)
-        # Committed before the first removal: from here on undelete refuses.
+        # Committed before the first removal: from here on, undelete is refused.
         await self._store.begin_purges(self._lease.epoch, self._clock.now(), retention)
         places = [place async for place in self._archives.list_places()]
         claims = await self._claims(places)
@@ -63,7 +63,7 @@ class GcRunner:
             await self._remove(place)
 
     async def _remove(self, place: ArchivePlace) -> None:
-        """Asked once more right before: what was protected meanwhile stays."""
+        """Check again right before the removal: an archive that is protected by now is kept."""
         claim = (await self._claims([place])).get(place.workspace_id)
         if is_protected(claim, place.op_id):
             return

@@ -1,4 +1,4 @@
-"""The backends of one workspace, each behind its circuit breaker. One that is not there now is down, not an error."""
+"""All backends, each behind its circuit breaker. A backend that is not configured here counts as down."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class GuardedBackends:
         return await self._archives.call(lambda: what(self.archives))
 
     async def with_both(self, name: str, what: Callable[[Homes], Awaitable[T]]) -> T:
-        """Between a home and the archive store. A failure is the store's: a home's own shows in its other calls."""
+        """A call between a home and the archive store. Failures count for the store; the home's show in its other calls."""
         if self._homes_breaker(name).is_open:
             await self.with_homes(name, lambda homes: homes.ping())
         return await self._archives.call(lambda: what(self.homes[name]))
@@ -52,7 +52,7 @@ class GuardedBackends:
         return backend
 
     def trouble(self, part: str, workspace: Workspace) -> str:
-        """Why the volume, instance or archive cannot be looked at: the same words until its backend answers."""
+        """Why the volume, instance or archive cannot be observed. The text stays the same until the backend answers."""
         match part:
             case "volume":
                 name, breaker = workspace.storage_backend, self._homes.get(workspace.storage_backend)
@@ -63,7 +63,7 @@ class GuardedBackends:
         return breaker.trouble if breaker is not None else f"the backend {name} is not available here"
 
     def health(self) -> Mapping[str, str]:
-        """Of every backend by its name: what is wrong with it, or nothing."""
+        """Each backend's current problem by name; empty if it has none."""
         every = [*self._instances.values(), *self._homes.values(), self._archives]
         return {breaker.name: breaker.trouble for breaker in every}
 

@@ -1,6 +1,6 @@
 """Whether running instances answer: NotHealthy only after 3 failed probes over at least 30 s (docs/errors.md).
 
-Remembered per identity, so that a new instance begins with a clean sheet. Forgotten with the term.
+Results are kept per identity, so a new instance starts with none. They are dropped with the term.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class HealthTracker:
         self._records: dict[str, _Record] = {}
 
     def verdict(self, workspace_id: str, identity: str) -> bool | None:
-        """True or False once decided; None while it is not."""
+        """True or False once decided, else None."""
         record = self._records.get(workspace_id)
         return record.healthy if record is not None and record.identity == identity else None
 
     def note(self, workspace_id: str, identity: str, answered: bool) -> bool:
-        """Take a probe in; whether the verdict changed."""
+        """Record a probe. Returns whether the verdict changed."""
         record = self._records.get(workspace_id)
         if record is None or record.identity != identity:
             record = self._records[workspace_id] = _Record(identity)

@@ -1,4 +1,4 @@
-"""A coordinator's own answers on COORDINATOR_HEALTH_BIND: /health/coordinator and /metrics, nothing else."""
+"""The coordinator's HTTP server on COORDINATOR_HEALTH_BIND: /health/coordinator and /metrics, nothing else."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LONGEST_LINE: Final = 8_192
 
 @dataclass(slots=True)
 class HealthState:
-    """What this process can say of itself; of another's leadership only the database knows."""
+    """What this process knows about itself. Only the database knows about another leader."""
 
     node_id: str
     clock: Clock
@@ -30,7 +30,7 @@ class HealthState:
     _lease: Lease | None = None
     _since: datetime | None = None
     _pulses: list[Heartbeat] = field(default_factory=list)
-    # Why this coordinator does not lead although it could.
+    # Why this coordinator refuses to lead.
     refuses: str = ""
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ class HealthState:
 
 @asynccontextmanager
 async def health_server(bind: str, state: HealthState) -> AsyncIterator[None]:
-    """Listens while inside; without a bind it does nothing."""
+    """Listen while the context is open. Without a bind address, do nothing."""
     if not bind:
         yield
         return
@@ -73,7 +73,7 @@ async def health_server(bind: str, state: HealthState) -> AsyncIterator[None]:
             async with asyncio.timeout(_TIMEOUT_S):
                 await _answer(reader, writer, state)
         except (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError):
-            pass  # a peer that says nothing, or nonsense, is left alone
+            pass  # ignore a peer that sends nothing or garbage
         finally:
             writer.close()
 

@@ -1,7 +1,7 @@
-"""What each component's loop says about itself, and the small rules all of them share.
+"""Heartbeats of the components' loops, and the error handling that they share.
 
-An error in one tick skips that tick and is told; an error of the loop itself ends the term. `last_tick_at` moves with
-every turn of a loop, so that a component that hangs can be told from one that has nothing to do.
+An error in one tick skips the rest of that tick and is reported; an error of the loop itself ends the term. `last_tick_at`
+advances with every iteration, which distinguishes a component that hangs from one that is idle.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from codehub.ports.leadership import Lease
 
 _log = structlog.get_logger()
 
-# How often what the components say is written for everybody to see.
+# How often heartbeats are written to the database.
 _TELL_EVERY_S: Final = 5.0
 
 
 @dataclass(slots=True)
 class Heartbeat:
-    """One component's sign of life."""
+    """One component's heartbeat."""
 
     name: str
     clock: Clock
@@ -39,12 +39,12 @@ class Heartbeat:
     last_error: str | None = None
 
     def beat(self) -> None:
-        """A turn of a loop that has nothing to do."""
+        """Record an iteration without work."""
         self.last_tick_at = self.clock.now()
 
     @asynccontextmanager
     async def tick(self) -> AsyncIterator[None]:
-        """One turn of work: an error inside skips the rest of it, is logged and counted, and the loop goes on."""
+        """One iteration. An error skips the rest of it, is logged and counted, and the loop continues."""
         began = self.clock.monotonic()
         try:
             self.fence()
@@ -52,12 +52,12 @@ class Heartbeat:
         except Deposed:
             raise
         except FenceLost:
-            self.fence()  # raises when it was the term that ended; another incarnation only skips the tick
+            self.fence()  # raises if the term has ended; another incarnation only skips the tick
             self._failed("fenced")
         except (BackendDown, Transient) as error:
             self._failed(str(error))
             _log.info("a tick is skipped", component=self.name, error=str(error))
-        except Exception as error:  # noqa: BLE001 - one bad tick must not end the term; it is told, and seen in health
+        except Exception as error:  # noqa: BLE001 - one failed tick must not end the term; it is logged and shown in health
             self._failed(f"{type(error).__name__}: {error}")
             _log.exception("a tick failed", component=self.name)
         else:
@@ -76,7 +76,7 @@ class Heartbeat:
 
 
 async def publish_heartbeats(heartbeats: list[Heartbeat], store: ControlStore, lease: Lease) -> None:
-    """Write what the components say to `system_locks`, where the API reads it."""
+    """Write the heartbeats to `system_locks`, where the API reads them."""
     while True:
         try:
             await store.note_components(

@@ -1,6 +1,6 @@
-"""Homes that seem lost, counted before any is marked: many at once are a mistake of ours or of an operator, not a loss.
+"""Counts homes that seem lost before any is marked: many at once point to a misconfiguration, not to a loss.
 
-Filled by the resync, which sees everything; asked by the workers, which mark.
+The resync, which sees all workspaces, fills it. The workers, which mark losses, ask it.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from codehub.domain.stores import too_many_losses
 
 @dataclass(slots=True)
 class LossGuard:
-    """`most` may seem lost at once without further question."""
+    """Up to `most` apparent losses at once are accepted."""
 
     most: int = 3
     total: int = 0
-    # Kept until the next look finds them.
+    # Kept until the next resync.
     volumes: set[str] = field(default_factory=set)
     archives: set[str] = field(default_factory=set)
 
     @property
     def alarm(self) -> str:
-        """Why nothing is marked as lost now; empty while there is no reason."""
+        """Why nothing is marked as lost at the moment; empty if losses are marked."""
         lost = len(self.volumes | self.archives)
         if not too_many_losses(lost, self.total, self.most):
             return ""

@@ -1,4 +1,4 @@
-"""What /metrics of a coordinator says. One registry per coordinator, so that two in one process never share a counter."""
+"""The coordinator's metrics. One registry per coordinator, so that two in one process do not share counters."""
 
 from __future__ import annotations
 

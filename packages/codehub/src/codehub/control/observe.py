@@ -1,6 +1,6 @@
-"""Looking at the world: one workspace freshly, before anything is decided about it.
+"""Observes one workspace: fresh facts, before anything is decided about it.
 
-What a backend that does not answer would have said is None (Unknown), never a guess.
+Facts from a backend that does not answer are None (Unknown), never a guess.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from codehub.ports.instances import InstanceStatus
 
 _log = structlog.get_logger()
 
-# While one of these is under way the archive itself is what is waited for.
+# These operations wait for the archive itself.
 _ABOUT_ARCHIVES = frozenset(
     {Operation.ARCHIVING, Operation.CREATE_EMPTY_ARCHIVE, Operation.RESTORING, Operation.DELETING}
 )
@@ -47,7 +47,7 @@ class Observer:
     def observed(
         self, workspace: Workspace, volume: VolumeSeen | None, archive: bool | None, instance: InstanceSeen | None
     ) -> Observed:
-        """With the reason for each part that could not be looked at: the same from a listing as from a look of its own."""
+        """Adds the reason for each part that could not be observed; identical for a listing and a single observation."""
         parts = {"volume": volume, "archive": archive, "instance": instance}
         troubles = {part: self._backends.trouble(part, workspace) for part, seen in parts.items() if seen is None}
         unseen = {part: trouble for part, trouble in troubles.items() if trouble}
@@ -77,12 +77,14 @@ class Observer:
 
     def instance_seen(self, workspace: Workspace, status: InstanceStatus) -> InstanceSeen:
         if not status.running:
-            self._health.forget(workspace.id)  # else records of all that ever ran stay for a whole term
+            self._health.forget(
+                workspace.id
+            )  # otherwise records of all past instances would stay until the term ends
         healthy = self._health.verdict(workspace.id, status.identity) if status.running else None
         return InstanceSeen(status.exists, status.running, healthy, status.exit_reason or "", status.unknown)
 
     async def probe(self, workspace: Workspace, identity: str) -> bool:
-        """Ask the IDE; whether that changed what is known of its health."""
+        """Probe the IDE. Returns whether its health verdict changed."""
         _, profile = self._profile_of(workspace)
         answered = await self._backends.with_instances(
             workspace.instance_backend, lambda instances: instances.probe(workspace.id, profile)
@@ -96,7 +98,7 @@ class Observer:
         known = workspace.conditions.archive_ready
         whole = volume is not None and volume.state is VolumeState.WHOLE
         if whole and workspace.operation not in _ABOUT_ARCHIVES and not known.is_unknown:
-            return known.is_true  # beside a whole volume its archive decides nothing: not worth a request
+            return known.is_true  # next to a complete volume the archive does not matter: save the request
         try:
             return (await self._backends.with_archives(lambda archives: archives.committed([key])))[key]
         except CodeHubError as error:

@@ -1,5 +1,5 @@
-"""How long an operation may go on without progress. The clock stands still while the backend does not answer, and begins
-again with a new term."""
+"""How long an operation may run without progress. The clock stops while the backend does not answer and restarts with a
+new term."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ProgressDeadlineExceeded(Terminal):
 
 
 class ProgressDeadline:
-    """One per operation under way."""
+    """The deadline of one running operation."""
 
     def __init__(self, clock: Clock, limit_s: float) -> None:
         self._clock = clock
@@ -26,7 +26,7 @@ class ProgressDeadline:
         self._since = clock.monotonic()
 
     def renew(self) -> None:
-        """There was progress, or nothing could be expected. From any thread."""
+        """Restart the clock: there was progress, or none could be expected. Thread-safe."""
         self._since = self._clock.monotonic()
 
     @property
@@ -34,7 +34,7 @@ class ProgressDeadline:
         return self._since + self._limit_s - self._clock.monotonic()
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Cancels the work and raises ProgressDeadlineExceeded when there was no progress for too long."""
+        """Cancel the work and raise ProgressDeadlineExceeded after too long without progress."""
         task = asyncio.ensure_future(work)
         try:
             while not task.done():
@@ -44,5 +44,5 @@ class ProgressDeadline:
             return task.result()
         finally:
             task.cancel()
-            # The work's own clean-up is awaited, so that nothing of it goes on unseen; its failure was told, or is moot.
+            # Await the work's clean-up, so that nothing continues in the background. Its own failure no longer matters.
             await asyncio.gather(task, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""A keyed queue: what is waiting is there once, one worker per key, and a key added while it is worked on comes again."""
+"""A keyed queue: each key waits at most once, has at most one worker, and is requeued if it is added during its work."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class KeyedQueue:
 
     @property
     def delayed(self) -> frozenset[str]:
-        """Keys that have a time to come."""
+        """Keys that are scheduled for later."""
         return frozenset(self._due)
 
     def add(self, key: str) -> None:
-        """As soon as a worker is free; after the present work, if the key is being worked on."""
+        """Queue the key for the next free worker, or for after the current work on it."""
         self._due.pop(key, None)
         if key in self._working:
             self._again.add(key)
@@ -45,7 +45,7 @@ class KeyedQueue:
             self.add(key)
 
     def add_after(self, key: str, delay_s: float) -> None:
-        """Not before so long; an earlier time that was asked for holds."""
+        """Queue the key after a delay. An earlier scheduled time is kept."""
         at = asyncio.get_running_loop().time() + delay_s
         if key in self._waiting or key in self._again or self._due.get(key, at + 1) <= at:
             return
@@ -54,7 +54,7 @@ class KeyedQueue:
         self._changed.set()
 
     async def take(self) -> str:
-        """The next key, now this worker's until `done`."""
+        """The next key. It belongs to this worker until `done`."""
         while True:
             wait_s = self._ripen()
             if self._waiting:
@@ -75,11 +75,11 @@ class KeyedQueue:
             self.add(key)
 
     def _ripen(self) -> float | None:
-        """Move what is due to the waiting ones; how long until the next is, if there is one."""
+        """Queue the keys that are due. Returns the time until the next one, if any."""
         now = asyncio.get_running_loop().time()
         while self._later:
             at, _, key = self._later[0]
-            if self._due.get(key) != at:  # asked for sooner meanwhile
+            if self._due.get(key) != at:  # rescheduled to an earlier time
                 heapq.heappop(self._later)
             elif at <= now:
                 heapq.heappop(self._later)

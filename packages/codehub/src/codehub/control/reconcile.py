@@ -1,7 +1,7 @@
-"""One workspace, once: look → decide → commit the intent → act → look → commit the outcome, until there is nothing to do.
+"""Reconciles one workspace: observe → decide → commit the intent → act → observe → commit the outcome, until it converges.
 
-A request carries only a key; everything else is read again. Whatever ends this in the middle (a crash, a lost term, a lost
-race for the row) costs nothing but another look.
+A request carries only a key; everything else is read again. An interruption (a crash, a lost term, a lost race for the
+row) costs nothing but another observation.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _log = structlog.get_logger()
 
 # `observed_at` alone is written this often (docs/control-plane.md).
 OBSERVED_EVERY = timedelta(minutes=5)
-# A backend that is down is asked again by the breaker, not by each workspace: looking is cheap, but not worth more.
+# The breaker retries a backend that is down, not each workspace.
 _BACKEND_DOWN_S = 5.0
-# More steps than any path has: whatever exceeds it is looked at again later rather than in a tight loop.
+# More steps than any path has. A workspace that exceeds it is reconciled later instead of in a tight loop.
 _MOST_STEPS = 16
 
 
@@ -59,7 +59,7 @@ class AtRest:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Look again after so long."""
+    """Reconcile again after a delay."""
 
     after_s: float
 
@@ -68,7 +68,7 @@ Result: TypeAlias = AtRest | Again
 
 
 class _RowMoved(Exception):
-    """Somebody changed what was decided from; the next look decides again."""
+    """The row changed since the decision; the next observation decides again."""
 
 
 class Reconciler:
@@ -96,11 +96,11 @@ class Reconciler:
         self._new_id = new_id
         self._random = random
         self._deadline: dict[str, tuple[tuple[object, ...], ProgressDeadline]] = {}
-        # How many attempts in a row met a backend that does not answer.
+        # Consecutive attempts that met a backend that does not answer.
         self._down: dict[str, int] = {}
 
     async def reconcile(self, workspace_id: str) -> tuple[Result, Versioned | None]:
-        """What to do next with this key, and the row as it was left."""
+        """What to do next with this key, and the row after this run."""
         found = await self._store.load([workspace_id])
         if not found or found[0].workspace.deleted_at is not None:
             self._deadline.pop(workspace_id, None)
@@ -156,7 +156,7 @@ class Reconciler:
                 case CarryOn():
                     row = await self._keep(row, looked)
                     if acted:
-                        # It said it is done and the world does not show it (INV-1): look again soon.
+                        # The action reported success but the world does not show it (INV-1): observe again soon.
                         return Again(self._settings.active_interval_s), row
                     row, pause = await self._attempt(row)
                     acted = True
@@ -165,7 +165,7 @@ class Reconciler:
         return Again(self._settings.active_interval_s), row
 
     async def _attempt(self, row: Versioned) -> tuple[Versioned, Result | None]:
-        """Act once. None: look whether it is done; else when to try again."""
+        """Act once. Returns None if the result should be observed, else when to retry."""
         workspace = row.workspace
         deadline = self._patience_with(workspace)
         if deadline.left_s <= 0:
@@ -184,7 +184,7 @@ class Reconciler:
             async with report.writing():
                 ctx = await deadline.run(self._actor.act(task))
         except BackendDown as error:
-            deadline.renew()  # the clock stands still while the backend does not answer
+            deadline.renew()  # the progress clock stops while the backend does not answer
             return await self._wait_for_backend(current.row, error), Again(_BACKEND_DOWN_S)
         except Deposed:
             raise
@@ -192,7 +192,7 @@ class Reconciler:
             return await self._failed(current.row, failure_of(error)), None
         except (_RowMoved, AssertionError):
             raise
-        except Exception as error:  # noqa: BLE001 - a backend's own bug is that workspace's failed attempt, nobody else's
+        except Exception as error:  # noqa: BLE001 - a bug in a backend fails this workspace's attempt, nothing else
             _log.exception("an action failed unexpectedly", workspace_id=workspace.id)
             return await self._failed(current.row, _unforeseen(error)), None
         self._down.pop(workspace.id, None)
@@ -200,7 +200,7 @@ class Reconciler:
         return Versioned(made, current.row.version), None
 
     async def _wait_for_backend(self, row: Versioned, error: BackendDown) -> Versioned:
-        """Nobody's attempt; told once it lasts for as many tries as an attempt has."""
+        """Does not count as an attempt. Reported once it lasted for as many tries as an operation has."""
         before = row.workspace
         count = self._down.get(before.id, 0) + 1
         self._down[before.id] = count
@@ -228,7 +228,7 @@ class Reconciler:
         return await self._commit(before, after, *events)
 
     async def _keep(self, row: Versioned, looked: Workspace) -> Versioned:
-        """Write the observation, if it says anything new."""
+        """Write the observation if it differs from the row."""
         before = row.workspace
         stale = before.observed_at is None or self._clock.now() - before.observed_at >= OBSERVED_EVERY
         return row if looked == before and not stale else await self._commit(before, looked, *_told(before, looked))
@@ -290,7 +290,7 @@ class Reconciler:
 
 
 def _told(before: Workspace, after: Workspace) -> list[TimelineEvent]:
-    """What a look alone changed that a person should read of."""
+    """Changes found by observation that belong in the timeline."""
     if after.blocked is not None and before.blocked is None:
         return [timeline.blocked(after.blocked)]
     if before.blocked is not None and after.blocked is None:

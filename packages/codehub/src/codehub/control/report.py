@@ -1,6 +1,6 @@
-"""Progress of one attempt: taken from any thread at any rate, written to the row at most once a second.
+"""Progress of one attempt: reported from any thread at any rate, written to the row at most once a second.
 
-The first is written soon, so that who asked sees at once that something goes on.
+The first report is written early, so that the user sees at once that something happens.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class ProgressReport:
         self._written: Progress | None = None
 
     def take(self, progress: Progress) -> None:
-        """Cheap; from any thread. Any report is a sign of life."""
+        """Cheap and thread-safe. Every report counts as progress."""
         self._latest = progress
         self._deadline.renew()
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[None]:
-        """Written beside the work, for as long as it goes on."""
+        """Write reports while the work runs."""
         writer = asyncio.create_task(self._write())
         try:
             yield
@@ -51,5 +51,5 @@ class ProgressReport:
                 try:
                     await self._store.note_progress(self._epoch, self._workspace, latest)
                 except (BackendDown, Transient):
-                    continue  # progress is a courtesy
+                    continue  # progress is best effort
                 self._written = latest

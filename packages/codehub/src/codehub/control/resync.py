@@ -1,8 +1,8 @@
-"""Looking at everything at once, cheaply: which workspaces are worth a worker's look.
+"""Observes all workspaces at once, cheaply, and finds those that need a worker.
 
-One query for the versions of rows, one listing of instances and one of volumes per backend, each compared with the last
-one. Only where something differs is anything judged, by the same pure functions that a worker uses; only where that would
-change something is a worker woken. So the cost follows what changes, not what exists.
+One query for row versions, and one listing of instances and of volumes per backend, are compared with the previous ones.
+Only differences are judged, by the same pure functions that a worker uses, and a worker is woken only if that judgement
+would change something. The cost grows with the number of changes, not of workspaces.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from codehub.ports.instances import ABSENT, InstanceStatus
 _log = structlog.get_logger()
 T = TypeVar("T")
 
-# Archives at rest are asked for in turn, a few each time: 10,000 of them within an hour at an interval of 15 s.
+# Archives at rest are checked in turn, a few per resync: 10,000 within an hour at an interval of 15 s.
 _ARCHIVES_AT_ONCE: Final = 50
-# Those that could not be asked for while the store was away come first.
+# Archives that could not be checked while the store was down come first.
 _UNKNOWN_AT_ONCE: Final = 500
-# Judging many rows is interrupted this often, so that nothing else waits for it.
+# Yield to the event loop after judging this many rows.
 _JUDGED_AT_ONCE: Final = 200
 
 
@@ -54,15 +54,15 @@ class Resync:
         self._instances: dict[str, Mapping[str, InstanceStatus] | None] = {}
         self._homes: dict[str, Mapping[str, HomeStatus] | None] = {}
         self._archived: deque[str] = deque()
-        # Left by workers since the last look: compared with the next listing itself, since what came and went between two
-        # listings differs in neither.
+        # Rows left by workers since the last resync. They are compared with the next listing itself, because a home that
+        # came and went between two listings differs in neither.
         self._noted: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def note(self, workspace_id: str, row: Versioned | None) -> None:
-        """A worker left the row like this; None: it is gone, or was not left in a known state."""
+        """Record the row as a worker left it. None: it is gone, or its state is unknown."""
         if row is None:
             self._rows.pop(workspace_id, None)
         else:
@@ -70,11 +70,11 @@ class Resync:
             self._noted.add(workspace_id)
 
     def under_way(self) -> list[str]:
-        """Operations that are not done, as far as is known here."""
+        """Workspaces with an unfinished operation, as of the last resync."""
         return [id_ for id_, row in self._rows.items() if row.workspace.operation is not Operation.NONE]
 
     def running(self) -> list[tuple[Workspace, str]]:
-        """What runs at rest, with the identity it was last listed under."""
+        """Running workspaces without an operation, with the identity of their instance in the last listing."""
         found = []
         for workspace_id, row in self._rows.items():
             workspace = row.workspace
@@ -85,12 +85,12 @@ class Resync:
         return found
 
     async def observe(self, busy: Collection[str]) -> list[str]:
-        """The keys worth a worker's look, but for those that are being worked on."""
+        """The keys that need a worker, without those that have one."""
         noted, self._noted = self._noted, set()
         try:
             return await self._look(noted, busy)
         except BaseException:
-            self._noted |= noted  # a look that failed compared nothing
+            self._noted |= noted  # a failed listing compared nothing
             raise
 
     async def _look(self, noted: set[str], busy: Collection[str]) -> list[str]:
@@ -100,7 +100,7 @@ class Resync:
         for gone in self._rows.keys() - versions.keys():
             del self._rows[gone]
         if changed:
-            # Many: one plain read of all is cheaper than naming them.
+            # For many, reading all rows is cheaper than naming them.
             for row in await self._store.load(None if len(changed) > len(versions) // 2 else changed):
                 self._take(row)
         self._losses.total = sum(1 for row in self._rows.values() if _keeps_something(row.workspace))
@@ -112,11 +112,11 @@ class Resync:
 
     @property
     def alarm(self) -> str:
-        """Why nothing is marked as lost now, if so many seem lost that it cannot be true."""
+        """Why nothing is marked as lost, if implausibly many workspaces seem lost."""
         return self._losses.alarm
 
     def _not_known(self) -> set[str]:
-        """What could not be observed once may be by now, and no listing differs when it can."""
+        """Workspaces with unknown facts. They must be observed again, because no listing differs once they can be."""
         return {
             id_
             for id_, row in self._rows.items()
@@ -124,13 +124,13 @@ class Resync:
         }
 
     def stale(self) -> list[str]:
-        """Whose `observed_at` is due, though nothing changed."""
+        """Workspaces whose `observed_at` is due although nothing changed."""
         before = self._clock.now() - OBSERVED_EVERY
         rows = (row.workspace for row in self._rows.values())
         return [row.id for row in rows if row.observed_at is not None and row.observed_at < before]
 
     def note_observed(self, versions: Mapping[str, str]) -> None:
-        """Their `observed_at` was written, and nothing else."""
+        """Record that only their `observed_at` was written."""
         now = self._clock.now()
         for workspace_id, version in versions.items():
             if (row := self._rows.get(workspace_id)) is not None:
@@ -150,7 +150,7 @@ class Resync:
         return None if row is None else row.version
 
     async def _list_backends(self) -> set[str]:
-        """List every backend; the ids whose entry is not what it was."""
+        """List every backend. Returns the ids whose entry changed."""
         differing: set[str] = set()
         for name in self._backends.instances:
             instances = await _unless_down(self._backends.with_instances(name, lambda one: one.list_all()))
@@ -168,14 +168,14 @@ class Resync:
         if old is None or new is None:
             if old is new:
                 return set()
-            # It went away, or came back: everything that lives there is seen differently.
+            # The backend went down or came back: everything on it has to be judged again.
             return {id_ for id_, row in self._rows.items() if getattr(row.workspace, column) == backend}
         if old == new:
             return set()
         return {id_ for id_ in old.keys() | new.keys() if old.get(id_) != new.get(id_)}
 
     async def _worth_a_look(self, suspects: Iterable[str]) -> list[str]:
-        """Those a look would change; what there is something to do for comes first."""
+        """Workspaces that an observation would change, those with work to do first."""
         urgent: list[str] = []
         lost: list[str] = []
         other: list[str] = []
@@ -198,7 +198,7 @@ class Resync:
                 urgent.append(workspace_id)
             elif looked != workspace or workspace.observed_at is None or workspace.operation is not Operation.NONE:
                 other.append(workspace_id)
-        # Counted before any is marked: a worker marks what it is given.
+        # Count before workers run, because workers mark losses.
         return urgent + ([] if self._losses.alarm else lost) + other
 
     def _as_listed(self, workspace: Workspace) -> Observed:
@@ -215,7 +215,7 @@ class Resync:
         return self._observer.observed(workspace, volume, None if archive.is_unknown else archive.is_true, instance)
 
     async def _changed_archives(self) -> list[str]:
-        """Ask for a few archives, in turn; the ids for which the answer is not what is known."""
+        """Check a few archives in turn. Returns the ids whose result differs from the row."""
         unknown = (id_ for id_, row in self._rows.items() if row.workspace.conditions.archive_ready.is_unknown)
         turn = [*islice(unknown, _UNKNOWN_AT_ONCE), *self._losses.archives]
         for _ in range(min(_ARCHIVES_AT_ONCE, len(self._archived))):

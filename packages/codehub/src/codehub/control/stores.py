@@ -1,4 +1,4 @@
-"""Before a coordinator leads, and while it does: are the homes and archives it sees this installation's?"""
+"""Checks, before and while a coordinator leads, that the homes and archives it sees belong to this installation."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from codehub.ports.stores import IdentifiedStore
 
 _log = structlog.get_logger()
 
-# How many rows are asked for before it is said that nothing of this installation is there.
+# How many rows are checked before concluding that a store holds nothing of this installation.
 _SAMPLE: Final = 20
 _AGAIN_S: Final = 30.0
 
 
 class WrongStore(CodeHubError):
-    """This coordinator sees other homes or archives than the installation's: it must not lead."""
+    """This coordinator sees homes or archives of another installation and must not lead."""
 
 
 class StoreCheck:
@@ -47,17 +47,17 @@ class StoreCheck:
         self._new_id = new_id
 
     async def before_campaign(self) -> None:
-        """Raises WrongStore. Changes nothing: whoever leads writes."""
+        """Raises WrongStore. Changes nothing: only the leader writes."""
         for store in self._stores:
             try:
                 verdict = await self._judge(store)
             except BackendDown:
-                continue  # down is not another
+                continue  # a store that is down is not a wrong store
             if isinstance(verdict, Foreign):
                 raise WrongStore(verdict.message)
 
     async def in_term(self, lease: Lease) -> None:
-        """Raises WrongStore; records what is right, and holds back what is not there."""
+        """Raises WrongStore. Records correct stores and withholds missing ones."""
         for store in self._stores:
             try:
                 await self._settle(store, await self._judge(store), lease)
@@ -65,7 +65,7 @@ class StoreCheck:
                 _log.info("a store cannot be identified now", kind=store.kind, error=str(error))
 
     async def watch(self, lease: Lease) -> None:
-        """A store that comes back, or is replaced, while leading."""
+        """Check again while leading: a store may come back or be replaced."""
         while True:
             await asyncio.sleep(_AGAIN_S)
             await self.in_term(lease)

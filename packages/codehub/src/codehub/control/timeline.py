@@ -8,7 +8,7 @@ from codehub.domain.wording import OPERATIONS
 from codehub.ports.control_store import TimelineEvent
 from codehub.ports.homes import ArchiveReceipt
 
-# Counted by `restarts_since`: an IDE that keeps ending is given up.
+# Counted by `restarts_since`: an IDE that keeps exiting is not restarted for ever.
 RESTARTING = "restarting"
 
 

@@ -1,4 +1,4 @@
-"""The TTL Runner: idle → STANDBY, long asleep → ARCHIVED. docs/control-plane.md gives the order of a tick."""
+"""The TTL Runner: idle → STANDBY, long asleep → ARCHIVED. docs/control-plane.md describes the order within a tick."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class TtlRunner:
         self._clock = clock
         self._settings = settings
         self._heartbeat = heartbeat
-        # Whether the last look at the activity store succeeded. A new term does not know, and a wrong guess is dear.
+        # Whether the last read of the activity store succeeded. A new term does not know; guessing wrong stops work.
         self._saw = False
 
     async def run(self) -> None:
@@ -77,7 +77,7 @@ class TtlRunner:
             self._wake(changed)
 
     async def _take_in_activity(self) -> ActivityCoverage:
-        """Redis → `last_access_at`, then forget exactly what was stored. If this fails the tick ends here."""
+        """Store activity from Redis in `last_access_at`, then delete exactly what was stored. A failure ends the tick."""
         saw, self._saw = self._saw, False
         unbroken = await self._activity.unbroken() and saw
         pending = await self._activity.pending()
@@ -99,7 +99,7 @@ class TtlRunner:
         return coverage
 
     async def _ask(self, idle: Iterable[Workspace], now: datetime) -> None:
-        """Whether a program is at work in it: asked only of what is about to be put to sleep."""
+        """Whether a program is working in it. Asked only for workspaces that are about to be put to sleep."""
         gate = asyncio.Semaphore(_ASKED_AT_ONCE)
         busy_max = timedelta(seconds=self._settings.busy_max_s)
 
@@ -108,7 +108,7 @@ class TtlRunner:
                 return workspace, await self._work(workspace, now)
 
         answers = await asyncio.gather(*(ask(workspace) for workspace in idle))
-        # Work that is over is an access at that time; work that goes on keeps it awake, and people are told why.
+        # Finished work counts as an access at that time. Running work keeps the workspace awake, and the reason is shown.
         over = {workspace.id: work.at for workspace, work in answers if work is not None and work.at < now}
         if over:
             await self._store.note_access(self._lease.epoch, over)
@@ -120,7 +120,7 @@ class TtlRunner:
         await self._store.note_busy(self._lease.epoch, found)
 
     async def _work(self, workspace: Workspace, now: datetime) -> Work | None:
-        """What its helper says, else what its IDE says. Unreachable is not active: what hangs silently is put to sleep."""
+        """Ask workspaced, else the IDE. An unreachable one counts as idle, so that a hung workspace is put to sleep."""
         try:
             _, profile = self._profile_of(workspace)
             instances = self._instances.get(workspace.instance_backend)

@@ -1,6 +1,6 @@
-"""The backends of one workspace, as its operations use them: breaker and retries are inside each call.
+"""The backends of one workspace, as its operations use them. Each call includes the circuit breaker and retries.
 
-Knows which backend a workspace is on and how patient a call is; knows nothing of operations.
+Knows which backend a workspace uses and how often a call is retried. Knows nothing of operations.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from codehub.ports.instances import Instances, InstanceSpec, InstanceStatus, Mou
 
 T = TypeVar("T")
 
-# Transient faults are tried again at once, with jitter; the controller's own retries come on top.
+# Transient faults are retried at once, with jitter, in addition to the controller's retries.
 _TRIES: Final = 3
 _PAUSE_S: Final = 0.2
 
@@ -105,7 +105,7 @@ class WorkspaceBackends:
         return await self.backends.with_both(self.workspace.storage_backend, call)
 
     async def _retry(self, call: Callable[[], Awaitable[T]]) -> T:
-        """A few tries at what may pass by itself. A backend that is down is the breaker's business, not ours."""
+        """Retry transient faults a few times. A backend that is down is left to the breaker."""
         for tried in range(1, _TRIES):
             try:
                 return await call()

@@ -27,6 +27,7 @@ class Action(StrEnum):
     STOP = "stop"
     ARCHIVE = "archive"
     RECOVER = "recover"
+    CONTINUE_FROM_ARCHIVE = "continue_from_archive"  # in a new workspace, while its node does not answer
     EDIT = "edit"
     DELETE = "delete"
     UNDELETE = "undelete"
@@ -64,6 +65,7 @@ _RULES: Mapping[Action, _Rule] = MappingProxyType(
             "archive it", frozenset({Status.RUNNING, Status.STOPPED, Status.ERROR}), refuses_lost_data=True
         ),
         Action.RECOVER: _Rule("recover it", frozenset({Status.ERROR}), admin_only=True),
+        Action.CONTINUE_FROM_ARCHIVE: _Rule("continue from its last archive", _LIVE, owner_only=True),
         Action.EDIT: _Rule("change it", _LIVE),
         Action.DELETE: _Rule("delete it (force=true deletes it from any state)", _AT_REST),
         Action.UNDELETE: _Rule("undelete it", frozenset({Status.DELETED}), admin_only=True),
@@ -112,6 +114,10 @@ def _refusal(action: Action, workspace: Workspace) -> str | None:
     is_archived = workspace.phase is Phase.ARCHIVED and workspace.desired_state is DesiredState.ARCHIVED
     if action is Action.ARCHIVE and is_archived:
         return "the workspace is archived already"
+    if action is Action.CONTINUE_FROM_ARCHIVE and not _is_out_of_reach(workspace):
+        return "the workspace can be reached: it continues by itself"
+    if action is Action.CONTINUE_FROM_ARCHIVE and workspace.archive_key is None:
+        return "the workspace was never archived: there is nothing to continue from"
     if action is Action.UNDELETE and workspace.purged_at is not None:
         return "the workspace is past its retention and its archives are going: it cannot be undeleted"
     if rule.refuses_lost_data and workspace.phase is Phase.ERROR and workspace.error_reason in NEEDS_ADMIN:
@@ -119,6 +125,14 @@ def _refusal(action: Action, workspace: Workspace) -> str | None:
             f"the workspace has {workspace.error_reason}: an administrator has to recover it from one of its archives"
         )
     return None
+
+
+def _is_out_of_reach(workspace: Workspace) -> bool:
+    """Its home is known and nobody can say whether it runs: its node does not answer. A cluster that is away as a whole
+    would not start another one either."""
+    is_blocked = workspace.blocked is not None and workspace.blocked.reason is ErrorReason.UNREACHABLE
+    seen = workspace.conditions
+    return is_blocked and seen.volume_ready.is_true and seen.container_ready.is_unknown
 
 
 def _is_desired_already(action: Action, workspace: Workspace) -> bool:

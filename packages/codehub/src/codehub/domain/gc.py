@@ -24,6 +24,8 @@ class Claim:
     # Whether its whole volume or its recorded archive was seen: else what is here may be the only copy.
     home_is_seen: bool = True
     purged_at: datetime | None = None
+    # Archives of this workspace that another one was made from and has not replaced yet, by key.
+    used_by_others: frozenset[str] = frozenset()
 
 
 def archive_key_of(workspace_id: str, op_id: str) -> str:
@@ -38,11 +40,13 @@ def is_protected(claim: Claim | None, op_id: str) -> bool:
     """
     if claim is None:
         return True
+    key = archive_key_of(claim.workspace_id, op_id)
+    if key in claim.used_by_others:
+        return True
     if claim.purged_at is not None:
         return False
     if claim.phase in (Phase.ERROR, Phase.DELETED) or claim.error_recorded or not claim.home_is_seen:
         return True
-    key = archive_key_of(claim.workspace_id, op_id)
     return key == claim.archive_key or op_id == claim.archive_op_id or op_id in claim.kept
 
 

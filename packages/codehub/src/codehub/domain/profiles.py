@@ -71,6 +71,10 @@ CODE_SERVER = AppProfile(
     port=8080,
     health_path="/healthz",
     strip_prefix=True,
+    # Where it listens on a port, its own sign-in keeps others out: the session cookie of a hashed password is the hash
+    # itself, and nobody knows a password with this one. Behind a Unix socket it asks for none.
+    env=MappingProxyType({"HASHED_PASSWORD": "{secret}"}),
+    secret_header="Cookie: code-server-session={secret}",  # noqa: S106 - a pattern, not a secret
     background_traffic=(
         "ws:vscode-keepalive",
         # Its own files in the home it watches: a lock it touches every second, heartbeats, logs, state.

@@ -23,7 +23,13 @@ class ArchivePlace:
     archive_key: str
 
 
-class Archives(Protocol):
+class ArchiveReceipts(Protocol):
+    async def receipts(self, workspace_id: str) -> Sequence[ArchiveReceipt]:
+        """Every archive of one workspace whose meta is there and whose data has the size it says, recorded or not."""
+        ...
+
+
+class Archives(ArchiveReceipts, Protocol):
     async def ping(self) -> None: ...
 
     async def claim(self, installation_id: str) -> None:
@@ -32,10 +38,6 @@ class Archives(Protocol):
 
     async def committed(self, archive_keys: Collection[str]) -> Mapping[str, bool]:
         """For each key, whether data and meta are both there. Asks for these keys only, never lists."""
-        ...
-
-    async def receipts(self, workspace_id: str) -> Sequence[ArchiveReceipt]:
-        """Every archive of one workspace whose meta is there and whose data has the size it says, recorded or not."""
         ...
 
     def list_places(self) -> AsyncIterator[ArchivePlace]:

@@ -26,6 +26,7 @@ from codehub.proxy.admission.targets import Targets
 from codehub.proxy.coarse_clock import CoarseClock
 from codehub.proxy.local_endpoints import LocalEndpoints
 from codehub.proxy.server import ProxyServer
+from codehub.services.audit import Visits
 from codehub.services.database import Database
 from codehub.services.workspace_access import WorkspaceAccess
 from codehub.settings import Settings
@@ -62,7 +63,10 @@ async def run_proxy(
         deps.activity, clock, flush_interval_s=settings.flush_interval_s, ttl_standby_s=settings.ttl_standby_s
     )
     access = WorkspaceAccess(
-        deps.database, RunningLimits(settings.max_running_per_user, settings.max_running_global), deps.now
+        deps.database,
+        RunningLimits(settings.max_running_per_user, settings.max_running_global),
+        deps.now,
+        Visits(deps.now),
     )
     addresses = Addresses(settings.public_url, settings.workspace_url, settings.workspace_host)
     scheme = b"https" if addresses.secure else b"http"

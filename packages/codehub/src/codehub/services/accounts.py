@@ -9,9 +9,11 @@ from datetime import datetime, timedelta
 from codehub.adapters.postgres import sessions, users, workspaces
 from codehub.adapters.postgres.pool import Database, Transaction
 from codehub.domain.accounts import Bearer, Session, Token, User
+from codehub.domain.audit import AuditKind
 from codehub.domain.errors import Conflict, Denied, NotFound, Unauthorized, WorkspaceNotFound
 from codehub.domain.ids import is_id
-from codehub.services.lockout import FORGET_AFTER, Lockout
+from codehub.services.audit import note
+from codehub.services.lockout import FORGET_AFTER, Attempt, Lockout
 from codehub.services.passwords import Passwords, hash_secret, new_secret, new_token
 from codehub.services.principal import Clock, Ids, Principal
 
@@ -46,14 +48,16 @@ class Accounts:
     ended: Callable[[str], None]
 
     async def sign_in(self, username: str, password: str, *, address: str, user_agent: str) -> SignedIn:
-        async with self.lockout.attempt(username, address):
+        async with self.lockout.attempt(username, address) as attempt:
             async with self.database.transaction() as tx:
                 known = await users.credentials(tx, username)
             right = await self.passwords.verify(known.password_hash if known else None, password)
             if known is None or not right:
+                await self._note_failure(known, address, attempt, "wrong user name or password")
                 raise Unauthorized("wrong user name or password")
             if known.user.disabled_at is not None:
-                # Told only to whoever knows the password.
+                await self._note_failure(known, address, attempt, "the account is disabled")
+                # Only for people who know the password.
                 raise Unauthorized("this account is disabled: ask an administrator to enable it")
             await self.lockout.forgive(username, address)
         now = self.clock()
@@ -62,7 +66,20 @@ class Accounts:
             await sessions.delete_expired(tx, now)
             await users.forget_old_failures(tx, now - FORGET_AFTER)
             session, secret, key = await self.begin_session(tx, known.user.id, address=address, user_agent=user_agent)
+            await note(tx, AuditKind.SIGN_IN, now, _as(known.user, session.id), address=address)
         return SignedIn(known.user, session, secret, key)
+
+    async def _note_failure(
+        self, known: users.Credentials | None, address: str, attempt: Attempt, reason: str
+    ) -> None:
+        """A name that is nobody's is not kept: people type their password there."""
+        name = known.user.username if known else ""
+        async with self.database.transaction() as tx:
+            now = self.clock()
+            await note(tx, AuditKind.SIGN_IN_FAILED, now, address=address, target=name, reason=reason)
+            if attempt.locks is not None:
+                seconds = attempt.locks.total_seconds()
+                await note(tx, AuditKind.LOCKED_OUT, now, address=address, target=name, seconds=seconds)
 
     async def begin_session(
         self,
@@ -105,6 +122,7 @@ class Accounts:
             who.must_be_present()
         async with self.database.transaction() as tx:
             await sessions.delete_session(tx, who.bearer_id, who.user_id)
+            await note(tx, AuditKind.SIGN_OUT, self.clock(), who)
         self.ended(who.bearer_id)
 
     async def list_sessions(self, who: Principal, limit: int, offset: int) -> tuple[list[Session], int]:
@@ -116,22 +134,26 @@ class Accounts:
         async with self.database.transaction() as tx:
             if not is_id(session_id) or not await sessions.delete_session(tx, session_id, who.user_id):
                 raise NotFound("you have no session with this id")
+            await note(tx, AuditKind.SIGN_OUT, self.clock(), who, session_id=session_id)
         self.ended(session_id)
 
     async def end_other_sessions(self, who: Principal) -> None:
         who.must_be_present()
         async with self.database.transaction() as tx:
             gone = await sessions.delete_sessions_of(tx, who.user_id, but=who.bearer_id)
+            if gone:
+                await note(tx, AuditKind.SIGN_OUT, self.clock(), who, sessions=len(gone))
         for session_id in gone:
             self.ended(session_id)
 
     async def change_password(self, who: Principal, current: str, new: str, *, address: str) -> None:
         """Ends every other session and revokes every API token: whoever knew the old password is out."""
         who.must_be_present()
-        async with self.lockout.attempt(who.username, address):
+        async with self.lockout.attempt(who.username, address) as attempt:
             async with self.database.transaction() as tx:
                 known = await users.credentials_by_id(tx, who.user_id)
             if not await self.passwords.verify(known.password_hash if known else None, current):
+                await self._note_failure(known, address, attempt, "wrong current password")
                 raise Denied("the current password is wrong")
             await self.lockout.forgive(who.username, address)
         hashed = await self.passwords.hash(new)
@@ -139,6 +161,7 @@ class Accounts:
             await users.set_password(tx, who.user_id, hashed, self.clock())
             gone = await sessions.delete_sessions_of(tx, who.user_id, but=who.bearer_id)
             gone += await sessions.delete_tokens_of(tx, who.user_id)
+            await note(tx, AuditKind.PASSWORD_CHANGED, self.clock(), who, ended=len(gone))
         for bearer_id in gone:
             self.ended(bearer_id)
 
@@ -159,6 +182,17 @@ class Accounts:
             if (await sessions.tokens_of(tx, who.user_id, 0, 0))[1] >= MAX_TOKENS:
                 raise Conflict(f"you have {MAX_TOKENS} API tokens, the maximum: revoke one first")
             await sessions.insert_token(tx, token, hash_secret(secret))
+            expires = None if until is None else until.isoformat()
+            await note(
+                tx,
+                AuditKind.TOKEN_CREATED,
+                now,
+                who,
+                target=name,
+                workspace_id=workspace_id,
+                id=token.id,
+                expires=expires,
+            )
         return MintedToken(token, secret)
 
     async def list_tokens(self, who: Principal, limit: int, offset: int) -> tuple[list[Token], int]:
@@ -172,7 +206,13 @@ class Accounts:
         async with self.database.transaction() as tx:
             if not is_id(token_id) or not await sessions.delete_token(tx, token_id, who.user_id):
                 raise NotFound("you have no API token with this id")
+            await note(tx, AuditKind.TOKEN_REVOKED, self.clock(), who, id=token_id)
         self.ended(token_id)
+
+
+def _as(user: User, session_id: str) -> Principal:
+    """Somebody who signed in just now, as the audit trail names them."""
+    return Principal(user.id, user.username, user.is_admin, session_id, by_token=False, expires_at=None)
 
 
 def _principal(bearer: Bearer, *, by_token: bool) -> Principal:

@@ -1,20 +1,24 @@
-"""Login lock-out: five failures lock a user+address out, for 30 s, doubling with each further failure, up to 30 min.
+"""Limits on guessing passwords. Nobody can lock an account for its owner on another address.
 
-An attempt is counted as a failure before the password is looked at and forgiven when it was right: however many guesses
-come at once, at most five are ever checked. Within one process the attempts on one user+address go one after another, so
-that several right ones at once do not lock each other out.
+* One user from one address: five failures lock that pair out for 30 s, doubling with each further failure, up to 30 min.
+  An attempt is counted as a failure before the password is looked at and forgiven when it was right: however many guesses
+  come at once, at most five are ever checked. Within one process the attempts of one pair go one after another, so that
+  several right ones at once do not lock each other out.
+* One account from many addresses, or many accounts from one: attempts are slowed down, not refused. An address from which
+  the user signed in of late is not slowed down for what others do to the account.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import ipaddress
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from codehub.adapters.postgres import users
-from codehub.adapters.postgres.pool import Database
+from codehub.adapters.postgres.pool import Database, Transaction
 from codehub.domain.errors import TooManyRequests
 from codehub.services.principal import Clock
 
@@ -23,6 +27,16 @@ FIRST_LOCK = timedelta(seconds=30)
 LONGEST_LOCK = timedelta(minutes=30)
 # A row this old says nothing any more.
 FORGET_AFTER = timedelta(days=1)
+# Failures of one account, or from one address, before attempts are slowed down. A shared address has many people behind it.
+FREE_FOR_ACCOUNT = 20
+FREE_FOR_ADDRESS = 50
+_FIRST_PACE_S = 0.25
+_LONGEST_PACE_S = 4.0
+# How many may wait behind each other. With the longest pace the last of them waits well below a minute.
+_WAITING = 8
+_FAMILIAR_FOR = timedelta(days=30)
+# Stands for all addresses of a user, and for all users of an address: neither is ever empty.
+_ALL = ""
 
 
 def locked_for(failures: int) -> timedelta | None:
@@ -33,44 +47,89 @@ def locked_for(failures: int) -> timedelta | None:
     return min(FIRST_LOCK * (1 << doublings), LONGEST_LOCK)
 
 
+def pace_s(failures: int, free: int) -> float:
+    """How long an attempt waits after this many failures: longer with each further `free` ones."""
+    if failures <= free:
+        return 0.0
+    return min(_FIRST_PACE_S * float(2 ** min(failures // free, 16)), _LONGEST_PACE_S)
+
+
+def network_of(address: str) -> str:
+    """What one attacker has of addresses: a /64 of IPv6 is usually one customer's."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address or "?"
+    if isinstance(parsed, ipaddress.IPv6Address):
+        return str(parsed.ipv4_mapped or ipaddress.ip_network((parsed, 64), strict=False))
+    return str(parsed)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One check of a password. `locks` is how long it locks the pair out if it fails."""
+
+    locks: timedelta | None
+    pace_s: float = 0.0
+
+
 @dataclass(slots=True)
 class Lockout:
     database: Database
     clock: Clock
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     _turns: dict[tuple[str, str], tuple[asyncio.Lock, int]] = field(default_factory=dict)
 
     @asynccontextmanager
-    async def attempt(self, username: str, address: str) -> AsyncIterator[None]:
+    async def attempt(self, username: str, address: str) -> AsyncIterator[Attempt]:
         """Around one check of a password. Raises TooManyRequests while locked out; call `forgive` when it was right."""
-        async with self._turn(username, address):
-            await self._count(username, address)
-            yield
+        network = network_of(address)
+        async with self._turn((username, network)):
+            attempt, slowed_by = await self._count(username, network, address)
+            if slowed_by is not None:
+                async with self._turn(slowed_by, at_most=_WAITING):
+                    await self.sleep(attempt.pace_s)
+            yield attempt
 
     async def forgive(self, username: str, address: str) -> None:
+        network = network_of(address)
         async with self.database.transaction() as tx:
-            await users.forget_failures(tx, username, address)
+            await users.forget_failures(tx, username, network)
+            await users.forgive_one_failure(tx, [(username, _ALL), (_ALL, network)])
 
-    async def _count(self, username: str, address: str) -> None:
+    async def _count(self, username: str, network: str, address: str) -> tuple[Attempt, tuple[str, str] | None]:
+        """This attempt as a failure, and whose queue it waits in, if any."""
         now = self.clock()
         async with self.database.transaction() as tx:
-            seen = await users.lock_failures(tx, username, address, now)
+            seen = await users.lock_failures(tx, username, network, now)
             if seen.locked_until is not None and seen.locked_until > now:
                 raise _locked(seen.locked_until, now)
             failures = 1 if seen.last_at < now - FORGET_AFTER else seen.count + 1
             lock = locked_for(failures)
-            await users.record_failure(
-                tx,
-                username,
-                address,
-                count=failures,
-                locked_until=None if lock is None else now + lock,
-                now=now,
-            )
+            until = None if lock is None else now + lock
+            await users.record_failure(tx, username, network, count=failures, locked_until=until, now=now)
+            familiar = await users.signed_in_from(tx, username, address, now - _FAMILIAR_FOR)
+            # Always in this order: two attempts never wait for each other's rows.
+            by_account = await self._add(tx, (username, _ALL), now)
+            by_address = await self._add(tx, (_ALL, network), now)
+        account_s = 0.0 if familiar else pace_s(by_account, FREE_FOR_ACCOUNT)
+        address_s = pace_s(by_address, FREE_FOR_ADDRESS)
+        if not account_s and not address_s:
+            return Attempt(lock), None
+        queue = (username, _ALL) if account_s >= address_s else (_ALL, network)
+        return Attempt(lock, max(account_s, address_s)), queue
+
+    async def _add(self, tx: Transaction, key: tuple[str, str], now: datetime) -> int:
+        seen = await users.lock_failures(tx, *key, now)
+        count = 1 if seen.last_at < now - FORGET_AFTER else seen.count + 1
+        await users.record_failure(tx, *key, count=count, locked_until=None, now=now)
+        return count
 
     @asynccontextmanager
-    async def _turn(self, username: str, address: str) -> AsyncIterator[None]:
-        key = (username, address)
+    async def _turn(self, key: tuple[str, str], *, at_most: int | None = None) -> AsyncIterator[None]:
         lock, waiting = self._turns.get(key, (asyncio.Lock(), 0))
+        if at_most is not None and waiting >= at_most:
+            raise TooManyRequests("too many failed sign-ins: try again in 5 s", retry_after_s=5)
         self._turns[key] = (lock, waiting + 1)
         try:
             async with lock:

@@ -9,8 +9,10 @@ from codehub.adapters.postgres import login_links
 from codehub.adapters.postgres.login_links import LoginLink
 from codehub.adapters.postgres.pool import Database
 from codehub.domain.accounts import Session
+from codehub.domain.audit import AuditKind
 from codehub.domain.errors import Unauthorized
 from codehub.services.accounts import Accounts
+from codehub.services.audit import note
 from codehub.services.passwords import hash_secret, new_secret
 from codehub.services.principal import Clock, Principal
 from codehub.services.workspaces import Workspaces
@@ -52,6 +54,7 @@ class LoginLinks:
                 expires_at=now + LINK_LIFE,
                 now=now,
             )
+            await note(tx, AuditKind.LOGIN_LINK, now, who, workspace_id=workspace_id)
         return secret
 
     async def peek(self, secret: str) -> LoginLink:
@@ -77,6 +80,8 @@ class LoginLinks:
                 token_id=link.token_id,
                 token_expires_at=link.token_expires_at,
             )
+            who = Principal(link.user_id, link.username, False, session.id, False, None, token_id=link.token_id)
+            await note(tx, AuditKind.SIGN_IN, self.clock(), who, address=address, by="sign-in link")
         return Redeemed(session, session_secret, key, link.workspace_id)
 
 

@@ -10,7 +10,9 @@ from typing import Final
 from codehub.adapters.postgres import ports as statements
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.postgres.ports import PortLink
+from codehub.domain.audit import AuditKind
 from codehub.domain.errors import Conflict, Denied, Invalid, NotFound, UpstreamUnavailable
+from codehub.services.audit import note
 from codehub.services.doors import Doors
 from codehub.services.passwords import hash_secret, new_secret
 from codehub.services.principal import Clock, Ids, Principal
@@ -65,6 +67,9 @@ class Ports:
             raise Denied(f"ports may be shared with {self.widest!r} at most here (CODEHUB_PORT_SHARING)")
         async with self.database.transaction() as tx:
             await statements.set_share(tx, workspace_id, port, share, self.clock())
+            await note(
+                tx, AuditKind.PORT_SHARED, self.clock(), who, workspace_id=workspace_id, target=str(port), share=share
+            )
         return share
 
     async def link(self, who: Principal, workspace_id: str, port: int, expires_in_s: float) -> MintedLink:
@@ -82,6 +87,10 @@ class Ports:
             if len(await statements.links_of(tx, workspace_id, port, now)) >= MAX_LINKS:
                 raise Conflict(f"port {port} has {MAX_LINKS} links: revoke one first")
             await statements.insert_link(tx, link, hash_secret(secret))
+            until = link.expires_at.isoformat()
+            await note(
+                tx, AuditKind.PORT_LINK_CREATED, now, who, workspace_id=workspace_id, target=str(port), expires=until
+            )
         return MintedLink(link, f"{self.url_of(workspace_id, port)}?{LINK_PARAMETER}={secret}")
 
     async def links(self, who: Principal, workspace_id: str, port: int) -> list[PortLink]:

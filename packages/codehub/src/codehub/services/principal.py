@@ -25,6 +25,8 @@ class Principal:
     token_id: str | None = None
     # The only workspace this token is good for.
     workspace_id: str | None = None
+    # Where the request came from, for the audit trail.
+    address: str = ""
 
     def must_be_admin(self) -> None:
         if not self.is_admin:

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 
 from codehub.adapters.postgres import ssh_keys
 from codehub.adapters.postgres.pool import Database
+from codehub.domain.audit import AuditKind
 from codehub.domain.errors import Conflict, Invalid, NotFound, UpstreamUnavailable
 from codehub.domain.ids import is_id
 from codehub.domain.ssh_keys import HostKey, SshKey, parse_public_key
 from codehub.ports.instances import Upstream
+from codehub.services.audit import note
 from codehub.services.doors import Doors
 from codehub.services.principal import Clock, Ids, Principal
 
@@ -51,12 +53,15 @@ class Ssh:
                 raise Conflict(f"you have {MAX_KEYS} SSH keys: remove one first")
             await ssh_keys.insert_key(tx, made)
             found = [key for key in await ssh_keys.keys_of(tx, who.user_id) if key.fingerprint == made.fingerprint]
+            if found[0].id == made.id:
+                await note(tx, AuditKind.SSH_KEY_ADDED, made.created_at, who, target=made.fingerprint)
         return found[0]
 
     async def remove_key(self, who: Principal, key_id: str) -> None:
         async with self.database.transaction() as tx:
             if not is_id(key_id) or not await ssh_keys.delete_key(tx, key_id, who.user_id):
                 raise NotFound("you have no such SSH key")
+            await note(tx, AuditKind.SSH_KEY_REMOVED, self.clock(), who, id=key_id)
 
     async def known_host(self, who: Principal, workspace_id: str) -> str | None:
         """The workspace's public host key; None before anybody connected for the first time."""

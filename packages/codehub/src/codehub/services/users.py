@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from codehub.adapters.postgres import sessions, users
 from codehub.adapters.postgres.pool import Database, Transaction
 from codehub.domain.accounts import User
+from codehub.domain.audit import AuditKind
 from codehub.domain.errors import Conflict, Invalid, NotFound
 from codehub.domain.ids import is_id
+from codehub.services.audit import COMMAND_LINE, SYSTEM, note
 from codehub.services.passwords import LONGEST, SHORTEST, Passwords
 from codehub.services.principal import Clock, Ids, Principal
 
@@ -48,7 +50,7 @@ class Users:
         who.must_be_present()
         if (why := self.second_user_refused()) is not None:
             raise Conflict(why)
-        return await self._insert(username, password, is_admin=is_admin)
+        return await self._insert(username, password, who, is_admin=is_admin)
 
     async def ensure_first_admin(self, username: str, password: str) -> bool:
         """Make the first user when there is none; a restart never resets anything. Whether one was made."""
@@ -56,7 +58,7 @@ class Users:
             if await users.count(tx):
                 return False
         try:
-            await self._insert(username, password, is_admin=True)
+            await self._insert(username, password, None, is_admin=True)
         except Conflict:
             return False  # another process was faster
         return True
@@ -76,6 +78,7 @@ class Users:
             await users.set_password(tx, user.id, hashed, now)
             gone = await sessions.delete_sessions_of(tx, user.id, but=None)
             gone += await sessions.delete_tokens_of(tx, user.id)
+            await note(tx, AuditKind.PASSWORD_RESET, now, actor=COMMAND_LINE, target=username)
         for session_id in gone:
             self.ended(session_id)
 
@@ -103,6 +106,10 @@ class Users:
             if hashed is not None:
                 gone += await sessions.delete_tokens_of(tx, user_id)
             after = await _found(tx, user_id)
+            if hashed is not None:
+                await note(tx, AuditKind.PASSWORD_RESET, now, who, target=after.username)
+            if (changed := _difference(before, after)) or hashed is None:
+                await note(tx, AuditKind.USER_CHANGED, now, who, target=after.username, detail=changed)
         for session_id in gone:
             self.ended(session_id)
         return after
@@ -128,10 +135,11 @@ class Users:
             gone = await sessions.delete_sessions_of(tx, user_id, but=None)
             await users.hand_over_tombstones(tx, user_id, who.user_id)
             await users.delete(tx, user_id)
+            await note(tx, AuditKind.USER_DELETED, self.clock(), who, target=user.username)
         for session_id in gone:
             self.ended(session_id)
 
-    async def _insert(self, username: str, password: str, *, is_admin: bool) -> User:
+    async def _insert(self, username: str, password: str, who: Principal | None, *, is_admin: bool) -> User:
         hashed = await self.passwords.hash(password)
         user_id = self.ids()
         async with self.database.transaction() as tx:
@@ -139,7 +147,20 @@ class Users:
                 tx, user_id=user_id, username=username, password_hash=hashed, is_admin=is_admin, now=self.clock()
             ):
                 raise Conflict(f"a user named {username!r} already exists")
-            return await _found(tx, user_id)
+            made = await _found(tx, user_id)
+            await note(
+                tx, AuditKind.USER_CREATED, self.clock(), who, actor=SYSTEM, target=username, is_admin=is_admin
+            )
+            return made
+
+
+def _difference(before: User, after: User) -> dict[str, bool]:
+    found: dict[str, bool] = {}
+    if before.is_admin != after.is_admin:
+        found["is_admin"] = after.is_admin
+    if (before.disabled_at is None) != (after.disabled_at is None):
+        found["disabled"] = after.disabled_at is not None
+    return found
 
 
 async def _found(tx: Transaction, user_id: str) -> User:

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from codehub.adapters.postgres import ports, timeline, workspaces
+from codehub.adapters.postgres import audit, ports, timeline, users, workspaces
 from codehub.adapters.postgres import proxy_access as statements
 from codehub.adapters.postgres.pool import Database
+from codehub.domain.audit import AuditEvent, AuditKind
 from codehub.domain.errors import Denied, WorkspaceNotFound
 from codehub.domain.limits import RunningLimits
 from codehub.domain.model import DesiredState, Phase, Workspace
+from codehub.services.audit import Visits
 from codehub.services.passwords import hash_secret, new_secret
 from codehub.services.principal import Clock, Principal
 
@@ -45,6 +47,7 @@ class WorkspaceAccess:
     database: Database
     limits: RunningLimits
     clock: Clock
+    visits: Visits | None = None  # for the audit trail, where strangers come in: in the proxy
 
     async def look(self, workspace_id: str, *, cookies: Sequence[bytes], token: bytes) -> AccessSnapshot:
         """A token that is given and wrong is never made up for by a cookie."""
@@ -65,13 +68,19 @@ class WorkspaceAccess:
         """Whether somebody who is not the owner may: signed in where it is shared with users, or with a live link."""
         async with self.database.transaction() as tx:
             share = await ports.share_of(tx, workspace_id, port)
-            if user_id is not None and share in ("users", "link"):
-                return True
-            return (
+            allowed = (user_id is not None and share in ("users", "link")) or (
                 bool(link)
                 and share == "link"
                 and await ports.link_is_live(tx, _hash(link), workspace_id, port, self.clock())
             )
+            if allowed and self.visits is not None and self.visits.is_new(workspace_id, str(port), user_id or ""):
+                visitor = None if user_id is None else await users.get(tx, user_id)
+                name = "(by link)" if visitor is None else visitor.username
+                opened = AuditEvent(
+                    self.clock(), AuditKind.PORT_OPENED, name, user_id, target=str(port), workspace_id=workspace_id
+                )
+                await audit.record(tx, opened)
+            return allowed
 
     async def wake(self, seen: AccessSnapshot) -> None:
         """Ask for RUNNING. Raises LimitExceeded. A workspace that changed its mind meanwhile is left alone."""

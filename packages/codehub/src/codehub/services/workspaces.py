@@ -13,6 +13,8 @@ from datetime import datetime, timedelta
 from codehub.adapters.postgres import control_ttl, timeline, users, workspaces
 from codehub.adapters.postgres.pool import Database, Transaction
 from codehub.domain.actions import NEEDS_ADMIN, Action, Viewer, check_allowed, stop_target
+from codehub.domain.audit import AuditKind
+from codehub.domain.continuing import continued
 from codehub.domain.errors import BackendDown, Conflict, Denied, Invalid, Unauthorized, WorkspaceNotFound
 from codehub.domain.history import Generation
 from codehub.domain.ids import is_id, time_of
@@ -20,7 +22,8 @@ from codehub.domain.limits import RunningLimits
 from codehub.domain.model import DesiredState, Phase, Workspace, WorkspaceWithOwner
 from codehub.domain.profiles import Catalog, Runs
 from codehub.domain.ttl import Span
-from codehub.ports.archives import Archives
+from codehub.ports.archives import ArchiveReceipts
+from codehub.services.audit import Visits, note
 from codehub.services.principal import Clock, Ids, Principal
 
 LONGEST_KEEP_AWAKE = timedelta(days=31)
@@ -77,11 +80,24 @@ class Workspaces:
     choose_backends: Callable[[], Awaitable[BackendChoice]]
     clock: Clock
     ids: Ids
-    archives: Archives | None = None
+    archives: ArchiveReceipts | None
+    visits: Visits
 
     async def get(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
+        try:
+            async with self.database.transaction() as tx:
+                found = await self._seen(tx, who, workspace_id)
+                if found.workspace.owner_user_id != who.user_id:
+                    await self._note_visit(tx, AuditKind.WORKSPACE_READ, who, workspace_id, owner=found.owner)
+                return found
+        except Denied:
+            await self.refused(who, workspace_id)
+            raise
+
+    async def refused(self, who: Principal, workspace_id: str) -> None:
+        """For the audit trail: somebody wanted to see or open another's workspace, and may not."""
         async with self.database.transaction() as tx:
-            return await self._seen(tx, who, workspace_id)
+            await self._note_visit(tx, AuditKind.WORKSPACE_REFUSED, who, workspace_id)
 
     async def page(
         self, who: Principal, *, everybody: bool, deleted: bool, limit: int, offset: int
@@ -219,6 +235,24 @@ class Workspaces:
             await self._tell(tx, workspace_id, who, "recover", f"{told} after {reason}")
             return await self._again(tx, workspace_id)
 
+    async def continue_from_archive(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
+        """A new workspace from the last archive of one whose node does not answer. Nothing of the old one is removed: it
+        is stopped when its node is back, with what was written there since."""
+        now, new_id = self.clock(), self.ids()
+        async with self.database.transaction() as tx:
+            seen = await self._seen(tx, who, workspace_id)
+            if seen.workspace.owner_user_id != who.user_id:
+                raise Denied("only its owner continues from its archive")
+            await users.lock(tx, who.user_id)
+            workspace = await self._locked(tx, workspace_id)
+            check_allowed(Action.CONTINUE_FROM_ARCHIVE, workspace)
+            await workspaces.set_desired_state(tx, workspace_id, DesiredState.STANDBY, now)
+            await workspaces.take_running_slot(tx, who.user_id, new_id, self.limits)
+            await workspaces.insert(tx, continued(workspace, new_id, now))
+            await self._tell(tx, workspace_id, who, "continued", f"continued from its last archive as {new_id}")
+            await self._tell(tx, new_id, who, "created", f"created from the last archive of {workspace.name}")
+            return await self._again(tx, new_id)
+
     async def undelete(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
         who.must_be_admin()
         async with self.database.transaction() as tx:
@@ -327,13 +361,39 @@ class Workspaces:
         await self._tell(tx, workspace.id, who, kind, f"{_ASKED[desired]}{after}")
         return await self._again(tx, workspace.id)
 
+    async def _note_visit(
+        self, tx: Transaction, kind: AuditKind, who: Principal, workspace_id: str, **detail: object
+    ) -> None:
+        """Of somebody who is not the owner, once an hour: a page asks every few seconds."""
+        if self.visits.is_new(kind, who.user_id, who.address, workspace_id):
+            await note(tx, kind, self.clock(), who, workspace_id=workspace_id, detail=detail)
+
     async def _tell(self, tx: Transaction, workspace_id: str, who: Principal, kind: str, message: str) -> None:
-        await timeline.record(tx, workspace_id, at=self.clock(), kind=kind, message=message, actor=who.username)
+        """In the timeline; and in the audit trail what administrators do, and anybody else to another's workspace."""
+        now = self.clock()
+        await timeline.record(tx, workspace_id, at=now, kind=kind, message=message, actor=who.username)
+        if not who.is_admin:  # whose own it is, or nothing would be changed
+            return
+        event = _AUDITED.get(kind, AuditKind.WORKSPACE_CHANGED)
+        found = await workspaces.get(tx, workspace_id)
+        if found is None or (event is AuditKind.WORKSPACE_CHANGED and found.workspace.owner_user_id == who.user_id):
+            return
+        name = found.workspace.name
+        detail = {"change": kind, "message": message, "owner": found.owner}
+        await note(tx, event, now, who, workspace_id=workspace_id, target=name, detail=detail)
 
     async def _again(self, tx: Transaction, workspace_id: str) -> WorkspaceWithOwner:
         found = await workspaces.get(tx, workspace_id)
         assert found is not None
         return found
+
+
+# Entries of the timeline that only administrators make.
+_AUDITED = {
+    "recover": AuditKind.WORKSPACE_RECOVERED,
+    "undelete": AuditKind.WORKSPACE_UNDELETED,
+    "transferred": AuditKind.WORKSPACE_TRANSFERRED,
+}
 
 
 def viewer_of(who: Principal, owned: WorkspaceWithOwner) -> Viewer:

@@ -16,7 +16,7 @@ from codehub.adapters.postgres.pool import Database
 from codehub.ports.instances import Upstream
 from testing.codehub.dashboard import ADMIN, PASSWORD, DashboardServer, Stage
 from testing.codehub.edge import DASHBOARD_HOST, WORKSPACE_HOST, Edge, caddy, nginx
-from testing.codehub.proxy import PREFIX, running_hub
+from testing.codehub.proxy import PREFIX, running_proxy
 
 Runner = Callable[[Path, int, int], AbstractAsyncContextManager[Edge]]
 
@@ -61,8 +61,8 @@ async def test_dashboard_events_and_a_workspaces_websocket_pass_through_as_shipp
     try:
         async with serve(_echo, "127.0.0.1", 0) as upstream:
             port = upstream.sockets[0].getsockname()[1]
-            with running_hub(Upstream("one", "127.0.0.1", port)) as hub:
-                async with runner(tmp_path, server.port, hub.port) as edge:
+            with running_proxy(Upstream("one", "127.0.0.1", port)) as proxy:
+                async with runner(tmp_path, server.port, proxy.port) as edge:
                     await _dashboard_works(edge, Stage(database))
                     await _workspace_works(edge)
     finally:

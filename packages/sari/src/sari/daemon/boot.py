@@ -28,6 +28,7 @@ from sari.daemon.heartbeat import Heartbeat, Superseded
 from sari.daemon.log import fields, logger, open_log
 from sari.daemon.predecessor import Predecessors
 from sari.daemon.service import Listeners, Service
+from sari.edits.transaction import Transactions
 from sari.index.cleanup import remove_stale_indexes
 from sari.protocol.errors import SariError
 from sari.protocol.facade import HttpServerLike
@@ -201,7 +202,7 @@ async def _serve(
     report({"ready": {"boot_id": boot_id, **daemon_fields(replace(entry, last_seen_ts=time.time()))}})
     logger.info("ready %s", fields(port=entry.port, http_port=sockets.port_of(listeners.http)))
     beats = asyncio.create_task(heartbeat.run())
-    cleanup = asyncio.create_task(_remove_stale_indexes(Path(options.layout.data_dir)))
+    cleanup = asyncio.create_task(_clean_up(Path(options.layout.data_dir)))
     why = await service.run()
     logger.info("ending %s", fields(why=why))
     beats.cancel()
@@ -243,8 +244,10 @@ def _check_loopback(port: int) -> None:
         ) from error
 
 
-async def _remove_stale_indexes(data_dir: Path) -> None:
-    """Now and then, for as long as the daemon serves."""
+async def _clean_up(data_dir: Path) -> None:
+    """Finish edits that a crash interrupted; then remove stale indexes now and then, for as long as the daemon serves."""
+    with contextlib.suppress(OSError, SariError):
+        await asyncio.to_thread(Transactions(data_dir / "edits").recover)
     while True:
         for root in await asyncio.to_thread(remove_stale_indexes, data_dir):
             logger.info("index removed: its workspace is gone %s", fields(root=root))

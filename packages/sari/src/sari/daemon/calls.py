@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 
 from sari.daemon.log import fields, logger
+from sari.daemon.many_roots import MOST_ROOTS, ROWS, asked_of, merge, named_workspaces
 from sari.daemon.root_access import RootAccess
 from sari.daemon.sessions import Session
 from sari.daemon.workspaces import Slot, Workspaces
@@ -82,17 +83,17 @@ class Calls:
         meta = params.get("_meta")
         meta = meta if isinstance(meta, dict) else {}
         try:
-            where = self._access.root_of(arguments, meta, root)
-        except RefusedRoot as error:
+            asked = self._asked(name, arguments, meta, root)
+        except (RefusedRoot, ValueError) as error:
             return mcp.tool_answer(message, _refused(str(error)))
         call = RunningCall(_progress(notify, meta.get("progressToken")), self._limit_s)
         self.running += 1
         if session is not None:
             session.running += 1
         try:
-            result = await self._once(meta.get("sari/key"), name, arguments, where, session, call)
+            result = await self._in_all(meta.get("sari/key"), name, asked, session, call)
         except Exception as error:  # noqa: BLE001 - a defect in a tool is one call's failure, not the daemon's
-            logger.exception("call failed %s", fields(tool=name, root=where))
+            logger.exception("call failed %s", fields(tool=name, root=", ".join(asked)))
             text = f"`{name}` failed inside sari ({type(error).__name__}: {error}): run `sari doctor`"
             return jsonrpc.failure(message["id"], jsonrpc.INTERNAL_ERROR, text)
         finally:
@@ -101,6 +102,40 @@ class Calls:
                 session.running -= 1
                 session.last_request = time.monotonic()
         return mcp.tool_answer(message, result)
+
+    def _asked(self, name: str, arguments: Message, meta: Message, root: str) -> dict[str, Message]:
+        """What each workspace of a call is asked. Raises `RefusedRoot` and `ValueError`."""
+        named = named_workspaces(arguments.get("workspace"))
+        if named is None or len(named) < 2:
+            one = {**arguments, "workspace": named[0]} if named else arguments
+            where = self._access.root_of(one, meta, root)
+            if not _SPECS[name].read_only:
+                self._access.check_writable(where, meta, root)
+            return {where: one}
+        if name not in ROWS:
+            raise ValueError(f"`{name}` is about one workspace. Name one of them as `workspace`.")
+        if len(named) > MOST_ROOTS:
+            raise ValueError(f"a call may name at most {MOST_ROOTS} workspaces, not {len(named)}")
+        roots = [self._access.root_of({"workspace": one}, meta, root) for one in named]
+        asked = asked_of(arguments, list(dict.fromkeys(roots)))
+        takes = _SPECS[name].input_schema["properties"]
+        assert isinstance(takes, Mapping)
+        return {
+            where: {key: own[key] for key in own if key != "max_tokens" or key in takes}
+            for where, own in asked.items()
+        }
+
+    async def _in_all(
+        self, key: object, tool: str, asked: Mapping[str, Message], session: Session | None, call: RunningCall
+    ) -> ToolResult:
+        if len(asked) == 1:
+            ((where, arguments),) = asked.items()
+            return await self._once(key, tool, arguments, where, session, call)
+        answers: dict[str, ToolResult] = {}
+        for where, arguments in asked.items():
+            answers[where] = await self._run(tool, arguments, where, session, call)
+        is_ranked = any(arguments.get("mode") == "ranked" for arguments in asked.values())
+        return merge(tool, is_ranked, answers)
 
     async def call(self, root: str, tool: str, arguments: Mapping[str, object]) -> ToolResult:
         """Run a tool in a workspace, outside MCP."""

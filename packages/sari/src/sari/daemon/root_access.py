@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
+from sari.edits.folders import is_read_only
 from sari.protocol.jsonrpc import Message
 from sari.registry.allowed import read_allowed
 from sari.registry.layout import Layout
@@ -24,19 +25,25 @@ class RootAccess:
 
     def root_of(self, arguments: Mapping[str, object], meta: Message, default: str) -> str:
         """The root of a call: by its `workspace` argument, by the shim, or by the HTTP address. Raises `RefusedRoot`."""
-        known = meta.get("sari/root")
-        base = known if isinstance(known, str) and known else default
+        own = _own_roots(meta, default)
+        base = own[0] if own else ""
         named = arguments.get("workspace")
         if isinstance(named, str) and named:
-            listed = meta.get("sari/roots")
-            own = [base, *(root for root in (listed if isinstance(listed, list) else []) if isinstance(root, str))]
-            return self._allowed(os.path.join(base, named) if base else named, [root for root in own if root])
+            return self._allowed(os.path.join(base, named) if base else named, own)
         why = meta.get("sari/root_error")
         if isinstance(why, str):
             raise RefusedRoot(why)
         if not base:
             raise RefusedRoot("no workspace is known for this call: pass its root as `workspace`")
         return resolve_root(base, self._home)
+
+    def check_writable(self, root: str, meta: Message, default: str) -> None:
+        """Refuse an edit outside the client's own roots: what the user allowed besides is for reading."""
+        own = _own_roots(meta, default)
+        if not any(_is_within(root, os.path.realpath(one)) for one in own):
+            raise RefusedRoot(f"{root} is not this client's workspace, so its files are read but not changed")
+        if is_read_only(os.fsencode(root).strip(b"/") + b"/"):
+            raise RefusedRoot(f"{root} holds installed dependencies: their files are read but not changed")
 
     def _allowed(self, named: str, own: Sequence[str]) -> str:
         resolved = resolve_root(named, self._home)
@@ -48,6 +55,14 @@ class RootAccess:
         raise RefusedRoot(
             f"{resolved} is outside {whose}. If you want clients to open it, the user runs `sari allow {resolved}`"
         )
+
+
+def _own_roots(meta: Message, default: str) -> list[str]:
+    """The roots of a client, the one its calls are about first."""
+    known, listed = meta.get("sari/root"), meta.get("sari/roots")
+    base = known if isinstance(known, str) and known else default
+    roots = [base, *(listed if isinstance(listed, list) else [])]
+    return [root for root in roots if isinstance(root, str) and root]
 
 
 def _is_within(path: str, root: str) -> bool:

@@ -11,14 +11,22 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import selectors
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 _TIMEOUT_S = 20.0
 _LARGEST_OUTPUT = 64 << 20
+# Limits of one git process. Packs are mapped read-only and do not count as data.
+_MOST_DATA_BYTES = 1 << 30
+_MOST_CPU_S = 120
+# How often a silent command checks whether its output is still wanted.
+_LOOK_S = 0.1
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _REF = re.compile(r"refs/[^\0\n\\:?*\[^~ ]{1,1000}")
 # Settings about how files are written, none of which can name a program. Values are words and numbers only.
@@ -51,20 +59,77 @@ class Repository:
 
     def output(self, *arguments: str, timeout_s: float = _TIMEOUT_S) -> bytes | None:
         """What a git command prints; None when it fails. It sees the head as a detached one, no refs, no remotes."""
+        deadline = time.monotonic() + timeout_s
         try:
-            done = subprocess.run(
-                ["git", "--no-optional-locks", "-c", "core.quotepath=off", *self._settings, *arguments],
-                cwd=self._root,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                check=False,
-                timeout=timeout_s,
-            )
-        except (OSError, subprocess.TimeoutExpired):
+            return b"".join(self.stream(*arguments, stopped=lambda: time.monotonic() > deadline))
+        except (GitFailed, Stopped):
             return None
-        return done.stdout[:_LARGEST_OUTPUT] if done.returncode == 0 else None
+
+    def stream(
+        self, *arguments: str, stopped: Callable[[], bool] = lambda: False, stdin: Iterable[str] = ()
+    ) -> Iterator[bytes]:
+        """The output of a git command as it comes, at most 64 MiB. Closing the iterator ends the process.
+
+        Raises `GitFailed` when the command fails and `Stopped` once `stopped` says so.
+        """
+        with tempfile.TemporaryFile() as given:
+            given.writelines(f"{line}\n".encode("utf-8", "surrogateescape") for line in stdin)
+            given.seek(0)
+            try:
+                process = subprocess.Popen(
+                    ["git", "--no-optional-locks", "-c", "core.quotepath=off", *self._settings, *arguments],
+                    cwd=self._root,
+                    env=self._environment,
+                    stdin=given,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                )
+            except OSError as error:
+                raise GitFailed(str(error)) from error
+        _limit(process.pid)
+        assert process.stdout is not None
+        left = _LARGEST_OUTPUT
+        try:
+            while left > 0 and (chunk := _next(process.stdout.fileno(), stopped)):
+                left -= len(chunk)
+                yield chunk[: len(chunk) + min(0, left)]
+            if left > 0 and process.wait() != 0:
+                raise GitFailed(f"git {arguments[0]} ended with {process.returncode}")
+        finally:
+            process.kill()
+            process.stdout.close()
+            process.wait()
+
+
+class GitFailed(Exception):
+    """git could not be run, or ended with an error."""
+
+
+class Stopped(Exception):
+    """The output is no longer wanted."""
+
+
+def _limit(pid: int) -> None:
+    """Bound what one git process may use, whatever the repository holds."""
+    if sys.platform != "linux":
+        return
+    import resource
+
+    with contextlib.suppress(OSError):  # it has ended already
+        resource.prlimit(pid, resource.RLIMIT_DATA, (_MOST_DATA_BYTES, _MOST_DATA_BYTES))
+        resource.prlimit(pid, resource.RLIMIT_CPU, (_MOST_CPU_S, _MOST_CPU_S))
+
+
+def _next(output: int, stopped: Callable[[], bool]) -> bytes:
+    if os.name == "posix":
+        with selectors.PollSelector() as selector:
+            selector.register(output, selectors.EVENT_READ)
+            while not selector.select(_LOOK_S):
+                if stopped():
+                    raise Stopped
+    if stopped():
+        raise Stopped
+    return os.read(output, 1 << 16)
 
 
 def read_head(root: Path) -> str | None:
@@ -99,11 +164,34 @@ def _find(root: Path) -> tuple[Path, Path, Path] | None:
         if marker.is_file():
             named = _first_line(marker).removeprefix("gitdir:").strip()
             git_dir = Path(os.path.normpath(top / named))
-        if not git_dir.is_dir():
+        git_dir = Path(os.path.realpath(git_dir))
+        if not git_dir.is_dir() or not _belongs(top, git_dir):
             return None
         shared = _first_line(git_dir / "commondir").strip()
-        return top, git_dir, Path(os.path.normpath(git_dir / shared)) if shared else git_dir
+        common_dir = Path(os.path.realpath(git_dir / shared)) if shared else git_dir
+        # A worktree's directory is `worktrees/NAME` of the one that it shares.
+        if common_dir not in (git_dir, git_dir.parent.parent) or not _holds(common_dir, common_dir / "objects"):
+            return None
+        return top, git_dir, common_dir
     return None
+
+
+def _belongs(top: Path, git_dir: Path) -> bool:
+    """Whether a git directory is this checkout's: a `.git` file or link must not open another repository.
+
+    A directory elsewhere (a worktree's, a submodule's) names its checkout in turn.
+    """
+    if _holds(top, git_dir):
+        return True
+    back = _first_line(git_dir / "gitdir").strip()
+    if back and os.path.realpath(git_dir / back) == os.path.realpath(top / ".git"):
+        return True
+    worktree = _config(git_dir / "config", "core.worktree").get("core.worktree")
+    return worktree is not None and os.path.realpath(git_dir / worktree) == os.path.realpath(top)
+
+
+def _holds(folder: Path, path: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def _first_line(path: Path) -> str:
@@ -123,7 +211,10 @@ def _head(git_dir: Path, common_dir: Path) -> str | None:
         ref = name.removeprefix("ref:").strip()
         if not _REF.fullmatch(ref) or ".." in ref:
             return None
-        name = _first_line(git_dir / ref).strip() or _first_line(common_dir / ref).strip() or _packed(common_dir, ref)
+        loose = next((one for one in (git_dir / ref, common_dir / ref) if one.is_file()), None)
+        if loose is not None and not _holds(common_dir, loose):
+            return None
+        name = _packed(common_dir, ref) if loose is None else _first_line(loose).strip()
     return None
 
 
@@ -137,19 +228,21 @@ def _packed(common_dir: Path, ref: str) -> str:
 
 def _settings(common_dir: Path) -> tuple[tuple[str, ...], str]:
     """The harmless settings of the repository as `-c` arguments, and its object format."""
-    wanted = "|".join(re.escape(name) for name in (*_SAFE_SETTINGS, "extensions.objectformat"))
+    found = _config(common_dir / "config", *_SAFE_SETTINGS, "extensions.objectformat")
+    safe = {name: value for name, value in found.items() if value is None or _SAFE_VALUE.fullmatch(value)}
+    object_format = safe.pop("extensions.objectformat", "") or ""
+    arguments: list[str] = []
+    for name, value in safe.items():
+        arguments += ["-c", name if value is None else f"{name}={value}"]
+    return tuple(arguments), object_format
+
+
+def _config(file: Path, *names: str) -> dict[str, str | None]:
+    """Some settings of a configuration file, its includes left out; None for a name without a value."""
+    wanted = "|".join(re.escape(name) for name in names)
     try:
         done = subprocess.run(
-            [
-                "git",
-                "config",
-                "--file",
-                str(common_dir / "config"),
-                "--no-includes",
-                "-z",
-                "--get-regexp",
-                f"^({wanted})$",
-            ],
+            ["git", "config", "--file", str(file), "--no-includes", "-z", "--get-regexp", f"^({wanted})$"],
             cwd="/",
             env=_base_environment(),
             stdin=subprocess.DEVNULL,
@@ -158,18 +251,13 @@ def _settings(common_dir: Path) -> tuple[tuple[str, ...], str]:
             timeout=_TIMEOUT_S,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return (), ""
-    arguments: list[str] = []
-    object_format = ""
-    for entry in done.stdout.decode("utf-8", "replace").split("\0"):
-        name, _, value = entry.partition("\n")
-        if not _SAFE_VALUE.fullmatch(value):
-            continue
-        if name == "extensions.objectformat":
-            object_format = value
-        elif name in _SAFE_SETTINGS:
-            arguments += ["-c", f"{name}={value}" if "\n" in entry else name]
-    return tuple(arguments), object_format
+        return {}
+    found: dict[str, str | None] = {}
+    for entry in done.stdout.decode("utf-8", "surrogateescape").split("\0"):
+        name, newline, value = entry.partition("\n")
+        if name in names:
+            found[name] = value if newline else None
+    return found
 
 
 def _prepare(own: Path, git_dir: Path, common_dir: Path, head: str | None, object_format: str) -> None:
@@ -206,6 +294,8 @@ def _base_environment() -> dict[str, str]:
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_NO_LAZY_FETCH": "1",
         "GIT_ALLOW_PROTOCOL": "none",
+        # A path of ours names that path, whatever characters it holds.
+        "GIT_LITERAL_PATHSPECS": "1",
         "GIT_PAGER": "cat",
         "LC_ALL": "C",
     }

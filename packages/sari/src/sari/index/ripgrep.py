@@ -37,6 +37,9 @@ PROGRAM = _find_program()
 # What every run has: no user configuration, hidden files but never a repository's own data.
 BASE = ("--no-config", "--hidden", "--glob", "!.git", "--color", "never")
 
+# Folders of installed dependencies.
+_DEPENDENCIES = frozenset({"site-packages", "dist-packages", "node_modules"})
+
 # How often a silent search looks whether anybody still wants it.
 _LOOK_S = 0.2
 
@@ -68,7 +71,7 @@ def stream(
     try:
         with tempfile.TemporaryFile() as complaints:
             process = subprocess.Popen(
-                [PROGRAM, *BASE, *arguments],
+                [PROGRAM, *BASE, *_ignore_flags(root), *arguments],
                 cwd=root,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -91,6 +94,11 @@ def stream(
                     raise RipgrepFailed(complaint)
     except OSError as error:
         raise RipgrepFailed(f"ripgrep cannot be run in {root}: {error}. Is the folder still there?") from error
+
+
+def _ignore_flags(root: Path) -> tuple[str, ...]:
+    """The sources of an installed dependency are searched although the project around them ignores them."""
+    return ("--no-ignore-parent",) if not _DEPENDENCIES.isdisjoint(root.parts) or "pkg/mod" in root.as_posix() else ()
 
 
 def _next(output: int, cancelled: Callable[[], bool]) -> bytes:

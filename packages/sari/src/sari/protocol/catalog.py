@@ -113,6 +113,31 @@ _SYMBOL = _object(
 )
 _USE = _object(("path", "line", "text"), path=_STRING, line=_INTEGER, text=_STRING, container=_STRING, role=_STRING)
 
+_COMMIT = _object(
+    ("commit", "date", "author", "message"),
+    commit=_STRING,
+    date=_STRING,
+    author=_STRING,
+    message=_STRING,
+    paths=_list(_STRING),
+    more_paths=_INTEGER,
+)
+
+_EDIT: dict[str, _Schema] = {
+    "apply": _STRING,
+    "max_tokens": _argument("integer", "", minimum=100, maximum=200_000),
+    "key": _STRING,
+}
+_EDITED = _gives(
+    ("files", "applied", "preview"),
+    files=_list(_object(("path",), path=_STRING, diff=_STRING)),
+    applied=_BOOLEAN,
+    preview=_STRING,
+    total=_INTEGER,
+    start=_INTEGER,
+    end=_INTEGER,
+)
+
 _QUERY_GLOBS = _many("e.g. src/**, *.py, !tests/**")
 _QUERY_LANGUAGES = _many("")
 _MAX_TOKENS = _argument("integer", "", minimum=100, maximum=200_000)
@@ -123,9 +148,9 @@ TOOLS: tuple[ToolSpec, ...] = (
     ToolSpec(
         "search",
         "Search text",
-        "Search all text that git does not ignore; use it instead of grep. `mode` ranked answers a question in plain words "
-        "(where is session expiry handled?) with the best places as snippets: begin with it when you do not know the name. "
-        "literal (default), regex and words list every matching line, definitions first.",
+        "Use it instead of grep: all text that git does not ignore. `mode` ranked answers a question (where is session "
+        "expiry handled?) with the best places: begin with it when you do not know the name. literal (default), regex and "
+        "words list every matching line.",
         _takes(
             ("query",),
             query=_STRING,
@@ -148,11 +173,11 @@ TOOLS: tuple[ToolSpec, ...] = (
     ToolSpec(
         "find_files",
         "Find files",
-        "Find files by name, fuzzily: `usrctl` finds src/user_controller.py. An empty query lists all. Faster than find.",
+        "Find files by name, fuzzily: `usrctl` finds src/user_controller.py. Faster than find.",
         _takes(
             ("query",),
             query=_STRING,
-            globs=_QUERY_GLOBS,
+            globs=_many(""),
             limit=_argument("integer", "", minimum=1, maximum=5000),
         ),
         _gives(("files",), files=_list(_object(("path",), path=_STRING)), total=_INTEGER, complete=_COMPLETE),
@@ -160,11 +185,11 @@ TOOLS: tuple[ToolSpec, ...] = (
     ToolSpec(
         "symbols",
         "Find definitions",
-        "Where classes, functions, types and constants are defined, by name or part of it. Unlike grep, definitions only.",
+        "Where something is defined, by `name`, a part of it or `Class.name`. Unlike grep, definitions only.",
         _takes(
             ("query",),
-            query=_argument("string", "`name` or `Class.name`"),
-            kind=_many("class, function, method, …"),
+            query=_STRING,
+            kind=_many(""),
             languages=_QUERY_LANGUAGES,
             limit=_argument("integer", "", minimum=1, maximum=2000),
         ),
@@ -180,31 +205,39 @@ TOOLS: tuple[ToolSpec, ...] = (
     ToolSpec(
         "references",
         "Find uses",
-        "Uses of a name in code, by syntax: grep without comments and strings.",
+        "Uses of a name in code: grep without comments and strings.",
         _takes(
             ("name",),
             name=_NAME,
-            path=_argument("string", "Only within this file or folder."),
+            path=_STRING,
             max_tokens=_MAX_TOKENS,
             cursor=_CURSOR,
         ),
-        _gives(("references",), references=_list(_USE), total=_INTEGER, complete=_COMPLETE, cursor=_CURSOR_OUT),
+        _gives(
+            ("references",),
+            references=_list(_USE),
+            by=_STRING,
+            total=_INTEGER,
+            complete=_COMPLETE,
+            cursor=_CURSOR_OUT,
+        ),
     ),
     ToolSpec(
         "callers",
         "Find callers",
-        "Who calls a function or method: each call with the function around it, by syntax.",
+        "Who calls a function or method: each call with the function around it.",
         _takes(("name",), name=_NAME, max_tokens=_MAX_TOKENS, cursor=_CURSOR),
-        _gives(("callers",), callers=_list(_USE), total=_INTEGER, complete=_COMPLETE, cursor=_CURSOR_OUT),
+        _gives(("callers",), callers=_list(_USE), by=_STRING, total=_INTEGER, complete=_COMPLETE, cursor=_CURSOR_OUT),
     ),
     ToolSpec(
         "implementations",
         "Find implementations",
-        "Types that extend or implement a type, and overrides of a method, by syntax.",
+        "Types that extend or implement a type, and overrides of a method.",
         _takes(("name",), name=_NAME, max_tokens=_MAX_TOKENS, cursor=_CURSOR),
         _gives(
             ("implementations",),
             implementations=_list(_SYMBOL),
+            by=_STRING,
             total=_INTEGER,
             complete=_COMPLETE,
             cursor=_CURSOR_OUT,
@@ -213,13 +246,13 @@ TOOLS: tuple[ToolSpec, ...] = (
     ToolSpec(
         "read",
         "Read a file",
-        "Numbered lines of a file: a range, or just one definition with `symbol`, which costs less than the file.",
+        "Numbered lines of a file: a range, or one definition (`symbol`), which costs less.",
         _takes(
             ("path",),
             path=_STRING,
             start={"type": "integer", "minimum": 1},
             end={"type": "integer", "minimum": 1},
-            symbol=_argument("string", "e.g. Class.method"),
+            symbol=_STRING,
         ),
         _gives(
             ("path", "start", "end", "text"),
@@ -247,9 +280,26 @@ TOOLS: tuple[ToolSpec, ...] = (
         ),
     ),
     ToolSpec(
+        "history",
+        "Search history",
+        "Commits that touched lines, a symbol, a text or a path. `query` asks their messages: was this fixed before?",
+        _takes(
+            query=_STRING,
+            path=_STRING,
+            symbol=_STRING,
+            start={"type": "integer", "minimum": 1},
+            end={"type": "integer", "minimum": 1},
+            text=_STRING,
+            regex=_BOOLEAN,
+            max_tokens=_MAX_TOKENS,
+            cursor=_CURSOR,
+        ),
+        _gives(("commits",), commits=_list(_COMMIT), complete=_COMPLETE, cursor=_CURSOR_OUT),
+    ),
+    ToolSpec(
         "repo_map",
         "Map the repository",
-        "The files and symbols that the rest of the code depends on most. A good first call in an unknown repository.",
+        "The files and symbols that other code depends on most: a first call in an unknown repository.",
         _takes(max_tokens=_MAX_TOKENS),
         _gives(
             ("files",),
@@ -257,6 +307,22 @@ TOOLS: tuple[ToolSpec, ...] = (
             total_files=_INTEGER,
             complete=_COMPLETE,
         ),
+    ),
+    ToolSpec(
+        "rename_symbol",
+        "Rename a symbol",
+        "Rename a definition and its uses. Shows a diff; pass its `preview` as `apply` to write.",
+        _takes(("name", "new_name"), name=_NAME, new_name=_STRING, path=_STRING, **_EDIT),
+        _EDITED,
+        read_only=False,
+    ),
+    ToolSpec(
+        "replace_symbol",
+        "Replace a definition",
+        "Replace a definition by `text`; `apply` as above.",
+        _takes(("path", "symbol", "text"), path=_STRING, symbol=_STRING, text=_STRING, **_EDIT),
+        _EDITED,
+        read_only=False,
     ),
     ToolSpec(
         "status",

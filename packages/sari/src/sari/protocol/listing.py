@@ -11,6 +11,11 @@ from collections.abc import Mapping
 from sari.protocol.tooling import ToolSpec
 
 _UNLISTED = frozenset({"minimum", "maximum", "additionalProperties"})
+# Arguments that are accepted but not worth their place in the list: answers name them where they are of use, and the
+# server's instructions do.
+_UNLISTED_ARGUMENTS = frozenset({"case", "cursor", "key", "languages", "limit", "max_tokens", "regex"})
+# Where one is listed nevertheless: the tool that is called most.
+_LISTED_ARGUMENTS = frozenset({("search", "max_tokens")})
 
 
 def describe(spec: ToolSpec) -> dict[str, object]:
@@ -19,15 +24,26 @@ def describe(spec: ToolSpec) -> dict[str, object]:
         "name": spec.name,
         "title": spec.title,
         "description": spec.description,
-        "inputSchema": _short(spec.input_schema),
+        "inputSchema": _short(_with_listed_arguments(spec)),
         "outputSchema": {"type": "object", "required": spec.output_schema["required"]},
         "annotations": {
             "readOnlyHint": spec.read_only,
-            "destructiveHint": False,
+            "destructiveHint": not spec.read_only,
             "idempotentHint": spec.idempotent,
             "openWorldHint": False,
         },
     }
+
+
+def _with_listed_arguments(spec: ToolSpec) -> dict[str, object]:
+    properties = spec.input_schema["properties"]
+    assert isinstance(properties, Mapping)
+    listed = {
+        name: schema
+        for name, schema in properties.items()
+        if name not in _UNLISTED_ARGUMENTS or (spec.name, name) in _LISTED_ARGUMENTS
+    }
+    return {**spec.input_schema, "properties": listed}
 
 
 def _short(schema: Mapping[str, object]) -> dict[str, object]:
@@ -36,8 +52,10 @@ def _short(schema: Mapping[str, object]) -> dict[str, object]:
         if key in _UNLISTED or (key in ("required", "description") and not value):
             continue
         if key == "anyOf":
-            # A list; one string is accepted as well.
-            short |= {"type": "array", "items": {"type": "string"}}
+            # A list or one string. Where nothing is said about it, one is what is meant as a rule.
+            short |= (
+                {"type": "array", "items": {"type": "string"}} if schema.get("description") else {"type": "string"}
+            )
         elif key == "properties" and isinstance(value, Mapping):
             short[key] = {name: _short(one) for name, one in value.items()}
         else:

@@ -26,8 +26,10 @@ _CACHE_MS = 3_600_000
 _INSTRUCTIONS = (
     "Search and read the code of this workspace: `search` with mode ranked for a question in plain words, with the other "
     "modes for every matching line; `symbols` and `outline` for definitions, `references` and `callers` for uses, "
-    "`find_files` for names, `read` for lines, `repo_map` for an overview. Answers fit a budget (`max_tokens`); pass "
-    "`cursor` back for more. `workspace` is a root directory; default: the client's project."
+    "`find_files` for names, `read` for lines, `history` for commits, `repo_map` for an overview. Answers fit a budget "
+    "(`max_tokens`, or `limit` for files and symbols); pass `cursor` back for more. `languages` and `case` narrow a "
+    "search. `workspace` is a root directory or a list of them, e.g. node_modules/react; default: the client's "
+    "project."
 )
 _EMPTY_LISTS = {
     "prompts/list": "prompts",

@@ -22,6 +22,7 @@ class ToolSpec:
     input_schema: Mapping[str, object]
     output_schema: Mapping[str, object]
     read_only: bool = True
+    """False for what changes files: its calls are refused outside the client's own roots."""
     idempotent: bool = True
     listed: bool = True
     """False for what people do on the command line: it can be called, but costs no model a line of its list."""

@@ -38,6 +38,9 @@ class Arguments:
         value = self.values.get(name)
         return value if isinstance(value, int) else None
 
+    def flag(self, name: str) -> bool:
+        return self.values.get(name) is True
+
     def names(self, name: str) -> tuple[str, ...]:
         value = self.values.get(name, ())
         return tuple(str(item) for item in value) if isinstance(value, list | tuple) else ()
@@ -64,7 +67,8 @@ def parse(tool: str, raw: Mapping[str, object]) -> Arguments:
 
 
 def _example(name: str) -> str:
-    return {"path": '"src/main.py"', "name": '"open_file"'}.get(name, '"text to find"')
+    examples = {"path": "src/main.py", "name": "open_file", "new_name": "open_path", "symbol": "Class.method"}
+    return f'"{examples.get(name, "text to find")}"'
 
 
 def _coerce(tool: str, name: str, value: object, schema: Mapping[str, object]) -> object:
@@ -73,6 +77,8 @@ def _coerce(tool: str, name: str, value: object, schema: Mapping[str, object]) -
     match schema.get("type"):
         case "integer":
             return _integer(tool, name, value, schema)
+        case "boolean":
+            return _boolean(tool, name, value)
         case "string":
             if not isinstance(value, str):
                 raise BadArguments(f"`{name}` of `{tool}` must be a string, not {_kind(value)}.")
@@ -93,6 +99,14 @@ def _integer(tool: str, name: str, value: object, schema: Mapping[str, object]) 
         raise BadArguments(f"`{name}` of `{tool}` must be at least {least}, not {value}.{counted}")
     if isinstance(most, int) and value > most:
         return most
+    return value
+
+
+def _boolean(tool: str, name: str, value: object) -> bool:
+    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+        return value.strip().lower() == "true"
+    if not isinstance(value, bool):
+        raise BadArguments(f"`{name}` of `{tool}` must be true or false, not {_kind(value)}.")
     return value
 
 

@@ -1,4 +1,7 @@
-"""The tools that know syntax: `symbols`, `references`, `callers`, `implementations`. By names, never by types."""
+"""The tools that know syntax: `symbols`, `references`, `callers`, `implementations`.
+
+By names; where a language server has an answer by types ready, by types (`by` says which).
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,10 @@ from sari.languages.store import Placed
 from sari.protocol.catalog import KINDS
 from sari.protocol.tooling import Call, ToolResult
 from sari.tools.arguments import Arguments, BadArguments
-from sari.tools.paging import DEFAULT_TOKENS, Key, Page, read_cursor, take_page, write_cursor
+from sari.tools.paging import DEFAULT_TOKENS, Key, Page, is_cursor_of, read_cursor, take_page, write_cursor
 from sari.tools.qualified_names import qualifier_rank, split_name
 from sari.tools.scope import Scope, path_filter, path_tier, shown
+from sari.tools.typed import begin_typed, implementation_rows, use_rows
 
 _BY_SYNTAX = "By syntax, not by types: other things of the same name are among them."
 _SCOPES = frozenset({"class", "struct", "interface", "trait", "impl", "function", "method", "constructor", "module"})
@@ -46,6 +50,19 @@ def answer_symbols(scope: Scope, asked: Arguments) -> ToolResult:
         notes.append(f"None of these is known as {query!r}: they only share its last part.")
     chosen.sort(key=lambda one: (_distance(one.symbol.name, name), ranks[one] or 0, path_tier(shown(one.path))))
     return _listed("symbols", chosen, limit, complete, " ".join(notes), f"No symbol's name holds {name!r}.")
+
+
+def placed_named(scope: Scope, query: str) -> list[Placed]:
+    """The definitions that a name, qualified or not, means exactly; those that fit best first."""
+    qualifier, name = split_name(query.removesuffix("()"))
+    placed, _ = scope.symbols.exactly(name, _MOST_SYMBOLS)
+    ranked = [(_qualifier_rank(scope, qualifier, one), one) for one in placed]
+    fitting = [(rank, path_tier(shown(one.path)), one) for rank, one in ranked if rank is not None]
+    fitting.sort(key=lambda entry: (entry[0], entry[1], entry[2].path, entry[2].symbol.line))
+    if fitting and fitting[0][0] == 0:
+        # What is defined in a class of that name is meant, not what is in a file of that name.
+        fitting = [entry for entry in fitting if entry[0] == 0]
+    return [one for _, _, one in fitting]
 
 
 def _qualifier_rank(scope: Scope, qualifier: Sequence[str], placed: Placed) -> int | None:
@@ -106,6 +123,8 @@ def _dotted(row: dict[str, object]) -> str:
 
 def answer_implementations(scope: Scope, asked: Arguments) -> ToolResult:
     name = _name(asked)
+    given = asked.text("name").strip()
+    pending = begin_typed(scope, "implementations", given, lambda: placed_named(scope, given))
     types, complete = scope.symbols.extending(name, _MOST_SYMBOLS)
     again, also = scope.symbols.exactly(name, _MOST_SYMBOLS)
     methods = [one for one in again if one.symbol.kind in ("method", "constructor")]
@@ -115,12 +134,19 @@ def answer_implementations(scope: Scope, asked: Arguments) -> ToolResult:
         key=lambda row: row[0],
     )
     complete = complete and also
-    query = f"implementations {name}"
-    page = take_page(rows, query, read_cursor(asked.text("cursor"), query), _budget(asked))
     note = _BY_SYNTAX if complete else f"{_BY_SYNTAX} {_PARTIAL}"
+    query = f"implementations {given}"
+    typed = pending.take() if is_cursor_of(asked.text("cursor"), f"{query} by types") else None
+    by = "syntax"
+    if typed is not None:
+        by, query, complete = "types", f"{query} by types", True
+        rows, note = implementation_rows(scope, typed, as_data), f"By types ({typed.server})."
+    else:
+        note = f"{note} {pending.why_not()}".strip()
+    page = take_page(rows, query, read_cursor(asked.text("cursor"), query), _budget(asked))
     lines = [f"{row['path']}:{row['line']}-{row['end_line']} {row['kind']} {_dotted(row)}" for row in page.rows]
     nothing = f"Nothing extends or implements {name!r}, and no method has that name."
-    return _paged("implementations", page, lines, len(rows), complete, note, nothing)
+    return _paged("implementations", page, lines, len(rows), complete, note, nothing, by)
 
 
 def answer_references(scope: Scope, asked: Arguments, call: Call) -> ToolResult:
@@ -152,9 +178,9 @@ def _budget(asked: Arguments) -> int:
 
 
 def _paged(
-    key: str, page: Page, lines: list[str], total: int | None, complete: bool, note: str, nothing: str
+    key: str, page: Page, lines: list[str], total: int | None, complete: bool, note: str, nothing: str, by: str
 ) -> ToolResult:
-    structured: dict[str, object] = {key: page.rows, "complete": complete, "cursor": page.cursor}
+    structured: dict[str, object] = {key: page.rows, "by": by, "complete": complete, "cursor": page.cursor}
     if total is not None:
         structured["total"] = total
     if page.cursor is not None:
@@ -168,23 +194,39 @@ def _paged(
 def _answer_uses(
     key: str, scope: Scope, asked: Arguments, name: str, folder: bytes, nothing: str, call: Call
 ) -> ToolResult:
-    query = f"{key} {name} {shown(folder)}"
-    after = read_cursor(asked.text("cursor"), query)
-    uses, rest, unparsed = _uses(scope, name, folder, after, call)
+    given = asked.text("name").strip()
+    pending = begin_typed(scope, "references", given, lambda: placed_named(scope, given))
+    query = f"{key} {given} {shown(folder)}"
+    typed_query = f"{query} by types"
+    first = asked.text("cursor")
+    if is_cursor_of(first, query):
+        after = read_cursor(first, query)
+        uses, rest, unparsed = _uses(scope, name, folder, after, call)
+    typed = pending.take() if is_cursor_of(first, typed_query) else None
+    if typed is not None:
+        rows = use_rows(scope, typed, name, shown(folder), _around, calls_only=key == "callers")
+        page = take_page(rows, typed_query, read_cursor(first, typed_query), _budget(asked))
+        note = f"By types ({typed.server})."
+        return _paged(key, page, _use_lines(page), len(rows), True, note, nothing, "types")
+    if not is_cursor_of(first, query):
+        raise BadArguments("`cursor` belongs to an answer that is no longer there. Leave it out to begin again.")
     rows = [(place, use) for place, use in uses if key == "references" or use.pop("role") == "call"]
     page = take_page(rows, query, after, _budget(asked))
     if page.cursor is None and rest is not None:
         # These files are done; those behind them are parsed for the next page.
         page = Page(page.rows, write_cursor(query, rest))
     total = len(rows) if after is None and rest is None else None
-    note = _BY_SYNTAX
+    note = f"{_BY_SYNTAX} {pending.why_not()}".strip()
     if unparsed:
         note += f" Too large to parse: {', '.join(unparsed[:5])}; `search` finds the name there."
-    lines = [
+    return _paged(key, page, _use_lines(page), total, not unparsed, note, nothing, "syntax")
+
+
+def _use_lines(page: Page) -> list[str]:
+    return [
         f"{use['path']}:{use['line']}:{use['text']}" + (f"   [in {use['container']}]" if use.get("container") else "")
         for use in page.rows
     ]
-    return _paged(key, page, lines, total, not unparsed, note, nothing)
 
 
 def _uses(

@@ -67,5 +67,16 @@ def read_cursor(cursor: str, query: str) -> Key | None:
     return after
 
 
+def is_cursor_of(cursor: str, query: str) -> bool:
+    """Whether a cursor belongs to this query; no cursor belongs to every one. Raises `BadArguments` for nonsense."""
+    if not cursor:
+        return True
+    try:
+        digest, *_ = json.loads(base64.urlsafe_b64decode(cursor))
+    except (ValueError, TypeError, binascii.Error) as error:
+        raise BadArguments("`cursor` is not one that sari gave. Leave it out to begin at the first page.") from error
+    return bool(digest == _digest(query))
+
+
 def _digest(query: str) -> str:
     return f"{binascii.crc32(query.encode('utf-8', 'replace')):08x}"

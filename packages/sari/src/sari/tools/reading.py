@@ -63,7 +63,7 @@ def _line(row: bytes) -> str:
 def _range(scope: Scope, asked: Arguments, path: bytes, total: int) -> tuple[int, int]:
     symbol = asked.text("symbol").strip()
     if symbol:
-        found = _find(scope.symbols.of_file(path) or [], symbol)
+        found = find_symbol(scope.symbols.of_file(path) or [], symbol)
         if found is None:
             names = ", ".join(s.name for s in (scope.symbols.of_file(path) or [])[:20])
             raise BadArguments(
@@ -79,7 +79,8 @@ def _range(scope: Scope, asked: Arguments, path: bytes, total: int) -> tuple[int
     return start, min(wanted if wanted is not None else start + _DEFAULT_LINES - 1, total)
 
 
-def _find(symbols: list[Symbol], wanted: str) -> Symbol | None:
+def find_symbol(symbols: list[Symbol], wanted: str) -> Symbol | None:
+    """The first of a file's symbols that a name or a `Class.name` means."""
     container, _, name = wanted.replace("::", ".").replace("#", ".").rpartition(".")
     for symbol in symbols:
         if symbol.name == name and (

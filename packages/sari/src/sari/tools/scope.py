@@ -18,6 +18,7 @@ from sari.index.globs import Globs, InvalidGlob
 from sari.index.workspace_index import WorkspaceIndex
 from sari.languages import catalog
 from sari.languages.symbol_index import SymbolIndex
+from sari.lsp.typed import TypedAnswers
 from sari.protocol.tooling import Call
 from sari.ranking.term_index import TermIndex
 from sari.tools.arguments import BadArguments, inside
@@ -42,6 +43,7 @@ class Scope:
     index: WorkspaceIndex
     symbols: SymbolIndex
     terms: TermIndex
+    types: TypedAnswers
 
     def path(self, given: str) -> str:
         """The path a caller means, relative to the root; refused when it leads outside."""

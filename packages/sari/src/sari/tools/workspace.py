@@ -6,14 +6,20 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from sari.edits.transaction import Transactions
 from sari.index import ripgrep
 from sari.index.workspace_index import WorkspaceIndex
 from sari.languages.symbol_index import SymbolIndex
+from sari.lsp.typed import TypedAnswers
 from sari.protocol.catalog import BY_NAME
 from sari.protocol.tooling import Call, ToolResult
+from sari.ranking.commit_messages import CommitMessages
 from sari.ranking.term_index import TermIndex
+from sari.registry.allowed import is_trusted
 from sari.tools import code, files, overview, reading
 from sari.tools.arguments import Arguments, BadArguments, parse
+from sari.tools.edits import answer_rename, answer_replace
+from sari.tools.history import answer_history
 from sari.tools.ranked import answer_ranked
 from sari.tools.repo_map import RepoMap, answer_repo_map
 from sari.tools.scope import Scope
@@ -28,9 +34,20 @@ class Workspace:
         self._index = WorkspaceIndex(self._root, data_dir)
         self._symbols = SymbolIndex(self._index)
         self._terms = TermIndex(self._index, self._symbols)
-        self._scope = Scope(self._root, self._index, self._symbols, self._terms)
+        self._types = TypedAnswers(
+            self._root,
+            self._index.store.folder / "servers",
+            self._index.paths,
+            lambda: is_trusted(data_dir, str(self._root)),
+            os.environ,
+        )
+        self._scope = Scope(self._root, self._index, self._symbols, self._terms, self._types)
         self._searches = Searches()
         self._map = RepoMap()
+        self._transactions = Transactions(data_dir / "edits")
+        self._transactions.recover()
+        store = self._index.store
+        self._messages = CommitMessages(store.folder / "commits.db" if store.try_lock() else None)
 
     @property
     def root(self) -> Path:
@@ -39,6 +56,10 @@ class Workspace:
     @property
     def index(self) -> WorkspaceIndex:
         return self._index
+
+    @property
+    def types(self) -> TypedAnswers:
+        return self._types
 
     @property
     def terms(self) -> TermIndex:
@@ -81,6 +102,12 @@ class Workspace:
                 return reading.answer_read(scope, asked)
             case "recent":
                 return files.answer_recent(scope, asked, call)
+            case "history":
+                return answer_history(scope, self._messages, asked, call)
+            case "rename_symbol":
+                return answer_rename(scope, self._transactions, asked, call)
+            case "replace_symbol":
+                return answer_replace(scope, self._transactions, asked)
             case "repo_map":
                 return answer_repo_map(scope, self._map, asked)
             case "status":
@@ -95,6 +122,8 @@ class Workspace:
         return overview.status(self._scope)
 
     def close(self) -> None:
+        self._types.close()
+        self._messages.close()
         self._terms.close()
         self._symbols.close()
         self._index.close()

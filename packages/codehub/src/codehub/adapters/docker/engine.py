@@ -16,7 +16,7 @@ from codehub.domain.errors import BackendDown, CodeHubError, Conflict, OutOfSpac
 INSTALLATION = "codehub.installation"
 WORKSPACE = "codehub.workspace"
 ROLE = "codehub.role"
-_DEFAULT_HOST = "unix:///var/run/docker.sock"
+DEFAULT_HOST = "unix:///var/run/docker.sock"
 _QUICK_S = 30.0
 FOREVER = aiohttp.ClientTimeout(total=None, sock_connect=10)
 
@@ -25,7 +25,7 @@ class Engine:
     """One engine, seen by one installation: whatever carries another installation's label is not ours."""
 
     def __init__(self, host: str, installation_id: str) -> None:
-        self.host = host or _DEFAULT_HOST
+        self.host = host or DEFAULT_HOST
         self.installation_id = installation_id
         self._docker: aiodocker.Docker | None = None
 

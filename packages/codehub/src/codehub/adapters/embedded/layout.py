@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import secrets
@@ -19,9 +20,52 @@ _LONGEST_SOCKET_DIR = 80
 def private_dir(path: Path, account: Account) -> Path:
     """A directory only its account can enter (and root)."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    account.own(path)
-    path.chmod(0o700)
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if account.switched:
+            os.fchown(fd, account.uid, account.gid)
+        os.fchmod(fd, 0o700)
+    finally:
+        os.close(fd)
     return path
+
+
+def readable_dir(path: Path, account: Account) -> Path:
+    """A directory of ours that the account may enter and read, and not change."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fchown(fd, os.geteuid(), account.gid)
+        os.fchmod(fd, 0o750)
+    finally:
+        os.close(fd)
+    return path
+
+
+def write_for(path: Path, content: str, account: Account) -> None:
+    """A file of the account's, where it may write itself: whatever is at the path now is not followed but replaced."""
+    path.unlink(missing_ok=True)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "w") as file:
+        if account.switched:
+            os.fchown(fd, account.uid, account.gid)
+        file.write(content)
+
+
+def open_log(path: Path, account: Account) -> int:
+    """A descriptor that appends to the account's log. A link in its place is removed, not followed."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    for _ in range(2):
+        with contextlib.suppress(OSError):
+            fd = os.open(path, flags, 0o600)
+            found = os.fstat(fd)
+            if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+                if account.switched:
+                    os.fchown(fd, account.uid, account.gid)
+                return fd
+            os.close(fd)
+        path.unlink(missing_ok=True)
+    raise Invalid(f"{path} is not a file that can be written: remove it")
 
 
 def socket_dir(data_dir: Path, name: str, account: Account) -> Path:
@@ -31,7 +75,9 @@ def socket_dir(data_dir: Path, name: str, account: Account) -> Path:
         wanted.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         return private_dir(wanted, account)
     digest = hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:12]
-    short = Path(tempfile.gettempdir()) / f"codehub-{digest}-{name}"
+    # By the user as well: a directory of an earlier account is not taken over.
+    owner = f"-{account.uid}" if account.switched else ""
+    short = Path(tempfile.gettempdir()) / f"codehub-{digest}-{name}{owner}"
     try:
         short.mkdir(mode=0o700)
     except FileExistsError:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import psutil
 import psycopg
 
-from codehub.adapters.embedded.account import Account, require_reach, server_account
+from codehub.adapters.embedded.account import DEFAULT_USER, give_tree, myself, require_reach, server_account
 from codehub.adapters.embedded.binaries import postgres_bin
 from codehub.adapters.embedded.layout import kept_secret, private_dir, socket_dir
 from codehub.adapters.embedded.server import start_server, stop_server, stop_stray
@@ -27,10 +27,11 @@ _DATABASE = "codehub"
 class EmbeddedPostgres:
     """One cluster under `DATA_DIR/postgres`. `start` and `stop` may be called again and again."""
 
-    def __init__(self, data_dir: Path, *, settings: tuple[str, ...] = ()) -> None:
+    def __init__(self, data_dir: Path, *, settings: tuple[str, ...] = (), user: str = DEFAULT_USER) -> None:
         self._data_dir = data_dir
         self._settings = settings
-        self._account: Account = server_account()
+        self._user = user
+        self._account = myself()
         self._process: subprocess.Popen[bytes] | None = None
         self._top = data_dir / "postgres"
         self._cluster = self._top / "data"
@@ -48,7 +49,12 @@ class EmbeddedPostgres:
         )
 
     def start(self) -> None:
+        self._account = server_account(self._user)
         require_reach(self._data_dir, self._account)
+        if self._owned_by_another():
+            self.stop_stray()  # it runs as the earlier user, and would go on writing as that user
+            give_tree(self._cluster, self._account)
+            give_tree(self._top, self._account)
         private_dir(self._top, self._account)
         self._password = kept_secret(self._data_dir / "postgres-password")
         self._socket_dir = socket_dir(self._data_dir, "pg", self._account)
@@ -80,6 +86,12 @@ class EmbeddedPostgres:
             # SIGINT is PostgreSQL's fast shutdown: sessions end, nothing is lost.
             stop_server(self._process, signal.SIGINT)
             self._process = None
+
+    def _owned_by_another(self) -> bool:
+        """Whether the cluster is from a CodeHub that ran PostgreSQL as another user (as `nobody`, once)."""
+        with contextlib.suppress(FileNotFoundError):
+            return self._account.switched and self._cluster.lstat().st_uid != self._account.uid
+        return False
 
     def _make_cluster(self, programs: Path) -> None:
         staging = self._top / "data.new"

@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 
 from codehub.adapters.embedded.account import Account
+from codehub.adapters.embedded.layout import open_log
 from codehub.domain.errors import BackendDown
 
 _POLL_S = 0.02
@@ -33,8 +34,7 @@ def start_server(
 ) -> subprocess.Popen[bytes]:
     """Run the command until `ready`. Raises BackendDown with the end of its log when it dies first or takes too long."""
     rotate(log)
-    with log.open("ab") as output:
-        account.own(log)
+    with os.fdopen(open_log(log, account), "ab") as output:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

@@ -11,18 +11,19 @@ from urllib.parse import quote
 
 import psutil
 
-from codehub.adapters.embedded.account import Account, require_reach, server_account
+from codehub.adapters.embedded.account import DEFAULT_USER, give_tree, myself, require_reach, server_account
 from codehub.adapters.embedded.binaries import valkey_server
-from codehub.adapters.embedded.layout import kept_secret, private_dir, socket_dir
+from codehub.adapters.embedded.layout import kept_secret, private_dir, socket_dir, write_for
 from codehub.adapters.embedded.server import start_server, stop_server, stop_stray
 
 
 class EmbeddedValkey:
     """One server under `DATA_DIR/valkey`, on a socket in a private directory and with a password."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, *, user: str = DEFAULT_USER) -> None:
         self._data_dir = data_dir
-        self._account: Account = server_account()
+        self._user = user
+        self._account = myself()
         self._process: subprocess.Popen[bytes] | None = None
         self._top = data_dir / "valkey"
         self._socket = Path()
@@ -37,20 +38,22 @@ class EmbeddedValkey:
         return f"unix://:{quote(self._password)}@{self._socket}"
 
     def start(self) -> None:
+        self._account = server_account(self._user)
         require_reach(self._data_dir, self._account)
+        give_tree(self._top, self._account)
         private_dir(self._top, self._account)
         self._password = kept_secret(self._data_dir / "valkey-password")
         self._socket = socket_dir(self._data_dir, "vk", self._account) / "valkey.sock"
         self.stop_stray()
         self._socket.unlink(missing_ok=True)
         configuration = self._top / "valkey.conf"
-        configuration.write_text(
+        write_for(
+            configuration,
             f"port 0\nunixsocket {self._socket}\nunixsocketperm 700\nrequirepass {self._password}\n"
             f'save ""\nappendonly no\ndaemonize no\ndir {self._top}\npidfile {self._top / "pid"}\nmaxmemory 256mb\n'
-            "maxmemory-policy noeviction\nclient-output-buffer-limit pubsub 32mb 8mb 60\n"
+            "maxmemory-policy noeviction\nclient-output-buffer-limit pubsub 32mb 8mb 60\n",
+            self._account,
         )
-        configuration.chmod(0o600)
-        self._account.own(configuration)
         self._process = start_server(
             [str(valkey_server(self._data_dir, self._account)), str(configuration)],
             account=self._account,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
 
 from codehub.adapters.homes.work import Workers
 from codehub.adapters.kubernetes.client import ApiClient
@@ -14,6 +18,10 @@ from codehub.adapters.kubernetes.instances import KubernetesInstances
 from codehub.adapters.kubernetes.kubeconfig import ClusterAccess, find_access
 from codehub.adapters.kubernetes.manifests import PodOptions
 from codehub.adapters.objectstore.store import Store
+from codehub.domain.errors import CodeHubError
+
+_log = structlog.get_logger()
+_LOOK_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,18 @@ class KubernetesBackends:
     instances: KubernetesInstances
     homes: PvcHomes
 
+    async def report_unusable(self) -> None:
+        """Write to the log why the cluster cannot be used, at start. Everything else goes on without it."""
+        try:
+            async with asyncio.timeout(_LOOK_S):
+                await self.cluster.ping()
+        except (CodeHubError, TimeoutError) as error:
+            _log.error(
+                "the Kubernetes cluster cannot be used; its workspaces are Unknown until it can",
+                error=str(error) or f"no answer within {_LOOK_S:g} s",
+                fix="run `codehub doctor`",
+            )
+
 
 def open_kubernetes(
     options: KubernetesOptions, installation: str, store: Store, workers: Workers
@@ -48,4 +68,5 @@ def open_kubernetes(
     """Nothing is asked of the cluster yet: one that is away makes its workspaces Unknown, and everything else goes on."""
     cluster = Cluster(ApiClient(options.access()), installation)
     homes = PvcHomes(cluster, store, options.image, claims=options.claims, pods=options.pods, workers=workers)
-    return KubernetesBackends(cluster, KubernetesInstances(cluster, options.pods), homes)
+    instances = KubernetesInstances(cluster, options.pods, helper_image=options.image)
+    return KubernetesBackends(cluster, instances, homes)

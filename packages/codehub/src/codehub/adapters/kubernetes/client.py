@@ -176,7 +176,7 @@ class ApiClient:
                 if refusal.code == 401:
                     self._credentials.refuse()
                 raise to_error(refusal, f"read {path}")
-            with _translated():
+            with _translated(self.access.server):
                 yield response.aiter_bytes()
 
     @contextlib.asynccontextmanager
@@ -196,7 +196,7 @@ class ApiClient:
             headers["authorization"] = f"Bearer {token}"
         if content is not None:
             headers["content-type"] = content_type
-        with _translated():
+        with _translated(self.access.server):
             request = http.build_request(
                 method,
                 path,
@@ -317,11 +317,11 @@ def _is_loopback(server: str) -> bool:
 
 
 @contextlib.contextmanager
-def _translated() -> Iterator[None]:
+def _translated(server: str) -> Iterator[None]:
     try:
         yield
     except httpx.ConnectError as error:
-        raise BackendDown(f"the Kubernetes API server cannot be reached: {error}") from error
+        raise BackendDown(f"the Kubernetes API server at {server} cannot be reached: {error}") from error
     except (httpx.HTTPError, httpx.StreamError, OSError, ssl.SSLError) as error:
         raise BackendDown(
             f"the Kubernetes API server does not answer: {str(error) or type(error).__name__}"

@@ -19,6 +19,11 @@ _CANNOT_RUN = frozenset(
 # A registry that may answer in a minute: these are tried again, all others need a person.
 _PASSING = ("timeout", "timed out", "connection reset", "eof", "too many requests", "503", "502", "temporary failure")
 _ADVICE = {
+    "Unschedulable": "add nodes, or lower what workspaces request (CODEHUB_K8S_CPU_REQUEST, CODEHUB_K8S_MEMORY_REQUEST)",
+    "FailedScheduling": "add nodes, or lower what workspaces request (CODEHUB_K8S_CPU_REQUEST, CODEHUB_K8S_MEMORY_REQUEST)",
+    "OOMKilled": "raise its memory (CODEHUB_INSTANCE_MEMORY)",
+    "Evicted": "raise its memory request or its local storage (CODEHUB_K8S_EPHEMERAL_STORAGE)",
+    "CreateContainerConfigError": "check what the image runs as: it must be a user other than root",
     "FailedMount": "check the volume's driver on that node",
     "FailedAttachVolume": "check the volume's driver on that node",
     "ProvisioningFailed": "check the storage class (CODEHUB_K8S_STORAGE_CLASS)",
@@ -58,14 +63,14 @@ def outlook(pod: Pod) -> Outlook:
         if reason in _PULL:
             return Failed(_pull_error(reason, message))
         if reason in _CANNOT_RUN:
-            return Failed(Transient(f"{reason}: {_cut(message)}"))
+            return Failed(Transient(advised(reason, message)))
         if reason not in ("", "ContainerCreating", "PodInitializing"):
             return Starting(_joined(reason, message))
     scheduled = pod.condition("PodScheduled")
     if scheduled is not None and scheduled.status == "False":
         is_waiting = "waiting for first consumer" in scheduled.message
         return Starting(
-            _joined(scheduled.reason, scheduled.message), scheduled.reason == "Unschedulable" and not is_waiting
+            advised(scheduled.reason, scheduled.message), scheduled.reason == "Unschedulable" and not is_waiting
         )
     if pod.node:
         return Starting(f"ContainerCreating on {pod.node}")
@@ -82,13 +87,13 @@ def _pull_error(reason: str, message: str) -> CodeHubError:
 def exit_reason(pod: Pod) -> str | None:
     """Why a pod that ended did; None when it ended in order or was asked to."""
     if pod.reason:  # Evicted, Preempting, NodeShutdown, …: the pod's own reason says more than its containers'
-        return _joined(pod.reason, pod.message)
+        return advised(pod.reason, pod.message)
     for container in pod.containers:
         ended = container.terminated
         if ended is None:
             continue
         if ended.reason == "OOMKilled":
-            return "OOMKilled"
+            return f"OOMKilled; {_ADVICE['OOMKilled']}"
         if ended.exit_code not in (0, 143):
             return f"ExitCode:{ended.exit_code}"
     return None
@@ -121,8 +126,7 @@ def last_warning(events: Iterable[Mapping[str, Any]]) -> str:
         return ""
     newest = max(warnings, key=_when)
     reason = str(newest.get("reason") or "")
-    text = _joined(reason, str(newest.get("message") or ""))
-    return f"{text}; {_ADVICE[reason]}" if reason in _ADVICE else text
+    return advised(reason, str(newest.get("message") or ""))
 
 
 def _when(event: Mapping[str, Any]) -> str:
@@ -132,6 +136,12 @@ def _when(event: Mapping[str, Any]) -> str:
         (event.get("metadata") or {}).get("creationTimestamp"),
     )
     return str(next((time for time in times if time), ""))
+
+
+def advised(reason: str, message: str) -> str:
+    """The cluster's own words, and what to do where that is known."""
+    text = _joined(reason, message)
+    return f"{text}; {_ADVICE[reason]}" if reason in _ADVICE else text
 
 
 def _joined(reason: str, message: str) -> str:

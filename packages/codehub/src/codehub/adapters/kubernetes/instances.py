@@ -6,12 +6,14 @@ meant. What is seen comes from the watch; nothing here asks the API server about
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from codehub.adapters.health import answers, filled, secret_of
+from codehub.adapters.kubernetes import helper as helpers
 from codehub.adapters.kubernetes.cluster import Cluster, current_claim
 from codehub.adapters.kubernetes.diagnosis import (
     Failed,
@@ -22,18 +24,19 @@ from codehub.adapters.kubernetes.diagnosis import (
     node_lost_message,
     outlook,
 )
-from codehub.adapters.kubernetes.errors import InvalidObject
+from codehub.adapters.kubernetes.errors import AlreadyExists, InvalidObject
 from codehub.adapters.kubernetes.manifests import (
     CONTAINER,
     HOME,
     PORT,
     SECRET_HEADER,
     SPEC,
+    WORKSPACED,
     InstancePod,
     PodOptions,
     instance_pod,
 )
-from codehub.adapters.kubernetes.objects import ROLE, ROLE_INSTANCE, Claim, Pod
+from codehub.adapters.kubernetes.objects import INSTALLATION, ROLE, ROLE_INSTANCE, Claim, Pod, decode_pod
 from codehub.domain.errors import BackendDown, CodeHubError, NotFound, Terminal, Transient
 from codehub.domain.model import Progress
 from codehub.domain.profiles import AppProfile, Runs
@@ -59,11 +62,13 @@ class KubernetesInstances:
         cluster: Cluster,
         options: PodOptions | None = None,
         *,
+        helper_image: str = "",
         scheduling_timeout_s: float = _SCHEDULING_TIMEOUT_S,
         gone_timeout_s: float = _GONE_TIMEOUT_S,
     ) -> None:
         self._cluster = cluster
         self._options = options or PodOptions()
+        self._helper_image = helper_image  # CodeHub's own; without it workspaces run without `workspaced`
         self._scheduling_timeout_s = scheduling_timeout_s
         self._gone_timeout_s = gone_timeout_s
 
@@ -85,20 +90,36 @@ class KubernetesInstances:
         if right is None:
             fence()
             report(Progress("start", 0, 1, "steps"))
-            right = await self._create(spec, claim, digest)
+            right = await self._create(spec, claim, digest, pods)
         await self._wait_running(right, claim, report, fence)
 
-    async def _create(self, spec: InstanceSpec, claim: Claim, digest: str) -> Pod:
-        manifest = instance_pod(self._described(spec, claim, digest), self._options)
+    async def _create(self, spec: InstanceSpec, claim: Claim, digest: str, known: Sequence[Pod]) -> Pod:
+        described = self._described(spec, claim, digest, start_name(spec.workspace_id, claim, known))
         try:
-            made = await self._cluster.client.create(self._cluster.pods_path, manifest)
+            made = await self._cluster.client.create(self._cluster.pods_path, instance_pod(described, self._options))
+        except AlreadyExists as error:
+            made = await self._adopt(described.name, digest, error)
         except NotFound as error:
             raise Transient(f"the namespace {self._cluster.client.namespace} does not exist: {error}") from error
         except InvalidObject as error:
             raise Terminal(str(error)) from error
         return await self._cluster.pods.apply(made)
 
-    def _described(self, spec: InstanceSpec, claim: Claim, digest: str) -> InstancePod:
+    async def _adopt(self, name: str, digest: str, error: AlreadyExists) -> dict[str, Any]:
+        """The same start, made by another leader or by a request of ours whose answer was lost."""
+        raw = await self._cluster.client.get(f"{self._cluster.pods_path}/{name}")
+        found = None if raw is None else decode_pod(raw)
+        is_right = (
+            found is not None
+            and found.meta.labels.get(INSTALLATION) == self._cluster.installation_id
+            and found.meta.annotations.get(SPEC) == digest
+            and not found.meta.deleting
+        )
+        if raw is None or not is_right:
+            raise Transient(f"the pod {name} is there already, and is not this start: {error}") from error
+        return raw
+
+    def _described(self, spec: InstanceSpec, claim: Claim, digest: str, name: str) -> InstancePod:
         profile = spec.profile
         secret = secrets.token_urlsafe(32)
         values = {
@@ -117,7 +138,7 @@ class KubernetesInstances:
         } | {key: filled(value, values) for key, value in profile.env.items()}
         header = secret_of(profile, secret)
         return InstancePod(
-            name=f"codehub-ws-{spec.workspace_id}-{secrets.token_hex(4)}",
+            name=name,
             installation=self._cluster.installation_id,
             workspace_id=spec.workspace_id,
             image=spec.image,
@@ -127,6 +148,7 @@ class KubernetesInstances:
             claim_uid=claim.meta.uid,
             digest=digest,
             secret_header=f"{header[0]}: {header[1]}" if header is not None else "",
+            helper=helpers.Helper(self._helper_image, secrets.token_urlsafe(32)) if self._helper_image else None,
         )
 
     async def _wait_running(self, pod: Pod, claim: Claim, report: Report, fence: Fence) -> None:
@@ -273,6 +295,13 @@ def quantity(text: str) -> float:
     return float(text)
 
 
+def start_name(workspace_id: str, claim: Claim, known: Sequence[Pod]) -> str:
+    """One name for all who would start the same home from the same state: of two leaders one creates, the other is
+    refused by the API server. A pod that went makes it another name."""
+    state = "\0".join([claim.meta.uid, *sorted(pod.meta.uid for pod in known)])
+    return f"codehub-ws-{workspace_id}-{hashlib.sha256(state.encode()).hexdigest()[:10]}"
+
+
 def _has_ended(pod: Pod) -> bool:
     """Nothing of it runs any more, though the object may be there still."""
     return pod.has_ended or (bool(pod.containers) and all(one.terminated is not None for one in pod.containers))
@@ -302,7 +331,8 @@ def _status(pods: Sequence[Pod]) -> InstanceStatus:
     if pod.ip and port.isdigit():
         name, colon, value = pod.meta.annotations.get(SECRET_HEADER, "").partition(": ")
         upstream = Upstream(pod.meta.uid, pod.ip, int(port), secret=(name, value) if colon else None)
-    return InstanceStatus(True, True, pod.meta.uid, digest, upstream)
+    workspaced = helpers.upstream(pod.meta.uid, pod.ip, pod.meta.annotations.get(WORKSPACED, ""))
+    return InstanceStatus(True, True, pod.meta.uid, digest, upstream, workspaced=workspaced)
 
 
 def _why_not(pod: Pod) -> str | None:

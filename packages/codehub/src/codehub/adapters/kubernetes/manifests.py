@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from codehub.adapters.kubernetes import helper as helpers
 from codehub.adapters.kubernetes.objects import (
     INSTALLATION,
     MANAGED_BY,
@@ -25,6 +26,7 @@ HOME: Final = "/home/coder"
 UID: Final = 1000
 CONTAINER: Final = "ide"
 SPEC, SECRET_HEADER, PORT = PREFIX + "spec", PREFIX + "secret-header", PREFIX + "port"
+WORKSPACED: Final = PREFIX + "workspaced"
 INCARNATION, RESTORED_FROM, WHOLE = PREFIX + "incarnation", PREFIX + "restored-from", PREFIX + "whole"
 OPERATION, DIRECTION, TRANSFER_SECRET = PREFIX + "operation", PREFIX + "direction", PREFIX + "transfer-secret"
 TRANSFER_PORT: Final = 7070
@@ -75,6 +77,7 @@ class InstancePod:
     claim_uid: str
     digest: str
     secret_header: str = ""
+    helper: helpers.Helper | None = None
 
 
 # A dead node's pods stay as they are until somebody decides: without these the control plane would mark them deleted
@@ -93,7 +96,9 @@ def instance_pod(what: InstancePod, options: PodOptions) -> Json:
     annotations = {SPEC: what.digest, PORT: str(what.port)}
     if what.secret_header:
         annotations[SECRET_HEADER] = what.secret_header
-    return {
+    if what.helper is not None:
+        annotations[WORKSPACED] = helpers.written(what.helper)
+    made: Json = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
@@ -123,6 +128,20 @@ def instance_pod(what: InstancePod, options: PodOptions) -> Json:
             ],
         },
     }
+    if what.helper is not None:
+        _add_helper(made["spec"], what.helper, what.port, options)
+    return made
+
+
+def _add_helper(spec: Json, helper: helpers.Helper, ide_port: int, options: PodOptions) -> None:
+    container = spec["containers"][0]
+    spec["initContainers"] = [
+        helpers.init_container(helper, options.image_pull_policy, _container_security()),
+    ]
+    spec["volumes"].append(helpers.volume())
+    container["volumeMounts"].append(helpers.mount())
+    container["ports"].append({"name": "workspaced", "containerPort": helper.port})
+    container["lifecycle"] = helpers.hook(helper, HOME, ide_port)
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,7 @@ async def _probe(client: ApiClient, image: str) -> list[Check]:
     """A short-lived pod like a workspace's: whether the image can be pulled, and what the network lets it reach."""
     path = f"/api/v1/namespaces/{client.namespace}/pods"
     try:
-        made = decode_pod(await client.create(path, _probe_pod(image)))
+        made = decode_pod(await client.create(path, probe_pod(image)))
     except NotFound:
         fix = f"kubectl create namespace {client.namespace}"
         return [Check("kubernetes", f"the namespace {client.namespace} does not exist", fix)]
@@ -139,7 +139,7 @@ async def _probe(client: ApiClient, image: str) -> list[Check]:
             await asyncio.shield(client.delete(f"{path}/{made.meta.name}", made.meta.uid))
 
 
-def _probe_pod(image: str) -> dict[str, Any]:
+def probe_pod(image: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -151,6 +151,7 @@ def _probe_pod(image: str) -> dict[str, Any]:
         "spec": {
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
             "terminationGracePeriodSeconds": 1,
             "securityContext": {
                 "runAsNonRoot": True,

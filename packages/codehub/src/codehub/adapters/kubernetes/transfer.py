@@ -203,7 +203,7 @@ class TransferJobs:
                 for pod in of_workspace
                 if pod.meta.labels.get(ROLE) == ROLE_TRANSFER
                 and pod.meta.labels.get(OPERATION) == operation
-                and pod.meta.labels.get("controller-uid") in (job.meta.uid, None)
+                and _job_of(pod) in (job.meta.uid, "")
                 and not pod.meta.deleting
             ]
             return ours[-1] if ours else None
@@ -248,9 +248,7 @@ class TransferJobs:
 
         def left() -> list[Pod]:
             found = pods.known_of(job.meta.workspace_id)
-            return [
-                pod for pod in found if pod.meta.labels.get("controller-uid") == job.meta.uid and not pod.has_ended
-            ]
+            return [pod for pod in found if _job_of(pod) == job.meta.uid and not pod.has_ended]
 
         for pod in left():
             # The garbage collector would do it too, on a busy cluster half a minute later.
@@ -260,6 +258,12 @@ class TransferJobs:
             raise Transient(f"the pod of the Job {job.meta.name} has not ended")
         if (await self._cluster.client.get(path)) is not None:
             raise Transient(f"the Job {job.meta.name} is still being removed")
+
+
+def _job_of(pod: Pod) -> str:
+    """The uid of the Job that made it. Releases before 1.27 have the label without a prefix only."""
+    labels = pod.meta.labels
+    return labels.get("batch.kubernetes.io/controller-uid") or labels.get("controller-uid", "")
 
 
 def operation_label(operation: str) -> str:

@@ -15,7 +15,9 @@ from codehub.ports.archives import ArchivePlace
 _CLAIMS = """
     SELECT w.id, w.phase, w.archive_key, w.archive_op_id, w.error_reason, w.conditions, w.deleted_at, w.purged_at, ARRAY(
         SELECT a.op_id FROM workspace_archives a WHERE a.workspace_id = w.id
-        ORDER BY a.committed_at DESC, a.op_id DESC LIMIT %s) AS kept
+        ORDER BY a.committed_at DESC, a.op_id DESC LIMIT %s) AS kept, ARRAY(
+        SELECT o.archive_key FROM workspaces o WHERE o.id <> w.id AND o.purged_at IS NULL
+        AND starts_with(o.archive_key, w.id || '/')) AS used_by_others
     FROM workspaces w WHERE w.id = ANY(%s)
 """
 
@@ -49,6 +51,7 @@ class PostgresGcStore:
                 error_recorded=row["error_reason"] is not None,
                 home_is_seen=_is_seen(conditions_of(row["conditions"])),
                 purged_at=row["purged_at"],
+                used_by_others=frozenset(row["used_by_others"]),
             )
             for row in rows
         }

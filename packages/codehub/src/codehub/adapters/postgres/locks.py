@@ -13,3 +13,5 @@ _BASE: Final = 0x436F4875 << 16
 MIGRATE: Final = _BASE + 1
 # Held for the moment in which a desired_state is set to RUNNING, so that concurrent requests cannot pass the limit.
 RUNNING_LIMIT: Final = _BASE + 2
+# Held from the insert of an audit event to its commit, so that ids and commits have the same order.
+AUDIT: Final = _BASE + 3

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from codehub.adapters.postgres.pool import Transaction
 from codehub.domain.accounts import User
+from codehub.domain.audit import AuditKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,3 +162,22 @@ async def forget_failures(tx: Transaction, username: str, address: str) -> None:
 
 async def forget_old_failures(tx: Transaction, before: datetime) -> None:
     await tx.execute("DELETE FROM login_failures WHERE last_at < %s", [before])
+
+
+async def forgive_one_failure(tx: Transaction, keys: Sequence[tuple[str, str]]) -> None:
+    """The attempt that was right: the failures of others stay counted."""
+    for username, address in keys:
+        await tx.execute(
+            "UPDATE login_failures SET failures = greatest(failures - 1, 0) WHERE username = %s AND address = %s",
+            [username, address],
+        )
+
+
+async def signed_in_from(tx: Transaction, username: str, address: str, since: datetime) -> bool:
+    row = await (
+        await tx.execute(
+            "SELECT 1 FROM audit_events WHERE actor = %s AND event = %s AND address = %s AND at > %s LIMIT 1",
+            [username, AuditKind.SIGN_IN, address, since],
+        )
+    ).fetchone()
+    return row is not None

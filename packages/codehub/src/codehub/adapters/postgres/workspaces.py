@@ -87,11 +87,12 @@ async def versions(tx: Transaction, owner_user_ids: Collection[str] | None) -> d
 
 
 async def insert(tx: Transaction, workspace: Workspace) -> None:
-    """A new row; what the controller owns keeps its defaults."""
+    """A new row; what the controller owns keeps its defaults, except the archive that the workspace is made from."""
     await tx.execute(
         "INSERT INTO workspaces (id, owner_user_id, name, description, memo, image_ref, instance_backend,"
-        " storage_backend, home_store_key, desired_state, last_access_at, phase_changed_at, created_at, updated_at)"
-        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        " storage_backend, home_store_key, desired_state, archive_key, last_access_at, phase_changed_at, created_at,"
+        " updated_at)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
         [
             workspace.id,
             workspace.owner_user_id,
@@ -103,6 +104,7 @@ async def insert(tx: Transaction, workspace: Workspace) -> None:
             workspace.storage_backend,
             workspace.home_store_key,
             workspace.desired_state.value,
+            workspace.archive_key,
             workspace.last_access_at,
             workspace.phase_changed_at,
             workspace.created_at,

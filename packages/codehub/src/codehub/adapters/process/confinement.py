@@ -126,6 +126,8 @@ def start_way_out(plan: Confinement, held: Namespaces) -> tuple[int, int]:
             for fd in (until, held.network, *([held.user] if held.user is not None else [])):
                 os.set_inheritable(fd, True)
             close_standard_streams()
+            if held.user is None:
+                netns.hide_mounts()
             command = netns.way_out(plan.slirp, held.network, held.user, until)
             os.execve(command[0], command, {"PATH": os.defpath})  # noqa: S606
         finally:

@@ -95,8 +95,17 @@ class ProcessInstances:
 
     @property
     def isolates_users(self) -> bool:
-        """Whether one user's workspace is kept from seeing another's. Without that a second user must be refused."""
-        return self._isolation().separates_users
+        """Whether one user's workspace is kept from seeing another's. Without that a second user must be refused.
+
+        As the coordinator found it, which starts workspaces: an API that is not root can do less than that.
+        """
+        recorded = self._places.recorded_isolation()
+        return self._isolation().separates_users if recorded is None else recorded
+
+    def record_isolation(self) -> None:
+        """By the process that starts workspaces, for those that ask `isolates_users`. Blocking."""
+        with contextlib.suppress(OSError):  # a full disk: they find out themselves
+            self._places.record_isolation(self._isolation().separates_users)
 
     def _isolation(self) -> Isolation:
         found = find_isolation()

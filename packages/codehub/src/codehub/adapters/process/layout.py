@@ -17,6 +17,7 @@ _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 _LONGEST_SOCKET = 100  # sun_path holds 108 bytes
 _SOCKET_NAME = "ide.sock"
 _GONE = ".gone-"
+_ISOLATION = ".isolation"  # whether workspaces of several users are kept apart, as the coordinator found it
 
 
 class RunLayout:
@@ -43,6 +44,19 @@ class RunLayout:
             if record is None or left.name == f"{_GONE}{record.identity}":
                 remove_tree(left)
         return place
+
+    def record_isolation(self, separates_users: bool) -> None:
+        self.prepare()
+        staging = self.root / f"{_ISOLATION}.{os.getpid()}"
+        staging.write_text("yes\n" if separates_users else "no\n")
+        staging.chmod(0o644)
+        staging.replace(self.root / _ISOLATION)
+
+    def recorded_isolation(self) -> bool | None:
+        try:
+            return (self.root / _ISOLATION).read_text() == "yes\n"
+        except OSError:
+            return None
 
     def workspaces(self) -> list[str]:
         try:

@@ -17,7 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
+CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
+_MS_REC, _MS_PRIVATE = 0x4000, 0x40000
 # 198.18.0.0/15 is set apart for laboratories, so no machine that a workspace may want has such an address.
 CIDR, NAMESERVER = "198.18.0.0/24", "198.18.0.3"
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
@@ -77,6 +78,17 @@ def _refuse_routes(networks: Sequence[str]) -> None:
                 raise OSError(-code, f"no route that refuses {text}: {os.strerror(-code)}")
     finally:
         netlink.close()
+
+
+def hide_mounts() -> None:
+    """A mount namespace of this process's own, whose changes nobody else sees.
+
+    slirp4netns unmounts everything but what it needs. It makes only `/` itself private: where the machine's mounts are
+    shared, as systemd has them, that would unmount `/sys/fs/cgroup` and all else for everybody.
+    """
+    if _libc.unshare(CLONE_NEWNS) != 0 or _libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"no mount namespace can be made: {os.strerror(number)}")
 
 
 def way_out(program: str, network: int, user: int | None, until: int) -> list[str]:

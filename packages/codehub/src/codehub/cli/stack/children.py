@@ -1,4 +1,7 @@
-"""The three parts as child processes: started together, started again when one ends, stopped together."""
+"""The three parts as child processes: started together, started again when one ends, stopped together.
+
+If CodeHub is root, API and proxy run as its own system user and only the coordinator is root, in that user's group.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,23 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import structlog
 
+from codehub.adapters.embedded.account import Account, barrier
+from codehub.adapters.process.isolation import command_line
+from codehub.adapters.process.sandbox import tool_dirs
 from codehub.cli.stack.backoff import Backoff
+from codehub.cli.stack.unprivileged import plan_for
 
 log = structlog.get_logger()
 
 # Graceful shutdown of the proxy's WebSockets takes up to 10 s.
 _STOP_PATIENCE_S = 20.0
 _PR_SET_PDEATHSIG = 1
+_SOURCES = Path(__file__).parents[3]
+_UMASK = 0o022
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +37,19 @@ class Part:
     name: str
     arguments: Sequence[str]
     descriptors: Sequence[int] = ()
+    # Whether it stays root where CodeHub is: it starts each workspace as another user.
+    privileged: bool = False
+
+
+def command_of(part: Part, account: Account | None) -> list[str]:
+    """What runs the part; as `account` where that is another user and the part need not be root."""
+    command = [sys.executable, "-m", "codehub.cli.main", *part.arguments]
+    if account is None or not account.switched or part.privileged:
+        return command
+    trees = [*tool_dirs(), Path(sys.prefix).absolute(), _SOURCES]
+    closed = {str(found) for tree in trees if (found := barrier(tree, account)) is not None}
+    plan = plan_for(account.uid, account.gid, sorted(closed), sorted({*map(str, trees)}, key=len), os.getpid())
+    return command_line("codehub.cli.stack.unprivileged:main", plan, *command)
 
 
 def _die_with_parent(parent: int) -> Callable[[], None]:
@@ -42,20 +65,20 @@ def _die_with_parent(parent: int) -> Callable[[], None]:
     return prepare
 
 
-async def keep_running(part: Part, environment: Mapping[str, str]) -> None:
+async def keep_running(part: Part, environment: Mapping[str, str], account: Account | None = None) -> None:
     """Run a part for ever; ends by cancellation, and then the process has ended too."""
     backoff = Backoff(asyncio.get_running_loop().time)
     while True:
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "codehub.cli.main",
-            *part.arguments,
+            *command_of(part, account),
             env=dict(environment),
             stdin=asyncio.subprocess.DEVNULL,
             pass_fds=tuple(part.descriptors),
             # Ctrl-C reaches the whole group; `up` decides who stops when.
             start_new_session=True,
+            umask=_UMASK,
+            # Records and sockets of workspaces are for this group, so that API and proxy reach them.
+            group=account.group if account is not None and part.privileged else None,
             preexec_fn=_die_with_parent(os.getpid()),
         )
         try:

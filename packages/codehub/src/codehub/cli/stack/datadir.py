@@ -5,10 +5,12 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from codehub.adapters.embedded.account import Account
 from codehub.adapters.embedded.layout import write_private
 from codehub.domain.errors import Conflict, Invalid
 
@@ -42,6 +44,34 @@ def prepare(path: Path) -> None:
             f"CODEHUB_DATA_DIR={path} belongs to a newer CodeHub (layout {there}, this one knows {_LAYOUT}): "
             "run that version, or restore the backup made before the upgrade"
         )
+
+
+def share(path: Path, account: Account) -> None:
+    """Let API and proxy, which are not root, reach the workspaces that were started when they still were: records, output
+    and sockets."""
+    instances = path / "run" / "instances"
+    for place in (*instances.glob("[!.]*"), *(instances / ".s").glob("*")):
+        _give_group(place, account.gid)
+
+
+def _give_group(directory: Path, gid: int) -> None:
+    """A directory and what is right inside of it. A workspace may write there: no link is followed."""
+    try:
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        if os.fstat(fd).st_gid == gid:
+            return
+        with os.scandir(fd) as entries:
+            for entry in entries:
+                info = entry.stat(follow_symlinks=False)
+                if stat.S_ISSOCK(info.st_mode) or (stat.S_ISREG(info.st_mode) and info.st_nlink == 1):
+                    os.chown(entry.name, -1, gid, dir_fd=fd, follow_symlinks=False)
+        os.fchown(fd, -1, gid)  # last: a crash on the way is noticed
+        os.fchmod(fd, stat.S_IMODE(os.fstat(fd).st_mode))
+    finally:
+        os.close(fd)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,13 +35,13 @@ async def embedded_servers(settings: Settings, say: Callable[[str], None]) -> As
     found: dict[str, str] = {}
     async with contextlib.AsyncExitStack() as stack:
         if not settings.database_url:
-            postgres = EmbeddedPostgres(settings.data_dir)
+            postgres = EmbeddedPostgres(settings.data_dir, user=settings.server_user)
             first = not (settings.data_dir / "postgres" / "data").exists()
             say("making the database (first run)" if first else "starting PostgreSQL")
             await stack.enter_async_context(_kept("PostgreSQL", postgres))
             found["database_url"] = postgres.url()
         if not settings.redis_url:
-            valkey = EmbeddedValkey(settings.data_dir)
+            valkey = EmbeddedValkey(settings.data_dir, user=settings.server_user)
             say("starting Valkey")
             await stack.enter_async_context(_kept("Valkey", valkey))
             found["redis_url"] = valkey.url

@@ -78,7 +78,11 @@ def request_bytes(
     request: RequestHead, rewrite: PathRewrite, cookies: list[bytes], forwarded_for: bytes, *, upgrade: bool
 ) -> bytes:
     """The head as the instance gets it."""
-    target = request.target
+    target, secret = request.target, rewrite.secret
+    if secret is not None and secret[0] == b"cookie":
+        # One cookie among the workspace's own, and the browser cannot send another of its name.
+        name = secret[1].partition(b"=")[0]
+        cookies, secret = [*(pair for pair in cookies if pair.partition(b"=")[0] != name), secret[1]], None
     if rewrite.strip:
         target = target[len(rewrite.prefix) :]
     lines = request.fields.lines
@@ -96,8 +100,8 @@ def request_bytes(
         out.append(b"Cookie: " + b"; ".join(cookies))
     if request.fields.authorization and TOKEN_PREFIX not in request.fields.authorization:
         out.append(b"Authorization: " + request.fields.authorization)
-    if rewrite.secret is not None:
-        out = [out[0], *_without(out[1:], {rewrite.secret[0]}), b"%b: %b" % rewrite.secret]
+    if secret is not None:
+        out = [out[0], *_without(out[1:], {secret[0]}), b"%b: %b" % secret]
     if request.fields.chunked:
         out.append(b"Transfer-Encoding: chunked")
     elif request.fields.content_length >= 0:

@@ -60,6 +60,8 @@ _REQUEST_KINDS: Final[dict[bytes, Kind]] = {
     b"x-forwarded-port": Kind.DROP,
     b"x-forwarded-server": Kind.DROP,
     b"x-real-ip": Kind.DROP,
+    b"x-codehub-proxy-secret": Kind.DROP,
+    b"x-codehub-session-key": Kind.DROP,
     b"forwarded": Kind.DROP,
     b"keep-alive": Kind.DROP,
     b"proxy-connection": Kind.DROP,

@@ -6,7 +6,7 @@ import * as store from "./store.js";
 import {state} from "./store.js";
 import {failed, said} from "./toasts.js";
 import {recover} from "./views/recover.js";
-import {duration} from "./words.js";
+import {ago, duration} from "./words.js";
 
 /** Whether the server allows it now: it decides, and says so with every workspace. */
 export const allows = (ws, action) => ws.allowed_actions.includes(action);
@@ -42,6 +42,18 @@ export const ACTIONS = {
   recover: {
     label: () => "Recover",
     run: recover,
+  },
+  continue: {
+    name: "continue_from_archive",
+    label: (ws) => `Continue from the last archive (${ago(ws.last_archive_at, Date.now())})`,
+    run: async (ws) => {
+      const text = `A new workspace is created from the archive. What was written since stays in ${ws.name}, which is stopped when its node is back.`;
+      if (!(await ask({title: "Continue from the last archive?", text, yes: "Continue"}))) return null;
+      const made = await post(`workspaces/${ws.id}:continue-from-archive`);
+      store.put(made);
+      said(`${made.name} is being restored.`);
+      return null;
+    },
   },
   edit: {
     label: () => "Edit",

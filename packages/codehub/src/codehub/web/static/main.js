@@ -8,6 +8,7 @@ import {state} from "./store.js";
 import * as live from "./stream.js";
 import {clearToasts, failed} from "./toasts.js";
 import {accountView} from "./views/account.js";
+import {adminAuditView} from "./views/admin_audit.js";
 import {adminUsersView} from "./views/admin_users.js";
 import {adminSystemView, adminWorkspacesView} from "./views/admin.js";
 import {loginView} from "./views/login.js";
@@ -21,6 +22,7 @@ const ROUTES = [
   [/^\/admin$/, adminSystemView],
   [/^\/admin\/workspaces$/, adminWorkspacesView],
   [/^\/admin\/users$/, adminUsersView],
+  [/^\/admin\/audit$/, adminAuditView],
 ];
 const RETRY_MS = 2_000;
 

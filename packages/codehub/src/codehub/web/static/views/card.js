@@ -59,7 +59,7 @@ function card(first) {
   const status = statusBlock();
   const description = el("p", {class: "quiet clamp"});
   const open = el("a", {class: "button primary", target: "_blank", rel: "noopener"}, "Open");
-  const buttons = actionButtons(["start", "keep", "cancel", "stop", "archive", "recover"], () => workspace, title);
+  const buttons = actionButtons(["start", "keep", "cancel", "stop", "archive", "recover", "continue"], () => workspace, title);
   const node = el(
     "li",
     {class: "card", "data-id": first.id},

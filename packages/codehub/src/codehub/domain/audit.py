@@ -1,0 +1,62 @@
+"""The audit trail as values: which events there are, and what is known of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+
+class AuditKind(StrEnum):
+    SIGN_IN = "sign_in.succeeded"
+    SIGN_IN_FAILED = "sign_in.failed"
+    LOCKED_OUT = "sign_in.locked_out"
+    SIGN_OUT = "session.ended"
+    LOGIN_LINK = "login_link.created"
+    PASSWORD_CHANGED = "password.changed"  # noqa: S105 - a name
+    TOKEN_CREATED = "token.created"  # noqa: S105 - a name
+    TOKEN_REVOKED = "token.revoked"  # noqa: S105 - a name
+    SSH_KEY_ADDED = "ssh_key.added"
+    SSH_KEY_REMOVED = "ssh_key.removed"
+    USER_CREATED = "user.created"
+    USER_CHANGED = "user.changed"
+    USER_DELETED = "user.deleted"
+    PASSWORD_RESET = "user.password_reset"  # noqa: S105 - a name
+    WORKSPACE_READ = "workspace.read"
+    WORKSPACE_CHANGED = "workspace.changed"
+    WORKSPACE_REFUSED = "workspace.refused"
+    WORKSPACE_RECOVERED = "workspace.recovered"
+    WORKSPACE_UNDELETED = "workspace.undeleted"
+    WORKSPACE_TRANSFERRED = "workspace.transferred"
+    PORT_SHARED = "port.shared"
+    PORT_LINK_CREATED = "port.link_created"
+    PORT_OPENED = "port.opened"
+    PURGED = "audit.purged"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEvent:
+    """`actor` is a user's name, or who else did it; `target` what it was done to. Neither ever contains a secret."""
+
+    at: datetime
+    event: str
+    actor: str
+    actor_id: str | None = None
+    token_id: str | None = None
+    address: str = ""
+    target: str = ""
+    workspace_id: str | None = None
+    detail: Mapping[str, object] = field(default_factory=dict)
+    id: int = 0  # given by the database, in the order of the commits
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """None does not restrict. `event` may end with `*`."""
+
+    event: str | None = None
+    actor: str | None = None
+    workspace_id: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None

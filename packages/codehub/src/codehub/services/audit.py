@@ -1,0 +1,113 @@
+"""The audit trail: noted by the services in the transaction of what happened, read by administrators.
+
+Reading another's workspace is noted once per person, workspace and hour: a dashboard asks every few seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from codehub.adapters.postgres import audit as statements
+from codehub.adapters.postgres.pool import Database, Transaction
+from codehub.domain.audit import AuditEvent, AuditFilter, AuditKind
+from codehub.services.principal import Clock, Principal
+
+# Who acted where nobody was signed in.
+SYSTEM = "(system)"
+COMMAND_LINE = "(command line)"
+NOBODY = "(not signed in)"
+_ONCE_PER = timedelta(hours=1)
+_REMEMBERED = 10_000
+_PAGES_PER_SWEEP = 200
+
+
+async def note(
+    tx: Transaction,
+    kind: AuditKind,
+    at: datetime,
+    who: Principal | None = None,
+    *,
+    actor: str = NOBODY,
+    address: str = "",
+    target: str = "",
+    workspace_id: str | None = None,
+    detail: Mapping[str, object] | None = None,
+    **more: object,
+) -> None:
+    """The last statement of a transaction. `who` did it, or `actor` where nobody is signed in."""
+    await statements.record(
+        tx,
+        AuditEvent(
+            at=at,
+            event=kind,
+            actor=actor if who is None else who.username,
+            actor_id=None if who is None else who.user_id,
+            token_id=None if who is None else who.token_id or (who.bearer_id if who.by_token else None),
+            address=address or ("" if who is None else who.address),
+            target=target[:255],
+            workspace_id=workspace_id,
+            detail={**(detail or {}), **more},
+        ),
+    )
+
+
+@dataclass(slots=True)
+class Visits:
+    """Which visits to others' workspaces were noted of late, in this process."""
+
+    clock: Clock
+    _noted: dict[tuple[str, ...], datetime] = field(default_factory=dict)
+
+    def is_new(self, *key: str) -> bool:
+        now = self.clock()
+        if (before := self._noted.get(key)) is not None and now - before < _ONCE_PER:
+            return False
+        if len(self._noted) >= _REMEMBERED:
+            self._noted.clear()
+        self._noted[key] = now
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPage:
+    items: list[AuditEvent]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    database: Database
+    clock: Clock
+    retention: timedelta
+
+    async def newest(self, who: Principal, which: AuditFilter, before: int | None, limit: int) -> AuditPage:
+        who.must_be_admin()
+        async with self.database.transaction() as tx:
+            found = await statements.newest_first(tx, which, before=before, limit=limit + 1)
+        more = len(found) > limit
+        return AuditPage(found[:limit], str(found[limit - 1].id) if more else None)
+
+    async def after(self, who: Principal, which: AuditFilter, after: int, limit: int) -> AuditPage:
+        """Oldest first, for those who follow: the cursor is always there."""
+        who.must_be_admin()
+        async with self.database.transaction() as tx:
+            found = await statements.oldest_first(tx, which, after=after, limit=limit)
+        return AuditPage(found, str(found[-1].id if found else after))
+
+    async def sweep(self) -> int:
+        """Remove what is older than the retention, a few at a time; how many."""
+        removed = 0
+        before = self.clock() - self.retention
+        for _ in range(_PAGES_PER_SWEEP):
+            async with self.database.transaction() as tx:
+                gone = await statements.purge(tx, before, self.retention.total_seconds())
+                if gone:
+                    await note(
+                        tx, AuditKind.PURGED, self.clock(), actor=SYSTEM, events=gone, before=before.isoformat()
+                    )
+            removed += gone
+            if not gone:
+                break
+        return removed

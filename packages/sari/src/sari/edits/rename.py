@@ -1,0 +1,57 @@
+"""Where a name is an identifier in a file, and the file with another name in its place. By syntax; pure but for parsing."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from dataclasses import dataclass
+
+from sari.languages.catalog import Language
+from sari.languages.parse import role_at, tree_of
+
+_IDENTIFIER = re.compile(r"[^\W\d]\w*")
+_BOM = b"\xef\xbb\xbf"
+# Words that no language here takes for a name.
+_RESERVED = frozenset(
+    {
+        "if", "else", "for", "while", "do", "switch", "case", "return", "class", "struct", "enum", "interface", "import",
+        "def", "func", "function", "fn", "let", "const", "var", "new", "this", "self", "super", "null", "true", "false",
+        "void", "int", "break", "continue", "try", "catch", "finally", "throw", "public", "private", "static",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """A file with the new name. `left` counts the mentions in comments and strings, which stay."""
+
+    content: bytes
+    count: int
+    left: int
+
+
+def is_name(text: str) -> bool:
+    """Whether something can be called so, in the languages sari parses."""
+    return _IDENTIFIER.fullmatch(text) is not None and text not in _RESERVED and not keyword.iskeyword(text)
+
+
+def rename_in(language: Language, content: bytes, name: str, new_name: str) -> Renamed:
+    """The file with every identifier of this name renamed."""
+    mark, text = (_BOM, content[3:]) if content.startswith(_BOM) else (b"", content)
+    wanted = re.compile(rb"(?<![\w$\x80-\xff])" + re.escape(name.encode()) + rb"(?![\w$\x80-\xff])")
+    tree = tree_of(language, text)
+    count = left = 0
+    rows = text.split(b"\n")
+    for number, row in enumerate(rows):
+        parts: list[bytes] = []
+        at = 0
+        for found in wanted.finditer(row):
+            if role_at(tree, number, found.start(), found.end()) is None:
+                left += 1
+                continue
+            parts += [row[at : found.start()], new_name.encode()]
+            at = found.end()
+            count += 1
+        if parts:
+            rows[number] = b"".join([*parts, row[at:]])
+    return Renamed(mark + b"\n".join(rows), count, left)

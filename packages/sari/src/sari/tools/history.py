@@ -1,0 +1,287 @@
+"""The `history` tool: the commits that touched some lines, a symbol, a text or a path, and those whose message is about
+something.
+
+git is run by `sari.index.git`, which executes nothing that the repository names. A call works for some seconds and then
+answers with what it found and a cursor, so that a history of any length costs bounded time.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from sari.index import ripgrep
+from sari.index.commits import LOG_FLAGS, Commit, committed_lines, parse_commits
+from sari.index.git import GitFailed, Repository, Stopped, open_repository
+from sari.languages.parse import Symbol
+from sari.protocol.tooling import Call, ToolResult
+from sari.ranking.commit_messages import MOST_COMMITS, CommitMessages
+from sari.tools.arguments import Arguments, BadArguments
+from sari.tools.code import placed_named
+from sari.tools.paging import Key, Page, read_cursor, take_page, write_cursor
+from sari.tools.reading import find_symbol
+from sari.tools.scope import Scope, shown
+
+_DEFAULT_TOKENS = 2_000
+# After this a call answers with what it has.
+_TIME_S = 10.0
+# Following lines cannot be taken up again where it stopped, so it may take longer.
+_LINES_TIME_S = 25.0
+_MOST_COMMITS_OF_LINES = 300
+_FIRST_BATCH, _LARGEST_BATCH = 32, 1024
+_SLOW_BATCH_S = 0.7
+_MOST_SHOWN_MESSAGE = 700
+_MOST_SHOWN_PATHS = 8
+_LONGEST_TEXT = 2_000
+
+
+def answer_history(scope: Scope, messages: CommitMessages, asked: Arguments, call: Call) -> ToolResult:
+    with open_repository(scope.root) as repository:
+        if repository is None:
+            raise BadArguments(f"{scope.root} is not in a git repository, so it has no history.")
+        if repository.head is None:
+            raise BadArguments("The repository has no commit yet.")
+        try:
+            return _History(scope, repository, messages, asked, call).answer()
+        except Stopped as stopped:
+            raise ripgrep.Cancelled from stopped
+        except GitFailed as failed:
+            raise BadArguments(f"git cannot read this history ({failed}). Is the repository damaged?") from failed
+
+
+class _History:
+    """One call."""
+
+    def __init__(
+        self, scope: Scope, repository: Repository, messages: CommitMessages, asked: Arguments, call: Call
+    ) -> None:
+        self._scope, self._repository, self._messages, self._call = scope, repository, messages, call
+        self._asked = asked
+        self._notes: list[str] = []
+        self._path = scope.path(asked.text("path")) if asked.text("path").strip() else ""
+        self._query = "history " + "\0".join(
+            str(asked.values.get(name, "")) for name in ("query", "path", "symbol", "start", "end", "text", "regex")
+        )
+        after = read_cursor(asked.text("cursor"), self._query)
+        # Later pages go on from the head of the first one, whatever was committed in between.
+        self._after = after
+        self._head = after[1] if after is not None else str(repository.head)
+        self._began = time.monotonic()
+
+    def answer(self) -> ToolResult:
+        asked = self._asked
+        ways = [name for name in ("query", "symbol", "start", "text") if asked.values.get(name)]
+        if len(ways) > 1:
+            raise BadArguments(
+                f"Give one of `query`, `symbol`, `start` and `text`, not {' and '.join(ways)} at once."
+            )
+        if ways == ["query"]:
+            return self._by_message(asked.text("query"))
+        if ways == ["symbol"]:
+            return self._by_symbol(asked.text("symbol").strip())
+        if ways == ["start"]:
+            if not self._path:
+                raise BadArguments("`start` needs `path`: the file whose lines you mean.")
+            return self._by_lines(self._path, asked.number("start", 1), asked.number("end", asked.number("start", 1)))
+        if ways == ["text"]:
+            return self._by_text(asked.text("text"), is_regex=asked.flag("regex"))
+        return self._walked(())
+
+    # The ways to ask.
+
+    def _by_message(self, question: str) -> ToolResult:
+        found, complete = self._messages.find(
+            self._repository, self._head, question, lambda: self._call.cancelled, self._is_late
+        )
+        if self._path:
+            found = [one for one in found if any(_is_below(path, self._path) for path in one.paths)]
+        if not complete:
+            self._notes.append("Older messages are still being indexed; ask again in a moment.")
+        rows = [((place, self._head, 0), _row(commit)) for place, commit in enumerate(found, 1)]
+        nothing = f"No message of the last {MOST_COMMITS:,} commits is about that. `text` searches what was changed."
+        return self._paged(rows, complete, nothing)
+
+    def _by_symbol(self, name: str) -> ToolResult:
+        symbol, path = self._definition(name)
+        if symbol is None:
+            self._notes.append(f"Nothing is called {name!r} now; these commits added or removed the name.")
+            return self._by_text(name.rpartition(".")[2].rpartition(":")[2], is_regex=False)
+        return self._by_lines(path, symbol.line, symbol.end_line)
+
+    def _definition(self, name: str) -> tuple[Symbol | None, str]:
+        if self._path and (self._scope.root / self._path).is_file():
+            return find_symbol(self._scope.symbols.of_file(self._scope.file(self._path)) or [], name), self._path
+        placed = [
+            one for one in placed_named(self._scope, name) if not self._path or _is_below(shown(one.path), self._path)
+        ]
+        if not placed:
+            return None, ""
+        if len(placed) > 1:
+            first, others = placed[0], ", ".join(f"{shown(one.path)}:{one.symbol.line}" for one in placed[1:6])
+            self._notes.append(
+                f"This is {shown(first.path)}:{first.symbol.line}; {name!r} is also defined in {others}: give `path`."
+            )
+        return placed[0].symbol, shown(placed[0].path)
+
+    def _by_lines(self, path: str, start: int, end: int) -> ToolResult:
+        if end < start:
+            raise BadArguments(f"`end` {end} is before `start` {start}. Lines count from 1, both ends included.")
+        committed = self._committed(path, start, end)
+        if committed is None:
+            return self._paged([], True, f"Lines {start}-{end} of {path} are not committed yet.")
+        flags = ("-s", f"-n{_MOST_COMMITS_OF_LINES}", f"-L{committed[0]},{committed[1]}:{path}")
+        late = False
+        output = bytearray()
+
+        def stopped() -> bool:
+            nonlocal late
+            late = time.monotonic() - self._began > _LINES_TIME_S
+            return late or self._call.cancelled
+
+        try:
+            for chunk in self._repository.stream("log", *LOG_FLAGS, *flags, self._head, stopped=stopped):
+                output += chunk
+        except Stopped:
+            if not late:
+                raise
+            self._notes.append("Following these lines took too long; older commits are missing.")
+        except GitFailed as failed:
+            raise BadArguments(f"{path} has no lines {start}-{end} in the last commit.") from failed
+        commits = list(parse_commits(bytes(output)))
+        rows = [((place, self._head, 0), _row(commit)) for place, commit in enumerate(commits, 1)]
+        return self._paged(rows, not late, f"No commit touched lines {start}-{end} of {path}.")
+
+    def _committed(self, path: str, start: int, end: int) -> tuple[int, int] | None:
+        """These lines in the commit from which they are followed: the file may have been edited since."""
+        known = self._repository.output("cat-file", "-e", f"{self._head}:./{path}")
+        if known is None:
+            raise BadArguments(f"{path} is not in the last commit, so its lines have no history.")
+        diff = self._repository.output(
+            "diff", "-U0", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", self._head, "--", path
+        )
+        return committed_lines(diff or b"", start, end)
+
+    def _by_text(self, text: str, *, is_regex: bool) -> ToolResult:
+        if len(text) > _LONGEST_TEXT or "\0" in text:
+            raise BadArguments(f"`text` must be at most {_LONGEST_TEXT} characters, without NUL.")
+        return self._walked(("-G" + as_extended(text),) if is_regex else ("-S" + text,))
+
+    # Walking the history in batches.
+
+    def _walked(self, chosen: Sequence[str]) -> ToolResult:
+        """The commits that git chooses of all that touched the path, newest first, from the cursor on."""
+        done = self._after[0] if self._after is not None else 0
+        budget = self._asked.number("max_tokens", _DEFAULT_TOKENS)
+        page = Page([], None)
+        size = _FIRST_BATCH
+        while True:
+            began = time.monotonic()
+            ids = self._ids(done, size)
+            commits = {commit.id: commit for commit in self._details(ids, chosen)}
+            rows: list[tuple[Key, dict[str, object]]] = [
+                ((done + place, self._head, 0), _row(commits[commit_id]))
+                for place, commit_id in enumerate(ids, 1)
+                if commit_id in commits
+            ]
+            page = take_page([*(((0, "", 0), row) for row in page.rows), *rows], self._query, None, budget)
+            done += len(ids)
+            if page.cursor is not None:
+                return self._given(page, False)
+            if len(ids) < size:
+                return self._given(page, True)
+            self._call.progress(done, None, f"{done:,} commits looked at")
+            if self._is_late():
+                self._notes.append(f"{done:,} commits were looked at so far; pass `cursor` to look further back.")
+                return self._given(Page(page.rows, write_cursor(self._query, (done, self._head, 0))), False)
+            if time.monotonic() - began < _SLOW_BATCH_S:
+                size = min(size * 2, _LARGEST_BATCH)
+
+    def _ids(self, skipped: int, count: int) -> list[str]:
+        where = ["--", self._path or "."] if self._path or self._repository.prefix else []
+        output = b"".join(
+            self._repository.stream(
+                "rev-list",
+                "--no-merges",
+                f"--skip={skipped}",
+                f"-n{count}",
+                self._head,
+                *where,
+                stopped=lambda: self._call.cancelled,
+            )
+        )
+        return output.decode().split()
+
+    def _details(self, ids: Sequence[str], chosen: Sequence[str]) -> Iterator[Commit]:
+        if not ids:
+            return iter(())
+        where = ["--", self._path] if self._path else []
+        output = self._repository.stream(
+            "log", "--no-walk=unsorted", "--stdin", "--name-only", "--relative", *LOG_FLAGS, *chosen, *where,
+            stdin=ids, stopped=lambda: self._call.cancelled,
+        )  # fmt: skip
+        return parse_commits(b"".join(output))
+
+    def _is_late(self) -> bool:
+        return time.monotonic() - self._began > _TIME_S
+
+    # Answers.
+
+    def _paged(self, rows: list[tuple[Key, dict[str, object]]], complete: bool, nothing: str) -> ToolResult:
+        page = take_page(rows, self._query, self._after, self._asked.number("max_tokens", _DEFAULT_TOKENS))
+        return self._given(page, complete, nothing)
+
+    def _given(self, page: Page, complete: bool, nothing: str = "No commit did that.") -> ToolResult:
+        structured: dict[str, object] = {"commits": page.rows, "complete": complete, "cursor": page.cursor}
+        if self._notes:
+            structured["note"] = " ".join(self._notes)
+        blocks = [_as_text(row) for row in page.rows] or [nothing]
+        more = [f"cursor: {page.cursor}"] if page.cursor is not None else []
+        return ToolResult("\n\n".join([*blocks, *self._notes, *more]), structured)
+
+
+def as_extended(pattern: str) -> str:
+    """A pattern as a POSIX extended one, which is what git takes: `\\d` is the class of digits there."""
+    parts: list[str] = []
+    in_class = False
+    for part in re.findall(r"\\.|.", pattern, re.S):
+        if part in (r"\d", r"\D"):
+            if in_class and part == r"\D":
+                raise BadArguments(r"`text` holds \D in brackets, which git's patterns cannot say. Use [^0-9].")
+            digits = "0-9" if part == r"\d" else "^0-9"
+            parts.append(digits if in_class else f"[{digits}]")
+            continue
+        in_class = part == "[" or (in_class and part != "]")
+        parts.append(part)
+    return "".join(parts)
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return folder == "." or path == folder or path.startswith(folder + "/")
+
+
+def _row(commit: Commit) -> dict[str, object]:
+    message = commit.message
+    if len(message) > _MOST_SHOWN_MESSAGE:
+        message = message[:_MOST_SHOWN_MESSAGE] + "…"
+    row: dict[str, object] = {
+        "commit": commit.id[:12],
+        "date": datetime.fromtimestamp(commit.time_s, UTC).strftime("%Y-%m-%d"),
+        "author": commit.author[:80],
+        "message": message,
+    }
+    if commit.paths:
+        row["paths"] = list(commit.paths[:_MOST_SHOWN_PATHS])
+        if len(commit.paths) > _MOST_SHOWN_PATHS:
+            row["more_paths"] = len(commit.paths) - _MOST_SHOWN_PATHS
+    return row
+
+
+def _as_text(row: dict[str, object]) -> str:
+    lines = [f"{row['commit']} {row['date']} {row['author']}", str(row["message"])]
+    paths = row.get("paths")
+    if isinstance(paths, list):
+        more = f" and {row['more_paths']} more" if "more_paths" in row else ""
+        lines.append(f"[{', '.join(paths)}{more}]")
+    return "\n".join(lines)

@@ -1,0 +1,129 @@
+"""Answers by types for the tools that know syntax: from a name to places, and from a server's places to rows."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Callable
+
+from sari.index.search import Query, search
+from sari.languages import catalog
+from sari.languages.parse import MAX_PARSED_BYTES, Symbol, role_at, tree_of
+from sari.languages.read import read_text
+from sari.languages.store import Placed
+from sari.lsp.session import Place
+from sari.lsp.typed import Pending, Typed
+from sari.tools.paging import Key
+from sari.tools.qualified_names import split_name
+from sari.tools.scope import Scope, path_tier, shown
+
+_HEAD_LINES = 20
+_LONGEST_TEXT = 300
+
+Around = Callable[[list[Symbol], int, str], str | None]
+Rows = list[tuple[Key, dict[str, object]]]
+
+
+def begin_typed(scope: Scope, kind: str, given: str, placed_named: Callable[[], list[Placed]]) -> Pending:
+    """Have the answer by types prepared while the one by syntax is made."""
+    _, name = split_name(given.removesuffix("()"))
+    return scope.types.begin(
+        kind,
+        given,
+        scope.index.change(),
+        lambda: _definitions(scope, placed_named()),
+        lambda languages: _holding(scope, name, languages),
+    )
+
+
+def _holding(scope: Scope, name: str, languages: frozenset[str]) -> list[str]:
+    def keep(path: bytes) -> bool:
+        language = catalog.of_path(os.fsdecode(path))
+        return language is not None and language.name in languages
+
+    found, _ = search(scope.index, Query(name, "words", "sensitive"), keep, lambda: False)
+    return sorted(os.fsdecode(path) for path in found.counts)
+
+
+def _definitions(scope: Scope, placed: list[Placed]) -> list[Place]:
+    found = []
+    for one in placed:
+        place = _place_of(scope, one)
+        if place is not None:
+            found.append(place)
+    return found
+
+
+def _place_of(scope: Scope, placed: Placed) -> Place | None:
+    """Where in its definition a name stands: behind decorators, types and modifiers."""
+    read = read_text(os.fsencode(scope.root), placed.path, MAX_PARSED_BYTES)
+    if read is None:
+        return None
+    language = catalog.of_file(os.fsdecode(placed.path), read[0])
+    if language is None:
+        return None
+    rows = read[0].split(b"\n")
+    tree = tree_of(language, read[0])
+    wanted = re.compile(rb"(?<![\w$])" + re.escape(placed.symbol.name.encode()) + rb"(?![\w$])")
+    fallback: Place | None = None
+    for line in range(placed.symbol.line, min(placed.symbol.end_line, placed.symbol.line + _HEAD_LINES) + 1):
+        for found in wanted.finditer(rows[line - 1]):
+            role = role_at(tree, line - 1, found.start(), found.end())
+            column = len(rows[line - 1][: found.start()].decode("utf-8", "replace").encode("utf-16-le")) // 2
+            place = Place(os.fsdecode(placed.path), line, column)
+            if role == "definition":
+                return place
+            if role is not None and fallback is None:
+                fallback = place
+    return fallback
+
+
+def use_rows(scope: Scope, typed: Typed, name: str, folder: str, around: Around, *, calls_only: bool) -> Rows:
+    """A row for each line that a server named, in the order of the answer by syntax."""
+    lines: defaultdict[str, dict[int, int]] = defaultdict(dict)
+    for place in typed.places:
+        if folder == "." or place.path == folder or place.path.startswith(folder + "/"):
+            lines[place.path].setdefault(place.line, place.column)
+    rows: Rows = []
+    for path, columns in lines.items():
+        raw = os.fsencode(path)
+        read = read_text(os.fsencode(scope.root), raw, MAX_PARSED_BYTES)
+        language = catalog.of_path(path)
+        if read is None or language is None:
+            continue
+        texts, tree = read[0].split(b"\n"), tree_of(language, read[0])
+        symbols = scope.symbols.of_file(raw) or []
+        for line, column in columns.items():
+            if line > len(texts):
+                continue
+            row = texts[line - 1]
+            start = len(row.decode("utf-8", "replace").encode("utf-16-le")[: 2 * column].decode("utf-16-le").encode())
+            role = role_at(tree, line - 1, start, start + 1)
+            if calls_only and role != "call":
+                continue
+            use: dict[str, object] = {
+                "path": shown(raw),
+                "line": line,
+                "text": row[:_LONGEST_TEXT].decode("utf-8", "replace").strip(),
+            }
+            if not calls_only:
+                use["role"] = role or "use"
+            container = around(symbols, line, name)
+            if container:
+                use["container"] = container
+            rows.append(((path_tier(shown(raw)), shown(raw), line), use))
+    return sorted(rows, key=lambda row: row[0])
+
+
+def implementation_rows(scope: Scope, typed: Typed, as_data: Callable[[Placed], dict[str, object]]) -> Rows:
+    """A row for each definition that a server named."""
+    rows: Rows = []
+    for place in typed.places:
+        raw = os.fsencode(place.path)
+        around = [one for one in scope.symbols.of_file(raw) or [] if one.line <= place.line <= one.end_line]
+        if around:
+            inner = max(around, key=lambda one: (one.line, -one.end_line))
+            rows.append(((0, shown(raw), inner.line), as_data(Placed(raw, inner))))
+    unique = {row[0]: row for row in rows}
+    return [unique[key] for key in sorted(unique)]

@@ -1,0 +1,331 @@
+"""`rename_symbol` and `replace_symbol`: shown first, made in all files or in none, never outside the workspace."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sari.edits.folders import EditRefused
+from sari.edits.transaction import FileChange, Transactions
+from sari.tools.workspace import Workspace, open_workspace
+from testing.sari.calls import call_tool, refusal_of
+
+_SHOP = (
+    "def total(cart):\n    # total of a cart\n    return sum(cart)\n\n\n"
+    "class Cart:\n    def add(self, item):\n        self.items.append(item)\n"
+)
+_USE = "from shop import total\n\n\ndef bill(cart):\n    return f'{total(cart)} total'\n"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "tree"
+    root.mkdir()
+    (root / "shop.py").write_text(_SHOP)
+    (root / "bill.py").write_text(_USE)
+    (root / "other.js").write_text("function total() {}\n")
+    return root
+
+
+@pytest.fixture
+def workspace(root: Path, tmp_path: Path) -> Iterator[Workspace]:
+    opened = open_workspace(root, tmp_path / "data")
+    yield opened
+    opened.close()
+
+
+def _tree(root: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()
+    }
+
+
+RENAME = {"name": "shop.total", "new_name": "grand_total", "path": "."}
+
+
+def _rename(workspace: Workspace, **more: object) -> dict[str, object]:
+    answer = call_tool(workspace, "rename_symbol", **{**RENAME, **more})
+    assert isinstance(answer, dict)
+    return answer
+
+
+def test_a_rename_is_shown_and_then_made(workspace: Workspace, root: Path) -> None:
+    before = _tree(root)
+    shown = _rename(workspace)
+    assert _tree(root) == before
+    assert not shown["applied"]
+    assert [row["path"] for row in shown["files"]] == ["bill.py", "shop.py"]  # type: ignore[attr-defined]
+    assert "2 mentions in comments and strings" in str(shown["note"])
+    assert "+def grand_total(cart):" in str(shown["files"])
+    made = _rename(workspace, apply=shown["preview"])
+    assert made["applied"]
+    assert (root / "shop.py").read_text() == _SHOP.replace("def total", "def grand_total")
+    assert (root / "bill.py").read_text() == _USE.replace("import total", "import grand_total").replace(
+        "{total", "{grand_total"
+    )
+    assert call_tool(workspace, "symbols", query="grand_total")["total"] == 1
+    assert len(_tree(root)) == len(before), "nothing is left beside the files"
+
+
+@pytest.mark.parametrize("change", ["edited", "gone", "new use"])
+def test_a_file_that_changed_since_the_preview_is_not_overwritten(
+    workspace: Workspace, root: Path, change: str
+) -> None:
+    preview = _rename(workspace)["preview"]
+    if change == "edited":
+        (root / "bill.py").write_text(_USE + "# more\n")
+    elif change == "gone":
+        (root / "bill.py").unlink()
+    else:
+        (root / "more.py").write_text("from shop import total\n")
+    before = _tree(root)
+    said = refusal_of(workspace, "rename_symbol", **{**RENAME, "apply": preview})
+    assert "changed since" in said
+    assert _tree(root) == before
+
+
+def test_an_edit_is_made_once_for_each_key(workspace: Workspace, root: Path, tmp_path: Path) -> None:
+    preview = _rename(workspace)["preview"]
+    for key in ({}, {"key": "k1"}):
+        first = _rename(workspace, apply=preview, **key)
+        made = _tree(root)
+        for again in (workspace, None):
+            opened = again or open_workspace(root, tmp_path / "data")
+            repeated = _rename(opened, apply=preview, **key)
+            assert repeated["files"] == first["files"]
+            assert "before" in str(repeated["note"])
+            assert _tree(root) == made
+            if again is None:
+                opened.close()
+        # The same edit of the same files is another one once it was taken back.
+        (root / "shop.py").write_text(_SHOP)
+        (root / "bill.py").write_text(_USE)
+        assert _rename(workspace)["preview"] == preview
+    assert _rename(workspace, apply=preview)["applied"]
+    assert _tree(root) == made
+
+
+def test_a_key_of_another_edit_is_refused(workspace: Workspace, root: Path) -> None:
+    asked = {"path": "shop.py", "symbol": "total", "text": "def total(cart):\n    return 0\n"}
+    preview = call_tool(workspace, "replace_symbol", **asked)["preview"]
+    call_tool(workspace, "replace_symbol", **asked, apply=preview, key="k")
+    other = {"path": "bill.py", "symbol": "bill", "text": "def bill(cart):\n    return 0\n"}
+    preview = call_tool(workspace, "replace_symbol", **other)["preview"]
+    assert "another edit" in refusal_of(workspace, "replace_symbol", **other, apply=preview, key="k")
+
+
+def test_an_ambiguous_name_is_refused(workspace: Workspace, root: Path) -> None:
+    (root / "deep").mkdir()
+    (root / "deep/b.py").write_text("def total():\n    return 1\n")
+    said = refusal_of(workspace, "rename_symbol", name="total", new_name="x")
+    assert "shop.py:1" in said
+    assert "deep/b.py:1" in said
+    narrowed = call_tool(workspace, "rename_symbol", name="total", new_name="x", path="deep")
+    assert [row["path"] for row in narrowed["files"]] == ["deep/b.py"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"new_name": "class"}, "reserved"),
+        ({"new_name": "a b"}, "identifier"),
+        ({"new_name": "total"}, "the same"),
+        ({"new_name": "Cart"}, "already defined"),
+        ({"name": "nowhere"}, "defined"),
+        ({"path": "../elsewhere"}, "outside"),
+        ({"apply": "0123456789abcdef"}, "changed since"),
+    ],
+)
+def test_a_wrong_rename_is_explained(workspace: Workspace, asked: dict[str, str], says: str) -> None:
+    assert says in refusal_of(workspace, "rename_symbol", **{**RENAME, **asked})
+
+
+def test_a_definition_is_replaced_in_the_files_own_form(workspace: Workspace, root: Path) -> None:
+    (root / "win.py").write_bytes(b"\xef\xbb\xbf" + _SHOP.replace("\n", "\r\n").encode())
+    asked = {"path": "win.py", "symbol": "Cart.add", "text": "def add(self, item):\n    return item\n"}
+    preview = call_tool(workspace, "replace_symbol", **asked)
+    assert "+        return item" in preview["files"][0]["diff"]
+    call_tool(workspace, "replace_symbol", **asked, apply=preview["preview"])
+    expected = _SHOP.replace("        self.items.append(item)", "        return item").replace("\n", "\r\n")
+    assert (root / "win.py").read_bytes() == b"\xef\xbb\xbf" + expected.encode()
+
+
+def test_decorators_are_replaced_with_their_function(workspace: Workspace, root: Path) -> None:
+    (root / "d.py").write_text("@a\n@b\ndef f():\n    pass\n\n\nx = 1\n")
+    for text, expected in (
+        ("def f():\n    return 1", "@a\n@b\ndef f():\n    return 1\n\n\nx = 1\n"),
+        ("@c\ndef f():\n    return 2", "@c\ndef f():\n    return 2\n\n\nx = 1\n"),
+    ):
+        asked = {"path": "d.py", "symbol": "f", "text": text}
+        call_tool(
+            workspace, "replace_symbol", **asked, apply=call_tool(workspace, "replace_symbol", **asked)["preview"]
+        )
+        assert (root / "d.py").read_text() == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"text": "def total(cart:\n"}, "syntax error"),
+        ({"text": " \n"}, "empty"),
+        ({"symbol": "nothing"}, "defines no"),
+        ({"path": "node_modules/a/index.js", "symbol": "f"}, "dependency"),
+        ({"path": "lib/site-packages/a.py", "symbol": "f"}, "dependency"),
+        ({"path": "link.py"}, "link"),
+        ({"path": "linked/c.py", "symbol": "f"}, "link"),
+        ({"path": "/etc/passwd"}, "outside"),
+        ({"path": "one.py", "symbol": "a"}, "shares line"),
+    ],
+)
+def test_a_wrong_replacement_is_explained_and_changes_nothing(
+    workspace: Workspace, root: Path, tmp_path: Path, asked: dict[str, str], says: str
+) -> None:
+    for name in ("node_modules/a/index.js", "lib/site-packages/a.py", "inner/c.py"):
+        (root / name).parent.mkdir(parents=True)
+        (root / name).write_text("def f():\n    pass\n" if name.endswith("py") else "function f() {}\n")
+    (root / "one.py").write_text("a = 1; b = 2\n")
+    (root / "link.py").symlink_to("shop.py")
+    (root / "linked").symlink_to("inner")
+    before = _tree(root)
+    said = refusal_of(
+        workspace, "replace_symbol", **{"path": "shop.py", "symbol": "total", "text": "def total(): pass", **asked}
+    )
+    assert says in said
+    assert _tree(root) == before
+
+
+# The transaction itself.
+
+
+class _Killed(BaseException):
+    pass
+
+
+def _changes() -> list[FileChange]:
+    return [FileChange(f"{name}.txt".encode(), b"before\n", b"after\n") for name in ("a", "d/b", "d/c")]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    root = tmp_path / "files"
+    (root / "d").mkdir(parents=True)
+    for change in _changes():
+        (root / os.fsdecode(change.path)).write_bytes(change.before)
+    return root
+
+
+def _killed_at(step: int, root: Path, transactions: Transactions) -> bool:
+    """Run the transaction in a process that ends at its n-th step, without any clean-up; whether it got that far."""
+    child = os.fork()
+    if child == 0:
+        left = [step]
+
+        def checkpoint(_: str) -> None:
+            left[0] -= 1
+            if left[0] < 0:
+                os._exit(9)
+
+        transactions.apply(root, "0" * 32, "request", _changes(), {"files": []}, checkpoint)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+
+def test_a_crash_at_any_instant_leaves_all_or_nothing(files: Path, tmp_path: Path) -> None:
+    seen: set[bytes] = set()
+    for step in range(100):
+        root, data = tmp_path / f"run{step}", tmp_path / f"data{step}"
+        shutil.copytree(files, root)
+        was_killed = _killed_at(step, root, Transactions(data))
+        Transactions(data).recover()
+        assert sorted(_tree(root)) == ["a.txt", "d/b.txt", "d/c.txt"], f"step {step}"
+        assert len(set(_tree(root).values())) == 1, f"step {step}"
+        seen |= set(_tree(root).values())
+        is_done = (root / "a.txt").read_bytes() == b"after\n"
+        assert (Transactions(data).applied("0" * 32) is not None) == is_done
+        # The call is repeated by its client, and ends in the same state.
+        Transactions(data).apply(root, "0" * 32, "request", _changes(), {"files": []})
+        assert set(_tree(root).values()) == {b"after\n"}
+        if not was_killed:
+            break
+    else:
+        raise AssertionError("the transaction never ends")
+    assert step > 10
+    assert seen == {b"before\n", b"after\n"}
+
+
+@pytest.mark.parametrize("how", ["in place", "renamed"])
+def test_a_file_that_was_edited_after_a_crash_is_kept(files: Path, tmp_path: Path, how: str) -> None:
+    transactions = Transactions(tmp_path / "data")
+    steps = [0]
+
+    def checkpoint(name: str) -> None:
+        steps[0] += name == "replaced"
+        if steps[0] == 1:
+            raise _Killed
+
+    with pytest.raises(_Killed):
+        transactions.apply(files, "0" * 32, "request", _changes(), {}, checkpoint)
+    assert (files / "a.txt").read_bytes() == b"after\n"
+    if how == "in place":
+        (files / "d/c.txt").write_bytes(b"mine\n")
+    else:
+        (files / "mine").write_bytes(b"mine\n")
+        os.replace(files / "mine", files / "d/c.txt")
+    Transactions(tmp_path / "data").recover()
+    assert _tree(files) == {"a.txt": b"before\n", "d/b.txt": b"before\n", "d/c.txt": b"mine\n"}
+
+
+@pytest.mark.parametrize("how", ["in place", "renamed"])
+def test_a_file_that_is_edited_during_the_transaction_is_kept(files: Path, tmp_path: Path, how: str) -> None:
+    def checkpoint(name: str) -> None:
+        if name == "commit":
+            if how == "in place":
+                (files / "d/b.txt").write_bytes(b"mine, mine\n")
+            else:
+                (files / "mine").write_bytes(b"mine, mine\n")
+                os.replace(files / "mine", files / "d/b.txt")
+
+    with pytest.raises(EditRefused, match="put back"):
+        Transactions(tmp_path / "data").apply(files, "0" * 32, "request", _changes(), {}, checkpoint)
+    assert _tree(files) == {"a.txt": b"before\n", "d/b.txt": b"mine, mine\n", "d/c.txt": b"before\n"}
+
+
+def test_a_folder_that_becomes_a_link_is_not_followed(files: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "b.txt").write_bytes(b"before\n")
+    (outside / "c.txt").write_bytes(b"before\n")
+    shutil.rmtree(files / "d")
+    (files / "d").symlink_to(outside)
+    with pytest.raises(EditRefused, match="link"):
+        Transactions(tmp_path / "data").apply(files, "0" * 32, "request", _changes(), {})
+    assert (files / "a.txt").read_bytes() == b"before\n"
+    assert _tree(outside) == {"b.txt": b"before\n", "c.txt": b"before\n"}
+
+
+def test_a_full_disk_changes_nothing(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = [0]
+    link = os.link
+
+    def full(*arguments: object, **options: object) -> None:
+        calls[0] += 1
+        if calls[0] == 2:
+            raise OSError(28, "No space left on device")
+        link(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "link", full)
+    with pytest.raises(EditRefused, match="No space"):
+        Transactions(tmp_path / "data").apply(files, "0" * 32, "request", _changes(), {})
+    assert _tree(files) == {os.fsdecode(change.path): change.before for change in _changes()}
+
+
+def test_mode_and_owner_are_kept(files: Path, tmp_path: Path) -> None:
+    (files / "a.txt").chmod(0o754)
+    if os.getuid() == 0:
+        os.chown(files / "a.txt", 1234, 4321)
+    before = (files / "a.txt").stat()
+    Transactions(tmp_path / "data").apply(files, "0" * 32, "request", _changes(), {})
+    after = (files / "a.txt").stat()
+    assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)

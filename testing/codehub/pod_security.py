@@ -1,0 +1,69 @@
+"""The *restricted* Pod Security Standard as a pure function, as the documentation of Kubernetes lists its controls.
+
+The test node's release does not enforce it, so what is created and shipped is checked against this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Json = Mapping[str, Any]
+_VOLUMES = frozenset(
+    {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
+)
+_PROFILES = ("RuntimeDefault", "Localhost")
+
+
+def violations(spec: Json) -> list[str]:
+    """What the standard refuses in a Pod's spec; nothing when it is allowed."""
+    return [*_of_pod(spec), *(found for one in containers(spec) for found in _of_container(spec, one))]
+
+
+def containers(spec: Json) -> list[Json]:
+    kinds = ("initContainers", "containers", "ephemeralContainers")
+    return [one for kind in kinds for one in spec.get(kind) or ()]
+
+
+def _of_pod(spec: Json) -> Iterator[str]:
+    for field in ("hostNetwork", "hostPID", "hostIPC"):
+        if spec.get(field):
+            yield field
+    security = spec.get("securityContext") or {}
+    if security.get("runAsUser") == 0:
+        yield "runAsUser 0"
+    if security.get("sysctls") or security.get("windowsOptions"):
+        yield "sysctls or windowsOptions"
+    if (security.get("seLinuxOptions") or {}).get("user") or (security.get("seLinuxOptions") or {}).get("role"):
+        yield "seLinuxOptions"
+    for volume in spec.get("volumes") or ():
+        kinds = set(volume) - {"name"}
+        if not kinds <= _VOLUMES:
+            yield f"volume {volume['name']}: {', '.join(sorted(kinds - _VOLUMES))}"
+
+
+def _of_container(spec: Json, container: Json) -> Iterator[str]:
+    name, own, pod = container["name"], container.get("securityContext") or {}, spec.get("securityContext") or {}
+    if own.get("privileged"):
+        yield f"{name}: privileged"
+    if own.get("allowPrivilegeEscalation") is not False:
+        yield f"{name}: allowPrivilegeEscalation"
+    capabilities = own.get("capabilities") or {}
+    if "ALL" not in (capabilities.get("drop") or ()):
+        yield f"{name}: capabilities are not dropped"
+    if set(capabilities.get("add") or ()) - {"NET_BIND_SERVICE"}:
+        yield f"{name}: capabilities are added"
+    if own.get("runAsNonRoot", pod.get("runAsNonRoot")) is not True:
+        yield f"{name}: runAsNonRoot"
+    if own.get("runAsUser") == 0:
+        yield f"{name}: runAsUser 0"
+    profile = own.get("seccompProfile") or pod.get("seccompProfile") or {}
+    if profile.get("type") not in _PROFILES:
+        yield f"{name}: seccompProfile"
+    if own.get("procMount", "Default") != "Default":
+        yield f"{name}: procMount"
+    if any(port.get("hostPort") for port in container.get("ports") or ()):
+        yield f"{name}: hostPort"
+    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if ((container.get(probe) or {}).get("httpGet") or {}).get("host"):
+            yield f"{name}: {probe} names a host"
