@@ -6,7 +6,6 @@ what a program starts is not affected.
 
 from __future__ import annotations
 
-import compileall
 import os
 import re
 import shutil
@@ -107,7 +106,8 @@ def put_python(place: Path, seen_at: str) -> None:
 
 def put_compiled(modules: Path) -> None:
     """Where nobody can write, a module that is not compiled is compiled at every start."""
-    compileall.compile_dir(modules, quiet=2)
+    command = [sys.executable, "-I", "-S", "-m", "compileall", "-qq", str(modules)]
+    subprocess.run(command, check=False, capture_output=True)  # what cannot be compiled is not imported either
 
 
 def _patchelf(*words: str | Path) -> str:
