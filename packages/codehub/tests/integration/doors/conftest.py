@@ -42,6 +42,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         docker = "runtime" in getattr(item, "fixturenames", ()) and "docker" in item.name
         # What uses the engine is in one group with what a bridge that comes or goes would disturb.
         item.add_marker(pytest.mark.xdist_group("interfaces" if docker else "doors"))
+        if docker:
+            item.add_marker(pytest.mark.timeout(900))  # the first of them fills the volume of CodeHub's tools
         if docker and name not in SAMPLE_ON_DOCKER:
             item.add_marker(pytest.mark.soak)
 
