@@ -31,6 +31,12 @@ BEGIN
     END IF;
     RAISE EXCEPTION 'audit_events is append-only' USING ERRCODE = 'insufficient_privilege';
 END $$;
+CREATE FUNCTION public.refuse_change() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    RAISE EXCEPTION 'rows of % are never changed', TG_TABLE_NAME;
+END $$;
 CREATE TABLE public.api_tokens (
     id text NOT NULL,
     user_id text NOT NULL,
@@ -67,6 +73,22 @@ ALTER TABLE public.audit_events ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY
     NO MINVALUE
     NO MAXVALUE
     CACHE 1
+);
+CREATE TABLE public.git_credentials (
+    id text NOT NULL,
+    user_id text NOT NULL,
+    scheme text NOT NULL,
+    host text NOT NULL,
+    username text NOT NULL,
+    sealed bytea NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT git_credentials_scheme_check CHECK ((scheme = ANY (ARRAY['https'::text, 'http'::text])))
+);
+CREATE TABLE public.git_keys (
+    user_id text NOT NULL,
+    public_key text NOT NULL,
+    sealed bytea NOT NULL,
+    created_at timestamp with time zone NOT NULL
 );
 CREATE TABLE public.login_failures (
     username text NOT NULL,
@@ -134,6 +156,30 @@ CREATE TABLE public.system_locks (
     acquired_at timestamp with time zone,
     components jsonb DEFAULT '{}'::jsonb NOT NULL
 );
+CREATE TABLE public.template_versions (
+    name text NOT NULL,
+    version integer NOT NULL,
+    source text NOT NULL,
+    created_by text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT template_versions_source_check CHECK ((length(source) <= 262144)),
+    CONSTRAINT template_versions_version_check CHECK ((version > 0))
+);
+CREATE TABLE public.templates (
+    name text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    archived_at timestamp with time zone,
+    CONSTRAINT templates_name_check CHECK ((name ~ '^[a-z0-9][a-z0-9-]{0,62}$'::text))
+);
+CREATE TABLE public.user_secrets (
+    user_id text NOT NULL,
+    name text NOT NULL,
+    kind text NOT NULL,
+    sealed bytea NOT NULL,
+    bytes integer NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    CONSTRAINT user_secrets_kind_check CHECK ((kind = ANY (ARRAY['env'::text, 'file'::text])))
+);
 CREATE TABLE public.users (
     id text NOT NULL,
     username text NOT NULL,
@@ -142,6 +188,10 @@ CREATE TABLE public.users (
     disabled_at timestamp with time zone,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    time_zone text DEFAULT ''::text NOT NULL,
+    setup_revision bigint DEFAULT 0 NOT NULL,
+    dotfiles_url text DEFAULT ''::text NOT NULL,
+    dotfiles_ref text DEFAULT ''::text NOT NULL,
     CONSTRAINT users_username_check CHECK (((length(username) >= 1) AND (length(username) <= 64)))
 );
 CREATE TABLE public.workspace_archives (
@@ -220,6 +270,16 @@ CREATE TABLE public.workspaces (
     busy_reason text,
     busy_since timestamp with time zone,
     busy_at timestamp with time zone,
+    template jsonb,
+    template_next jsonb,
+    template_latest integer,
+    copy_of text,
+    repo jsonb,
+    setup jsonb,
+    setup_retry integer DEFAULT 0 NOT NULL,
+    setup_instance text,
+    setup_owner text,
+    cancel_op_started_at timestamp with time zone,
     CONSTRAINT error_has_no_operation CHECK (((phase <> 'ERROR'::text) OR (operation = 'NONE'::text))),
     CONSTRAINT purged_was_deleted CHECK (((purged_at IS NULL) OR (deleted_at IS NOT NULL))),
     CONSTRAINT workspaces_desired_state_check CHECK ((desired_state = ANY (ARRAY['RUNNING'::text, 'STANDBY'::text, 'ARCHIVED'::text, 'DELETED'::text]))),
@@ -228,7 +288,7 @@ CREATE TABLE public.workspaces (
     CONSTRAINT workspaces_image_ref_check CHECK (((length(image_ref) >= 1) AND (length(image_ref) <= 512))),
     CONSTRAINT workspaces_instance_backend_check CHECK ((instance_backend = ANY (ARRAY['process'::text, 'local-docker'::text, 'kubernetes'::text]))),
     CONSTRAINT workspaces_name_check CHECK (((length(name) >= 1) AND (length(name) <= 255))),
-    CONSTRAINT workspaces_operation_check CHECK ((operation = ANY (ARRAY['NONE'::text, 'PROVISIONING'::text, 'CREATE_EMPTY_ARCHIVE'::text, 'RESTORING'::text, 'STARTING'::text, 'STOPPING'::text, 'ARCHIVING'::text, 'DELETING'::text]))),
+    CONSTRAINT workspaces_operation_check CHECK ((operation = ANY (ARRAY['NONE'::text, 'PROVISIONING'::text, 'CREATE_EMPTY_ARCHIVE'::text, 'DUPLICATING'::text, 'RESTORING'::text, 'STARTING'::text, 'STOPPING'::text, 'ARCHIVING'::text, 'DELETING'::text]))),
     CONSTRAINT workspaces_phase_check CHECK ((phase = ANY (ARRAY['PENDING'::text, 'ARCHIVED'::text, 'STANDBY'::text, 'RUNNING'::text, 'ERROR'::text, 'DELETING'::text, 'DELETED'::text]))),
     CONSTRAINT workspaces_storage_backend_check CHECK ((storage_backend = ANY (ARRAY['local-dir'::text, 'docker-volume'::text, 'pvc'::text])))
 );
@@ -240,6 +300,12 @@ ALTER TABLE ONLY public.archive_orphans
     ADD CONSTRAINT archive_orphans_pkey PRIMARY KEY (archive_key);
 ALTER TABLE ONLY public.audit_events
     ADD CONSTRAINT audit_events_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.git_credentials
+    ADD CONSTRAINT git_credentials_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.git_credentials
+    ADD CONSTRAINT git_credentials_user_id_scheme_host_key UNIQUE (user_id, scheme, host);
+ALTER TABLE ONLY public.git_keys
+    ADD CONSTRAINT git_keys_pkey PRIMARY KEY (user_id);
 ALTER TABLE ONLY public.login_failures
     ADD CONSTRAINT login_failures_pkey PRIMARY KEY (username, address);
 ALTER TABLE ONLY public.login_links
@@ -264,6 +330,12 @@ ALTER TABLE ONLY public.system_facts
     ADD CONSTRAINT system_facts_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY public.system_locks
     ADD CONSTRAINT system_locks_pkey PRIMARY KEY (lock_name);
+ALTER TABLE ONLY public.template_versions
+    ADD CONSTRAINT template_versions_pkey PRIMARY KEY (name, version);
+ALTER TABLE ONLY public.templates
+    ADD CONSTRAINT templates_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY public.user_secrets
+    ADD CONSTRAINT user_secrets_pkey PRIMARY KEY (user_id, name);
 ALTER TABLE ONLY public.users
     ADD CONSTRAINT users_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY public.users
@@ -291,9 +363,12 @@ CREATE INDEX sessions_by_expiry ON public.sessions USING btree (expires_at);
 CREATE INDEX sessions_by_token ON public.sessions USING btree (token_id) WHERE (token_id IS NOT NULL);
 CREATE INDEX sessions_by_user ON public.sessions USING btree (user_id);
 CREATE INDEX workspace_archives_by_age ON public.workspace_archives USING btree (workspace_id, committed_at DESC);
+CREATE INDEX workspace_archives_by_key ON public.workspace_archives USING btree (archive_key);
 CREATE INDEX workspace_events_by_workspace ON public.workspace_events USING btree (workspace_id, id DESC);
 CREATE INDEX workspaces_by_age ON public.workspaces USING btree (created_at DESC, id) WHERE (deleted_at IS NULL);
 CREATE INDEX workspaces_by_owner ON public.workspaces USING btree (owner_user_id, created_at DESC, id) WHERE (deleted_at IS NULL);
+CREATE INDEX workspaces_by_template ON public.workspaces USING btree (((template ->> 'name'::text))) WHERE (template IS NOT NULL);
+CREATE INDEX workspaces_that_are_copies ON public.workspaces USING btree (id) WHERE (copy_of IS NOT NULL);
 CREATE INDEX workspaces_that_want_to_run ON public.workspaces USING btree (owner_user_id) WHERE ((desired_state = 'RUNNING'::text) AND (deleted_at IS NULL));
 CREATE INDEX workspaces_to_purge ON public.workspaces USING btree (deleted_at) WHERE ((deleted_at IS NOT NULL) AND (purged_at IS NULL));
 CREATE INDEX workspaces_to_put_to_sleep ON public.workspaces USING btree (phase, phase_changed_at) WHERE ((operation = 'NONE'::text) AND (deleted_at IS NULL));
@@ -302,9 +377,12 @@ CREATE TRIGGER audit_events_append_only BEFORE DELETE OR UPDATE ON public.audit_
 ALTER TABLE public.audit_events ENABLE ALWAYS TRIGGER audit_events_append_only;
 CREATE TRIGGER audit_events_keep BEFORE TRUNCATE ON public.audit_events FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_audit_change();
 ALTER TABLE public.audit_events ENABLE ALWAYS TRIGGER audit_events_keep;
+CREATE TRIGGER template_versions_are_append_only BEFORE DELETE OR UPDATE ON public.template_versions FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
 CREATE TRIGGER ws_deleted_update AFTER UPDATE ON public.workspaces FOR EACH ROW WHEN (((old.deleted_at IS NULL) AND (new.deleted_at IS NOT NULL))) EXECUTE FUNCTION public.notify_workspace_deleted();
 CREATE TRIGGER ws_sse_awake AFTER UPDATE ON public.workspaces FOR EACH ROW WHEN ((((old.keep_awake_until IS DISTINCT FROM new.keep_awake_until) OR (old.busy_reason IS DISTINCT FROM new.busy_reason)) OR (old.busy_since IS DISTINCT FROM new.busy_since))) EXECUTE FUNCTION public.notify_workspace_shown();
 CREATE TRIGGER ws_sse_insert AFTER INSERT ON public.workspaces FOR EACH ROW EXECUTE FUNCTION public.notify_workspace_shown();
+CREATE TRIGGER ws_sse_setup AFTER UPDATE ON public.workspaces FOR EACH ROW WHEN (((old.setup IS DISTINCT FROM new.setup) OR (old.setup_retry IS DISTINCT FROM new.setup_retry))) EXECUTE FUNCTION public.notify_workspace_shown();
+CREATE TRIGGER ws_sse_template AFTER UPDATE ON public.workspaces FOR EACH ROW WHEN ((((old.template IS DISTINCT FROM new.template) OR (old.template_next IS DISTINCT FROM new.template_next)) OR (old.template_latest IS DISTINCT FROM new.template_latest))) EXECUTE FUNCTION public.notify_workspace_shown();
 CREATE TRIGGER ws_sse_update AFTER UPDATE ON public.workspaces FOR EACH ROW WHEN ((((((((((((((((((old.name IS DISTINCT FROM new.name) OR (old.description IS DISTINCT FROM new.description)) OR (old.memo IS DISTINCT FROM new.memo)) OR (old.owner_user_id IS DISTINCT FROM new.owner_user_id)) OR (old.image_ref IS DISTINCT FROM new.image_ref)) OR (old.conditions IS DISTINCT FROM new.conditions)) OR (old.phase IS DISTINCT FROM new.phase)) OR (old.phase_changed_at IS DISTINCT FROM new.phase_changed_at)) OR (old.operation IS DISTINCT FROM new.operation)) OR (old.progress IS DISTINCT FROM new.progress)) OR (old.archive_key IS DISTINCT FROM new.archive_key)) OR (old.desired_state IS DISTINCT FROM new.desired_state)) OR (old.error_reason IS DISTINCT FROM new.error_reason)) OR (old.error_count IS DISTINCT FROM new.error_count)) OR (old.deleted_at IS DISTINCT FROM new.deleted_at)) OR (old.blocked IS DISTINCT FROM new.blocked)) OR (old.error_message IS DISTINCT FROM new.error_message))) EXECUTE FUNCTION public.notify_workspace_shown();
 CREATE TRIGGER ws_wake_insert AFTER INSERT ON public.workspaces FOR EACH ROW EXECUTE FUNCTION public.notify_workspace_wake();
 CREATE TRIGGER ws_wake_update AFTER UPDATE ON public.workspaces FOR EACH ROW WHEN (((old.desired_state IS DISTINCT FROM new.desired_state) OR ((old.error_reason IS NOT NULL) AND (new.error_reason IS NULL)) OR ((old.deleted_at IS NOT NULL) AND (new.deleted_at IS NULL)))) EXECUTE FUNCTION public.notify_workspace_wake();
@@ -312,6 +390,10 @@ ALTER TABLE ONLY public.api_tokens
     ADD CONSTRAINT api_tokens_user_id_fkey FOREIGN KEY (user_id) REFERENCES public.users(id) ON DELETE CASCADE;
 ALTER TABLE ONLY public.api_tokens
     ADD CONSTRAINT api_tokens_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES public.workspaces(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.git_credentials
+    ADD CONSTRAINT git_credentials_user_id_fkey FOREIGN KEY (user_id) REFERENCES public.users(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.git_keys
+    ADD CONSTRAINT git_keys_user_id_fkey FOREIGN KEY (user_id) REFERENCES public.users(id) ON DELETE CASCADE;
 ALTER TABLE ONLY public.login_links
     ADD CONSTRAINT login_links_token_id_fkey FOREIGN KEY (token_id) REFERENCES public.api_tokens(id) ON DELETE CASCADE;
 ALTER TABLE ONLY public.login_links
@@ -334,6 +416,10 @@ ALTER TABLE ONLY public.sessions
     ADD CONSTRAINT sessions_user_id_fkey FOREIGN KEY (user_id) REFERENCES public.users(id) ON DELETE CASCADE;
 ALTER TABLE ONLY public.ssh_keys
     ADD CONSTRAINT ssh_keys_user_id_fkey FOREIGN KEY (user_id) REFERENCES public.users(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.template_versions
+    ADD CONSTRAINT template_versions_name_fkey FOREIGN KEY (name) REFERENCES public.templates(name);
+ALTER TABLE ONLY public.user_secrets
+    ADD CONSTRAINT user_secrets_user_id_fkey FOREIGN KEY (user_id) REFERENCES public.users(id) ON DELETE CASCADE;
 ALTER TABLE ONLY public.workspace_archives
     ADD CONSTRAINT workspace_archives_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES public.workspaces(id) ON DELETE CASCADE;
 ALTER TABLE ONLY public.workspace_events

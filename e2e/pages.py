@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Protocol
 
+from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import Locator, Page, expect
 
 from testing.browser import PATIENCE_MS
@@ -63,8 +65,23 @@ async def say_inside(inside: Page, text: str) -> None:
 
 
 async def _post(inside: Page, path: str, body: str) -> str:
-    asked = "async ([path, body]) => (await fetch(path, {method: 'POST', body})).text()"
-    return str(await inside.evaluate(asked, [path, body]))
+    """From the workspace's page, or from the one that waits for it: then until the workspace is up."""
+    asked = """async ([path, body]) => {
+      const response = await fetch(path, {method: "POST", body});
+      return response.status === 503 ? null : response.text();
+    }"""
+    async with asyncio.timeout(PATIENCE_MS / 1000):
+        while (answer := await _evaluated(inside, asked, [path, body])) is None:
+            await asyncio.sleep(0.2)
+    return answer
+
+
+async def _evaluated(inside: Page, script: str, argument: list[str]) -> str | None:
+    try:
+        answer = await inside.evaluate(script, argument)
+    except PlaywrightError:  # the page that waits went on to the workspace meanwhile
+        return None
+    return None if answer is None else str(answer)
 
 
 async def submit_credentials(page: Page, username: str = ADMIN, password: str = PASSWORD) -> None:

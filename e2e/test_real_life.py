@@ -28,7 +28,7 @@ async def test_a_workspace_is_made_opened_put_away_and_brought_back_with_everyth
     mine = card(page, "life")
     inside = await open_workspace(page, "life")
     assert "ticket" not in inside.url
-    await expect(mine).to_contain_text(re.compile(r"sleeps in \d+ min unless used"))
+    await expect(mine).to_contain_text(re.compile(r"sleeps in \d+ (min|h) unless used"))
     wrote = await run_inside(
         inside, "head -c 20000000 /dev/urandom > data; echo chapter one > note; chmod 640 note; ls"
     )
@@ -45,7 +45,7 @@ async def test_a_workspace_is_made_opened_put_away_and_brought_back_with_everyth
 
     await press(page, "Stop life")
     await until_is(page, "Asleep")
-    await expect(page.get_by_text(re.compile(r"is archived in \d+ min unless used"))).to_be_visible()
+    await expect(page.get_by_text(re.compile(r"is archived in \d+ (min|h|days) unless used"))).to_be_visible()
     await press(page, "Archive life")
     await until_is(page, "Archived")
     await press(page, "Restore life")
@@ -73,7 +73,7 @@ async def test_a_deleted_workspace_comes_back_with_what_was_in_it(
     await expect(page.get_by_text("line one")).to_be_visible()
 
     await press(page, "Delete <b>new</b> name")
-    await expect(dialog).to_contain_text("for 24 h an admin can bring it back")
+    await expect(dialog).to_contain_text("for 24 h an administrator can undelete it")
     await expect(dialog).to_contain_text("It is stopped, its files are archived")
     confirmation = dialog.get_by_role("textbox")
     await confirmation.fill("something else")
@@ -115,7 +115,7 @@ async def test_a_home_that_vanished_is_said_and_recovered_from_the_archive(real:
     await asyncio.to_thread(real.lose_home, "unlucky")
     await press(page, "Start unlucky")
     await expect(mine).to_contain_text("Its home is not where it was left.")
-    await expect(mine).to_contain_text("Recover it from a kept archive, or delete it.")
+    await expect(mine).to_contain_text("Recover it from one of its archives")
     await expect(page.get_by_role("button", name="Try again unlucky")).to_be_hidden()
 
     await page.get_by_role("link", name="unlucky").click()

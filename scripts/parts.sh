@@ -7,8 +7,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 declare -A package_of=(
     [dockerd]=docker.io [chromium]=chromium [debootstrap]=debootstrap [bwrap]=bubblewrap [slirp4netns]=slirp4netns [nginx]=nginx-light
     [zstd]=zstd [setfattr]=attr [git]=git [wrk]=wrk [g++]=g++ [openssl]=openssl
-    [systemd-analyze]=systemd [sshd]=openssh-server [ssh]=openssh-client [rsync]=rsync
-    [gopls]=gopls [go]=golang-go [clangd]=clangd
+    [systemd-analyze]=systemd [sshd]=openssh-server [ssh]=openssh-client [rsync]=rsync [vim]=vim [htop]=htop
+    [gopls]=gopls [go]=golang-go [clangd]=clangd [ctags]=universal-ctags
+    [fcgiwrap]=fcgiwrap [git-lfs]=git-lfs [ip]=iproute2
 )
 missing=()
 for command in "${!package_of[@]}"; do

@@ -14,6 +14,7 @@ import uuid_utils
 from codehub.adapters.postgres.control_gc import PostgresGcStore
 from codehub.adapters.postgres.control_leader import PostgresElection
 from codehub.adapters.postgres.control_notifications import PostgresNotifications
+from codehub.adapters.postgres.control_schedule import PostgresScheduleStore
 from codehub.adapters.postgres.control_store import PostgresControlStore
 from codehub.adapters.postgres.control_ttl import PostgresTtlStore
 from codehub.adapters.postgres.pool import Database
@@ -66,6 +67,7 @@ async def lead(
         store=PostgresControlStore(database),
         ttl_store=PostgresTtlStore(database),
         gc_store=PostgresGcStore(database),
+        schedule_store=PostgresScheduleStore(database),
         notifications=PostgresNotifications(database.url),
         bus=parts.bus,
         activity=parts.activity,

@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -46,6 +47,11 @@ class Doors:
     @property
     def api(self) -> str:
         return f"/api/v1/workspaces/{self.workspace_id}"
+
+    def at_proxy(self, path: str) -> str:
+        """An address at the proxy that every resolver finds, whatever host browsers know it under."""
+        base = urlsplit(self.stack.value("CODEHUB_WORKSPACE_BASE_URL"))
+        return f"{base.scheme}://127.0.0.1:{base.port}{path}"
 
     def client(self, token: str | None = None) -> httpx.Client:
         headers = {"Authorization": f"Bearer {token or self.token}"}

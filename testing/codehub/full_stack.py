@@ -21,6 +21,7 @@ import httpx
 import psutil
 
 from testing.codehub import tiny_ide
+from testing.codehub.ide import put_xterm
 from testing.codehub.services import service_dir
 
 PATIENCE_S = 180.0
@@ -72,6 +73,7 @@ class Stack:
         )
 
     def up(self) -> None:
+        put_xterm(self.data_dir)  # or each CodeHub would fetch it
         self.log.write_bytes(b"")
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(

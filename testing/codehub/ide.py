@@ -1,10 +1,12 @@
-"""The real code-server, installed once per checkout into `.parts/ide` (1–2 minutes the first time, then nothing)."""
+"""The real code-server and xterm.js, installed once per checkout into `.parts/ide` (1–2 minutes the first time)."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from codehub.adapters.ide.code_server import CodeServerInstall
+from codehub.adapters.ide.xterm import XtermInstall
 from codehub.domain.model import Progress
 
 IDE_DIR = Path(__file__).resolve().parents[2] / ".parts/ide"
@@ -13,6 +15,14 @@ IDE_DIR = Path(__file__).resolve().parents[2] / ".parts/ide"
 def installed_code_server() -> Path:
     """The directory that holds the `code-server` program; installed now unless it is there. Waits for others doing so."""
     return CodeServerInstall(IDE_DIR).ensure(_tell)
+
+
+def put_xterm(data_dir: Path) -> None:
+    """xterm.js in a CodeHub's data directory, as its first terminal would install it."""
+    source = XtermInstall(IDE_DIR).ensure()
+    target = XtermInstall(data_dir / "ide")
+    if not target.installed:
+        shutil.copytree(source, target.home)
 
 
 def _tell(progress: Progress) -> None:

@@ -42,7 +42,7 @@ if role == "postgres":
     if not os.path.exists(data + "/PG_VERSION"):
         with open("/tmp/password", "w") as file:
             file.write(os.environ["POSTGRES_PASSWORD"])
-        how = ["-U", user, "-A", "scram-sha-256", "--pwfile=/tmp/password"]
+        how = ["-U", user, "-A", "scram-sha-256", "-E", "UTF8", "--locale=C", "--pwfile=/tmp/password"]
         subprocess.run(["{_POSTGRES}/initdb", "-D", data, *how], check=True)
         with open(data + "/pg_hba.conf", "a") as file:
             file.write("host all all all scram-sha-256\\n")

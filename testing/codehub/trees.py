@@ -22,7 +22,7 @@ def make_rich_tree(root: Path, *, owner: tuple[int, int] | None = None, big: int
     (root / "src/deep/er/random.bin").write_bytes(rng.randbytes(big))
     (root / "nothing").touch()
     (root / "run.sh").write_bytes(b"#!/bin/sh\n")
-    (root / "run.sh").chmod(0o4755)
+    (root / "run.sh").chmod(0o755)
     (root / "private").write_bytes(b"secret")
     (root / "private").chmod(0o400)
     os.symlink("src/main.py", root / "link")
@@ -48,7 +48,7 @@ def make_rich_tree(root: Path, *, owner: tuple[int, int] | None = None, big: int
         for directory, names, files in os.walk(base):
             for name in [*names, *files]:
                 os.chown(os.path.join(directory, name), *owner, follow_symlinks=False)
-        (root / "run.sh").chmod(0o4755)  # a change of owner takes the set-uid bit away
+        (root / "run.sh").chmod(0o755)
         (root / "empty").chmod(0o2750)
     moment = 1_600_000_000_123_456_789
     for number, (directory, _, files) in enumerate(sorted(os.walk(base), reverse=True)):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 import pytest
 
+from codehub.domain.applied_template import AppliedTemplate
 from codehub.domain.errors import Deposed
-from codehub.domain.gc import archive_key_of
+from codehub.domain.gc import archive_key_of, is_protected
+from codehub.domain.limits import RunningLimits
 from codehub.domain.model import (
     Busy,
     Condition,
@@ -23,10 +25,19 @@ from codehub.domain.model import (
     Progress,
     Workspace,
 )
+from codehub.domain.schedule import parse_schedule
 from codehub.domain.stores import StoreRecord
 from codehub.domain.ttl import ActivityCoverage, Span, is_to_archive, is_to_sleep
 from codehub.ports.archives import ArchivePlace
-from codehub.ports.control_store import Change, ControlStore, GcStore, StoreRegistry, TimelineEvent, TtlStore
+from codehub.ports.control_store import (
+    Change,
+    ControlStore,
+    GcStore,
+    ScheduleStore,
+    StoreRegistry,
+    TimelineEvent,
+    TtlStore,
+)
 from codehub.ports.homes import ArchiveReceipt
 from testing.codehub.workspaces import NOW, workspace
 
@@ -36,6 +47,7 @@ class StoreWorld(Protocol):
     ttl: TtlStore
     gc: GcStore
     registry: StoreRegistry
+    schedule: ScheduleStore
 
     async def elect(self) -> int:
         """A new leader's epoch."""
@@ -306,6 +318,73 @@ class ControlStoreContract:
         assert await world.gc.orphans() == [(b, later)]
         await world.gc.forget_archive(epoch, b)
         assert await world.gc.orphans() == []
+
+    async def test_the_intent_to_start_takes_the_templates_update_and_no_other_does(self, world: StoreWorld) -> None:
+        epoch = await world.elect()
+        old, new = applied(1, image_ref="old"), applied(2, image_ref="new", ttl_standby=timedelta(hours=2))
+        await world.put(ws(template=old, template_next=new, image_ref="old"))
+        row = await one(world, ws().id)
+        kept = await world.store.commit(epoch, intent(row), NOW)
+        assert kept is not None
+        assert (kept.workspace.template, kept.workspace.template_next) == (old, new)
+        rests = replace(kept.workspace, operation=Operation.NONE)
+        assert await world.store.commit(epoch, Change(kept.workspace, rests), NOW) is not None
+        starts = Change(rests, replace(rests, operation=Operation.STARTING), is_intent=True)
+        taken = await world.store.commit(epoch, starts, NOW)
+        assert taken is not None
+        found = taken.workspace
+        assert (found.template, found.template_next, found.image_ref) == (new, None, "new")
+        assert (await one(world, ws().id)) == found
+
+    async def test_a_templates_own_times_count(self, world: StoreWorld) -> None:
+        epoch = await world.elect()
+        at = NOW - timedelta(minutes=30)
+        soon, late = (applied(1, ttl_standby=timedelta(minutes=minutes)) for minutes in (20, 60))
+        running = {"phase": Phase.RUNNING, "desired_state": DesiredState.RUNNING, "phase_changed_at": at}
+        for number, template in enumerate((None, soon, late), 1):
+            await world.put(ws(number, template=template, **running))
+        ttl = timedelta(minutes=45)
+        assert [row.id for row in await world.ttl.idle(NOW, ttl, ())] == [ws(2).id]
+        assert await world.ttl.put_to_sleep(epoch, NOW, ttl, ()) == [ws(2).id]
+        assert await world.ttl.put_to_sleep(epoch, NOW + timedelta(minutes=16), ttl, ()) == [ws(1).id]
+
+    async def test_what_a_copy_begins_from_is_claimed_until_the_copy_is_purged(self, world: StoreWorld) -> None:
+        key = archive_key_of(ws(1).id, "op-1")
+        await world.put(ws(1, archive_key=archive_key_of(ws(1).id, "op-2"), purged_at=NOW, deleted_at=NOW))
+        await world.put(ws(2, copy_of=ws(1).id, archive_key=key))
+        await world.put(ws(3, copy_of=ws(2).id, archive_key=key))
+        claims = await world.gc.claims([ws(1).id], 2)
+        assert claims[ws(1).id].used_by_others == {key}
+        assert is_protected(claims[ws(1).id], "op-1")
+        assert not is_protected(claims[ws(1).id], "op-2")
+        await world.put(ws(2, copy_of=ws(1).id, archive_key=None))
+        assert (await world.gc.claims([ws(1).id], 2))[ws(1).id].used_by_others == {key}, "a copy of the copy needs it"
+        await world.put(ws(3, copy_of=ws(2).id, archive_key=key, purged_at=NOW, deleted_at=NOW))
+        assert (await world.gc.claims([ws(1).id], 2))[ws(1).id].used_by_others == frozenset()
+
+    async def test_a_schedule_starts_each_workspace_once_within_the_limits(self, world: StoreWorld) -> None:
+        epoch = await world.elect()
+        nine = datetime(2026, 11, 16, 9, tzinfo=UTC)  # a Monday
+        template = applied(1, schedule=parse_schedule("9:00", jitter=timedelta()))
+        for number in (1, 2, 3):
+            await world.put(
+                ws(number, phase=Phase.STANDBY, desired_state=DesiredState.STANDBY, template=template, created_at=NOW)
+            )
+        await world.put(ws(4, phase=Phase.STANDBY, desired_state=DesiredState.STANDBY))
+        limits = RunningLimits(2, 100)
+        follow = world.schedule.follow_schedules
+        assert await follow(epoch, nine - timedelta(minutes=1), limits) == []
+        assert sorted(await follow(epoch, nine, limits)) == [ws(1).id, ws(2).id]
+        assert (await one(world, ws(1).id)).desired_state is DesiredState.RUNNING
+        assert (await one(world, ws(1).id)).last_access_at == nine
+        assert await world.kinds(ws(3).id) == ["schedule"], "it is told why it was not started"
+        assert await follow(epoch, nine + timedelta(minutes=1), limits) == []
+        with pytest.raises(Deposed):
+            await follow(epoch - 1, nine + timedelta(days=1), limits)
+
+
+def applied(version: int, **changes: Any) -> AppliedTemplate:
+    return AppliedTemplate(**{"name": "web", "version": version, "image_ref": "x", "profile": "x", **changes})
 
 
 def _ttl_rows() -> list[Workspace]:

@@ -10,9 +10,11 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from codehub.domain.errors import BackendDown, Deposed
+from codehub.domain.errors import BackendDown, Deposed, LimitExceeded
+from codehub.domain.follow_schedule import asked_by_schedule
 from codehub.domain.gc import Claim
-from codehub.domain.model import Busy, DesiredState, ErrorReason, Phase, Progress, Workspace
+from codehub.domain.limits import RunningLimits, check_running_limits
+from codehub.domain.model import Busy, DesiredState, ErrorReason, Operation, Phase, Progress, Workspace
 from codehub.domain.stores import StoreRecord
 from codehub.domain.ttl import ActivityCoverage, Span, is_to_archive, is_to_sleep
 from codehub.ports.archives import ArchivePlace
@@ -39,6 +41,8 @@ class MemoryDatabase:
         self._version = 0
         self._sight = ActivityCoverage()
         self._orphans: dict[str, tuple[ArchivePlace, datetime]] = {}
+        self.zones: dict[str, str] = {}  # of owners
+        self._followed: datetime | None = None
         self._listeners: list[asyncio.Queue[Notice | None]] = []
 
     # What the API does.
@@ -95,6 +99,9 @@ class MemoryDatabase:
             or (change.is_intent and row.desired_state is not before.desired_state)
         ):
             return None
+        if change.is_intent and after.operation is Operation.STARTING and row.template_next is not None:
+            taken = row.template_next
+            row = replace(row, template=taken, template_next=None, image_ref=taken.image_ref)
         written = replace(
             row,
             conditions=after.conditions,
@@ -197,6 +204,41 @@ class MemoryDatabase:
         rows = [row for row in self.rows.values() if is_to_archive(row, now, ttl)]
         return self._ask_for(rows, DesiredState.ARCHIVED, "put_to_archive", now)
 
+    # ScheduleStore.
+
+    async def follow_schedules(self, epoch: int, now: datetime, limits: RunningLimits) -> Collection[str]:
+        self._must_lead(epoch)
+        since, self._followed = self._followed, now
+        changed = []
+        for row in sorted(self.rows.values(), key=lambda row: row.id):
+            desired = asked_by_schedule(row, self.zones.get(row.owner_user_id, ""), since, now)
+            if desired is None or (desired is DesiredState.RUNNING and not self._has_slot(row, limits)):
+                continue
+            accessed = now if desired is DesiredState.RUNNING else row.last_access_at
+            self.put(replace(row, desired_state=desired, last_access_at=accessed, updated_at=now))
+            self.events.setdefault(row.id, []).append((now, TimelineEvent("schedule", desired.value)))
+            changed.append(row.id)
+        return changed
+
+    def _has_slot(self, row: Workspace, limits: RunningLimits) -> bool:
+        others = [
+            each
+            for each in self.rows.values()
+            if each.id != row.id
+            and each.desired_state is DesiredState.RUNNING
+            and each.phase is not Phase.ERROR
+            and each.deleted_at is None
+        ]
+        mine = sum(1 for each in others if each.owner_user_id == row.owner_user_id)
+        try:
+            check_running_limits(limits, others_of_user=mine, others_in_all=len(others))
+        except LimitExceeded:
+            self.events.setdefault(row.id, []).append(
+                (self._followed or row.updated_at, TimelineEvent("schedule", ""))
+            )
+            return False
+        return True
+
     # GcStore.
 
     async def begin_purges(self, epoch: int, now: datetime, retention: timedelta) -> Collection[str]:
@@ -224,7 +266,9 @@ class MemoryDatabase:
     async def forget_archive(self, epoch: int, place: ArchivePlace) -> None:
         self._must_lead(epoch)
         self._orphans.pop(place.archive_key, None)
-        self.generations.get(place.workspace_id, {}).pop(place.op_id, None)
+        for generations in self.generations.values():
+            for op_id in [id_ for id_, one in generations.items() if one.receipt.archive_key == place.archive_key]:
+                del generations[op_id]
 
     def _must_lead(self, epoch: int) -> None:
         if epoch != self.epoch:
@@ -247,7 +291,18 @@ class MemoryDatabase:
             error_recorded=row.error_reason is not None,
             home_is_seen=row.conditions.volume_ready.is_true or row.conditions.archive_ready.is_true,
             purged_at=row.purged_at,
+            used_by_others=self._used_by_others(row.id, keep),
         )
+
+    def _used_by_others(self, workspace_id: str, keep: int) -> frozenset[str]:
+        found: set[str] = set()
+        for other in self.rows.values():
+            if other.id == workspace_id or other.purged_at is not None:
+                continue
+            made = sorted(self.generations.get(other.id, {}).items(), key=lambda one: (one[1].committed_at, one[0]))
+            keys = [other.archive_key or "", *(one.receipt.archive_key for _, one in made[-keep:])]
+            found |= {key for key in keys if key.startswith(f"{workspace_id}/")}
+        return frozenset(found)
 
     def _write(self, workspace: Workspace) -> None:
         old = self.rows.get(workspace.id)

@@ -157,7 +157,7 @@ MUTANTS: Final = (
     Mutant(
         "the deadline runs while a backend is down",
         "control/reconcile.py",
-        "            deadline.renew()  # the clock stands still while the backend does not answer\n",
+        "            deadline.renew()  # the progress clock stops while the backend does not answer\n",
         "",
         _CONTROL,
     ),

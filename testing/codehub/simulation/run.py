@@ -22,8 +22,10 @@ from codehub.control.deps import (
 from codehub.control.metrics import Metrics
 from codehub.control.observe import home_key
 from codehub.domain import observed
+from codehub.domain.actions import cancel_target
+from codehub.domain.duplicate import FromArchive, NotNow, source_of
 from codehub.domain.errors import Deposed
-from codehub.domain.model import DesiredState, ErrorReason, HomeCtx, Operation, Phase
+from codehub.domain.model import DesiredState, ErrorReason, HomeCtx, Operation, Phase, Workspace
 from codehub.domain.profiles import AppProfile
 from codehub.ports.clock import Clock
 from codehub.ports.leadership import Lease
@@ -106,6 +108,8 @@ class _GatedElection:
 class Simulation:
     def __init__(self, seed: int, loop: VirtualLoop, bugs: Collection[str]) -> None:
         self.dice = random.Random(seed)
+        # Dice of their own: seeds that found something once go on meaning the same.
+        self.duplicates = random.Random(seed + 1_000_000)
         self.clock = VirtualClock(loop)
         self.world = World(self.clock, self.dice, grace_s=GRACE_S, retention_s=RETENTION_S, bugs=bugs)
         self.activity = MemoryActivity()
@@ -161,6 +165,7 @@ class Simulation:
             store=store,
             ttl_store=store,
             gc_store=store,
+            schedule_store=store,
             notifications=store,
             bus=cast(Any, Gated(self.bus, process)),
             activity=cast(Any, Gated(self.activity, process)),
@@ -193,6 +198,8 @@ class Simulation:
             self._create()
         row = rows[self.dice.choice(sorted(rows))]
         roll = self.dice.random()
+        if self.duplicates.random() < 0.08 and len(rows) < 6:
+            self._duplicate(row)
         if row.deleted_at is not None:
             if roll < 0.2 and row.purged_at is None:
                 self._say(f"undelete {row.id[-3:]}")
@@ -201,6 +208,10 @@ class Simulation:
         elif roll < 0.6:
             self.world.write(row.id)
             touched[row.id] = self.clock.now().timestamp()
+        elif roll < 0.68 and (instead := cancel_target(row)) is not None:
+            self._say(f"{row.id[-3:]} cancel {row.operation}")
+            asked = replace(row, desired_state=instead, cancel_op_started_at=row.op_started_at)
+            self.world.database.put(replace(asked, updated_at=self.clock.now()))
         elif row.desired_state is not DesiredState.DELETED:
             desired = self.dice.choices(list(DesiredState), [5.0, 3.0, 3.0, 0.5])[0]
             self._say(f"{row.id[-3:]} → {desired}")
@@ -211,6 +222,18 @@ class Simulation:
         desired = self.dice.choice([DesiredState.RUNNING, DesiredState.RUNNING, DesiredState.ARCHIVED])
         self._say(f"create {id_[-3:]} → {desired}")
         self.world.database.put(workspace(id_, desired=desired, created_at=self.clock.now()))
+
+    def _duplicate(self, original: Workspace) -> None:
+        """As `Workspaces.duplicate` does it."""
+        source = source_of(original)
+        if isinstance(source, NotNow):
+            return
+        id_ = f"01980000-0000-7000-8000-{next(self._numbers):012d}"
+        desired = self.duplicates.choice([DesiredState.RUNNING, DesiredState.ARCHIVED])
+        self._say(f"duplicate {original.id[-3:]} as {id_[-3:]} → {desired}")
+        copy = workspace(id_, desired=desired, created_at=self.clock.now())
+        key = source.archive_key if isinstance(source, FromArchive) else None
+        self.world.database.put(replace(copy, copy_of=original.id, archive_key=key))
 
     async def _weather(self) -> None:
         """Backends and Redis come and go; instances end by themselves or fall silent."""
@@ -275,7 +298,10 @@ class Simulation:
             for row in list(self.world.database.rows.values()):
                 lost = row.error_reason is ErrorReason.DATA_LOST
                 if row.phase is Phase.ERROR and row.error_reason is not None and not lost:
-                    self.world.database.put(recovered(row, self.clock.now(), row.desired_state))
+                    # A copy whose original does not rest is given up.
+                    never = row.copy_of is not None and row.archive_key is None
+                    desired = DesiredState.DELETED if never else row.desired_state
+                    self.world.database.put(recovered(row, self.clock.now(), desired))
         for id_ in list(self.world.database.rows):
             self.world.check(id_)
             self.world.write(id_)

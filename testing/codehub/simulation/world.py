@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from codehub.domain.errors import Conflict, Transient
 from codehub.domain.gc import archive_key_of
 from codehub.domain.model import DesiredState, ErrorReason, HomeCtx, Operation, Phase, Workspace
-from codehub.domain.transitions import EDGES
+from codehub.domain.transitions import EDGES, is_cancelled
 from codehub.ports.archives import ArchivePlace
 from codehub.ports.clock import Clock
 from codehub.ports.control_store import Change, Versioned
@@ -52,6 +52,8 @@ class World:
         self.retention = timedelta(seconds=retention_s)
         self.bugs = frozenset(bugs)
         self.truth: dict[str, dict[str, bytes]] = {}
+        # Every state that a home was ever in.
+        self.states: dict[str, list[dict[str, bytes]]] = {}
         self.violations: list[str] = []
         self.steps = 0
         self.faults: dict[str, int] = {}
@@ -85,6 +87,19 @@ class World:
         kept = None if row.archive_key is None else self.archives.find(row.archive_key)
         self.must(kept == wrote, f"lost: what was written in {workspace_id} is in no volume and no committed archive")
 
+    def copied(self, copy: Workspace) -> None:
+        """A copy begins with one whole state of its original: what it was left as when it rested."""
+        assert copy.copy_of is not None
+        assert copy.archive_key is not None
+        files = self.archives.find(copy.archive_key)
+        states = self.states.get(copy.copy_of, [{}])
+        self.must(files in states, f"{copy.id} began with files that {copy.copy_of} never had at rest")
+        self.truth[copy.id] = dict(files or {})
+        self.note_state(copy.id)
+
+    def note_state(self, workspace_id: str) -> None:
+        self.states.setdefault(workspace_id, [{}]).append(dict(self.truth.get(workspace_id, {})))
+
     def write(self, workspace_id: str) -> None:
         """A person at work, who finds everything as it was left."""
         volume = self.homes.volumes.get(workspace_id)
@@ -94,6 +109,7 @@ class World:
         self.must(volume.files == wrote, f"stale: {workspace_id} shows another home than was left")
         name, content = f"f{self.dice.randrange(4)}", str(self.dice.random()).encode()
         volume.files[name] = wrote[name] = content
+        self.note_state(workspace_id)
         self.check(workspace_id)
 
 
@@ -122,6 +138,9 @@ class SimArchives(MemoryArchives):
             kept = (await world.database.claims([row.id], 2))[row.id].kept
             safe = place.archive_key != row.archive_key and place.op_id not in kept and row.phase is not Phase.ERROR
             world.must(safe and row.deleted_at is None, f"9: the GC removes the protected {place.archive_key}")
+        others = (one for one in world.database.rows.values() if one.id != row.id and one.purged_at is None)
+        copies = [one.id for one in others if one.archive_key == place.archive_key]
+        world.must(not copies, f"9: the GC removes what {copies} begin from")
         seen = {noted.archive_key: at for noted, at in await world.database.orphans()}
         since = seen.get(place.archive_key)
         waited = since is not None and world.clock.now() - since >= world.grace
@@ -259,9 +278,14 @@ class SimDatabase(MemoryDatabase):
             if old.operation is Operation.NONE:
                 along = (workspace.operation, workspace.desired_state) in _ALLOWED
                 must(along, f"5: {workspace.operation} off the edges")
+            elif is_cancelled(old) and workspace.phase is not Phase.ERROR:
+                must(old.home_ctx in (None, workspace.home_ctx), f"{workspace.id}: cancelling changed its volume")
             elif old.operation is Operation.ARCHIVING and workspace.error_reason is None:
                 op_id = workspace.archive_op_id or ""
                 must(workspace.archive_key == archive_key_of(workspace.id, op_id), "8: archived without its key")
+        began = workspace.archive_key is not None and (old is None or old.archive_key is None)
+        if workspace.copy_of is not None and began:
+            self._world.copied(workspace)
         self._world.check(workspace.id)
 
 

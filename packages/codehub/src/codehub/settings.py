@@ -265,6 +265,27 @@ class Settings(BaseModel):
         description="When a process workspace cannot be isolated. auto: refuse to start it if there are several users or "
         "workspaces have been isolated here before. required: always refuse. best-effort: start it anyway.",
     )
+    secrets_key: str = Field(
+        "",
+        alias="CODEHUB_SECRETS_KEY",
+        description="Encrypts users' secrets in the database: 32 bytes in base64, or several separated by commas, newest "
+        "first. Empty: a key in the data directory. All parts of one installation need the same.",
+    )
+    secrets_key_file: Path | None = Field(
+        None,
+        alias="CODEHUB_SECRETS_KEY_FILE",
+        description="File that holds CODEHUB_SECRETS_KEY. Empty: `secrets.key` in the data directory, made when needed.",
+    )
+    git_ca_file: Path | None = Field(
+        None,
+        alias="CODEHUB_GIT_CA_FILE",
+        description="PEM file of authorities that git trusts besides the system's, for git servers of your own.",
+    )
+    partial_clone_bytes: Bytes = Field(
+        100 << 20,
+        alias="CODEHUB_PARTIAL_CLONE_SIZE",
+        description="Larger repositories are cloned without the contents of old versions; git fetches them on demand.",
+    )
 
     user: Annotated[str, AfterValidator(_user)] = Field(
         "codehub",

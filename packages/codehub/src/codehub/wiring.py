@@ -17,7 +17,7 @@ from codehub.adapters.embedded.layout import write_private
 from codehub.adapters.kubernetes.backends import KubernetesOptions
 from codehub.adapters.kubernetes.homes import ClaimOptions
 from codehub.adapters.kubernetes.manifests import PodOptions
-from codehub.adapters.postgres import users
+from codehub.adapters.postgres import users, workspaces
 from codehub.adapters.postgres.facts import installation_id
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.process.cgroup import Limits
@@ -116,8 +116,13 @@ async def open_world(settings: Settings, *, name: str, chooses: bool = False) ->
             async with database.transaction() as tx:
                 return await users.count(tx) > 1
 
+        async def owner_name(workspace_id: str) -> str:
+            async with database.transaction() as tx:
+                found = await workspaces.get(tx, workspace_id)
+                return "" if found is None else found.owner
+
         backends = await open_backends(
-            options if chooses else replace(options, runtime="process"), catalog, several_users
+            options if chooses else replace(options, runtime="process"), catalog, several_users, owner_name
         )
         stack.push_async_callback(backends.close)
         yield World(settings, installation, database, RedisBus(redis), RedisActivity(redis), catalog, backends)

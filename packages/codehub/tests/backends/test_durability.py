@@ -19,7 +19,7 @@ from codehub.domain.errors import ArchiveCorrupted, FenceLost
 from codehub.domain.model import HomeCtx
 from codehub.ports.archives import ArchivePlace
 from codehub.ports.fence import ignore_progress, no_fence
-from codehub.ports.instances import InstanceSpec, Mount
+from codehub.ports.instances import InstanceSpec, Mount, MountKind
 from testing.codehub.contracts.archives import lost_after
 from testing.codehub.contracts.homes import key
 from testing.codehub.contracts.instances import wid
@@ -148,7 +148,7 @@ async def test_nothing_is_launched_when_the_term_ended_while_it_was_prepared() -
     instances = ProcessInstances(base / "run")
     home = base / "homes" / "files"
     home.mkdir(parents=True)
-    spec = InstanceSpec(wid(1), "tiny", by_socket("a"), Mount("dir", str(home)))
+    spec = InstanceSpec(wid(1), "tiny", by_socket("a"), Mount(MountKind.DIR, str(home)))
     try:
         with pytest.raises(FenceLost):
             await instances.start(spec, ignore_progress, lost_after(1))

@@ -20,10 +20,14 @@ from codehub.adapters.tarball import format as tar
 from codehub.adapters.tarball.pack import Packed, pack_tree
 from codehub.adapters.tarball.read import TarStream
 from codehub.adapters.tarball.unpack import unpack_tree
-from codehub.domain.errors import ArchiveCorrupted
+from codehub.domain.errors import ArchiveCorrupted, Terminal
 from testing.codehub.trees import differences, fingerprint, make_rich_tree
 
 AS_ROOT = os.geteuid() == 0
+
+
+# cap_setuid=ep, as setcap writes it.
+CAPABLE = {"security.capability": bytes.fromhex("0100000280000000000000000000000000000000")}
 
 
 def made(path: Path) -> Path:
@@ -194,10 +198,41 @@ def test_devices_are_left_out_and_outward_links_are_only_links(tmp_path: Path) -
 
 
 @pytest.mark.needs("root")
-def test_roots_own_set_uid_files_lose_the_bit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("uid", [0, 54_321])
+def test_set_uid_and_set_gid_files_lose_the_bit_whoever_owns_them(uid: int, tmp_path: Path) -> None:
+    """A forged archive could name another workspace's user as the owner."""
     root = made(tmp_path / "root")
-    unpack_tree([entry(b"su", content=b"x", mode=0o4755), tar.END], root)
-    assert (root / "su").stat().st_mode & 0o7777 == 0o755
+    forged = tar.encode(
+        tar.Entry(name=b"./su", kind=tar.FILE, mode=0o6755, uid=uid, gid=uid, mtime_ns=0, xattrs=CAPABLE)
+    )
+    unpack_tree([forged, tar.END], root)
+    found = (root / "su").stat()
+    assert "security.capability" not in os.listxattr(root / "su")
+    assert (found.st_uid, found.st_mode & 0o7777) == (uid, 0o755)
+
+
+def _nested(root: Path, depth: int, name: str) -> None:
+    fd = os.open(root, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=fd)
+        below = os.open(name, os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = below
+    os.close(fd)
+
+
+@pytest.mark.parametrize(("depth", "name", "why"), [(1_001, "d", "deep"), (40, "n" * 250, "longer than")])
+def test_a_tree_that_would_make_a_huge_archive_is_refused_with_its_path(
+    depth: int, name: str, why: str, tmp_path: Path
+) -> None:
+    root = made(tmp_path / "deep")
+    _nested(root, depth, name)
+    with pytest.raises(Terminal, match=why) as refused:
+        for _ in pack_tree(root, Packed()):
+            pass
+    assert f"{name[:20]}" in str(refused.value)
+    assert len(str(refused.value)) < 500
+    remove_tree(root)
 
 
 def test_a_stream_longer_than_was_archived_is_refused(tmp_path: Path) -> None:

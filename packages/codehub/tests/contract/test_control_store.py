@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from codehub.adapters.postgres.control_gc import PostgresGcStore
+from codehub.adapters.postgres.control_schedule import PostgresScheduleStore
 from codehub.adapters.postgres.control_store import PostgresControlStore
 from codehub.adapters.postgres.control_ttl import PostgresTtlStore
 from codehub.adapters.postgres.pool import Database
@@ -22,7 +23,7 @@ from testing.codehub.workspaces import NOW
 class MemoryWorld:
     def __init__(self) -> None:
         self.database = MemoryDatabase()
-        self.store = self.ttl = self.gc = self.registry = self.database
+        self.store = self.ttl = self.gc = self.registry = self.schedule = self.database
 
     async def elect(self) -> int:
         self.database.epoch += 1
@@ -41,6 +42,7 @@ class PostgresWorld:
         self.store = self.registry = PostgresControlStore(database)
         self.ttl = PostgresTtlStore(database)
         self.gc = PostgresGcStore(database)
+        self.schedule = PostgresScheduleStore(database)
 
     async def elect(self) -> int:
         async with self.database.transaction() as tx:

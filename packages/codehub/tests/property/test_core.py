@@ -153,7 +153,7 @@ class World:
                 self.instance = InstanceSeen(exists=True, running=True, healthy=True)
             case Operation.STOPPING:
                 self.instance = InstanceSeen(exists=True)
-            case Operation.CREATE_EMPTY_ARCHIVE:
+            case Operation.CREATE_EMPTY_ARCHIVE | Operation.DUPLICATING:
                 return self._archived(row)
             case Operation.ARCHIVING | Operation.DELETING:
                 self.instance = InstanceSeen(exists=False)

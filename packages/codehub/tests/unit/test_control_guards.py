@@ -82,6 +82,7 @@ class World:
             store=self.database,
             ttl_store=self.database,
             gc_store=self.database,
+            schedule_store=self.database,
             notifications=self.database,
             bus=MemoryBus(),
             activity=self.activity,
@@ -236,13 +237,22 @@ def test_a_damaged_home_that_is_recorded_is_not_purged_by_a_deletion() -> None:
     world = World()
     world.homes = Damaged(world.archives)
 
+    async def nobody(_: str) -> None:
+        return None
+
     async def main() -> None:
         world.homes.volumes[workspace().id] = Volume(_CTX, {"notes": b"half of it"})
         backends = GuardedBackends(
             {"process": world.instances}, {"local-dir": world.homes}, world.archives, world.clock
         )
         actor = Actor(
-            backends, HealthTracker(world.clock), lambda row: ("", _PROFILE), world.clock, lambda: "id", lambda: 0.5
+            backends,
+            HealthTracker(world.clock),
+            lambda row: ("", _PROFILE),
+            world.clock,
+            lambda: "id",
+            lambda: 0.5,
+            nobody,
         )
         row = replace(
             workspace(desired=DesiredState.DELETED), operation=Operation.DELETING, home_ctx=_CTX, archive_op_id="op-1"

@@ -48,6 +48,7 @@ class Term:
             store=store,
             ttl_store=store,
             gc_store=store,
+            schedule_store=store,
             notifications=store,
             bus=self.bus,
             activity=self.activity,

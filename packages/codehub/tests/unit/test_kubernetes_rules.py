@@ -23,7 +23,6 @@ from codehub.adapters.kubernetes.diagnosis import (
     outlook,
 )
 from codehub.adapters.kubernetes.errors import Expired, Forbidden, InvalidObject, Refusal, to_error
-from codehub.adapters.kubernetes.instances import quantity
 from codehub.adapters.kubernetes.manifests import (
     InstancePod,
     PodOptions,
@@ -32,6 +31,7 @@ from codehub.adapters.kubernetes.manifests import (
     transfer_job,
 )
 from codehub.adapters.kubernetes.objects import decode_node, decode_pod
+from codehub.adapters.kubernetes.quantity import quantity
 from codehub.adapters.kubernetes.transfer import job_name
 from codehub.domain.errors import BackendDown, Conflict, ImagePullFailed, OutOfSpace, Transient
 from codehub.domain.observed import InstanceSeen, Observed, apply_observation

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import tomllib
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codehub.adapters.kubernetes.manifests import PodOptions
+from codehub.adapters.kubernetes.template_pods import with_template
+from codehub.domain.applied_template import AppliedTemplate, apply_template, decode, encode
 from codehub.domain.errors import Invalid
+from codehub.domain.follow_schedule import asked_by_schedule
+from codehub.domain.model import DesiredState, ErrorReason, Operation, Phase, Workspace
 from codehub.domain.parameters import fill
-from codehub.domain.schedule import next_start, parse_schedule, time_zone
+from codehub.domain.profiles import Catalog, Runs
+from codehub.domain.schedule import Moment, due_moment, next_start, parse_schedule, time_zone
 from codehub.domain.table_reader import Mistakes
-from codehub.domain.templates import Access, Template, changes, parameter_env, parse_templates, render, source_of
+from codehub.domain.template_preview import applied_changes
+from codehub.domain.templates import Access, Template, parameter_env, parse_templates, render, source_of
+from codehub.domain.toml_places import split_templates
 from codehub.domain.units import parse_bytes, parse_duration
+from testing.codehub.workspaces import workspace
 
+CATALOG = Catalog()
 WEB = """
 [templates.web]
 description = "A web service"
@@ -144,11 +157,12 @@ def test_a_parameter_without_a_default_must_be_given() -> None:
 
 def test_an_update_says_what_will_change() -> None:
     old, new = read(WEB), read(WEB.replace('"4G"', '"8G"').replace("ports = [3000]", "ports = [3000, 5173]"))
-    assert changes(old, new) == [
-        "size: 2 CPUs, 4096 MiB memory, 20480 MiB disk → 2 CPUs, 8192 MiB memory, 20480 MiB disk",
+    before, after = (apply_template(each, 1, {}, CATALOG, Runs.COMMAND) for each in (old, new))
+    assert applied_changes(before, after) == [
+        "size: 2 CPUs, 4G memory, 20G disk → 2 CPUs, 8G memory, 20G disk",
         "ports: 3000 → 3000, 5173",
     ]
-    assert changes(old, old) == []
+    assert applied_changes(before, before) == []
 
 
 @given(st.dictionaries(st.sampled_from("ab"), st.text(max_size=20), min_size=2, max_size=2))
@@ -230,3 +244,129 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 def test_what_is_no_amount_of_bytes_is_refused(text: str) -> None:
     with pytest.raises(Invalid):
         parse_bytes(text)
+
+
+@given(
+    st.datetimes(datetime(2024, 1, 1), datetime(2030, 1, 1)),
+    st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"]),
+    st.lists(st.integers(1, 30), min_size=1, max_size=12),
+    st.uuids().map(str),
+)
+def test_however_often_it_is_asked_a_schedule_starts_once_a_day(
+    begin: datetime, zone_name: str, hours: list[int], workspace_id: str
+) -> None:
+    """Also over changes of the clock: every start of the whole span is seen by exactly one of its parts."""
+    zone, schedule = time_zone(zone_name), parse_schedule("2:30", "daily")
+    since = begin.replace(tzinfo=UTC)
+    seen = 0
+    for step in hours:
+        # Parts short enough to hold one start at most.
+        now = since + timedelta(hours=min(step, 12))
+        seen += due_moment(schedule, workspace_id, zone, since, now) is Moment.START
+        since = now
+    expected, at = 0, next_start(schedule, workspace_id, zone, begin.replace(tzinfo=UTC))
+    while at <= since:
+        expected, at = expected + 1, next_start(schedule, workspace_id, zone, at)
+    assert seen == expected
+
+
+def test_a_stop_comes_after_its_start_on_the_same_day_and_the_last_of_both_counts() -> None:
+    schedule, zone = parse_schedule("9:00", jitter=timedelta(), stop="18:00"), time_zone("UTC")
+    monday = datetime(2026, 11, 16, tzinfo=UTC)
+    assert due_moment(schedule, "w", zone, monday, monday + timedelta(hours=10)) is Moment.START
+    assert due_moment(schedule, "w", zone, monday, monday + timedelta(hours=19)) is Moment.STOP
+    assert due_moment(schedule, "w", zone, monday + timedelta(hours=10), monday + timedelta(hours=12)) is None
+    with pytest.raises(Invalid, match="later on the same day"):
+        parse_schedule("9:00", stop="8:00")
+
+
+@pytest.mark.parametrize("name", ["", "/etc/passwd", "../UTC", "Europe/Nowhere", "x" * 300, "a\0b"])
+def test_what_is_no_time_zone_is_refused(name: str) -> None:
+    with pytest.raises(Invalid):
+        time_zone(name)
+
+
+def scheduled(**changes: Any) -> Workspace:
+    template = AppliedTemplate("web", 1, "x", "x", schedule=parse_schedule("9:00", jitter=timedelta(), stop="18:00"))
+    return replace(workspace(), template=template, **changes)
+
+
+NINE, SIX = datetime(2026, 11, 16, 9, tzinfo=UTC), datetime(2026, 11, 16, 18, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+
+def test_a_schedule_starts_what_rests_and_leaves_errors_and_late_starts_alone() -> None:
+    rests = scheduled(desired_state=DesiredState.ARCHIVED, phase=Phase.ARCHIVED)
+    assert asked_by_schedule(rests, "", NINE - MINUTE, NINE) is DesiredState.RUNNING
+    assert asked_by_schedule(rests, "", NINE, NINE + MINUTE) is None
+    assert asked_by_schedule(rests, "America/New_York", NINE - MINUTE, NINE) is None
+    assert asked_by_schedule(rests, "", NINE - timedelta(days=3), NINE + timedelta(hours=2)) is None, "too late"
+    broken = replace(rests, phase=Phase.ERROR, error_reason=ErrorReason.TIMEOUT)
+    assert asked_by_schedule(broken, "", NINE - MINUTE, NINE) is None
+    assert asked_by_schedule(replace(rests, desired_state=DesiredState.DELETED), "", NINE - MINUTE, NINE) is None
+    assert asked_by_schedule(rests, "", None, NINE) is None, "a first look starts nothing"
+
+
+def test_a_schedule_stops_what_nobody_uses() -> None:
+    runs = scheduled(
+        desired_state=DesiredState.RUNNING, phase=Phase.RUNNING, last_access_at=SIX - timedelta(minutes=30)
+    )
+    assert asked_by_schedule(runs, "", SIX - MINUTE, SIX) is DesiredState.STANDBY
+    assert asked_by_schedule(replace(runs, last_access_at=SIX - MINUTE), "", SIX - MINUTE, SIX) is None
+    assert asked_by_schedule(replace(runs, keep_awake_until=SIX + MINUTE), "", SIX - MINUTE, SIX) is None
+    assert asked_by_schedule(replace(runs, operation=Operation.STOPPING), "", SIX - MINUTE, SIX) is None
+
+
+def test_what_is_kept_with_a_workspace_is_read_back_as_it_was() -> None:
+    source = (
+        WEB
+        + """
+[templates.web.kubernetes]
+runtime_class = "gvisor"
+node_selector = {"example.org/pool" = "gpu"}
+image_pull_secrets = ["registry"]
+gpus = {"nvidia.com/gpu" = 2}
+tolerations = [{key = "gpu", operator = "Exists", effect = "NoSchedule"}]
+"""
+    )
+    made = apply_template(read(source), 3, {"node": "20"}, CATALOG, Runs.COMMAND)
+    assert decode(json.loads(json.dumps(encode(made)))) == made
+    least = AppliedTemplate("a", 1, "code-server", "code-server")
+    assert decode(json.loads(json.dumps(encode(least)))) == least
+
+
+def test_a_file_of_several_templates_is_taken_apart_with_its_comments() -> None:
+    first, second = "# one\n[templates.a]\nports = [1]\n", '# two\n[templates.b]\n[templates.b.env]\nX = "1"\n'
+    assert split_templates(first + "\n" + second) == {"a": first, "b": second}
+    tangled = '[templates.a]\ndescription = """\n[templates.b]\n"""\n[templates.b]\n'
+    with pytest.raises(Invalid, match="cannot be told apart"):
+        split_templates(tangled)
+
+
+def test_kubernetes_options_are_laid_over_the_installations() -> None:
+    source = (
+        WEB
+        + """
+[templates.web.kubernetes]
+runtime_class = "gvisor"
+node_selector = {pool = "gpu"}
+gpus = {"nvidia.com/gpu" = 1}
+tolerations = [{key = "gpu", operator = "Exists"}]
+"""
+    )
+    made = apply_template(read(source), 1, {}, CATALOG, Runs.IMAGE)
+    base = PodOptions(node_selector={"os": "linux"}, memory_request="8Gi", cpu_request="4")
+    options = with_template(base, made.size, made.kubernetes)
+    assert (options.cpu_limit, options.cpu_request) == ("2", "2000m"), "a request is never above its limit"
+    assert (options.memory_limit, options.memory_request) == (str(4 << 30), str(4 << 30))
+    assert (options.runtime_class, dict(options.node_selector)) == ("gvisor", {"os": "linux", "pool": "gpu"})
+    assert options.tolerations == ({"key": "gpu", "operator": "Exists"},)
+    assert options.extra_resources == {"nvidia.com/gpu": "1"}
+    wrong = mistakes_of(
+        "[templates.a.kubernetes]\ntolerations = [{operator = 'Maybe'}]\ngpus = {gpu = 1}\naffinity = {}\n"
+    )
+    assert set(wrong) == {
+        "templates.a.kubernetes.tolerations[0].operator",
+        "templates.a.kubernetes.gpus.gpu",
+        "templates.a.kubernetes.affinity",
+    }

@@ -71,6 +71,13 @@ def test_lines_are_those_of_the_file_as_it_is_on_disk(workspace: Workspace, root
     assert "not committed yet" in answer.text
 
 
+def test_lines_are_followed_through_a_rename(workspace: Workspace, root: Path) -> None:
+    git(root, "mv", "session.py", "sessions.py")
+    git(root, "commit", "-qm", "Move sessions")
+    answer = call_tool(workspace, "history", path="sessions.py", start=1, end=2)
+    assert "Add sessions" in _subjects(answer)
+
+
 def test_the_commits_that_touched_a_symbol_are_found(workspace: Workspace) -> None:
     answer = call_tool(workspace, "history", symbol="close")
     assert _subjects(answer) == ["Close sessions in the store", "Add sessions"]

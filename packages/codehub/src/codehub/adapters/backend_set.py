@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from codehub.adapters.base_python import base_python
 from codehub.adapters.docker.container import DockerLimits
 from codehub.adapters.docker.engine import Engine
 from codehub.adapters.docker.images import ensure_image
@@ -21,12 +22,14 @@ from codehub.adapters.homes.local_dir import LocalDirHomes
 from codehub.adapters.homes.mark import HomesMark
 from codehub.adapters.homes.work import Workers
 from codehub.adapters.ide.code_server import CodeServerInstall
+from codehub.adapters.ide.jupyterlab import JupyterLabInstall
+from codehub.adapters.ide.toolchain import Toolchain
 from codehub.adapters.kubernetes.backends import KubernetesBackends, KubernetesOptions, open_kubernetes
 from codehub.adapters.kubernetes.homes import PvcHomes
 from codehub.adapters.kubernetes.instances import KubernetesInstances
 from codehub.adapters.objectstore.archives import ArchiveStoreId, ObjectArchives
 from codehub.adapters.objectstore.store import Store, StoreOptions
-from codehub.adapters.process.instances import ProcessInstances, ProcessOptions
+from codehub.adapters.process.instances import ProcessInstances, ProcessOptions, Tools
 from codehub.adapters.profiles_file import load_profiles
 from codehub.domain.errors import BackendDown, CodeHubError, Invalid
 from codehub.domain.profiles import Catalog
@@ -97,7 +100,10 @@ async def _one_user() -> bool:
 
 
 async def open_backends(
-    options: BackendOptions, catalog: Catalog, several_users: Callable[[], Awaitable[bool]] = _one_user
+    options: BackendOptions,
+    catalog: Catalog,
+    several_users: Callable[[], Awaitable[bool]] = _one_user,
+    owner_name: Callable[[str], Awaitable[str]] | None = None,
 ) -> BackendSet:
     """Every backend there is, and the choice for new workspaces. Processes are always there; an engine may come later."""
     if options.runtime == "kubernetes" and options.kubernetes is None:
@@ -107,17 +113,22 @@ async def open_backends(
         engine.check_local()
     store = await asyncio.to_thread(Store, options.archive_url, options.store)
     workers = Workers()
-    install = CodeServerInstall(options.data_dir / "ide")
+    ide_dir = options.data_dir / "ide"
+    toolchain = Toolchain(ide_dir)
     process = ProcessInstances(
         options.data_dir / "run" / "instances",
         options.process or ProcessOptions(hidden=(options.data_dir, options.homes_dir)),
-        {"code-server": install.ensure},
+        {"code-server": CodeServerInstall(ide_dir).ensure, "jupyter-lab": JupyterLabInstall(ide_dir).ensure},
         several_users,
+        lambda: Tools(base_python(), toolchain.ensure_pip(), toolchain.node()),
+        owner_name,
     )
     seen = HomesSeen(options.homes_dir, options.homes_host_dir) if options.homes_host_dir else HomesSeen()
     sockets = options.sockets_dir or options.data_dir / "run" / "containers"
     docker = DockerInstances(
-        engine, DockerOptions(sockets, options.limits, seen, options.allowed_networks), install.ensure
+        engine,
+        DockerOptions(sockets, options.limits, seen, options.allowed_networks),
+        CodeServerInstall(ide_dir).ensure,
     )
     mark = HomesMark(options.homes_dir)
     local = LocalDirHomes(options.homes_dir, store, host_root=options.homes_host_dir, workers=workers, mark=mark)

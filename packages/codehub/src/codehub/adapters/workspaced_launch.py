@@ -22,25 +22,34 @@ FOLDER = Path(workspaced.__file__).resolve().parent
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One start's helper. `listen` is `unix:PATH` or `HOST:PORT`."""
+    """One start's helper. `listen` is `unix:PATH` or `HOST:PORT`.
+
+    With `pip`, a folder with pip's package or an empty string, the home gets a Python environment and a shell's files.
+    """
 
     home: str
     runtime: str
     listen: str
     secret: str
     hidden_ports: tuple[int, ...] = ()
+    pip: str | None = None
+    awaits_environment: bool = False
     bridge: tuple[str, int] | None = None  # a Unix socket that leads to an IDE that only listens on this port
 
     @property
     def configuration(self) -> dict[str, object]:
-        return {
+        found: dict[str, object] = {
             "home": self.home,
             "runtime": self.runtime,
             "listen": self.listen,
             "secret": self.secret,
             "hidden_ports": list(self.hidden_ports),
+            "awaits_environment": self.awaits_environment,
             "bridge": list(self.bridge or ()),
         }
+        if self.pip is not None:
+            found["pip"] = self.pip
+        return found
 
     @property
     def environment(self) -> dict[str, str]:

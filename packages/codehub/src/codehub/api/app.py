@@ -26,8 +26,11 @@ from codehub.api import (
     login_links,
     ports,
     sessions,
+    setup,
     ssh,
     system,
+    templates,
+    terminal_page,
     terminals,
     tokens,
     users,
@@ -60,6 +63,7 @@ def create_app(deps: ApiDeps) -> FastAPI:
             yield
         finally:
             context.leave()
+            await context.terminal_program.close()
             for task in (streams, sweeping):
                 task.cancel()
                 with suppress(asyncio.CancelledError):
@@ -86,24 +90,28 @@ def create_app(deps: ApiDeps) -> FastAPI:
         tokens,
         users,
         workspaces,
+        templates,
         diagnostics,
         exec,
         files,
         ports,
         terminals,
         ssh,
+        setup,
         events,
         about,
         audit,
         whoami,
         login_links,
         handover,
+        terminal_page,
     ):
         app.include_router(part.router, prefix=PREFIX)
     app.include_router(login_links.pages)
     app.include_router(system.router)
     _add_openapi(app, deps.config)
     app.include_router(handover.pages)
+    app.include_router(terminal_page.pages)
     # Last: it may take whatever address is left.
     app.include_router(dashboard.router)
     return app

@@ -11,13 +11,17 @@ from datetime import UTC, datetime
 import uuid_utils
 from prometheus_client import CollectorRegistry
 
-from codehub.domain.errors import Invalid
+from codehub.adapters.git_remote import GitRemote
+from codehub.adapters.secret_box import SecretBox
+from codehub.domain.doors import Door, Kind, prefix_of, public_url
+from codehub.domain.errors import Invalid, Unavailable
 from codehub.domain.limits import RunningLimits
 from codehub.domain.profiles import AppProfile
 from codehub.domain.routing import workspace_origin, workspace_url
 from codehub.ports.archives import ArchiveReceipts
 from codehub.ports.bus import Bus
 from codehub.ports.instances import Instances
+from codehub.ports.terminal_program import TerminalProgram
 from codehub.services.database import Database
 from codehub.services.event_stream import Pace
 from codehub.services.passwords import Passwords
@@ -43,6 +47,8 @@ class ApiConfig:
     lock_id: int
     node_id: str
     port_sharing: str = "link"
+    # By profile: how its IDE is asked to open a folder.
+    folder_addresses: Mapping[str, str] = field(default_factory=dict)
     audit_retention_s: float = 31_536_000
     proxy_secret: str = field(default="", repr=False)
 
@@ -63,7 +69,8 @@ class ApiConfig:
         return workspace_origin(self.workspace_url, self.workspace_host, "*")
 
     def port_url_of(self, workspace_id: str, port: int) -> str:
-        return f"{self.url_of(workspace_id)}port/{port}/"
+        path = f"{prefix_of(workspace_id, Door(Kind.PORT, port))}/"
+        return public_url(self.workspace_url, self.workspace_host, workspace_id, path)
 
 
 def api_config(settings: Settings, *, public_url: str = "", workspace_url: str = "") -> ApiConfig:
@@ -103,6 +110,10 @@ def uuid7() -> str:
     return str(uuid_utils.uuid7())
 
 
+def _no_secret_box() -> SecretBox:
+    raise Unavailable("this API process has no key for secrets")
+
+
 @dataclass(frozen=True, slots=True)
 class ApiDeps:
     database: Database
@@ -112,6 +123,10 @@ class ApiDeps:
     choose_backends: Callable[[], Awaitable[BackendChoice]]  # for new workspaces
     profiles: Mapping[str, AppProfile]
     archives: ArchiveReceipts | None = None  # for recovering from archives that no row names
+    # Seals what users store; lists the branches of repositories.
+    secret_box: Callable[[], SecretBox] = _no_secret_box
+    git_remote: GitRemote = field(default_factory=GitRemote)
+    terminal_program: TerminalProgram | None = None  # what draws terminals in a browser
     # Why no second user can be had on this runtime, or None.
     second_user_refused: Callable[[], str | None] = lambda: None
     clock: Callable[[], datetime] = utc_now

@@ -16,7 +16,7 @@ from codehub.api.config import ApiConfig, ApiDeps
 from codehub.api.metrics import ApiMetrics
 from codehub.api.views import workspace_view
 from codehub.domain.errors import Denied, Unauthorized
-from codehub.domain.profiles import Catalog
+from codehub.domain.profiles import Catalog, Runs
 from codehub.services.accounts import Accounts
 from codehub.services.audit import Audit, Visits
 from codehub.services.diagnostics import Diagnostics
@@ -27,10 +27,15 @@ from codehub.services.passwords import TOKEN_PREFIX
 from codehub.services.ports import Ports
 from codehub.services.principal import Principal
 from codehub.services.ssh import Ssh
+from codehub.services.templates import Templates
+from codehub.services.terminal_program import TerminalProgramFiles
+from codehub.services.user_setup import UserSetup
 from codehub.services.users import Users
 from codehub.services.workspaces import Workspaces
 
 SESSION_KEY = "x-codehub-session-key"
+# A browser sends no headers of ours with a WebSocket, but the protocols it offers: one of them carries the key.
+KEY_PROTOCOL = "codehub.key."
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +47,11 @@ class Context:
     workspaces: Workspaces
     observing: Diagnostics
     doors: Doors
+    templates: Templates
     ssh: Ssh
+    user_setup: UserSetup
     ports: Ports
+    terminal_program: TerminalProgramFiles
     audit: Audit
     live: EventBroadcaster
     metrics: ApiMetrics
@@ -77,6 +85,11 @@ def make_context(deps: ApiDeps) -> Context:
         deps.archives,
         Visits(deps.clock),
     )
+
+    async def runtime() -> tuple[str, Runs]:
+        chosen = await deps.choose_backends()
+        return chosen.instance, chosen.runs
+
     doors = Doors(deps.database, workspaces, deps.instances, deps.clock)
     metrics = ApiMetrics(deps.registry)
     metrics.stream_failures.set_function(lambda: live.failures)
@@ -95,8 +108,11 @@ def make_context(deps: ApiDeps) -> Context:
         workspaces=workspaces,
         observing=Diagnostics(deps.database, workspaces, deps.instances),
         doors=doors,
+        templates=Templates(deps.database, workspaces.catalog, runtime, deps.clock, deps.instances),
         ssh=Ssh(deps.database, doors, deps.clock, deps.ids),
+        user_setup=UserSetup(deps.database, deps.secret_box, deps.clock, deps.ids, deps.git_remote),
         ports=Ports(deps.database, doors, config.port_sharing, config.port_url_of, deps.clock, deps.ids),
+        terminal_program=TerminalProgramFiles(deps.terminal_program),
         audit=Audit(deps.database, deps.clock, timedelta(seconds=config.audit_retention_s)),
         live=live,
         metrics=metrics,
@@ -136,8 +152,15 @@ async def _bearer(request: HTTPConnection) -> Principal | None:
             return None
         return await context.accounts.by_token(secret)
     secret = request.cookies.get(context.config.session_cookie, "")
-    key = request.headers.get(SESSION_KEY, "")
+    key = request.headers.get(SESSION_KEY, "") or _offered_key(request)
     return await context.accounts.by_session(secret, key) if secret and key else None
+
+
+def _offered_key(request: HTTPConnection) -> str:
+    for protocol in request.scope.get("subprotocols") or ():
+        if protocol.startswith(KEY_PROTOCOL):
+            return str(protocol.removeprefix(KEY_PROTOCOL))
+    return ""
 
 
 async def principal(request: HTTPConnection) -> Principal:

@@ -17,10 +17,11 @@ from starlette.responses import HTMLResponse, Response
 from codehub.api.context import Ctx, Who
 from codehub.api.openapi import signed_in
 from codehub.api.schemas import Wire
-from codehub.api.views import View
+from codehub.api.view import View
+from codehub.domain.doors import public_url
 from codehub.domain.errors import Denied, WorkspaceNotFound
 from codehub.domain.ids import is_id
-from codehub.domain.routing import is_local_path, workspace_origin, workspace_path
+from codehub.domain.routing import is_local_path, workspace_path
 from codehub.services.workspace_access import WorkspaceAccess
 from codehub.web.assets import assets
 
@@ -75,9 +76,9 @@ async def hand_over(workspace_id: str, body: HandOver, context: Ctx, who: Who) -
     except Denied:
         await context.workspaces.refused(who, workspace_id)
         raise
-    origin = workspace_origin(config.workspace_url, config.workspace_host, workspace_id)
     joint = "&" if "?" in path else "?"
-    return HandOverView(url=f"{origin}{path}{joint}codehub_ticket={ticket}")
+    address = f"{path}{joint}codehub_ticket={ticket}"
+    return HandOverView(url=public_url(config.workspace_url, config.workspace_host, workspace_id, address))
 
 
 def _page(status: int, title: str, text: str, *, script: str = "") -> Response:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, Strict, field_validator
 
+from codehub.domain.toml_places import LONGEST_SOURCE
 from codehub.services.passwords import LONGEST, SHORTEST
 
 # One line: no control characters, no line or paragraph separators. Texts may have tabs and line breaks.
@@ -162,12 +163,63 @@ class UserPatch(Patch):
     disabled: bool | None = None
 
 
+ParameterValues = Annotated[
+    dict[Annotated[str, Field(max_length=63)], Annotated[str, Field(max_length=1_024)] | bool | int | float],
+    Field(max_length=64),
+]
+TemplateName = Annotated[str, Field(min_length=1, max_length=63)]
+Source = Annotated[str, Field(min_length=1, max_length=LONGEST_SOURCE)]
+
+
+class TemplatesQuery(Query):
+    archived: bool = Field(False, description="Archived ones too; administrators only.")
+
+
+class TemplatePush(Wire):
+    source: Source = Field(description="TOML with one or more `[templates.NAME]` tables.")
+
+
+class TemplatePreview(Wire):
+    name: TemplateName | None = None
+    source: Source | None = Field(None, description="A text that is not pushed yet; administrators only.")
+    parameters: ParameterValues = Field(default_factory=dict)
+    runtime: Literal["process", "docker", "kubernetes"] | None = Field(
+        None, description="Null: the one that new workspaces get."
+    )
+
+
+class TimeZonePut(Wire):
+    time_zone: Annotated[str, Field(min_length=1, max_length=100)] = Field(description="For example Europe/Berlin.")
+
+
+class WorkspaceTemplateUpdate(Wire):
+    parameters: ParameterValues = Field(default_factory=dict)
+
+
+class RepositoryCreate(Wire):
+    url: Annotated[
+        str, Field(min_length=1, max_length=2_048, description="https://…, http://…, ssh://… or git@HOST:PATH.")
+    ]
+    ref: Annotated[
+        str, Field(max_length=255, description="A branch, a tag or a commit; empty: the default branch.")
+    ] = ""
+    path: Annotated[str, Field(max_length=1_024, description="The folder in the repository that the IDE opens.")] = ""
+
+
 class WorkspaceCreate(Wire):
     name: Name
     description: Description = ""
     memo: Memo = ""
     image_ref: ImageRef | None = Field(None, description="A profile's name, or an allowed image.")
+    template: TemplateName | None = Field(None, description="A template's name, instead of `image_ref`.")
+    parameters: ParameterValues = Field(default_factory=dict, description="Values of the template's parameters.")
+    repo: RepositoryCreate | None = Field(None, description="Cloned into the home when it first runs.")
     start: bool = Field(True, description="Start it at once; otherwise it is created archived and empty.")
+
+
+class WorkspaceDuplicate(Wire):
+    name: Name
+    start: bool = Field(True, description="Start the copy at once; otherwise it stays archived.")
 
 
 class WorkspacePatch(Patch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,18 +14,70 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from codehub.api.context import Context
+from codehub.domain.connection_cap import ConnectionCap, most_per_address
 
 _LEAVE_WITHIN_S = 5
 # Longer than a load balancer keeps its idle connections, or it sends a request into one we are closing.
 _KEEP_ALIVE_S = 75
+# From the first byte of a head to its last, and from the connection to the first head: slower is an attack.
+_HEAD_TIMEOUT_S = 15.0
 
 
 class _Protocol(HttpToolsProtocol):
-    """Lets a response cut its connection off: closing politely would wait for a client that reads nothing."""
+    """Lets a response cut its connection off: closing politely would wait for a client that reads nothing.
+
+    Closes a connection whose request head is not complete in time, and refuses those beyond an address's share.
+    """
+
+    cap: ConnectionCap
+    _awaiting_head: asyncio.TimerHandle | None = None
+    _admitted = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._admitted = self.cap.admit(self._address)
+        if self._admitted:
+            self._await_head()
+        else:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._head_is_there()
+        self._leave()
+
+    def handle_websocket_upgrade(self) -> None:
+        # The transport gets another protocol: this one does not hear of its end.
+        self._head_is_there()
+        self._leave()
+        super().handle_websocket_upgrade()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._await_head()
         self.scope["extensions"] = {"codehub.abort": {"abort": self.transport.abort}}
+
+    def on_headers_complete(self) -> None:
+        self._head_is_there()
+        super().on_headers_complete()
+
+    @property
+    def _address(self) -> str:
+        return self.client[0] if self.client else ""
+
+    def _leave(self) -> None:
+        if self._admitted:
+            self._admitted = False
+            self.cap.release(self._address)
+
+    def _await_head(self) -> None:
+        if self._awaiting_head is None:
+            self._awaiting_head = self.loop.call_later(_HEAD_TIMEOUT_S, self.transport.abort)
+
+    def _head_is_there(self) -> None:
+        if self._awaiting_head is not None:
+            self._awaiting_head.cancel()
+            self._awaiting_head = None
 
 
 class _Server(uvicorn.Server):
@@ -47,10 +100,13 @@ async def serve_api(
     app: FastAPI, sockets: Sequence[socket.socket], *, ready: Callable[[], None] = lambda: None
 ) -> None:
     """Serve until cancelled. `ready` is called once requests are taken."""
+    context = cast(Context, app.state.context)
+    most = most_per_address(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    limited = type("_Limited", (_Protocol,), {"cap": ConnectionCap(most, context.config.trusted_proxies)})
     server = _Server(
         uvicorn.Config(
             app,
-            http=_Protocol,
+            http=limited,
             ws="websockets-sansio",
             ws_max_size=1 << 20,
             ws_ping_interval=30.0,
@@ -70,7 +126,7 @@ async def serve_api(
     try:
         await asyncio.shield(serving)
     except asyncio.CancelledError:
-        cast(Context, app.state.context).leave()
+        context.leave()
         server.should_exit = True
         await asyncio.shield(serving)
         raise

@@ -8,6 +8,7 @@ ended, JSON). From the client: `I` (input), `A` (acknowledges output up to a num
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Annotated
 
 from fastapi import APIRouter, Query, WebSocket
@@ -22,13 +23,16 @@ from codehub.api.exec import Command
 from codehub.api.forwarding import Wake, forward
 from codehub.api.openapi import signed_in
 from codehub.api.schemas import Wire
-from codehub.api.views import View
-from codehub.domain.errors import CodeHubError, Denied
+from codehub.api.view import View
+from codehub.domain.errors import CodeHubError, Denied, Unauthorized
 
 router = APIRouter(tags=["terminals"])
 _JSON = {"Content-Type": "application/json"}
 _LONGEST = 8 << 20  # a screen with its scrollback is far below
 _LONGEST_INPUT = 1 << 20
+# What a browser offers beside its session key (`codehub.key.…`), and gets.
+_PROTOCOL = "codehub.terminal"
+_CHECK_EVERY_S = 10.0
 # What a WebSocket is closed with when it was refused: 4000 and the HTTP status.
 _REFUSED = 4000
 
@@ -92,7 +96,8 @@ async def attach_terminal(
 ) -> None:
     """Show a terminal: the screen first, or what came after byte `after`; then live. Never wakes the workspace."""
     context: Context = socket.app.state.context
-    await socket.accept()
+    offered = socket.scope.get("subprotocols") or ()
+    await socket.accept(_PROTOCOL if _PROTOCOL in offered else None)
     try:
         origin = socket.headers.get("origin")
         if origin is not None and origin.lower() != context.config.public_url.lower():
@@ -104,7 +109,7 @@ async def attach_terminal(
             if isinstance(stream, Answer):
                 await socket.close(_REFUSED + stream.status, "the terminal has ended")
                 return
-            await _carry(socket, stream, context)
+            await _carry(socket, stream, context, workspace_id)
     except CodeHubError as error:
         refusal = http_error(error)
         await _closed(socket, _REFUSED + refusal.status, refusal.message)
@@ -119,11 +124,12 @@ async def _closed(socket: WebSocket, code: int, reason: str) -> None:
         return  # it is closed already
 
 
-async def _carry(socket: WebSocket, stream: ByteStream, context: Context) -> None:
-    tasks = [
+async def _carry(socket: WebSocket, stream: ByteStream, context: Context, workspace_id: str) -> None:
+    tasks: list[asyncio.Future[object]] = [
         asyncio.ensure_future(_to_client(socket, stream)),
-        asyncio.ensure_future(_to_workspace(socket, stream)),
+        asyncio.ensure_future(_to_workspace(socket, stream, context, workspace_id)),
         asyncio.ensure_future(context.leaving.wait()),
+        asyncio.ensure_future(_signed_out(socket)),
     ]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -133,6 +139,8 @@ async def _carry(socket: WebSocket, stream: ByteStream, context: Context) -> Non
         await asyncio.gather(*tasks, return_exceptions=True)
     if tasks[2] in done:
         await _closed(socket, 1012, "CodeHub restarts: attach again")
+    elif tasks[3] in done:
+        await _closed(socket, _REFUSED + 401, "the session or API token has ended")
     elif tasks[0] in done and tasks[0].exception() is None:
         await _closed(socket, 1000, "the terminal has ended")
     else:
@@ -160,11 +168,27 @@ async def _to_client(socket: WebSocket, stream: ByteStream) -> None:
                 return
 
 
-async def _to_workspace(socket: WebSocket, stream: ByteStream) -> None:
+async def _signed_out(socket: WebSocket) -> None:
+    """Returns when whoever attached may no longer be there."""
+    while True:
+        await asyncio.sleep(_CHECK_EVERY_S)
+        try:
+            await principal(socket)
+        except Unauthorized:
+            return
+        except CodeHubError:
+            continue  # the database is away: what is open goes on
+
+
+async def _to_workspace(socket: WebSocket, stream: ByteStream, context: Context, workspace_id: str) -> None:
     while True:
         message = await socket.receive_bytes()
         if not message or len(message) > _LONGEST_INPUT:
             raise ConnectionResetError("not a message of ours")
+        if message[:1] == b"I":
+            # Keystrokes are a person at work, whatever the program makes of them; an open tab is not.
+            with contextlib.suppress(CodeHubError):
+                await context.doors.touch(workspace_id)
         await stream.write(message[:1] + (len(message) - 1).to_bytes(4, "big") + message[1:])
 
 

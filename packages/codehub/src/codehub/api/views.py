@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Literal
+from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from codehub.api.config import ApiConfig
+from codehub.api.template_views import WorkspaceTemplateView, template_of
+from codehub.api.view import View
 from codehub.domain.accounts import Session, Token, User
 from codehub.domain.actions import Action, Viewer, allowed_actions
 from codehub.domain.audit import AuditEvent
@@ -26,13 +29,10 @@ from codehub.domain.model import (
     WorkspaceWithOwner,
 )
 from codehub.domain.routing import workspace_path
+from codehub.domain.setup import SetupState, StepState, setup_sentence
 from codehub.domain.status import status_of
 from codehub.domain.ttl import Span, archives_at, sleeps_at
-from codehub.domain.wording import error_text, summarize
-
-
-class View(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+from codehub.domain.wording import error_text, fixing_command, summarize
 
 
 class ErrorBody(View):
@@ -78,13 +78,53 @@ class SummaryView(View):
 class WorkspaceErrorView(View):
     reason: str | None
     message: str
+    detail: str | None = Field(description="What exactly happened, as the failed step reported it.")
     remedy: str = Field(description="What you can do about it.")
+    command: str | None = Field(description="The command that does that; null if there is none for you.")
 
 
 class BlockedView(View):
     reason: str
     message: str
     since: datetime
+
+
+class RepositoryView(View):
+    url: str
+    ref: str
+    path: str
+
+
+class SetupStepView(View):
+    id: str
+    title: str
+    state: Literal["pending", "running", "done", "failed", "skipped"]
+    once: bool = Field(description="Once per home; otherwise at each start.")
+    message: str = Field(description="Why it failed and what to do; empty otherwise.")
+    kind: str = Field(
+        description="Of a failed clone: auth, missing, host, timeout, tls, ref, space, exists or other."
+    )
+    percent: int | None
+    notes: list[str]
+    exit_code: int | None
+
+
+class IgnoredView(View):
+    key: str
+    reason: str
+
+
+class SetupView(View):
+    """What is done in the workspace besides its IDE: the clone, dotfiles, commands."""
+
+    state: Literal["running", "failed", "done"]
+    text: str = Field(description="One sentence for people; may be empty.")
+    percent: int | None
+    folder: str = Field(description="What the IDE opens, relative to the home; empty until it is there.")
+    steps: list[SetupStepView]
+    ports: list[int] = Field(description="Ports that the repository's devcontainer.json names.")
+    ignored: list[IgnoredView] = Field(description="What of devcontainer.json has no effect here, and why.")
+    error: str = Field(description="Why devcontainer.json was not understood; empty otherwise.")
 
 
 class WorkspaceView(View):
@@ -94,6 +134,9 @@ class WorkspaceView(View):
     memo: str
     owner: str = Field(description="The owner's user name.")
     image_ref: str
+    template: WorkspaceTemplateView | None = Field(
+        description="Null for one that was made from a profile or an image."
+    )
     status: Status
     phase: Phase
     operation: Operation
@@ -125,6 +168,8 @@ class WorkspaceView(View):
         description="When it is archived if it sleeps until then; null when it does not sleep."
     )
     allowed_actions: list[Action] = Field(description="What you can do with it in its present state.")
+    repo: RepositoryView | None
+    setup: SetupView | None = Field(description="null before its first start.")
     summary: SummaryView
     error: WorkspaceErrorView | None = Field(description="What went wrong and what to do; null unless in ERROR.")
 
@@ -304,6 +349,7 @@ def workspace_view(
         memo=workspace.memo,
         owner=owned.owner,
         image_ref=workspace.image_ref,
+        template=template_of(workspace),
         status=status,
         phase=phase,
         operation=workspace.operation,
@@ -319,7 +365,7 @@ def workspace_view(
         archive_key=workspace.archive_key,
         last_archive_at=archived_at(workspace),
         path=workspace_path(workspace.id),
-        url=config.url_of(workspace.id),
+        url=config.url_of(workspace.id) + folder_address(workspace, config),
         created_at=workspace.created_at,
         updated_at=workspace.updated_at,
         last_access_at=workspace.last_access_at,
@@ -328,12 +374,55 @@ def workspace_view(
         sleeps_at=sleeps_at(workspace, timedelta(seconds=config.ttl_standby_s), gaps),
         archives_at=archives_at(workspace, timedelta(seconds=config.ttl_archive_s)),
         allowed_actions=list(allowed_actions(workspace, viewer)),
+        repo=None
+        if workspace.repo is None
+        else RepositoryView(url=workspace.repo.repository.url, ref=workspace.repo.ref, path=workspace.repo.path),
+        setup=None if workspace.setup is None else setup_view(workspace.setup),
         summary=SummaryView(label=summary.label, text=summary.text),
         error=_error(workspace, viewer) if status is Status.ERROR else None,
         keep_awake_until=workspace.keep_awake_until,
         kept_awake_by=busy.reason if busy is not None else None,
         busy_since=busy.since if busy is not None else None,
     )
+
+
+def setup_view(state: SetupState) -> SetupView:
+    running = [step for step in state.steps if step.state is StepState.RUNNING]
+    return SetupView(
+        state="running" if running or state.running else "failed" if state.failed or state.error else "done",
+        text=setup_sentence(state),
+        percent=running[0].percent if running else None,
+        folder=state.folder,
+        steps=[
+            SetupStepView(
+                id=step.id,
+                title=step.title,
+                state=step.state.value,
+                once=step.once,
+                message=step.message,
+                kind=step.kind,
+                percent=step.percent,
+                notes=list(step.notes),
+                exit_code=step.exit_code,
+            )
+            for step in state.steps
+        ],
+        ports=list(state.ports),
+        ignored=[IgnoredView(key=key, reason=reason) for key, reason in state.ignored],
+        error=state.error,
+    )
+
+
+def folder_address(workspace: Workspace, config: ApiConfig) -> str:
+    """What is added to a workspace's address so that its IDE opens the clone; nothing until the clone is there."""
+    state = workspace.setup
+    if state is None or not state.folder or not state.home:
+        return ""
+    profile = config.folder_addresses.get(
+        workspace.image_ref, config.folder_addresses.get(config.default_profile, "")
+    )
+    folder = "/".join(quote(part, safe="") for part in state.folder.split("/"))
+    return profile.replace("{home}", quote(state.home)).replace("{folder}", folder)
 
 
 def _conditions(workspace: Workspace) -> ConditionsView:
@@ -361,7 +450,13 @@ def _progress(workspace: Workspace) -> ProgressView | None:
 
 def _error(workspace: Workspace, viewer: Viewer) -> WorkspaceErrorView:
     message, remedy = error_text(workspace.error_reason, is_admin=viewer.is_admin)
-    return WorkspaceErrorView(reason=workspace.error_reason, message=message, remedy=remedy)
+    return WorkspaceErrorView(
+        reason=workspace.error_reason,
+        message=message,
+        detail=workspace.error_message,
+        remedy=remedy,
+        command=fixing_command(workspace, is_admin=viewer.is_admin),
+    )
 
 
 def session_item(session: Session, current_id: str) -> SessionItem:

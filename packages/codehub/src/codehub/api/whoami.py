@@ -7,7 +7,8 @@ from fastapi import APIRouter, Request
 
 from codehub.api.context import principal_or_none
 from codehub.api.openapi import may_answer
-from codehub.api.views import UserBrief, View
+from codehub.api.view import View
+from codehub.api.views import UserBrief
 
 router = APIRouter(tags=["sessions"])
 

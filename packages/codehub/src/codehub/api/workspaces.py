@@ -6,33 +6,27 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from starlette.convertors import StringConvertor, register_url_convertor
 
 from codehub.api.context import Context, Ctx, Who
 from codehub.api.openapi import signed_in
 from codehub.api.schemas import (
     DeleteQuery,
     WorkspaceCreate,
+    WorkspaceDuplicate,
     WorkspaceKeepAwake,
     WorkspacePageQuery,
     WorkspacePatch,
     WorkspaceRecover,
     WorkspaceTransfer,
 )
+from codehub.api.verbs import ONE_WORKSPACE
 from codehub.api.views import WorkspacePage, WorkspaceView, workspace_view
 from codehub.domain.model import DesiredState, Phase, WorkspaceWithOwner
+from codehub.domain.repository import parse_source
 from codehub.services.principal import Principal
 from codehub.services.workspaces import Edit, NewWorkspace, Recovery, viewer_of
 
-
-class _BeforeVerb(StringConvertor):
-    """An id ends where its verb begins, so that `{id}:start` is never taken for an id."""
-
-    regex = "[^/:]+"
-
-
-register_url_convertor("before_verb", _BeforeVerb())
-_ONE = "/workspaces/{workspace_id:before_verb}"
+_ONE = ONE_WORKSPACE
 
 router = APIRouter(tags=["workspaces"])
 
@@ -49,7 +43,10 @@ async def list_workspaces(query: Annotated[WorkspacePageQuery, Query()], ctx: Ct
 @router.post("/workspaces", status_code=201, responses=signed_in(413, 429))
 async def create_workspace(body: WorkspaceCreate, ctx: Ctx, who: Who) -> WorkspaceView:
     """Create a workspace and start it, unless `start` is false. Over the limit nothing is created."""
-    new = NewWorkspace(body.name, body.description, body.memo, body.image_ref, body.start)
+    repo = None if body.repo is None else parse_source(body.repo.url, body.repo.ref, body.repo.path)
+    new = NewWorkspace(
+        body.name, body.description, body.memo, body.image_ref, body.start, repo, body.template, body.parameters
+    )
     return await _view(await ctx.workspaces.create(who, new), ctx, who)
 
 
@@ -85,10 +82,22 @@ async def stop_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView
     return await _view(await ctx.workspaces.stop(who, workspace_id), ctx, who)
 
 
+@router.post(_ONE + ":cancel", status_code=202, responses=signed_in(404, 409))
+async def cancel_operation(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
+    """Cancel the start, restore or archive that is under way. The workspace is then as it was before; no file is lost."""
+    return await _view(await ctx.workspaces.cancel(who, workspace_id), ctx, who)
+
+
 @router.post(_ONE + ":keep-awake", status_code=202, responses=signed_in(404, 409, 413))
 async def keep_workspace_awake(workspace_id: str, body: WorkspaceKeepAwake, ctx: Ctx, who: Who) -> WorkspaceView:
     """Keep it awake until a time, whatever runs in it; `null` ends that."""
     return await _view(await ctx.workspaces.keep_awake(who, workspace_id, body.until), ctx, who)
+
+
+@router.post(_ONE + ":retry-setup", status_code=202, responses=signed_in(404, 409))
+async def retry_setup(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
+    """Try the failed steps of its setup again: the clone, dotfiles, commands. It must be running."""
+    return await _view(await ctx.workspaces.retry_setup(who, workspace_id), ctx, who)
 
 
 @router.post(_ONE + ":archive", status_code=202, responses=signed_in(404, 409))
@@ -105,6 +114,13 @@ async def recover_workspace(
     given = body is not None and "archive_key" in body.model_fields_set
     recovery = Recovery(chosen=given, archive_key=body.archive_key if body is not None else None)
     return await _view(await ctx.workspaces.recover(who, workspace_id, recovery), ctx, who)
+
+
+@router.post(_ONE + ":duplicate", status_code=201, responses=signed_in(404, 409, 413, 429))
+async def duplicate_workspace(workspace_id: str, body: WorkspaceDuplicate, ctx: Ctx, who: Who) -> WorkspaceView:
+    """Make a new workspace of yours with this one's files, which stay as they are. One that runs must be stopped first."""
+    made = await ctx.workspaces.duplicate(who, workspace_id, body.name, start=body.start)
+    return await _view(made, ctx, who)
 
 
 @router.post(_ONE + ":continue-from-archive", status_code=201, responses=signed_in(404, 409, 429))

@@ -44,7 +44,7 @@ DUMP: Final = "database.dump"
 HOMES: Final = "homes"
 ARCHIVES: Final = "archives"
 # The files of the data directory that are worth keeping beside the database.
-KEPT_FILES: Final = ("admin-password", "installation-id")
+KEPT_FILES: Final = ("admin-password", "installation-id", "secrets.key")
 
 _ROWS = """
     SELECT id, name, home_store_key, storage_backend, home_ctx ->> 'incarnation' AS incarnation, archive_key

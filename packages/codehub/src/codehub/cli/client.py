@@ -90,6 +90,9 @@ class Client:
     def patch(self, path: str, body: Json) -> Json:
         return self._json("PATCH", path, json=body)
 
+    def put_json(self, path: str, body: Json) -> Json:
+        return self._json("PUT", path, json=body)
+
     def put(self, path: str, content: Iterable[bytes] | bytes, **headers: str) -> Json:
         """A body of any size and kind, as it comes."""
         timeout = _timeout(read=None, write=None)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
 
+from codehub.adapters.git_remote import GitRemote
+from codehub.adapters.ide.xterm import XtermInstall
 from codehub.adapters.postgres.control_gc import PostgresGcStore
 from codehub.adapters.postgres.control_leader import PostgresElection
 from codehub.adapters.postgres.control_notifications import PostgresNotifications
+from codehub.adapters.postgres.control_schedule import PostgresScheduleStore
 from codehub.adapters.postgres.control_store import PostgresControlStore
 from codehub.adapters.postgres.control_ttl import PostgresTtlStore
+from codehub.adapters.secret_box import SecretBox, open_box
+from codehub.adapters.setup_channel import WorkspacedLinks
 from codehub.adapters.system_clock import SystemClock
 from codehub.adapters.upstream_activity import UpstreamActivity
 from codehub.api.config import ApiDeps, api_config
@@ -18,14 +25,18 @@ from codehub.control.deps import (
     CoordinatorDeps,
     CoordinatorSettings,
     GcSettings,
+    ScheduleSettings,
     TtlSettings,
 )
+from codehub.domain.effective import effective_profile
 from codehub.domain.errors import BackendDown, Invalid, NotFound
+from codehub.domain.limits import RunningLimits
 from codehub.domain.model import Workspace
-from codehub.domain.profiles import AppProfile, Catalog
+from codehub.domain.profiles import AppProfile, Catalog, Runs
 from codehub.ports.archives import ArchiveReceipts
 from codehub.ports.instances import Instances
 from codehub.proxy.run import ProxyDeps
+from codehub.services.setup_desk import PostgresSetupDesk
 from codehub.services.workspaces import BackendChoice
 from codehub.settings import Settings
 from codehub.wiring import World, new_id
@@ -47,11 +58,17 @@ def api_deps(world: World, receipts: ArchiveReceipts | None = None) -> ApiDeps:
     return ApiDeps(
         database=world.database,
         bus=world.bus,
-        config=api_config(world.settings),
+        config=replace(
+            api_config(world.settings),
+            folder_addresses={name: profile.folder_address for name, profile in world.catalog.profiles.items()},
+        ),
         instances=backends.instances,
         archives=receipts or backends.archives,
         choose_backends=choose,
         profiles=world.catalog.profiles,
+        secret_box=secret_box(world.settings),
+        git_remote=GitRemote(world.settings.instance_networks, git_ca_of(world.settings)),
+        terminal_program=XtermInstall(world.settings.data_dir / "ide"),
         second_user_refused=lambda: None if backends.isolates_users() else _NO_SECOND_USER,
     )
 
@@ -75,6 +92,7 @@ def coordinator_deps(world: World) -> CoordinatorDeps:
         store=PostgresControlStore(world.database),
         ttl_store=PostgresTtlStore(world.database),
         gc_store=PostgresGcStore(world.database),
+        schedule_store=PostgresScheduleStore(world.database),
         notifications=PostgresNotifications(settings.database_url),
         bus=world.bus,
         activity=world.activity,
@@ -89,7 +107,39 @@ def coordinator_deps(world: World) -> CoordinatorDeps:
         stores=world.backends.stores,
         registry=PostgresControlStore(world.database),
         installation_id=world.installation_id,
+        setup_desk=setup_desk(world),
+        setup_links=WorkspacedLinks(),
     )
+
+
+def setup_desk(world: World) -> PostgresSetupDesk:
+    settings = world.settings
+
+    def runs(name: str) -> Runs:
+        backend = world.backends.instances.get(name)
+        return Runs.COMMAND if backend is None else backend.runs
+
+    return PostgresSetupDesk(
+        world.database,
+        secret_box(settings),
+        runs,
+        git_ca_of(settings),
+        settings.partial_clone_bytes,
+    )
+
+
+def secret_box(settings: Settings) -> Callable[[], SecretBox]:
+    """Opened when it is first needed: an installation without secrets needs no key."""
+    return cache(lambda: open_box(settings.secrets_key, settings.data_dir, settings.secrets_key_file))
+
+
+def git_ca_of(settings: Settings) -> str:
+    if settings.git_ca_file is None:
+        return ""
+    try:
+        return settings.git_ca_file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(f"CODEHUB_GIT_CA_FILE: {settings.git_ca_file} cannot be read: {error}") from error
 
 
 def profile_of(catalog: Catalog, instances: Mapping[str, Instances], workspace: Workspace) -> tuple[str, AppProfile]:
@@ -98,7 +148,7 @@ def profile_of(catalog: Catalog, instances: Mapping[str, Instances], workspace: 
     if backend is None:
         raise BackendDown(f"the instance backend {workspace.instance_backend} is not available here")
     try:
-        return catalog.resolve(workspace.image_ref, backend.runs)
+        return effective_profile(workspace, catalog, backend.runs)
     except Invalid as error:
         raise NotFound(str(error)) from error
 
@@ -128,6 +178,7 @@ def coordinator_settings(settings: Settings) -> CoordinatorSettings:
             keep=settings.archive_keep,
             deleted_retention_s=settings.deleted_retention_s,
         ),
+        schedule=ScheduleSettings(limits=RunningLimits(settings.max_running_per_user, settings.max_running_global)),
         health_bind=settings.health_bind,
         sse_prefix=settings.sse_prefix,
         wake_prefix=settings.wake_prefix,

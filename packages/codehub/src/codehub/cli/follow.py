@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from codehub.cli.client import Client
-from codehub.cli.output import console, doing, remedy
+from codehub.cli.output import console, progress_words, remedy
 from codehub.domain.errors import CodeHubError, Conflict, NotFound, Unavailable
 
 Workspace = Mapping[str, Any]
@@ -64,6 +64,40 @@ def follow(
             sleep(_INTERVAL_S)
 
 
+def follow_setup(
+    client: Client,
+    workspace: Workspace,
+    timeout_s: float | None = None,
+    *,
+    quiet: bool = False,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> Workspace:
+    """The workspace once its setup (the clone, dotfiles, commands) is over. Raises WentWrong when a step failed."""
+    begun, said = clock(), ""
+    while True:
+        now = _look(client, str(workspace["id"]), sleep, clock)
+        if now is None:
+            raise NotFound(f"{workspace['name']} was deleted meanwhile")
+        setup = now.get("setup") or {"state": "running", "text": ""}
+        title = str(setup["text"]).partition(":")[0]
+        if title != said and setup["state"] == "running" and not quiet:
+            console(err=True).print(f"{now['name']}: {title}")
+        said = title
+        if setup["state"] == "failed":
+            raise WentWrong(
+                f"{now['name']} runs, but its setup failed: {setup['text']} `codehub ws setup-log {now['name']}` shows the "
+                f"output; `codehub ws retry-setup {now['name']}` tries again."
+            )
+        if setup["state"] == "done" and setup.get("steps"):
+            return now
+        if now["desired_state"] != "RUNNING":
+            raise Conflict(f"{now['name']} was asked to be {now['desired_state']} meanwhile")
+        if timeout_s is not None and clock() - begun > timeout_s:
+            raise Unavailable(f"the setup of {now['name']} is not over after {timeout_s:g} s; it goes on")
+        sleep(_INTERVAL_S)
+
+
 @contextmanager
 def _told(name: str, quiet: bool) -> Iterator[Callable[[Workspace], None]]:
     """How what is seen on the way is told: not at all, by a bar, or by lines where nothing can be drawn over."""
@@ -80,7 +114,9 @@ def _told(name: str, quiet: bool) -> Iterator[Callable[[Workspace], None]]:
 
             def draw(now: Workspace) -> None:
                 done = now.get("progress") or {}
-                progress.update(bar, completed=done.get("done") or 0, total=done.get("total"), doing=doing(now))
+                progress.update(
+                    bar, completed=done.get("done") or 0, total=done.get("total"), doing=progress_words(now)
+                )
 
             yield draw
     else:
@@ -98,7 +134,7 @@ def _lines(name: str, say: Callable[[str], None]) -> Callable[[Workspace], None]
         done = now.get("progress")
         if operation == "NONE" or (operation == before and not done):
             return
-        reached, what = _step_and_quarter(done or {}), doing(now)
+        reached, what = _step_and_quarter(done or {}), progress_words(now)
         if (operation, reached) != (before, key) and what != said:
             say(f"{name}: {what}")
         said, key = what, reached

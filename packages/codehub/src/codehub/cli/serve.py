@@ -21,6 +21,7 @@ from codehub.cli.composition import api_deps, coordinator_deps, coordinator_sett
 from codehub.cli.effective_settings import effective_settings
 from codehub.cli.stack.ports import listen
 from codehub.cli.stack.receipts import ReceiptsView
+from codehub.cli.stack.rights import raise_open_files
 from codehub.control.coordinator import run_coordinator
 from codehub.proxy.run import run_proxy, settle_memory
 from codehub.settings import Settings
@@ -101,6 +102,7 @@ async def _coordinator(settings: Settings) -> None:
 
 
 def _settings() -> Settings:
+    raise_open_files()
     state = effective_settings(os.environ)
     state.require_database()
     logs.configure(state.settings.log_level, state.settings.log_format)

@@ -32,6 +32,7 @@ from codehub.cli.stack.ports import listen
 from codehub.cli.stack.receipts import receipts_view
 from codehub.cli.stack.rights import environment_of, lent_files, raise_open_files, unprivileged_account
 from codehub.cli.stack.servers import embedded_servers
+from codehub.cli.stack.terminal_program import install_in_background
 from codehub.domain.errors import BackendDown
 from codehub.settings import NAMES, Settings, load_settings
 from codehub.wiring import backend_options, catalog_of, keep_installation_id
@@ -113,6 +114,7 @@ async def _run(settings: Settings, sockets: dict[str, socket.socket]) -> None:
             await _ready(settings, stopping)
             if not stopping.is_set():
                 _banner(settings, fresh)
+                install_in_background(settings.data_dir, _say)
             await stopping.wait()
         finally:
             _say("stopping")

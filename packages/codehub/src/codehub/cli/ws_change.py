@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 import click
 
 from codehub.cli.client import Client
-from codehub.cli.follow import GOALS, follow
+from codehub.cli.follow import GOALS, follow, follow_setup
 from codehub.cli.options import connect, find_workspace, json_option, server_option, waits, workspace_argument
 from codehub.cli.output import console, doing, print_json
+from codehub.cli.parameters import given_parameters, parameter_option
 from codehub.domain.errors import Conflict
 
 
@@ -20,6 +22,11 @@ from codehub.domain.errors import Conflict
 @click.option("--description", default="", help="Description of the workspace.")
 @click.option("--memo", default="", help="A note for yourself.")
 @click.option("--profile", "image_ref", default=None, help="The IDE: a profile or an allowed image.")
+@click.option("--template", default=None, help="The template to make it from; `codehub templates ls` lists them.")
+@parameter_option
+@click.option("--repo", default=None, metavar="URL", help="Clone this repository into its home.")
+@click.option("--ref", default=None, help="The branch, tag or commit to check out; the default branch otherwise.")
+@click.option("--path", default=None, help="The folder in the repository that the IDE opens.")
 @click.option("--start/--no-start", default=True, show_default=True, help="Start it after creating it.")
 @click.option("--wait/--no-wait", default=False, show_default=True, help="Wait until it is done.")
 @click.option("--timeout", "timeout_s", type=float, default=None, help="Stop waiting after this many seconds.")
@@ -30,6 +37,11 @@ def create(
     description: str,
     memo: str,
     image_ref: str | None,
+    template: str | None,
+    parameters: tuple[str, ...],
+    repo: str | None,
+    ref: str | None,
+    path: str | None,
     start: bool,
     wait: bool,
     timeout_s: float | None,
@@ -42,13 +54,31 @@ def create(
     Examples:
       codehub ws create api --wait
       codehub ws create notes --profile jupyterlab --description "experiments"
+      codehub ws create shop --template web --param node=22 --param debug=true
+      codehub ws create api --repo https://git.example.org/team/api.git --ref develop --wait
     """
+    if parameters and template is None:
+        raise click.UsageError("--param belongs to a template; use --template")
+    if template is not None and image_ref is not None:
+        raise click.UsageError("use --template or --profile, not both")
+    if repo is None and (ref or path):
+        raise click.UsageError("--ref and --path need --repo")
     body: dict[str, object] = {"name": name, "description": description, "memo": memo, "start": start}
     if image_ref:
         body["image_ref"] = image_ref
+    if repo:
+        body["repo"] = {"url": repo, "ref": ref or "", "path": path or ""}
     with connect(server) as client:
+        if template is not None:
+            known = client.get(f"templates/{quote(template, safe='')}")["parameters"] if parameters else []
+            body |= {"template": template, "parameters": given_parameters(parameters, known)}
         made = client.post("workspaces", body)
-        _finish(client, made, "RUNNING" if start else "ARCHIVED", wait, timeout_s, as_json)
+        if wait and repo and start:
+            # The state is shown once, when the clone is over too.
+            reached = follow(client, made, "RUNNING", timeout_s=timeout_s, quiet=as_json)
+            _show(follow_setup(client, reached or made, timeout_s, quiet=as_json), as_json)
+        else:
+            _finish(client, made, "RUNNING" if start else "ARCHIVED", wait, timeout_s, as_json)
 
 
 @click.command()
@@ -116,6 +146,22 @@ def continue_(workspace: str, wait: bool, timeout_s: float | None, server: str |
         found = find_workspace(client, workspace)
         made = client.post(f"workspaces/{found['id']}:continue-from-archive")
         _finish(client, made, "RUNNING", wait, timeout_s, as_json)
+
+
+@click.command()
+@workspace_argument
+@server_option
+@json_option
+def cancel(workspace: str, server: str | None, as_json: bool) -> None:
+    """Cancel the start, restore or archive that is under way. The workspace is then as it was before; no file is lost.
+
+    \b
+    Example:
+      codehub ws cancel api
+    """
+    with connect(server) as client:
+        found = find_workspace(client, workspace)
+        _show(client.post(f"workspaces/{found['id']}:cancel"), as_json)
 
 
 @click.command()
@@ -198,6 +244,79 @@ def restart(workspace: str, wait: bool, timeout_s: float | None, server: str | N
         _finish(client, client.post(f"workspaces/{found['id']}:start"), "RUNNING", wait, timeout_s, as_json)
 
 
+@click.command()
+@workspace_argument
+@click.argument("name")
+@click.option("--start/--no-start", default=True, show_default=True, help="Start the copy.")
+@click.option("--wait/--no-wait", default=False, show_default=True, help="Wait until it is done.")
+@click.option("--timeout", "timeout_s", type=float, default=None, help="Stop waiting after this many seconds.")
+@server_option
+@json_option
+def duplicate(
+    workspace: str,
+    name: str,
+    start: bool,
+    wait: bool,
+    timeout_s: float | None,
+    server: str | None,
+    as_json: bool,
+) -> None:
+    """Make the workspace NAME with the files of a stopped or archived one, which stays as it is.
+
+    \b
+    Examples:
+      codehub ws duplicate api api-experiment --wait
+      codehub ws duplicate api backup --no-start
+    """
+    with connect(server) as client:
+        found = find_workspace(client, workspace)
+        made = client.post(f"workspaces/{found['id']}:duplicate", {"name": name, "start": start})
+        _finish(client, made, "RUNNING" if start else "ARCHIVED", wait, timeout_s, as_json)
+
+
+@click.command("update-template")
+@workspace_argument
+@parameter_option
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@server_option
+@json_option
+def update_template(
+    workspace: str, parameters: tuple[str, ...], dry_run: bool, server: str | None, as_json: bool
+) -> None:
+    """Take the newest version of a workspace's template at its next start.
+
+    Parameters keep their values unless --param gives others. Files in the home are not touched.
+
+    \b
+    Examples:
+      codehub ws update-template shop --dry-run
+      codehub ws update-template shop --param node=24
+    """
+    with connect(server) as client:
+        found = find_workspace(client, workspace)
+        offer = client.get(f"workspaces/{found['id']}/template")
+        if dry_run:
+            changed, asked = None, offer
+        else:
+            known = client.get(f"templates/{offer['name']}")["parameters"] if parameters else []
+            body = {"parameters": given_parameters(parameters, known)}
+            changed = asked = client.post(f"workspaces/{found['id']}:update-template", body)
+    if as_json:
+        print_json(asked)
+        return
+    for problem in offer["problems"] if dry_run else ():
+        console(err=True).print(f"{problem['where']}: {problem['message']}", style="red")
+    for line in offer["changes"]:
+        console().print(f"  {line}")
+    if changed is None:
+        console().print(f"{found['name']}: version {offer['version']}, newest {offer['latest_version']}")
+    elif changed["template"]["pending_version"] is None:
+        console().print(f"{found['name']}: nothing to update")
+    else:
+        version = changed["template"]["pending_version"]
+        console().print(f"{found['name']}: runs by version {version} from its next start on")
+
+
 def _ask(
     workspace: str, verb: str, goal: str, wait: bool, timeout_s: float | None, server: str | None, as_json: bool
 ) -> None:
@@ -222,7 +341,7 @@ def _show(workspace: Mapping[str, Any], as_json: bool) -> None:
         print_json(workspace)
         return
     tail = doing(workspace)
-    console().print(f"{workspace['name']}: {workspace['status']}{f' ({tail})' if tail else ''}")
+    console().print(f"{workspace['name']}: {workspace['summary']['label']}{f' ({tail})' if tail else ''}")
 
 
-COMMANDS = (create, start, stop, restart, archive, continue_, edit, rm)
+COMMANDS = (create, start, stop, restart, archive, cancel, continue_, edit, rm, duplicate, update_template)

@@ -9,6 +9,7 @@ import re
 import sys
 import tarfile
 import threading
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,11 +18,14 @@ from urllib.parse import quote
 import click
 
 from codehub.cli.client import Client
+from codehub.cli.follow import follow_setup
 from codehub.cli.options import connect, find_workspace, json_option, server_option, workspace_argument
 from codehub.cli.output import console, print_json, print_table, when
 from codehub.domain.errors import Conflict, Invalid, NotFound
 
 _CHUNK = 256 << 10
+# A retry is seen by the coordinator within a second; what failed may fail again at once, and look the same.
+_SETUP_BEGINS_S = 5.0
 _DURATION = re.compile(r"(\d+)([mhd])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
@@ -297,4 +301,45 @@ def parse_duration(text: str) -> timedelta:
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
-COMMANDS = (exec_, cp, ps, ports, keep_awake)
+@click.command("setup-log")
+@workspace_argument
+@server_option
+def setup_log(workspace: str, server: str | None) -> None:
+    """Print the output of a workspace's setup: the clone, dotfiles, commands.
+
+    \b
+    Example:
+      codehub ws setup-log api
+    """
+    with connect(server) as client:
+        found = find_workspace(client, workspace)
+        with client.download(f"workspaces/{found['id']}/setup-log") as response:
+            for piece in response.iter_text():
+                sys.stdout.write(piece)
+
+
+@click.command("retry-setup")
+@workspace_argument
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until it is done.")
+@server_option
+def retry_setup(workspace: str, wait: bool, server: str | None) -> None:
+    """Repeat the failed steps of a workspace's setup.
+
+    \b
+    Example:
+      codehub ws retry-setup api    after `codehub git-auth add git.example.org`
+    """
+    with connect(server) as client:
+        found = find_workspace(client, workspace)
+        before = found["setup"]
+        now = client.post(f"workspaces/{found['id']}:retry-setup")
+        deadline = time.monotonic() + _SETUP_BEGINS_S
+        while wait and now["setup"] == before and time.monotonic() < deadline:
+            time.sleep(0.2)
+            now = client.get(f"workspaces/{found['id']}")
+        if wait:
+            follow_setup(client, now)
+            console().print(f"{found['name']}: the setup is done.")
+
+
+COMMANDS = (exec_, cp, ps, ports, keep_awake, setup_log, retry_setup)

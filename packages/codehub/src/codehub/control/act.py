@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from codehub.control.deps import ProfileOf
 from codehub.control.guarded_backends import GuardedBackends
 from codehub.control.health import HealthTracker
+from codehub.control.setup_links import SetupLinks
 from codehub.control.workspace_backends import WorkspaceBackends
+from codehub.domain.duplicate import FromArchive, FromHome, NotNow, Source, source_of
 from codehub.domain.errors import Conflict, DataLost, FenceLost, NotFound, Terminal, Transient
 from codehub.domain.model import HomeCtx, Operation, Progress, Workspace
 from codehub.domain.profiles import AppProfile
 from codehub.ports.clock import Clock
 from codehub.ports.fence import Fence, Report
 from codehub.ports.homes import ArchiveReceipt, HomeState
-from codehub.ports.instances import InstanceSpec
+from codehub.ports.instances import InstanceSpec, Mount
 
 # How often a starting IDE is probed: frequently at first, because a user's page is waiting for it.
 _FIRST_PROBE_S: Final = 0.05
@@ -49,7 +51,11 @@ class Actor:
         clock: Clock,
         new_id: Callable[[], str],
         random: Callable[[], float],
+        load: Callable[[str], Awaitable[Workspace | None]],
+        setup: SetupLinks | None = None,
     ) -> None:
+        self._load = load
+        self._setup = setup
         self._backends = backends
         self._health = health
         self._profile_of = profile_of
@@ -66,6 +72,8 @@ class Actor:
                 return await self._restore(task)
             case Operation.CREATE_EMPTY_ARCHIVE:
                 await self._create_empty_archive(task)
+            case Operation.DUPLICATING:
+                await self._duplicate(task)
             case Operation.STARTING:
                 await self._start(task)
             case Operation.STOPPING:
@@ -110,14 +118,55 @@ class Actor:
         receipt = await self._of(task.workspace, task.fence).archive_empty(_op_id(task.workspace))
         await task.record(receipt, True)
 
+    async def _duplicate(self, task: Task) -> None:
+        """An archive of the original's home, or the one it has, is where this one begins. The original is only read.
+
+        Nothing keeps the original from being started meanwhile: what was read then is not used, and read again.
+        """
+        original, source = await self._original_of(task.workspace)
+        receipt: ArchiveReceipt | None
+        match source:
+            case NotNow(why):
+                raise Terminal(why)
+            case FromArchive(key):
+                receipt = await self._receipt(key)
+            case FromHome(ctx, stamp):
+                backends = self._of(original, task.fence)
+                receipt = await backends.archive(ctx, f"{_op_id(task.workspace)}.{stamp}", task.report)
+                if (await backends.instance_status()).running:
+                    raise Transient("the original was started while it was copied")
+        _, now = await self._original_of(task.workspace)
+        if now != source:
+            raise Transient("the original was started or archived while it was copied")
+        await task.record(receipt, True)
+
+    async def _receipt(self, archive_key: str) -> ArchiveReceipt:
+        """Of an archive that is there, whosever place it is in: an original may itself be a copy."""
+        owner = archive_key.partition("/")[0]
+        found = await self._backends.with_archives(lambda archives: archives.receipts(owner))
+        for receipt in found:
+            if receipt.archive_key == archive_key:
+                return receipt
+        raise Transient(f"the archive {archive_key} of the original cannot be read")
+
+    async def _original_of(self, copy: Workspace) -> tuple[Workspace, Source]:
+        assert copy.copy_of is not None
+        original = await self._load(copy.copy_of)
+        if original is None:
+            raise Terminal("the original does not exist any more")
+        return original, source_of(original)
+
     async def _start(self, task: Task) -> None:
         workspace, backends = task.workspace, self._of(task.workspace, task.fence)
         image, profile = self._profile_of(workspace)
-        spec = InstanceSpec(workspace.id, image, profile, backends.mount())
+        awaits = self._setup is not None and await self._setup.awaits_environment(workspace.owner_user_id)
+        spec = _spec(workspace, image, profile, backends.mount(), awaits_environment=awaits)
         # Replace an instance that runs but never answered, and anything that a failed attempt left behind.
         container = workspace.conditions.container_ready
-        replace = workspace.error_count > 0 or container.reason == "NotHealthy"
-        await backends.start_instance(spec, task.report, replace=replace)
+        again = workspace.error_count > 0 or container.reason == "NotHealthy"
+        await backends.start_instance(spec, task.report, replace=again)
+        if self._setup is not None:
+            self._setup.started()
         await self._wait_until_healthy(task, backends, profile)
 
     async def _wait_until_healthy(self, task: Task, backends: WorkspaceBackends, profile: AppProfile) -> None:
@@ -190,6 +239,16 @@ class Actor:
                 raise
             # Our volume is already gone; a deposed leader created another one late.
             await self._archive_other_volume(task, backends)
+
+
+def _spec(
+    workspace: Workspace, image: str, profile: AppProfile, mount: Mount, *, awaits_environment: bool
+) -> InstanceSpec:
+    spec = InstanceSpec(workspace.id, image, profile, mount, awaits_environment=awaits_environment)
+    template = workspace.template
+    if template is None:
+        return spec
+    return replace(spec, size=template.size, env=template.env, kubernetes=template.kubernetes)
 
 
 def _op_id(workspace: Workspace) -> str:

@@ -5,6 +5,8 @@
     ▲                          ├ EventListener
     │                          ├ WorkspaceController
     │                          ├ TTL Runner
+    │                          ├ Schedule Runner
+    │                          ├ SetupLinks
     └───────lost, or a fault───┴ GC Runner
 ```
 """
@@ -12,7 +14,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, cast
 
 import structlog
@@ -31,9 +33,12 @@ from codehub.control.metrics import Metrics
 from codehub.control.observe import Observer
 from codehub.control.reconcile import Reconciler
 from codehub.control.resync import Resync
+from codehub.control.schedule_runner import ScheduleRunner
+from codehub.control.setup_links import SetupLinks
 from codehub.control.stores import StoreCheck, WrongStore
 from codehub.control.ttl_runner import TtlRunner
 from codehub.domain.errors import BackendDown, CodeHubError, FenceLost, Transient
+from codehub.domain.model import Workspace
 from codehub.ports.control_store import StoreRegistry
 from codehub.ports.leadership import Lease
 
@@ -95,10 +100,7 @@ async def _lead(
     _log.info("leads", node_id=lease.holder_id, epoch=lease.epoch)
     metrics.leader_changes.labels("won").inc()
     metrics.is_leader.set(1)
-    heartbeats = {
-        name: Heartbeat(name, deps.clock, metrics, lease.fence)
-        for name in ("event_listener", "workspace_controller", "ttl_runner", "gc_runner")
-    }
+    heartbeats = {name: Heartbeat(name, deps.clock, metrics, lease.fence) for name in _component_names(deps)}
     health.leads(lease, list(heartbeats.values()))
     try:
         async with asyncio.TaskGroup() as term:
@@ -114,6 +116,11 @@ async def _lead(
         _log.info("leads no more", node_id=lease.holder_id, epoch=lease.epoch)
 
 
+def _component_names(deps: CoordinatorDeps) -> tuple[str, ...]:
+    names = ("event_listener", "workspace_controller", "ttl_runner", "schedule_runner", "gc_runner")
+    return names if deps.setup_desk is None else (*names, "setup_links")
+
+
 def _components(
     lease: Lease,
     settings: CoordinatorSettings,
@@ -124,7 +131,10 @@ def _components(
     backends = GuardedBackends(deps.instances, deps.homes, deps.archives, deps.clock)
     book = HealthTracker(deps.clock)
     observer = Observer(backends, book, deps.profile_of)
-    actor = Actor(backends, book, deps.profile_of, deps.clock, deps.new_id, deps.random)
+    setup = None
+    if deps.setup_desk is not None and deps.setup_links is not None:
+        setup = SetupLinks(deps.setup_desk, deps.setup_links, deps.instances, heartbeats["setup_links"])
+    actor = Actor(backends, book, deps.profile_of, deps.clock, deps.new_id, deps.random, _loader(deps), setup)
     losses = LossGuard(settings.controller.max_losses)
     reconciler = Reconciler(
         deps.store,
@@ -170,13 +180,26 @@ def _components(
         settings.ttl,
         heartbeats["ttl_runner"],
     )
+    schedule = ScheduleRunner(
+        deps.schedule_store, controller.wake, lease, deps.clock, settings.schedule, heartbeats["schedule_runner"]
+    )
     gc = GcRunner(deps.gc_store, deps.archives, lease, deps.clock, settings.gc, heartbeats["gc_runner"])
-    return {
+    components = {
         "event_listener": listener.run(),
         "workspace_controller": controller.run(),
         "ttl_runner": ttl.run(),
+        "schedule_runner": schedule.run(),
         "gc_runner": gc.run(),
     }
+    return components if setup is None else {**components, "setup_links": setup.run()}
+
+
+def _loader(deps: CoordinatorDeps) -> Callable[[str], Awaitable[Workspace | None]]:
+    async def load(workspace_id: str) -> Workspace | None:
+        found = await deps.store.load([workspace_id])
+        return found[0].workspace if found else None
+
+    return load
 
 
 def _store_check(deps: CoordinatorDeps) -> StoreCheck:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from codehub.domain.gc import ORPHAN_GRACE
+from codehub.domain.limits import RunningLimits
 from codehub.domain.model import Workspace
 from codehub.domain.profiles import AppProfile
 from codehub.ports.activity import DurableActivity
 from codehub.ports.archives import Archives
 from codehub.ports.bus import Bus
 from codehub.ports.clock import Clock
-from codehub.ports.control_store import ControlStore, GcStore, StoreRegistry, TtlStore
+from codehub.ports.control_store import ControlStore, GcStore, ScheduleStore, StoreRegistry, TtlStore
 from codehub.ports.homes import Homes
 from codehub.ports.instances import Instances
 from codehub.ports.leadership import Election
 from codehub.ports.liveness import AsksActivity
 from codehub.ports.notifications import Notifications
+from codehub.ports.setup import Links, SetupDesk
 from codehub.ports.stores import IdentifiedStore
 
 
@@ -44,6 +46,12 @@ class TtlSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ScheduleSettings:
+    interval_s: float = 20.0
+    limits: RunningLimits = field(default_factory=lambda: RunningLimits(1 << 30, 1 << 30))
+
+
+@dataclass(frozen=True, slots=True)
 class GcSettings:
     interval_s: float = 14_400.0
     keep: int = 2
@@ -58,6 +66,7 @@ class CoordinatorSettings:
     controller: ControllerSettings = ControllerSettings()
     ttl: TtlSettings = TtlSettings()
     gc: GcSettings = GcSettings()
+    schedule: ScheduleSettings = field(default_factory=ScheduleSettings)
     # Delay after a lost term or a failed campaign. Short, because a standby waits inside the lock call.
     campaign_pause_s: float = 0.5
     health_bind: str = ""
@@ -77,6 +86,7 @@ class CoordinatorDeps:
     store: ControlStore
     ttl_store: TtlStore
     gc_store: GcStore
+    schedule_store: ScheduleStore
     notifications: Notifications
     bus: Bus
     activity: DurableActivity
@@ -92,3 +102,6 @@ class CoordinatorDeps:
     stores: Sequence[IdentifiedStore] = ()
     registry: StoreRegistry | None = None
     installation_id: str = ""
+    # Setting up running workspaces; None where nothing is set up (the simulation).
+    setup_desk: SetupDesk | None = None
+    setup_links: Links | None = None

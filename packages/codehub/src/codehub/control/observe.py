@@ -21,7 +21,7 @@ _log = structlog.get_logger()
 # These operations wait for the archive itself.
 _ABOUT_ARCHIVES = frozenset(
     {Operation.ARCHIVING, Operation.CREATE_EMPTY_ARCHIVE, Operation.RESTORING, Operation.DELETING}
-)
+) | {Operation.DUPLICATING}
 
 
 def home_key(workspace: Workspace) -> HomeKey:

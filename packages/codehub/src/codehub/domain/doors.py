@@ -1,7 +1,8 @@
 """Which way into a workspace an address is: its IDE, one of its ports, or a byte stream. Pure.
 
 A workspace's path is the IDE, `port/{n}/…` below it a port's pages; `/_codehub/{id}/ssh` and `/_codehub/{id}/tcp/{n}`
-are streams for programs. What the proxy remembers of a decision is kept by workspace and door.
+are streams for programs. Where every workspace has a host of its own, so has every port: `{n}-{id}.ws.example.org`, with
+the application at its root. What the proxy remembers of a decision is kept by workspace and door.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from codehub.domain.routing import WORKSPACE_PREFIX, workspace_path
+from codehub.domain.ids import ID_LENGTH, is_id
+from codehub.domain.routing import WORKSPACE_PREFIX, workspace_origin, workspace_path
 
 STREAMS_PREFIX: Final = "/_codehub/"
 PORT_PART: Final = "port"
+_OWN_HOST: Final = "/host"
 
 
 class Kind(StrEnum):
@@ -27,6 +30,7 @@ class Kind(StrEnum):
 class Door:
     kind: Kind = Kind.IDE
     port: int = 0
+    own_host: bool = False  # a port reached under its own host, at its root
 
     @property
     def is_stream(self) -> bool:
@@ -34,10 +38,21 @@ class Door:
 
     def key(self, workspace_id: str) -> bytes:
         """By which decisions about it are remembered."""
-        return workspace_id.encode() if self.kind is Kind.IDE else f"{workspace_id}/{self.kind}/{self.port}".encode()
+        if self.kind is Kind.IDE:
+            return workspace_id.encode()
+        return f"{workspace_id}/{self.kind}/{self.port}{_OWN_HOST if self.own_host else ''}".encode()
 
 
 IDE: Final = Door()
+
+
+# Who may open a port besides its owner; each lets in whom the one before does.
+SHARES: Final = ("owner", "users", "link")
+
+
+def narrowed(share: str, widest: str) -> str:
+    """What a share is worth where administrators allow `widest` at most."""
+    return min(share, widest, key=SHARES.index)
 
 
 def parse_port(text: str) -> int | None:
@@ -49,8 +64,37 @@ def parse_port(text: str) -> int | None:
 def read_key(key: bytes) -> tuple[str, Door]:
     """The workspace and the door of a `Door.key`."""
     workspace_id, _, rest = key.decode().partition("/")
-    kind, _, port = rest.partition("/")
-    return workspace_id, Door(Kind(kind), int(port)) if rest else IDE
+    kind, _, port = rest.removesuffix(_OWN_HOST).partition("/")
+    return workspace_id, Door(Kind(kind), int(port), rest.endswith(_OWN_HOST)) if rest else IDE
+
+
+def read_host(host: str, host_pattern: str) -> tuple[str, Door] | None:
+    """The workspace and port of a port's own host (`{n}-{id}` in place of the pattern's star); None for other hosts."""
+    if not host_pattern:
+        return None
+    name, suffix = host.lower().partition(":")[0], host_pattern[1:].lower()
+    label = name.removesuffix(suffix)
+    number, _, workspace_id = label.partition("-")
+    if label == name or len(workspace_id) != ID_LENGTH or not is_id(workspace_id):
+        return None
+    port = parse_port(number)
+    return (workspace_id, Door(Kind.PORT, port, own_host=True)) if port else None
+
+
+def door_label(workspace_id: str, door: Door) -> str:
+    """What stands for the star of a host pattern."""
+    return f"{door.port}-{workspace_id}" if door.kind is Kind.PORT else workspace_id
+
+
+def public_url(base_url: str, host_pattern: str, workspace_id: str, path: str) -> str:
+    """The address a browser opens for a path (with query) below the workspaces' prefix."""
+    found = read_path(path.partition("?")[0])
+    door = found[1] if found is not None else IDE
+    origin = workspace_origin(base_url, host_pattern, door_label(workspace_id, door))
+    if door.kind is not Kind.PORT or not host_pattern:
+        return origin + path
+    rest = path.removeprefix(prefix_of(workspace_id, door))
+    return origin + (rest if rest.startswith("/") else f"/{rest}")
 
 
 def read_path(path: str) -> tuple[str, Door] | None:
@@ -72,5 +116,7 @@ def prefix_of(workspace_id: str, door: Door) -> str:
     """What stands before the part of an address that is the workspace's own; without a slash at its end."""
     if door.is_stream:
         return f"{STREAMS_PREFIX}{workspace_id}"
+    if door.own_host:
+        return ""
     base = workspace_path(workspace_id)
     return base.rstrip("/") if door.kind is Kind.IDE else f"{base}{PORT_PART}/{door.port}"

@@ -36,7 +36,8 @@ def is_protected(claim: Claim | None, op_id: str) -> bool:
     """Whether an archive at `{workspace}/{op_id}/` must stay.
 
     Without a row nobody knows what it is: it stays, and `doctor` reports it. ERROR protects all. Deletion lifts all
-    protection, but only once `purged_at` is committed: until then it can be undone.
+    protection, but only once `purged_at` is committed: until then it can be undone. What a copy refers to stays, whatever
+    became of the original.
     """
     if claim is None:
         return True

@@ -10,6 +10,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from codehub.domain.applied_template import AppliedTemplate
+from codehub.domain.repository import RepositorySource
+from codehub.domain.setup import SetupState
+
 
 class ConditionStatus(StrEnum):
     TRUE = "True"
@@ -38,6 +42,7 @@ class Operation(StrEnum):
     NONE = "NONE"
     PROVISIONING = "PROVISIONING"
     CREATE_EMPTY_ARCHIVE = "CREATE_EMPTY_ARCHIVE"
+    DUPLICATING = "DUPLICATING"
     RESTORING = "RESTORING"
     STARTING = "STARTING"
     STOPPING = "STOPPING"
@@ -187,8 +192,19 @@ class Workspace:
     retry_at: datetime | None = None
     deleted_at: datetime | None = None
     purged_at: datetime | None = None
+    # Its owner cancelled the operation that began then.
+    cancel_op_started_at: datetime | None = None
     keep_awake_until: datetime | None = None
+    # What it runs by; what it runs by from its next start on; and the newest version there is of that template.
+    template: AppliedTemplate | None = None
+    template_next: AppliedTemplate | None = None
+    template_latest: int | None = None
+    # The workspace whose files this one began with.
+    copy_of: str | None = None
     busy: Busy | None = None
+    repo: RepositorySource | None = None
+    setup: SetupState | None = None
+    setup_retry: int = 0
     # The row has a value that this version does not know: it can be shown, but not acted on.
     of_newer_version: bool = False
 

@@ -36,6 +36,11 @@ class Parameter:
     minimum: float | None = None
     maximum: float | None = None
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the administrator said which values there are: people cannot write just anything."""
+        return self.kind is not ParameterKind.TEXT or bool(self.pattern)
+
     def text_of(self, given: Value | None) -> str:
         """The value as text, the default's where none is given. Invalid says what is allowed."""
         value = self.default if given is None else given

@@ -49,6 +49,8 @@ class AppProfile:
     secret_header: str = ""
     close_code: int = 1001
     own_image: bool = True
+    # Added to the workspace's address to open a folder; `{home}` and `{folder}` are filled in. Empty: it cannot.
+    folder_address: str = ""
 
 
 CODE_SERVER = AppProfile(
@@ -68,6 +70,7 @@ CODE_SERVER = AppProfile(
         "{home}",
     ),
     image="codehub/code-server:1",
+    folder_address="?folder={home}/{folder}",
     port=8080,
     health_path="/healthz",
     strip_prefix=True,
@@ -101,6 +104,7 @@ JUPYTERLAB = AppProfile(
         "--LabApp.news_url=None",
     ),
     image="codehub/jupyterlab:1",
+    folder_address="lab/tree/{folder}",
     port=8888,
     health_path="/api",
     health_timeout_s=90.0,
@@ -145,11 +149,12 @@ class Catalog:
             known = ", ".join(sorted(self.profiles))
             raise Invalid(f"CODEHUB_DEFAULT_PROFILE={self.default!r} is not a profile; use one of {known}")
 
-    def resolve(self, image_ref: str | None, runs: Runs) -> tuple[str, AppProfile]:
+    def resolve(self, image_ref: str | None, runs: Runs, *, run_as: str = "") -> tuple[str, AppProfile]:
         """What a backend that runs commands, or images, is to run for an `image_ref`, and as what.
 
         The only rule for which images are allowed: the API asks it at creation, the coordinator at every start. Invalid
-        (400) when it may not be run there.
+        (400) when it may not be run there. `run_as` names the profile of a template, whose image an administrator chose:
+        it need not be among the allowed ones.
         """
         reference = self.default if image_ref is None else image_ref
         profile = self.profiles.get(reference)
@@ -163,6 +168,10 @@ class Catalog:
         if runs is Runs.COMMAND:
             raise Invalid(f"{reference!r} is not a profile, and workspaces here are processes; choose one of {known}")
         image = parse_image(reference)
+        if run_as:
+            if run_as not in self.profiles:
+                raise Invalid(f"there is no profile {run_as!r}; there are {known}")
+            return str(image), replace(self.profiles[run_as], image=str(image))
         globs = (*self.allowed_images, *(str(parse_image(p.image)) for p in self.profiles.values() if p.image))
         if not is_allowed(image, globs):
             raise Invalid(

@@ -18,7 +18,7 @@ _JITTER = 0.2
 # Every one of these may have to put a volume's content into an archive, under an id that was never used before.
 _TAKES_OP_ID = frozenset(
     {Operation.ARCHIVING, Operation.CREATE_EMPTY_ARCHIVE, Operation.RESTORING, Operation.DELETING}
-)
+) | {Operation.DUPLICATING}
 
 # What is out of space is tried again this often: looking whether there is room costs next to nothing.
 _ROOM_AGAIN_S = 15.0
@@ -91,6 +91,21 @@ def complete(workspace: Workspace, now: datetime) -> Workspace:
     if operation is Operation.DELETING:
         return replace(done, deleted_at=now, phase=Phase.DELETED, phase_changed_at=now)
     return done
+
+
+def cancel(workspace: Workspace, now: datetime) -> Workspace:
+    """Given up by its owner. `archive_op_id` stays, for the GC; the next operation takes another."""
+    return replace(
+        workspace,
+        operation=Operation.NONE,
+        op_started_at=None,
+        progress=None,
+        blocked=None,
+        error_count=0,
+        retry_at=None,
+        # What was not to be archived is not archived again at once: its time asleep begins here.
+        phase_changed_at=now if workspace.operation is Operation.ARCHIVING else workspace.phase_changed_at,
+    )
 
 
 def fail(workspace: Workspace, failure: Failure, now: datetime, *, max_retry: int, jitter: float) -> Workspace:

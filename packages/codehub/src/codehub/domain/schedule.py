@@ -1,7 +1,7 @@
-"""When a workspace starts by itself: at a time of day in its owner's time zone, on some days of the week. Pure.
+"""When a workspace starts, and stops, by itself: at a time of day in its owner's time zone, on some days of the week. Pure.
 
 Everybody's nine o'clock is the same minute, so each workspace starts a little earlier by a share of the jitter that its id
-decides: always the same one, so that it does not move from day to day.
+decides: always the same one, so that it does not move from day to day. A stop is late by that share instead.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
+from enum import StrEnum
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from codehub.domain.errors import Invalid
@@ -17,6 +18,13 @@ from codehub.domain.errors import Invalid
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _GROUPS = {"weekdays": range(5), "weekends": range(5, 7), "daily": range(7)}
+_ZONE = re.compile(r"[A-Za-z0-9_+-]{1,32}(/[A-Za-z0-9_+-]{1,32}){0,2}")
+_DEFAULT_JITTER = timedelta(minutes=10)
+
+
+class Moment(StrEnum):
+    START = "start"
+    STOP = "stop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +33,26 @@ class Schedule:
 
     at: time
     days: frozenset[int]
-    jitter: timedelta = timedelta(minutes=10)
+    jitter: timedelta = _DEFAULT_JITTER
+    stop: time | None = None
 
 
-def parse_schedule(start: str, days: str = "weekdays", jitter: timedelta = timedelta(minutes=10)) -> Schedule:
-    found = _TIME.fullmatch(start)
-    if found is None:
-        raise Invalid(f"{start!r} is not a time of day: write 9:00")
+def parse_schedule(
+    start: str, days: str = "weekdays", jitter: timedelta = _DEFAULT_JITTER, stop: str = ""
+) -> Schedule:
+    at, until = _time_of_day(start), _time_of_day(stop) if stop else None
     if not timedelta() <= jitter <= timedelta(hours=2):
         raise Invalid("the jitter of a schedule is between 0m and 2h")
-    return Schedule(time(int(found[1]), int(found[2])), _parse_days(days), jitter)
+    if until is not None and until <= at:
+        raise Invalid("the stop of a schedule is later on the same day than its start")
+    return Schedule(at, _parse_days(days), jitter, until)
+
+
+def _time_of_day(text: str) -> time:
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise Invalid(f"{text!r} is not a time of day: write 9:00")
+    return time(int(found[1]), int(found[2]))
 
 
 def _parse_days(text: str) -> frozenset[int]:
@@ -46,7 +64,23 @@ def _parse_days(text: str) -> frozenset[int]:
     return frozenset(_DAYS.index(name) for name in names)
 
 
+def shown_days(days: frozenset[int]) -> str:
+    """As `_parse_days` reads them."""
+    for name, group in _GROUPS.items():
+        if days == frozenset(group):
+            return name
+    return ",".join(_DAYS[day] for day in sorted(days))
+
+
+def shown_schedule(schedule: Schedule) -> str:
+    until = f" to {schedule.stop:%H:%M}" if schedule.stop is not None else ""
+    return f"{schedule.at:%H:%M}{until} {shown_days(schedule.days)}"
+
+
 def time_zone(name: str) -> ZoneInfo:
+    # A name becomes a path below the zone database: nothing but names of zones gets there.
+    if not _ZONE.fullmatch(name):
+        raise Invalid(f"{name!r} is not a time zone: write one such as Europe/Berlin or UTC")
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
@@ -60,16 +94,41 @@ def next_start(schedule: Schedule, workspace_id: str, zone: ZoneInfo, after: dat
     at its first.
     """
     early = schedule.jitter * _share(workspace_id)
+    return _next(schedule, schedule.at, -early, zone, after)
+
+
+def next_stop(schedule: Schedule, workspace_id: str, zone: ZoneInfo, after: datetime) -> datetime | None:
+    if schedule.stop is None:
+        return None
+    return _next(schedule, schedule.stop, schedule.jitter * _share(workspace_id), zone, after)
+
+
+def due_moment(
+    schedule: Schedule, workspace_id: str, zone: ZoneInfo, since: datetime, now: datetime
+) -> Moment | None:
+    """What the schedule asked for last in (since, now]; None when nothing was due in that time."""
+    found: list[tuple[datetime, Moment]] = []
+    start = next_start(schedule, workspace_id, zone, since)
+    while start <= now:
+        found.append((start, Moment.START))
+        start = next_start(schedule, workspace_id, zone, start)
+    stop = next_stop(schedule, workspace_id, zone, since)
+    while stop is not None and stop <= now:
+        found.append((stop, Moment.STOP))
+        stop = next_stop(schedule, workspace_id, zone, stop)
+    return max(found)[1] if found else None
+
+
+def _next(schedule: Schedule, at: time, shift: timedelta, zone: ZoneInfo, after: datetime) -> datetime:
     day = after.astimezone(zone).date() - timedelta(days=1)
-    # The jitter reaches back by less than a day, and every schedule has a day within a week.
+    # The shift is less than a day, and every schedule has a day within a week.
     for offset in range(10):
         date = day + timedelta(days=offset)
         if date.weekday() not in schedule.days:
             continue
-        local = datetime.combine(date, schedule.at, tzinfo=zone)
-        start = local.astimezone(UTC) - early
-        if start > after:
-            return start
+        moment = datetime.combine(date, at, tzinfo=zone).astimezone(UTC) + shift
+        if moment > after:
+            return moment
     raise AssertionError("a schedule has at least one day")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -19,13 +19,27 @@ from codehub.domain.parameters import NAME, Parameter, Value, fill, parse_parame
 from codehub.domain.repository import RepositorySource, parse_source
 from codehub.domain.schedule import Schedule, parse_schedule
 from codehub.domain.table_reader import Mistake, Mistakes, TableReader
-from codehub.domain.units import parse_bytes, parse_duration
+from codehub.domain.template_options import (
+    AS_INSTALLED,
+    NO_OPTIONS,
+    KubernetesOptions,
+    Size,
+    parse_kubernetes,
+    parse_size,
+)
+from codehub.domain.units import parse_duration, shown_duration
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _TEMPLATE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _LONGEST_COMMAND = 8192
+_LONGEST_DESCRIPTION = 1024
+_LONGEST_VALUE = 32_768
+# Shorter, and a workspace would be put to sleep while its page still loads.
+_SHORTEST_TTL, _LONGEST_TTL = timedelta(minutes=1), timedelta(days=366)
 # CodeHub's own variables, and those that change which programs a workspace's user runs.
 _RESERVED_ENV = ("CODEHUB_", "LD_")
+# Each runtime sets these itself.
+_OWN_ENV = frozenset({"HOME", "PATH", "USER", "LOGNAME", "SHELL"})
 
 
 class Access(StrEnum):
@@ -33,24 +47,6 @@ class Access(StrEnum):
 
     USERS = "users"
     ADMINS = "admins"
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """None: as the installation's settings say."""
-
-    cpus: float | None = None
-    memory_bytes: int | None = None
-    disk_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class KubernetesOptions:
-    runtime_class: str = ""
-    priority_class: str = ""
-    node_selector: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    image_pull_secrets: tuple[str, ...] = ()
-    gpus: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +58,7 @@ class Template:
     access: Access = Access.USERS
     profile: str = ""
     image: str = ""
-    size: Size = Size()
+    size: Size = AS_INSTALLED
     repo_url: str = ""
     repo_ref: str = ""
     repo_path: str = ""
@@ -72,8 +68,21 @@ class Template:
     ttl_standby: timedelta | None = None
     ttl_archive: timedelta | None = None
     schedule: Schedule | None = None
-    kubernetes: KubernetesOptions = KubernetesOptions()
+    kubernetes: KubernetesOptions = NO_OPTIONS
     parameters: Mapping[str, Parameter] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVersion:
+    """A version as it was pushed: its text, by whom and when."""
+
+    name: str
+    version: int
+    source: str
+    created_by: str
+    created_at: datetime
+    archived_at: datetime | None = None
+    workspaces: int = 0  # how many use the template, in any version
 
 
 def parse_templates(parsed: Mapping[str, object]) -> Mapping[str, Template]:
@@ -142,55 +151,6 @@ def parameter_env(template: Template, given: Mapping[str, Value]) -> Mapping[str
     }
 
 
-def changes(old: Template, new: Template) -> list[str]:
-    """What an update from one version to another changes, for people."""
-    lines: list[str] = []
-    for label, attribute in _COMPARED:
-        before, after = getattr(old, attribute), getattr(new, attribute)
-        if before != after:
-            lines.append(f"{label}: {_shown(before)} → {_shown(after)}")
-    return lines
-
-
-_COMPARED: tuple[tuple[str, str], ...] = (
-    ("profile", "profile"),
-    ("image", "image"),
-    ("size", "size"),
-    ("repository", "repo_url"),
-    ("branch or tag", "repo_ref"),
-    ("folder", "repo_path"),
-    ("environment", "env"),
-    ("setup commands", "setup"),
-    ("ports", "ports"),
-    ("sleep after", "ttl_standby"),
-    ("archive after", "ttl_archive"),
-    ("schedule", "schedule"),
-    ("Kubernetes options", "kubernetes"),
-    ("parameters", "parameters"),
-)
-
-
-def _shown(value: object) -> str:
-    match value:
-        case None | "" | ():
-            return "none"
-        case Size(cpus, memory, disk):
-            parts = [
-                f"{cpus:g} CPUs" if cpus is not None else "",
-                f"{memory >> 20} MiB memory" if memory is not None else "",
-                f"{disk >> 20} MiB disk" if disk is not None else "",
-            ]
-            return ", ".join(part for part in parts if part) or "default"
-        case Mapping():
-            return ", ".join(sorted(map(str, value))) or "none"
-        case tuple():
-            return ", ".join(map(str, value))
-        case Schedule(at, days, _):
-            return f"{at:%H:%M} on {len(days)} days a week"
-        case _:
-            return str(value)
-
-
 _KNOWN = (
     "description, access, profile, image, size, repo, env, setup, ports, ttl_standby, ttl_archive, schedule, kubernetes, "
     "parameters"
@@ -207,20 +167,22 @@ def _template(name: str, reader: TableReader) -> Template:
         access=access,
         profile=reader.text("profile"),
         image=reader.text("image"),
-        size=_size(reader.table("size")),
+        size=parse_size(reader.table("size")),
         repo_url=repo_url,
         repo_ref=repo_ref,
         repo_path=repo_path,
         env=_env(reader),
         setup=_setup(reader),
         ports=_ports(reader),
-        ttl_standby=reader.parsed("ttl_standby", parse_duration),
-        ttl_archive=reader.parsed("ttl_archive", parse_duration),
+        ttl_standby=reader.parsed("ttl_standby", _ttl),
+        ttl_archive=reader.parsed("ttl_archive", _ttl),
         schedule=_schedule(reader.table("schedule")),
-        kubernetes=_kubernetes(reader.table("kubernetes")),
+        kubernetes=parse_kubernetes(reader.table("kubernetes")),
         parameters=MappingProxyType(parameters),
     )
     reader.end(_KNOWN)
+    if len(template.description) > _LONGEST_DESCRIPTION:
+        reader.wrong("description", f"has at most {_LONGEST_DESCRIPTION} characters")
     _check_placeholders(template, reader)
     _check_fixed_texts(template, reader)
     return template
@@ -233,20 +195,11 @@ def _access(text: str) -> Access:
         raise Invalid("must be 'users' or 'admins'") from error
 
 
-def _size(reader: TableReader | None) -> Size:
-    if reader is None:
-        return Size()
-    cpus = reader.take("cpus", (int, float), "a number of CPUs")
-    if isinstance(cpus, int | float) and not 0 < cpus <= 1024:
-        reader.wrong("cpus", "must be above 0 and at most 1024")
-        cpus = None
-    size = Size(
-        float(cpus) if isinstance(cpus, int | float) else None,
-        reader.parsed("memory", parse_bytes),
-        reader.parsed("disk", parse_bytes),
-    )
-    reader.end("cpus, memory, disk")
-    return size
+def _ttl(text: str) -> timedelta:
+    ttl = parse_duration(text)
+    if not _SHORTEST_TTL <= ttl <= _LONGEST_TTL:
+        raise Invalid(f"must be from {shown_duration(_SHORTEST_TTL)} to {shown_duration(_LONGEST_TTL)}")
+    return ttl
 
 
 def _repo(reader: TableReader) -> tuple[str, str, str]:
@@ -264,11 +217,15 @@ def _repo(reader: TableReader) -> tuple[str, str, str]:
 
 def _env(reader: TableReader) -> Mapping[str, str]:
     env = reader.strings("env")
-    for name in env:
+    for name, value in env.items():
+        if "\0" in value or len(value) > _LONGEST_VALUE:
+            reader.wrong(f"env.{name}", f"must be a text of at most {_LONGEST_VALUE} characters")
         if not _ENV_NAME.fullmatch(name):
             reader.wrong(f"env.{name}", "is not the name of an environment variable")
         elif name.startswith(_RESERVED_ENV):
             reader.wrong(f"env.{name}", f"names that begin with {' or '.join(_RESERVED_ENV)} are reserved")
+        elif name in _OWN_ENV:
+            reader.wrong(f"env.{name}", "is set by CodeHub; change it in ~/.profile with a setup command")
     return MappingProxyType(dict(env))
 
 
@@ -292,37 +249,14 @@ def _ports(reader: TableReader) -> tuple[int, ...]:
 def _schedule(reader: TableReader | None) -> Schedule | None:
     if reader is None:
         return None
-    start, days = reader.text("start"), reader.text("days") or "weekdays"
+    start, stop, days = reader.text("start"), reader.text("stop"), reader.text("days") or "weekdays"
     jitter = reader.parsed("jitter", parse_duration)
-    reader.end("start, days, jitter")
+    reader.end("start, stop, days, jitter")
     try:
-        return parse_schedule(start, days, jitter) if jitter is not None else parse_schedule(start, days)
+        return parse_schedule(start, days, timedelta(minutes=10) if jitter is None else jitter, stop)
     except Invalid as error:
         reader.wrong("", str(error))
         return None
-
-
-def _kubernetes(reader: TableReader | None) -> KubernetesOptions:
-    if reader is None:
-        return KubernetesOptions()
-    gpus: dict[str, int] = {}
-    counts = reader.table("gpus")
-    if counts is not None:
-        for resource in counts.remaining():
-            count = counts.take(resource, int, "a number of devices")
-            if isinstance(count, int) and 0 < count <= 64:
-                gpus[resource] = count
-            elif count is not None:
-                counts.wrong(resource, "must be from 1 to 64")
-    options = KubernetesOptions(
-        runtime_class=reader.text("runtime_class"),
-        priority_class=reader.text("priority_class"),
-        node_selector=MappingProxyType(dict(reader.strings("node_selector"))),
-        image_pull_secrets=tuple(str(item) for item in reader.items("image_pull_secrets", str, "names")),
-        gpus=MappingProxyType(gpus),
-    )
-    reader.end("runtime_class, priority_class, node_selector, image_pull_secrets, gpus")
-    return options
 
 
 def _parameters(reader: TableReader) -> dict[str, Parameter]:
@@ -352,6 +286,9 @@ def _check_placeholders(template: Template, reader: TableReader) -> None:
     for key, text in texts.items():
         for name in placeholders(text) - set(template.parameters):
             reader.wrong(key, f"there is no parameter {name!r}")
+    for name in placeholders(template.image) & set(template.parameters):
+        if not template.parameters[name].is_bounded:
+            reader.wrong("image", f"the parameter {name!r} could name any image: give it choices or a pattern")
 
 
 def _check_fixed_texts(template: Template, reader: TableReader) -> None:

@@ -67,15 +67,27 @@ def idle_since(workspace: Workspace) -> datetime:
     return workspace.phase_changed_at if accessed is None else max(accessed, workspace.phase_changed_at)
 
 
+def standby_ttl(workspace: Workspace, ttl: timedelta) -> timedelta:
+    """Its template's, or the installation's."""
+    own = workspace.template.ttl_standby if workspace.template is not None else None
+    return ttl if own is None else own
+
+
+def archive_ttl(workspace: Workspace, ttl: timedelta) -> timedelta:
+    own = workspace.template.ttl_archive if workspace.template is not None else None
+    return ttl if own is None else own
+
+
 def sleeps_at(workspace: Workspace, ttl: timedelta, gaps: Sequence[Span]) -> datetime | None:
-    """When it is put to sleep if nobody works in it until then: idle for the TTL, gaps not counted.
+    """When it is put to sleep if nobody works in it until then: idle for the TTL, gaps not counted. `ttl` is the
+    installation's, for workspaces whose template has none.
 
     None unless it is RUNNING, at rest and wanted RUNNING.
     """
     if not _rests_as(workspace, Phase.RUNNING, DesiredState.RUNNING):
         return None
     since = idle_since(workspace)
-    at = since + ttl
+    at = since + standby_ttl(workspace, ttl)
     for span in gaps:  # in order and apart: `extend_coverage` sees to that
         if span.end > since and span.begin <= at:
             at += span.end - max(span.begin, since)
@@ -87,7 +99,7 @@ def archives_at(workspace: Workspace, ttl: timedelta) -> datetime | None:
     """When it is archived if it stays asleep until then; None unless it is STANDBY, at rest and wanted STANDBY."""
     if not _rests_as(workspace, Phase.STANDBY, DesiredState.STANDBY):
         return None
-    return workspace.phase_changed_at + ttl
+    return workspace.phase_changed_at + archive_ttl(workspace, ttl)
 
 
 def is_to_sleep(workspace: Workspace, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> bool:

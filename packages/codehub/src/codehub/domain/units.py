@@ -28,3 +28,19 @@ def parse_bytes(text: str) -> int:
     if unit not in BYTES or not number.isascii() or not number.isdigit() or len(number) > 18:
         raise Invalid(f"{text!r} is not an amount of bytes: write 512M or 4G")
     return int(number) * BYTES[unit]
+
+
+def shown_bytes(amount: int) -> str:
+    """As `parse_bytes` reads it, in the largest unit that keeps it whole."""
+    for unit, size in sorted(BYTES.items(), key=lambda one: -one[1]):
+        if amount >= size and amount % size == 0:
+            return f"{amount // size}{unit}"
+    return f"{amount} bytes"
+
+
+def shown_duration(duration: timedelta) -> str:
+    seconds = duration.total_seconds()
+    for unit, size in sorted(SECONDS.items(), key=lambda one: -one[1]):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:g}{unit}"
+    return f"{seconds:g}s"

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from codehub.domain.gc import Claim
+from codehub.domain.limits import RunningLimits
 from codehub.domain.model import Busy, Progress, Workspace
 from codehub.domain.stores import StoreRecord
 from codehub.domain.ttl import ActivityCoverage, Span
@@ -117,6 +118,13 @@ class TtlStore(Protocol):
 
     async def put_to_archive(self, epoch: int, now: datetime, ttl: timedelta) -> Collection[str]:
         """desired ARCHIVED for all that `domain.ttl.is_to_archive`, in one transaction; their ids."""
+        ...
+
+
+class ScheduleStore(Protocol):
+    async def follow_schedules(self, epoch: int, now: datetime, limits: RunningLimits) -> Collection[str]:
+        """What `domain.follow_schedule` asks for since the last call, and the time of this one, in one transaction; the
+        ids of those that changed. One that would exceed the limits is not started, and its timeline says so."""
         ...
 
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
 from codehub.domain.profiles import AppProfile, Runs
+from codehub.domain.template_options import AS_INSTALLED, NO_OPTIONS, KubernetesOptions, Size
 from codehub.ports.fence import Fence, Report
 
 
@@ -39,6 +40,13 @@ class InstanceSpec:
     image: str  # the profile's name on the process runtime, an image reference on the others
     profile: AppProfile
     mount: Mount
+    # Of the workspace's template. What the size leaves open is as the backend's own limits say.
+    size: Size = AS_INSTALLED
+    env: Mapping[str, str] = field(default_factory=dict)
+    kubernetes: KubernetesOptions = NO_OPTIONS
+    # The IDE begins when `workspaced` was given its owner's environment. Not a part of what it is made from: a start that
+    # runs is not made again because a secret was added.
+    awaits_environment: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,5 +155,18 @@ def spec_digest(spec: InstanceSpec, limits: str = "") -> str:
         *(f"{key}={value}" for key, value in sorted(profile.env.items())),
         limits,
         *(() if profile.own_image else ("not the profile's image",)),
+        *_of_template(spec),
     )
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def _of_template(spec: InstanceSpec) -> tuple[str, ...]:
+    """Nothing without a template, so that the digests of instances that run stay what they were."""
+    # The disk's size is no part of an instance: it is measured, not mounted.
+    size = (spec.size.cpus, spec.size.memory_bytes)
+    parts = tuple(f"{key}={value}" for key, value in sorted(spec.env.items()))
+    if size != (None, None):
+        parts += (repr(size),)
+    if spec.kubernetes != NO_OPTIONS:
+        parts += (repr(spec.kubernetes),)
+    return parts

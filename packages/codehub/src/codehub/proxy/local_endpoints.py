@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from codehub.domain.doors import STREAMS_PREFIX
+from codehub.domain.doors import STREAMS_PREFIX, read_host
 from codehub.domain.ids import is_id
 from codehub.domain.routing import WORKSPACE_PREFIX, workspace_path
 from codehub.proxy import metrics
@@ -23,12 +23,15 @@ _NOTHING_HERE = f"there is nothing here but workspaces, at {workspace_path('{id}
 class LocalEndpoints:
     def __init__(self, dashboard: str, host_pattern: str, away: Callable[[RequestHead, Admission], Reply]) -> None:
         self._dashboard = dashboard
+        self._host_pattern = host_pattern
         self._host_suffix = host_pattern[1:].lower()
         self._away = away
         self.server: ProxyServer | None = None
 
     def local(self, request: RequestHead, peer: bytes) -> Reply | None:
         if request.target.startswith((_PREFIX, STREAMS_PREFIX.encode())):
+            return None
+        if self._host_pattern and read_host(request.fields.host.decode("latin-1"), self._host_pattern) is not None:
             return None
         path = request.target.partition(b"?")[0]
         if request.method not in (b"GET", b"HEAD"):

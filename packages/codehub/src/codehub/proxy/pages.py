@@ -12,8 +12,9 @@ from html import escape
 from typing import Final
 
 from codehub.domain.actions import Action, Viewer, allowed_actions
+from codehub.domain.doors import IDE, Door, prefix_of
 from codehub.domain.model import Operation, Workspace
-from codehub.domain.routing import Page, workspace_path
+from codehub.domain.routing import Page
 from codehub.domain.wording import OPERATIONS, error_text
 from codehub.proxy.admission.decision import Reply
 
@@ -37,13 +38,18 @@ _TEXTS: Final[dict[Page, str]] = {
     Page.FORBIDDEN: "Only its owner can open it.",
     Page.WAKING: "This page opens it as soon as it is ready. Your files are safe.",
     Page.AWAY: "It is running, but its IDE does not answer. This page retries by itself.",
-    Page.PORT_CLOSED: "Start a server on it in the workspace. This page retries by itself.",
+    Page.PORT_CLOSED: "Start a server on it in the workspace. This page opens it when something listens.",
     Page.ARCHIVED: "Your files are safe. Restore it to continue.",
     Page.PENDING: "It has not been started yet.",
     Page.LIMIT: "Stop one of these, then open this workspace again.",
     Page.SIGNED_OUT: "The sign-in link has been used or has expired, or this browser blocks cookies. Try again.",
     Page.UNAVAILABLE: "One of its services does not answer. This page retries by itself.",
 }
+# At the limit of the whole installation, with nothing of one's own to stop.
+_ALL_TAKEN: Final = (
+    "Other users' workspaces take every place there is. This page opens yours as soon as one of them stops;"
+    " an administrator can stop one, or raise the limit."
+)
 _ACTIONS: Final[dict[Page, tuple[str, str]]] = {
     Page.ARCHIVED: ("restore", "Restore"),
     Page.PENDING: ("start", "Start"),
@@ -55,7 +61,16 @@ _BEFORE_WAKING: Final[dict[Operation, str]] = {
     Operation.ARCHIVING: "It is still being archived; then it is restored",
 }
 _FOLLOWED: Final = frozenset(
-    {Page.WAKING, Page.AWAY, Page.UNAVAILABLE, Page.ARCHIVED, Page.PENDING, Page.LIMIT, Page.ERROR}
+    {
+        Page.WAKING,
+        Page.AWAY,
+        Page.PORT_CLOSED,
+        Page.UNAVAILABLE,
+        Page.ARCHIVED,
+        Page.PENDING,
+        Page.LIMIT,
+        Page.ERROR,
+    }
 )
 
 _STYLE: Final = (
@@ -117,6 +132,7 @@ def render(
     *,
     dashboard: str,
     workspace_id: str,
+    door: Door = IDE,
     workspace: Workspace | None = None,
     running: list[tuple[str, str]] | None = None,
     retry_after_s: int | None = None,
@@ -126,7 +142,7 @@ def render(
     parts = [f"<h1>{escape(title)}</h1>"]
     if workspace is not None and page is not Page.FORBIDDEN:
         parts.append(f'<p class="quiet">{escape(workspace.name)}</p>')
-    parts.append(f"<p>{escape(_text(page, workspace))}</p>")
+    parts.append(f"<p>{escape(_text(page, workspace, running))}</p>")
     if page is Page.WAKING:
         step = step_of(workspace) if workspace is not None else ""
         parts.append(f'<p id="step" class="quiet" role="status">{escape(step)}</p><progress></progress>')
@@ -139,15 +155,17 @@ def render(
     if action is not None and (workspace is None or Action.START in allowed_actions(workspace, Viewer())):
         parts.append(f'<a class="button" href="{_link(dashboard, workspace_id, action[0])}">{action[1]}</a>')
     if page is Page.SIGNED_OUT:
-        parts.append(f'<a class="button" href="{escape(workspace_path(workspace_id))}">Try again</a>')
+        parts.append(f'<a class="button" href="{escape(f"{prefix_of(workspace_id, door)}/")}">Try again</a>')
     parts.append(f'<a href="{escape(dashboard)}/">My workspaces</a>')
-    follows = page in _FOLLOWED
+    # A guest at a shared port is told nothing of the workspace: that page is simply loaded again.
+    guest = page is Page.PORT_CLOSED and workspace is None
+    follows = page in _FOLLOWED and not guest
     script = f'<script nonce="{nonce}">{_SCRIPT}</script>' if follows else ""
     still = '<noscript><meta http-equiv="refresh" content="4"></noscript>' if follows else ""
     body = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)} · CodeHub</title>'
         f'<meta name="viewport" content="width=device-width">{still}<style nonce="{nonce}">{_STYLE}</style></head>'
-        f'<body data-page="{page.value}" data-status="{escape(workspace_path(workspace_id) + STATUS_PATH)}">'
+        f'<body data-page="{page.value}" data-status="{escape(f"{prefix_of(workspace_id, door)}/{STATUS_PATH}")}">'
         f"<main>{''.join(parts)}</main>{script}</body></html>\n"
     )
     policy = (
@@ -158,14 +176,16 @@ def render(
         (b"Content-Type", b"text/html; charset=utf-8"),
         (b"Content-Security-Policy", policy.encode()),
     ]
-    if page is Page.PORT_CLOSED:
+    if guest:
         headers.append((b"Refresh", b"2"))
     if retry_after_s is not None:
         headers.append((b"Retry-After", b"%d" % retry_after_s))
     return Reply(status, body.encode(), tuple(headers))
 
 
-def _text(page: Page, workspace: Workspace | None) -> str:
+def _text(page: Page, workspace: Workspace | None, running: list[tuple[str, str]] | None) -> str:
+    if page is Page.LIMIT and not running:
+        return _ALL_TAKEN
     if page is not Page.ERROR:
         return _TEXTS[page]
     return " ".join(error_text(workspace.error_reason if workspace is not None else None, is_admin=False))

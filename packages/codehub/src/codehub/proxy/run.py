@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import resource
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -14,13 +15,17 @@ from ipaddress import ip_network
 
 import structlog
 
+from codehub.domain.connection_cap import most_per_address
+from codehub.domain.effective import effective_profile
 from codehub.domain.errors import CodeHubError, Invalid
 from codehub.domain.limits import RunningLimits
+from codehub.domain.model import Workspace
 from codehub.domain.profiles import AppProfile, Catalog
 from codehub.ports.activity import ActivityStore
 from codehub.ports.instances import Instances, Upstream
 from codehub.proxy.activity.buffer import ActivityBuffer
-from codehub.proxy.admission.controller import Addresses, AdmissionController
+from codehub.proxy.admission.addresses import Addresses
+from codehub.proxy.admission.controller import AdmissionController
 from codehub.proxy.admission.revocation import Revocation
 from codehub.proxy.admission.targets import Targets
 from codehub.proxy.coarse_clock import CoarseClock
@@ -67,6 +72,7 @@ async def run_proxy(
         RunningLimits(settings.max_running_per_user, settings.max_running_global),
         deps.now,
         Visits(deps.now),
+        settings.port_sharing,
     )
     addresses = Addresses(settings.public_url, settings.workspace_url, settings.workspace_host)
     scheme = b"https" if addresses.secure else b"http"
@@ -79,9 +85,9 @@ async def run_proxy(
             return (await instances.status(workspace_id)).workspaced
         return await instances.resolve_upstream(workspace_id)
 
-    def profile_of(image_ref: str, backend: str) -> AppProfile:
+    def profile_of(workspace: Workspace) -> AppProfile:
         try:
-            return deps.catalog.resolve(image_ref, deps.instances[backend].runs)[1]
+            return effective_profile(workspace, deps.catalog, deps.instances[workspace.instance_backend].runs)[1]
         except (Invalid, KeyError):
             # An image that was allowed once and still runs: it is proxied as the default profile is.
             return deps.catalog.profiles[deps.catalog.default]
@@ -95,6 +101,7 @@ async def run_proxy(
         clock,
         trusted=tuple(ip_network(network, strict=False) for network in settings.trusted_proxies),
         grace_s=grace_s,
+        most_per_address=most_per_address(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
     )
     door.server = server
     server.on_tick += [targets.sweep, admission.sweep]

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 
+from codehub.domain.connection_cap import MOST_PER_ADDRESS, ConnectionCap
 from codehub.proxy.admission.decision import Admission, Admitter, Reply
 from codehub.proxy.coarse_clock import CoarseClock
 from codehub.proxy.connections.client import ClientConnection
@@ -51,6 +52,7 @@ class ProxyServer:
         *,
         trusted: tuple[Network, ...] = (),
         grace_s: float = 10.0,
+        most_per_address: int = MOST_PER_ADDRESS,
     ) -> None:
         self.admitter = admitter
         self.local = door.local
@@ -65,8 +67,22 @@ class ProxyServer:
         self.on_tick: list[Callable[[], None]] = [self.warm.sweep]
         self.on_stop: list[Callable[[], None]] = []
         self._trusted = trusted
+        self._cap = ConnectionCap(most_per_address, trusted)
         self._grace_s = grace_s
         self._tasks: set[asyncio.Task[None]] = set()
+
+    def join(self, connection: Exchange) -> bool:
+        """Count a new connection; False when its address has too many, and then it is no connection of ours."""
+        if not self._cap.admit(connection.peer.decode()):
+            return False
+        self.connections.add(connection)
+        return True
+
+    def leave(self, connection: Exchange) -> None:
+        """It ended, or became a tunnel. May be called again."""
+        if connection in self.connections:
+            self.connections.remove(connection)
+            self._cap.release(connection.peer.decode())
 
     def forwarded_for(self, request: RequestHead, peer: bytes) -> bytes:
         """Only a proxy we trust may say who was before it."""

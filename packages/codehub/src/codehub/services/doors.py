@@ -49,7 +49,9 @@ class Doors:
             await self._wake(who, workspace)
         elif workspace.desired_state is DesiredState.STANDBY and wake:
             await self._wake(who, workspace)
-        await self._touch(workspace_id)
+        if wake:
+            # What must not wake it is a look (a page that refreshes itself), and no use of it either.
+            await self.touch(workspace_id)
         return await self._helper(workspace)
 
     async def _owned(self, who: Principal, workspace_id: str) -> Workspace:
@@ -91,7 +93,7 @@ class Doors:
             raise Conflict("this workspace was started by an older CodeHub: stop and start it once to use this")
         return status.workspaced
 
-    async def _touch(self, workspace_id: str) -> None:
+    async def touch(self, workspace_id: str) -> None:
         """Whoever works through the API keeps the workspace awake."""
         now = self.clock()
         last = self.touched.get(workspace_id)

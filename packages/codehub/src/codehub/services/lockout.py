@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from datetime import datetime, timedelta
 
 from codehub.adapters.postgres import users
 from codehub.adapters.postgres.pool import Database, Transaction
+from codehub.domain.connection_cap import network_of
 from codehub.domain.errors import TooManyRequests
 from codehub.services.principal import Clock
 
@@ -52,17 +52,6 @@ def pace_s(failures: int, free: int) -> float:
     if failures <= free:
         return 0.0
     return min(_FIRST_PACE_S * float(2 ** min(failures // free, 16)), _LONGEST_PACE_S)
-
-
-def network_of(address: str) -> str:
-    """What one attacker has of addresses: a /64 of IPv6 is usually one customer's."""
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
-        return address or "?"
-    if isinstance(parsed, ipaddress.IPv6Address):
-        return str(parsed.ipv4_mapped or ipaddress.ip_network((parsed, 64), strict=False))
-    return str(parsed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from codehub.adapters.postgres import ports as statements
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.postgres.ports import PortLink
 from codehub.domain.audit import AuditKind
+from codehub.domain.doors import narrowed
 from codehub.domain.errors import Conflict, Denied, Invalid, NotFound, UpstreamUnavailable
 from codehub.services.audit import note
 from codehub.services.doors import Doors
 from codehub.services.passwords import hash_secret, new_secret
 from codehub.services.principal import Clock, Ids, Principal
 
-SHARES: Final = ("owner", "users", "link")  # each lets in whom the one before does
 MAX_LINKS: Final = 100
 LONGEST_LINK: Final = timedelta(days=30)
 LINK_PARAMETER: Final = "codehub_link"
@@ -57,13 +57,13 @@ class Ports:
             case _:
                 raise UpstreamUnavailable("the workspace's helper answered something else than expected")
         return [
-            Port(port, process, shares.get(port, "owner"), self.url_of(workspace_id, port))
+            Port(port, process, narrowed(shares.get(port, "owner"), self.widest), self.url_of(workspace_id, port))
             for port, process in listed
         ]
 
     async def share(self, who: Principal, workspace_id: str, port: int, share: str) -> str:
         await self._owned(who, workspace_id)
-        if SHARES.index(share) > SHARES.index(self.widest):
+        if narrowed(share, self.widest) != share:
             raise Denied(f"ports may be shared with {self.widest!r} at most here (CODEHUB_PORT_SHARING)")
         async with self.database.transaction() as tx:
             await statements.set_share(tx, workspace_id, port, share, self.clock())
@@ -81,7 +81,7 @@ class Ports:
         now, secret = self.clock(), new_secret()
         link = PortLink(self.ids(), workspace_id, port, now, now + life)
         async with self.database.transaction() as tx:
-            if await statements.share_of(tx, workspace_id, port) != "link":
+            if narrowed(await statements.share_of(tx, workspace_id, port), self.widest) != "link":
                 raise Conflict(f"port {port} is not shared by link: share it first")
             await statements.delete_expired(tx, now)
             if len(await statements.links_of(tx, workspace_id, port, now)) >= MAX_LINKS:

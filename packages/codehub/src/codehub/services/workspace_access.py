@@ -16,6 +16,7 @@ from codehub.adapters.postgres import audit, ports, timeline, users, workspaces
 from codehub.adapters.postgres import proxy_access as statements
 from codehub.adapters.postgres.pool import Database
 from codehub.domain.audit import AuditEvent, AuditKind
+from codehub.domain.doors import narrowed
 from codehub.domain.errors import Denied, WorkspaceNotFound
 from codehub.domain.limits import RunningLimits
 from codehub.domain.model import DesiredState, Phase, Workspace
@@ -48,6 +49,7 @@ class WorkspaceAccess:
     limits: RunningLimits
     clock: Clock
     visits: Visits | None = None  # for the audit trail, where strangers come in: in the proxy
+    widest_share: str = "link"  # what administrators allow for ports
 
     async def look(self, workspace_id: str, *, cookies: Sequence[bytes], token: bytes) -> AccessSnapshot:
         """A token that is given and wrong is never made up for by a cookie."""
@@ -67,7 +69,7 @@ class WorkspaceAccess:
     async def may_open_port(self, workspace_id: str, port: int, *, user_id: str | None, link: bytes) -> bool:
         """Whether somebody who is not the owner may: signed in where it is shared with users, or with a live link."""
         async with self.database.transaction() as tx:
-            share = await ports.share_of(tx, workspace_id, port)
+            share = narrowed(await ports.share_of(tx, workspace_id, port), self.widest_share)
             allowed = (user_id is not None and share in ("users", "link")) or (
                 bool(link)
                 and share == "link"
@@ -109,6 +111,13 @@ class WorkspaceAccess:
         async with self.database.transaction() as tx:
             live = await statements.still_live(tx, list(by_hash), self.clock())
         return {by_hash[digest] for digest in live}
+
+    async def may_still_open(self, held: Sequence[tuple[str, int, bytes]]) -> set[tuple[str, int, bytes]]:
+        """Which of these (workspace, port, secret) may still be open: the owner's, or as the port is shared now."""
+        asked = [(workspace_id, port, _hash(secret)) for workspace_id, port, secret in held]
+        async with self.database.transaction() as tx:
+            live = await ports.still_open(tx, asked, self.widest_share, self.clock())
+        return {one for one, hashed in zip(held, asked, strict=True) if hashed in live}
 
     async def issue(self, who: Principal, workspace_id: str, nonce_hash: bytes) -> str:
         """A ticket for the owner's browser. Raises WorkspaceNotFound or Denied."""

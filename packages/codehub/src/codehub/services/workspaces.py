@@ -6,23 +6,28 @@ talks to a backend: the controller sees the new desired_state and acts.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from codehub.adapters.postgres import control_ttl, timeline, users, workspaces
 from codehub.adapters.postgres.pool import Database, Transaction
-from codehub.domain.actions import NEEDS_ADMIN, Action, Viewer, check_allowed, stop_target
+from codehub.domain.actions import NEEDS_ADMIN, Action, Viewer, cancel_target, check_allowed, stop_target
 from codehub.domain.audit import AuditKind
 from codehub.domain.continuing import continued
+from codehub.domain.duplicate import FromArchive, source_of
 from codehub.domain.errors import BackendDown, Conflict, Denied, Invalid, Unauthorized, WorkspaceNotFound
 from codehub.domain.history import Generation
 from codehub.domain.ids import is_id, time_of
 from codehub.domain.limits import RunningLimits
-from codehub.domain.model import DesiredState, Phase, Workspace, WorkspaceWithOwner
+from codehub.domain.model import DesiredState, Operation, Phase, Workspace, WorkspaceWithOwner
+from codehub.domain.parameters import Value
 from codehub.domain.profiles import Catalog, Runs
+from codehub.domain.repository import RepositorySource
 from codehub.domain.ttl import Span
+from codehub.domain.wording import OPERATIONS
 from codehub.ports.archives import ArchiveReceipts
+from codehub.services import templates
 from codehub.services.audit import Visits, note
 from codehub.services.principal import Clock, Ids, Principal
 
@@ -52,6 +57,9 @@ class NewWorkspace:
     memo: str = ""
     image_ref: str | None = None
     start: bool = True
+    repo: RepositorySource | None = None
+    template: str | None = None
+    parameters: Mapping[str, Value] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +123,13 @@ class Workspaces:
 
     async def create(self, who: Principal, new: NewWorkspace) -> WorkspaceWithOwner:
         backends = await self.choose_backends()
-        image_ref = self.catalog.default if new.image_ref is None else new.image_ref
-        try:
-            self.catalog.resolve(image_ref, backends.runs)
-        except Invalid as error:
-            raise Invalid(f"image_ref: {error}") from error
+        if new.template is not None and new.image_ref is not None:
+            raise Invalid("image_ref: give a template or an image_ref, not both")
+        if new.template is None and new.parameters:
+            raise Invalid("parameters: belong to a template; name one")
+        image_ref = new.template or new.image_ref or self.catalog.default
+        if new.template is None:
+            self._resolve(image_ref, backends.runs)
         now = self.clock()
         workspace_id = self.ids()
         workspace = Workspace(
@@ -137,16 +147,80 @@ class Workspaces:
             created_at=now,
             updated_at=now,
             phase_changed_at=now,
+            repo=new.repo,
         )
         async with self.database.transaction() as tx:
             if not await users.lock(tx, who.user_id):
                 raise Unauthorized("the user is gone")
             if new.start:
                 await workspaces.take_running_slot(tx, who.user_id, workspace_id, self.limits)
+            workspace = await self._from_template(tx, who, workspace, new, backends.runs)
             await workspaces.insert(tx, workspace)
             asked = "created and started" if new.start else "created"
-            await self._tell(tx, workspace_id, who, "created", f"{asked} from {image_ref}")
+            await self._tell(tx, workspace_id, who, "created", f"{asked} from {_origin(workspace)}")
             return await self._again(tx, workspace_id)
+
+    def _resolve(self, image_ref: str, runs: Runs) -> None:
+        try:
+            self.catalog.resolve(image_ref, runs)
+        except Invalid as error:
+            raise Invalid(f"image_ref: {error}") from error
+
+    async def _from_template(
+        self, tx: Transaction, who: Principal, workspace: Workspace, new: NewWorkspace, runs: Runs
+    ) -> Workspace:
+        if new.template is None:
+            return workspace
+        applied, latest = await templates.resolve(tx, self.catalog, who, new.template, new.parameters, runs)
+        if applied is None:  # a profile of that name
+            self._resolve(new.template, runs)
+            return workspace
+        return replace(
+            workspace,
+            image_ref=applied.image_ref,
+            template=applied,
+            template_latest=latest,
+            repo=workspace.repo or applied.repo,
+        )
+
+    async def duplicate(self, who: Principal, workspace_id: str, name: str, *, start: bool) -> WorkspaceWithOwner:
+        """A new workspace with this one's files; this one is only read. See `domain.duplicate`.
+
+        The row is the intent. A copy of an archived one begins from that very archive, which the GC then keeps; of a
+        home, the controller makes an archive first.
+        """
+        now, copy_id = self.clock(), self.ids()
+        async with self.database.transaction() as tx:
+            await self._seen(tx, who, workspace_id)
+            if not await users.lock(tx, who.user_id):
+                raise Unauthorized("the user is gone")
+            if start:
+                await workspaces.take_running_slot(tx, who.user_id, copy_id, self.limits)
+            original = await self._locked(tx, workspace_id)
+            check_allowed(Action.DUPLICATE, original)
+            source = source_of(original)
+            key = source.archive_key if isinstance(source, FromArchive) else None
+            copy = replace(
+                original,
+                id=copy_id,
+                owner_user_id=who.user_id,
+                name=name,
+                home_store_key=f"users/{who.user_id}/workspaces/{copy_id}/home",
+                desired_state=DesiredState.RUNNING if start else DesiredState.ARCHIVED,
+                last_access_at=now if start else None,
+                created_at=now,
+                updated_at=now,
+                phase_changed_at=now,
+                copy_of=workspace_id,
+                archive_key=key,
+                template=original.template_next or original.template,
+            )
+            await workspaces.insert(tx, copy)
+            if key is not None:
+                await timeline.share_archive(tx, workspace_id, copy_id, key)
+            await self._tell(tx, copy_id, who, "created", f"duplicated {original.name} ({workspace_id})")
+            await self._tell(tx, workspace_id, who, "duplicated", f"duplicated it as {name} ({copy_id})")
+            return await self._again(tx, copy_id)
 
     async def edit(self, who: Principal, workspace_id: str, edit: Edit) -> WorkspaceWithOwner:
         if edit.desired_state is DesiredState.DELETED:
@@ -182,6 +256,19 @@ class Workspaces:
             recover = workspace.error_reason not in NEEDS_ADMIN
             return await self._ask(tx, who, workspace, stop_target(workspace), "stop", recover=recover)
 
+    async def cancel(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
+        """Give up the start, restore or archive that is under way, and be what it was before."""
+        async with self.database.transaction() as tx:
+            await self._seen(tx, who, workspace_id)
+            workspace = await self._locked(tx, workspace_id)
+            check_allowed(Action.CANCEL, workspace)
+            target = cancel_target(workspace)
+            assert target is not None, "checked above"
+            await workspaces.cancel(tx, workspace_id, target, self.clock())
+            what = OPERATIONS[workspace.operation].label if workspace.operation is not Operation.NONE else "Start"
+            await self._tell(tx, workspace_id, who, "cancel", f"cancelled: {what}")
+            return await self._again(tx, workspace_id)
+
     async def keep_awake(self, who: Principal, workspace_id: str, until: datetime | None) -> WorkspaceWithOwner:
         """Not put to sleep until then, whatever runs in it; None ends that."""
         now = self.clock()
@@ -197,6 +284,19 @@ class Workspaces:
                 "no longer keeps it awake" if until is None else f"keeps it awake until {until:%Y-%m-%d %H:%M} UTC"
             )
             await self._tell(tx, workspace_id, who, "keep_awake", asked)
+            return await self._again(tx, workspace_id)
+
+    async def retry_setup(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
+        """Its owner's wish: the setup uses the owner's credentials."""
+        async with self.database.transaction() as tx:
+            seen = await self._seen(tx, who, workspace_id)
+            if seen.workspace.owner_user_id != who.user_id:
+                raise Denied("only its owner may repeat a workspace's setup")
+            workspace = await self._locked(tx, workspace_id)
+            if workspace.phase is not Phase.RUNNING:
+                raise Conflict("the workspace is not running: start it, and its setup goes on by itself")
+            await workspaces.retry_setup(tx, workspace_id, self.clock())
+            await self._tell(tx, workspace_id, who, "setup", "asked to repeat the failed steps of the setup")
             return await self._again(tx, workspace_id)
 
     async def archive(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
@@ -398,6 +498,13 @@ _AUDITED = {
 
 def viewer_of(who: Principal, owned: WorkspaceWithOwner) -> Viewer:
     return Viewer(is_admin=who.is_admin, is_owner=owned.workspace.owner_user_id == who.user_id)
+
+
+def _origin(workspace: Workspace) -> str:
+    template = workspace.template
+    if template is None:
+        return workspace.image_ref
+    return f"version {template.version} of the template {template.name}"
 
 
 def _checked(workspace_id: str) -> str:

@@ -37,7 +37,8 @@ def assets() -> Assets:
     found = dict(sorted(_walk(resources.files("codehub.web").joinpath("static"), "")))
     index = found.pop("index.html")
     version = _hash(b"".join(name.encode() + b"\0" + body for name, body in [*found.items(), ("index.html", index)]))
-    modules = [name for name in found if name.endswith(".js")]
+    # The terminal is a page of its own, which few open.
+    modules = [name for name in found if name.endswith(".js") and not name.startswith("terminal/")]
     # Without a build step the browser would find the modules one import at a time; told at once, it asks for all together.
     hints = "\n".join(f'<link rel="modulepreload" href="assets/{version}/{name}">' for name in modules)
     page = index.decode().replace("<!-- PRELOAD -->", hints).replace("VERSION", version).encode()

@@ -19,6 +19,7 @@ CONTENT_SECURITY_POLICY: Final = "; ".join(
         "style-src 'self'",
         "img-src 'self'",
         "connect-src 'self'",
+        "frame-src 'self'",  # the terminal's page, as a panel
         "form-action 'self'",
         "base-uri 'none'",
         "frame-ancestors 'none'",
@@ -37,6 +38,7 @@ SECURITY_HEADERS: Final = {
 }
 _FOR_EVER = "public, max-age=31536000, immutable"
 _ASK_EVERY_TIME = "no-cache"
+_LONGEST_QUERY = 4096
 
 
 @router.get("/")
@@ -44,6 +46,15 @@ async def dashboard(request: Request) -> Response:
     """The one page; which view it shows is in the address's fragment, and never reaches the server."""
     found = assets()
     return _answer(request, found.index, f'W/"{found.version}"', _ASK_EVERY_TIME)
+
+
+@router.get("/new")
+async def open_in_codehub(request: Request) -> Response:
+    """A link from elsewhere (“Open in CodeHub”) to the filled-in dialog. The sign-in comes first, and keeps the address."""
+    query = request.url.query[:_LONGEST_QUERY]
+    return Response(
+        status_code=302, headers={**SECURITY_HEADERS, "Location": f"/#/new?{query}", "Cache-Control": "no-store"}
+    )
 
 
 @router.get("/assets/{version}/{path:path}")

@@ -9,4 +9,4 @@ is not CodeHub's, where it is started by file (`python -I -S workspaced/__main__
 
 VERSION = "0.2.0"
 # What a CodeHub of another version may rely on. Features are added, never renamed.
-FEATURES = ("exec", "processes", "files", "terminals", "ports", "tcp", "ssh", "activity")
+FEATURES = ("exec", "processes", "files", "terminals", "ports", "tcp", "ssh", "activity", "setup")

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import json
 import os
+import select
 import signal
 import sys
 import time
@@ -29,6 +30,8 @@ CONFIGURATION = "CODEHUB_WORKSPACED"
 _SUPERVISE = "--supervise"  # followed by the descriptor that the configuration is read from
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 10.0
 _SETTLED_S = 30.0  # after this long a death is a new one, and the pause begins again
+# An IDE whose owner has secrets in the environment waits for them; one that CodeHub does not give starts without.
+_ENVIRONMENT_TIMEOUT_S = 20.0
 
 
 def main(arguments: list[str]) -> None:
@@ -40,19 +43,32 @@ def main(arguments: list[str]) -> None:
         sys.exit(f"workspaced is started by CodeHub, which gives it {CONFIGURATION}")
     if raw.startswith("@"):
         raw = take(raw[1:])
+    configuration = json.loads(raw)
+    os.environ.update(own_environment(configuration))
     if arguments[:1] != ["--"]:
         execute_again(raw)
     command = arguments[1:]
-    bridge = json.loads(raw).get("bridge")
+    set_up_home(configuration)
+    read_fd = write_fd = -1
+    if configuration.get("awaits_environment"):
+        read_fd, write_fd = os.pipe()
+        os.set_inheritable(write_fd, True)
+        raw = json.dumps({**configuration, "environment_fd": write_fd})
+    bridge = configuration.get("bridge")
     for one in [raw, *([json.dumps({"bridge_only": bridge})] if bridge else [])]:
         if os.fork() == 0:
             # Away from the IDE: neither its end nor its signals are ours.
             os.setsid()
+            if one is not raw and write_fd >= 0:
+                os.close(write_fd)  # the helper's alone
             if os.fork() == 0:
                 execute_again(one)
             os._exit(0)
         with contextlib.suppress(ChildProcessError):
             os.wait()
+    if read_fd >= 0:
+        os.close(write_fd)
+        os.environ.update(awaited_environment(read_fd))
     try:
         os.execvp(command[0], command)  # noqa: S606
     except OSError as error:
@@ -68,6 +84,47 @@ def take(path: str) -> str:
     except OSError as error:
         sys.exit(f"workspaced: {path}: {error.strerror}")
     return raw
+
+
+def set_up_home(configuration: dict[str, object]) -> None:
+    """Before the IDE starts: its first terminal finds a complete home. In a process of its own, which may fail."""
+    if "pip" not in configuration:
+        return
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "home_setup.py")
+    words = [sys.executable, "-I", "-S", "-B", script, str(configuration["home"]), str(configuration["pip"])]
+    os.spawnv(os.P_WAIT, sys.executable, words)  # noqa: S606
+
+
+def own_environment(configuration: dict[str, object]) -> dict[str, str]:
+    """What everything in the workspace is given: how git finds credentials, where secrets are, what the repository sets."""
+    from . import git_access, secret_files
+
+    runtime = str(configuration["runtime"])
+    env = git_access.environment(runtime)
+    env["CODEHUB_SECRETS_DIR"] = secret_files.folder_for(runtime, os.environ.get("CODEHUB_INSTANCE", "workspace"))
+    saved = os.path.join(str(configuration["home"]), ".local", "state", "codehub", "setup", "environment.json")
+    with contextlib.suppress(OSError, ValueError):
+        with open(saved, encoding="utf-8") as file:
+            found = json.load(file)
+        if isinstance(found, dict):
+            env = {**{str(name): str(value) for name, value in found.items()}, **env}
+    return env
+
+
+def awaited_environment(fd: int) -> dict[str, str]:
+    """One line of JSON from the helper, which has it from CodeHub."""
+    line = b""
+    give_up = time.monotonic() + _ENVIRONMENT_TIMEOUT_S
+    while not line.endswith(b"\n"):
+        ready, _, _ = select.select([fd], [], [], max(0.0, give_up - time.monotonic()))
+        data = os.read(fd, 65536) if ready else b""
+        if not data:
+            print("workspaced: the secrets of this workspace's owner did not come; starting without", file=sys.stderr)
+            break
+        line += data
+    os.close(fd)
+    found = json.loads(line) if line.endswith(b"\n") else {}
+    return {str(name): str(value) for name, value in found.items()}
 
 
 def execute_again(raw: str) -> NoReturn:
@@ -136,7 +193,15 @@ def run(configuration: dict[str, object]) -> NoReturn:
     state = os.path.join(home, ".local", "state", "codehub")
     hidden = configuration.get("hidden_ports") or []
     assert isinstance(hidden, list)
-    options = Options(home, runtime, state, dict(os.environ), tuple(int(port) for port in hidden))
+    fd = configuration.get("environment_fd")
+    options = Options(
+        home,
+        runtime,
+        state,
+        dict(os.environ),
+        tuple(int(port) for port in hidden),
+        environment_fd=fd if isinstance(fd, int) else -1,
+    )
     secret, address = str(configuration["secret"]), str(configuration["listen"])
     end_by(lambda: asyncio.run(serve(options, secret, listen(address))))
 

@@ -12,11 +12,16 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from . import FEATURES, VERSION, activity, archives, netports, proctable, streams
+from .environment import Environment
 from .errors import RequestError, invalid, not_found
 from .files import Files
+from .git_access import GitAccess
 from .holder import shell
 from .http1 import Request, Response, as_json, decoded
+from .link import Link
 from .processes import Process, Processes, bounded
+from .secret_files import SecretFiles
+from .setup import Setup
 from .sshd import Sshd
 from .terminals import Terminal, Terminals, check_size
 
@@ -33,6 +38,7 @@ class Options(NamedTuple):
     state: str  # in the home: what processes print
     env: dict[str, str]
     hidden_ports: tuple[int, ...] = ()
+    environment_fd: int = -1  # where an IDE waits for its environment
 
 
 class App:
@@ -41,7 +47,15 @@ class App:
         self.files = Files(options.home)
         self.processes = Processes(os.path.join(options.state, "processes"), options.home, options.env)
         self.terminals = Terminals(os.path.join(options.runtime, "terminals"), options.home, options.env)
-        self.sshd = Sshd(os.path.join(options.runtime, "ssh"), options.env)
+        secrets_dir = options.env.get("CODEHUB_SECRETS_DIR", os.path.join(options.runtime, "secrets"))
+        # Beside the secrets, in memory: its configuration holds the environment.
+        self.sshd = Sshd(secrets_dir + "-ssh", options.env)
+        self.secrets = SecretFiles(secrets_dir)
+        self._environment = Environment(options.env, options.environment_fd)
+        self.link = Link(self._take, lambda: [{"event": "setup", "setup": self.setup.shown()}])
+        self.git = GitAccess(options.runtime, self.link)
+        self.setup = Setup(options.home, options.state, options.runtime, self.processes, self.link)
+        self.setup.on_environment = self._environment.put_repository
         self._history = activity.History()
         self._started_at = time.time()
         self._moved_at = 0.0  # when bytes last went through a stream to a port
@@ -51,6 +65,18 @@ class App:
         while True:
             self._history.add(time.monotonic(), proctable.read(os.getuid()))
             await asyncio.sleep(_SAMPLE_S)
+
+    def _take(self, message: dict[str, object]) -> None:
+        """CodeHub's word: the owner's secrets and git hosts as they are now, and what to set up."""
+        git = message.get("git")
+        if isinstance(git, dict):
+            hosts = git.get("hosts")
+            self.git.configure(
+                [str(host) for host in hosts] if isinstance(hosts, list) else [], str(git.get("ca", ""))
+            )
+        self.secrets.put(message.get("files"))
+        self._environment.put_secrets(message.get("env"))
+        self.setup.take(message)
 
     async def handle(self, request: Request) -> Response | None:
         """The answer; None when the connection was given away or has carried a stream."""
@@ -75,6 +101,15 @@ class App:
             return None
         if first == "ssh":
             return await self._ssh(request, parts[1:])
+        if first == "link":
+            streams.check_upgrade(request)
+            await streams.switch(request.connection)
+            await self.link.serve(request.connection)
+            return None
+        if first == "setup" and method == "GET":
+            if parts[1:] == ["log"]:
+                return Response(200, {"Content-Type": "text/plain; charset=utf-8"}, self.setup.log().encode())
+            return as_json(self.setup.shown())
         if first == "activity" and method == "GET":
             return as_json(self.activity())
         raise not_found(f"{method} {request.path} is not known to workspaced {VERSION}")
@@ -347,6 +382,8 @@ class App:
             if proc.parent in servers and proc.pid not in servers:
                 roots[proc.pid] = proc.name
         busy = activity.busiest(procs, before, roots, window_s)
+        if busy is None and self.setup.shown()["running"]:
+            return {"active": True, "reason": "the workspace's setup", "cpu_percent": 0.0}
         if busy is None:
             return {"active": False, "reason": None, "cpu_percent": 0.0}
         return {"active": True, "reason": busy.name, "cpu_percent": busy.cpu_percent}

@@ -105,6 +105,11 @@ class Processes:
                 else:
                     self._known[name] = process
 
+    @property
+    def path(self) -> str:
+        """Where programs are looked for."""
+        return self._env.get("PATH", os.defpath)
+
     def start(
         self,
         kind: str,

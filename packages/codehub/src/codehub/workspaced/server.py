@@ -118,7 +118,11 @@ async def serve(options: Options, secret: str, listener: socket.socket, ready: i
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     loop.add_signal_handler(signal.SIGCHLD, holder.reap)
-    tasks = [loop.create_task(Server(app, secret).run(listener)), loop.create_task(app.sample())]
+    tasks = [
+        loop.create_task(Server(app, secret).run(listener)),
+        loop.create_task(app.sample()),
+        loop.create_task(app.git.run()),
+    ]
     if ready is not None:
         os.write(ready, b"1")
         os.close(ready)
@@ -126,6 +130,8 @@ async def serve(options: Options, secret: str, listener: socket.socket, ready: i
     done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     for task in waiting:
         task.cancel()
+    if stopped.is_set():
+        app.secrets.remove()
     for task in done:
         if task in tasks and not task.cancelled():
             error = task.exception()

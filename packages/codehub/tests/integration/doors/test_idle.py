@@ -8,6 +8,7 @@ import pytest
 
 from testing.codehub.doors import Runtime, open_doors
 from testing.codehub.full_stack import PATIENCE_S, fresh_stack
+from testing.codehub.terminals import attached, opened
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -35,4 +36,11 @@ def test_work_keeps_a_workspace_awake_and_waiting_does_not(runtime: Runtime) -> 
             listed = doors.codehub("ws", "ls").stdout.decode()
             assert "kept awake by" in listed
             client.post(f"{doors.api}/processes/{made['id']}/signal", json={"signal": "KILL"})
-        doors.until("STANDBY")
+        # Neither a terminal that is looked at nor a page that refreshes itself is work.
+        terminal = opened(doors, ["bash", "--norc"])
+        with attached(doors, terminal), doors.client() as client:
+            deadline = time.monotonic() + PATIENCE_S
+            while doors.phase() != "STANDBY":
+                client.get(doors.api + "/ports", params={"wake": 0})
+                assert time.monotonic() < deadline
+                time.sleep(0.5)

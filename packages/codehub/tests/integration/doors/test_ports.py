@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
@@ -47,7 +48,7 @@ def free_port() -> int:
 
 @contextmanager
 def serving(doors: Doors, address: str, port: int) -> Iterator[str]:
-    """A dev server in the workspace; the address of its port at the proxy."""
+    """A dev server in the workspace; the address of its port at the proxy, for programs with a token."""
     with doors.client() as client:
         made = client.post(doors.api + "/processes", json={"command": ["python3", "-c", SERVER, address, str(port)]})
         process = f"{doors.api}/processes/{made.json()['id']}"
@@ -60,7 +61,7 @@ def serving(doors: Doors, address: str, port: int) -> Iterator[str]:
             time.sleep(0.1)
         assert found[port]["process"] == "python3"
         try:
-            yield str(found[port]["url"]).replace("localhost", "127.0.0.1")
+            yield doors.at_proxy(f"/w/{doors.workspace_id}/port/{port}/")
         finally:
             client.post(process + "/signal", json={"signal": "KILL"})
 
@@ -81,49 +82,55 @@ def test_a_server_on_any_loopback_address_is_reached(doors: Doors, address: str)
 
 
 def test_a_port_on_which_nothing_listens_is_said_so_and_tried_again(doors: Doors) -> None:
-    base = doors.stack.value("CODEHUB_WORKSPACE_BASE_URL").replace("localhost", "127.0.0.1")
-    url = f"{base}/w/{doors.workspace_id}/port/{free_port()}/"
+    url = doors.at_proxy(f"/w/{doors.workspace_id}/port/{free_port()}/")
     page = httpx.get(url, headers={**bearer(doors.token), "Accept": "text/html"}, trust_env=False, timeout=60)
     assert page.status_code == 502
     assert "Nothing listens on this port" in page.text
-    assert page.headers["refresh"] == "2"
+    assert f"/w/{doors.workspace_id}/port/" in page.text.partition("data-status=")[2][:80], "it follows its own port"
     assert httpx.get(url, headers=bearer(doors.token), trust_env=False, timeout=60).status_code == 502
 
 
 def test_a_link_lets_anybody_in_until_the_port_is_shared_less(doors: Doors) -> None:
     port = free_port()
-    with serving(doors, "127.0.0.1", port) as url, doors.client() as owner:
+    with serving(doors, "127.0.0.1", port), doors.client() as owner:
         shared = f"{doors.api}/ports/{port}"
         assert owner.post(shared + "/links").status_code == 409
         assert owner.patch(shared, json={"share": "link"}).json() == {"port": port, "share": "link"}
         link = owner.post(shared + "/links", json={"expires_in_s": 600}).json()
-        guest_url = link["url"].replace("localhost", "127.0.0.1")
-        with httpx.Client(trust_env=False, timeout=60, headers={"Host": urlsplit(link["url"]).netloc}) as guest:
-            assert guest.get(url).status_code == 401
-            redirect = guest.get(guest_url)
+        address = urlsplit(link["url"])
+        public = doors.at_proxy(address.path)
+        with httpx.Client(trust_env=False, timeout=60, headers={"Host": address.netloc}) as guest:
+            assert guest.get(public).status_code == 401
+            redirect = guest.get(f"{public}?{address.query}")
             assert redirect.status_code == 303
             assert "codehub_link" not in redirect.headers["location"]
             cookie = redirect.headers["set-cookie"].split(";")[0]
             inside = {"Cookie": cookie}
-            assert guest.get(url + "x", headers=inside).text == "/x|None|None"
+            assert guest.get(public + "x", headers=inside).text == "/x|None|None"
             # The link opens this port and nothing else.
-            other = url.replace(f"/port/{port}/", "/")
-            assert guest.get(other, headers=inside).status_code == 401
-            assert guest.get(url.replace(f"/port/{port}/", "/port/1/"), headers=inside).status_code == 401
+            ide = urlsplit(owner.get(doors.api).json()["url"])
+            beside = ide.netloc.replace(doors.workspace_id, f"1-{doors.workspace_id}")
+            for host, path in ((ide.netloc, ide.path), (beside, f"/w/{doors.workspace_id}/port/1/")):
+                elsewhere = guest.get(doors.at_proxy(path), headers={**inside, "Host": host})
+                assert elsewhere.status_code == 401, host
             assert owner.patch(shared, json={"share": "owner"}).status_code == 200
-            assert guest.get(url, headers=inside).status_code == 401
+            assert guest.get(public, headers=inside).status_code == 401
 
 
-def test_a_port_shared_with_users_is_open_to_them_and_the_ide_is_not(doors: Doors) -> None:
-    port = free_port()
+def guests_token(doors: Doors, name: str) -> str:
+    """Of another user of this CodeHub."""
     with doors.stack.client() as admin:
-        name = f"guest{port}"
         made = admin.post("/api/v1/users", json={"username": name, "password": "a long password"})
         assert made.status_code == 201, made.text
     with httpx.Client(base_url=doors.stack.url, trust_env=False, timeout=60) as session:
         entered = session.post("/api/v1/login", json={"username": name, "password": "a long password"})
         session.headers["X-CodeHub-Session-Key"] = entered.json()["session_key"]
-        token = session.post("/api/v1/tokens", json={"name": "t"}).json()["token"]
+        return str(session.post("/api/v1/tokens", json={"name": "t"}).json()["token"])
+
+
+def test_a_port_shared_with_users_is_open_to_them_and_the_ide_is_not(doors: Doors) -> None:
+    port = free_port()
+    token = guests_token(doors, f"guest{port}")
     with serving(doors, "127.0.0.1", port) as url, doors.client() as owner:
         assert httpx.get(url, headers=bearer(token), trust_env=False, timeout=60).status_code == 403
         owner.patch(f"{doors.api}/ports/{port}", json={"share": "users"})
@@ -134,6 +141,56 @@ def test_a_port_shared_with_users_is_open_to_them_and_the_ide_is_not(doors: Door
         assert stranger.post(doors.api + "/exec", json={"command": "true"}).status_code == 403
         assert stranger.get(doors.api + "/files/x").status_code == 403
         assert stranger.post(doors.api + "/ssh").status_code == 403
+
+
+UPGRADER = """
+import socket, sys, threading
+def serve(connection):
+    head = b""
+    while not head.endswith(b"\\r\\n\\r\\n"):
+        head += connection.recv(1)
+    connection.sendall(b"HTTP/1.1 101 Switching Protocols\\r\\nConnection: Upgrade\\r\\nUpgrade: echo\\r\\n\\r\\n")
+    while data := connection.recv(4096):
+        connection.sendall(data)
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+while True:
+    threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
+"""
+
+
+def upgraded(doors: Doors, port: int, token: str) -> socket.socket:
+    proxy = urlsplit(doors.at_proxy("/"))
+    opened = socket.create_connection(("127.0.0.1", proxy.port or 80), timeout=PATIENCE_S)
+    opened.sendall(
+        f"GET /w/{doors.workspace_id}/port/{port}/ HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
+        "Connection: Upgrade\r\nUpgrade: echo\r\n\r\n".encode()
+    )
+    assert opened.recv(4096).startswith(b"HTTP/1.1 101")
+    return opened
+
+
+def test_a_guests_open_socket_ends_when_the_port_is_shared_less(doors: Doors) -> None:
+    port = free_port()
+    token = guests_token(doors, f"watcher{port}")
+    with doors.client() as owner:
+        made = owner.post(doors.api + "/processes", json={"command": ["python3", "-c", UPGRADER, str(port)]}).json()
+        owner.patch(f"{doors.api}/ports/{port}", json={"share": "users"})
+        # Another port that stays shared must not keep this one open.
+        owner.patch(f"{doors.api}/ports/1", json={"share": "users"})
+        deadline = time.monotonic() + PATIENCE_S
+        while port not in {item["port"] for item in owner.get(doors.api + "/ports").json()["items"]}:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        with upgraded(doors, port, doors.token) as mine, upgraded(doors, port, token) as guests:
+            guests.sendall(b"hello")
+            assert guests.recv(5) == b"hello"
+            owner.patch(f"{doors.api}/ports/{port}", json={"share": "owner"})
+            with contextlib.suppress(ConnectionResetError):
+                assert guests.recv(5) == b""
+            mine.sendall(b"still")
+            assert mine.recv(5) == b"still"
+        owner.patch(f"{doors.api}/ports/1", json={"share": "owner"})
+        owner.post(f"{doors.api}/processes/{made['id']}/signal", json={"signal": "KILL"})
 
 
 def test_port_forward_reaches_a_server_without_any_name(doors: Doors) -> None:

@@ -2,87 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import struct
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 
 import pytest
 from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import connect
+from websockets.typing import Subprotocol
 
-from codehub.workspaced.vt import Terminal as Model
 from testing.codehub.doors import Doors
 from testing.codehub.full_stack import PATIENCE_S
-
-
-class Viewer:
-    """A terminal program: draws what it is sent and acknowledges it."""
-
-    def __init__(self, socket: ClientConnection) -> None:
-        self.socket = socket
-        self.model = Model(80, 24)
-        self.next = -1
-        self.received = 0
-        self.exit: int | None = None
-
-    def take(self) -> bytes:
-        message = self.socket.recv(timeout=PATIENCE_S)
-        assert isinstance(message, bytes)
-        kind, body = message[:1], message[1:]
-        if kind == b"S":
-            self.next, cols, rows = struct.unpack(">QHH", body[:12])
-            self.model = Model(cols, rows)
-            self.model.feed(body[12:])
-        elif kind == b"O":
-            (begin,) = struct.unpack(">Q", body[:8])
-            assert begin == self.next, "a byte was lost or came twice"
-            self.model.feed(body[8:])
-            self.received += len(body) - 8
-            self.next = begin + len(body) - 8
-            # A terminal that ended meanwhile needs no acknowledgement; what it said is still to be read.
-            with suppress(ConnectionClosed):
-                self.socket.send(b"A" + struct.pack(">Q", self.next))
-        elif kind == b"R":
-            size = json.loads(body)
-            self.model.screen.resize(size["cols"], size["rows"])
-        elif kind == b"X":
-            self.exit = json.loads(body)["exit_code"]
-        return kind
-
-    def type(self, text: str) -> None:
-        self.socket.send(b"I" + text.encode())
-
-    def resize(self, cols: int, rows: int) -> None:
-        self.socket.send(b"R" + json.dumps({"cols": cols, "rows": rows}).encode())
-
-    @property
-    def lines(self) -> list[str]:
-        return ["".join(line.chars).rstrip() for line in self.model.screen.lines]
-
-    def until(self, text: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not any(text in line for line in self.lines):
-            assert time.monotonic() < deadline, self.lines
-            self.take()
-
-
-def opened(doors: Doors, command: object = None) -> str:
-    with doors.client() as client:
-        body = {"cols": 80, "rows": 24} | ({"command": command} if command else {})
-        made = client.post(doors.api + "/terminals", json=body)
-    assert made.status_code == 201, made.text
-    return str(made.json()["id"])
-
-
-@contextmanager
-def attached(doors: Doors, terminal: str, after: int | None = None) -> Iterator[Viewer]:
-    address = f"{doors.stack.url.replace('http', 'ws', 1)}{doors.api}/terminals/{terminal}/attach"
-    query = f"?after={after}" if after is not None else ""
-    headers = {"Authorization": f"Bearer {doors.token}"}
-    with connect(address + query, additional_headers=headers, max_size=None, proxy=None) as socket:
-        yield Viewer(socket)
+from testing.codehub.terminals import attached, opened
 
 
 def test_a_shell_answers_and_its_screen_is_there_for_the_next_viewer(doors: Doors) -> None:
@@ -190,3 +120,25 @@ def test_strangers_and_terminals_that_are_gone_are_refused(doors: Doors) -> None
             socket.recv(timeout=PATIENCE_S)
         assert refused.value.rcvd is not None
         assert refused.value.rcvd.code == code
+
+
+def test_a_browsers_session_shows_a_terminal_only_with_its_key(doors: Doors) -> None:
+    terminal = opened(doors, ["bash", "--norc"])
+    address = f"{doors.stack.url.replace('http', 'ws', 1)}{doors.api}/terminals/{terminal}/attach"
+    with doors.stack.client() as browser:
+        cookie = {"Cookie": f"session={browser.cookies['session']}", "Origin": doors.stack.url}
+        key = browser.headers["X-CodeHub-Session-Key"]
+    both = [Subprotocol("codehub.terminal"), Subprotocol(f"codehub.key.{key}")]
+    with connect(address, additional_headers=cookie, subprotocols=both, proxy=None) as socket:
+        assert socket.subprotocol == "codehub.terminal"
+        assert socket.recv(timeout=PATIENCE_S)[:1] == b"S"
+    for offered in ([both[0]], [both[0], Subprotocol("codehub.key.wrong")]):
+        with (
+            connect(address, additional_headers=cookie, subprotocols=offered, proxy=None) as socket,
+            pytest.raises(ConnectionClosed) as refused,
+        ):
+            socket.recv(timeout=PATIENCE_S)
+        assert refused.value.rcvd is not None
+        assert refused.value.rcvd.code == 4401
+    with doors.client() as client:
+        client.delete(f"{doors.api}/terminals/{terminal}")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
+from collections.abc import Callable
 
 import pytest
 
-from testing.codehub.proxy import PREFIX, RunningProxy
+from codehub.domain.connection_cap import ConnectionCap
+from testing.codehub.proxy import PREFIX, RunningProxy, wired
 from testing.codehub.rawhttp import Peer, ScriptedUpstream
 
 HOST = "Host: localhost\r\n"
@@ -155,6 +158,32 @@ def test_two_hundred_slow_clients_do_not_keep_others_out(proxy: RunningProxy) ->
         assert client.read_message().status == 200
     for client in slow:
         client.close()
+
+
+def test_an_address_with_too_many_connections_gets_no_more_and_others_do() -> None:
+    with wired() as (proxy, _):
+        proxy.proxy._cap = ConnectionCap(20)
+        many = [proxy.connect() for _ in range(20)]
+        wait_until(lambda: len(proxy.proxy.connections) == 20)
+        with proxy.connect() as refused:
+            assert refused.ended()
+        other = socket.create_connection(("127.0.0.1", proxy.port), 60, source_address=("127.0.0.2", 0))
+        with Peer(other) as client:
+            client.send(f"{GET}\r\n")
+            assert client.read_message().status == 200
+        for client in many:
+            client.close()
+        wait_until(lambda: not proxy.proxy.connections)
+        with proxy.connect() as client:
+            client.send(f"{GET}\r\n")
+            assert client.read_message().status == 200
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def wait_for_head(proxy: RunningProxy) -> None:

@@ -18,6 +18,11 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--wheels", metavar="DIR", help="install from the wheels in this folder, without network access"
     )
+    parser.add_argument(
+        "--requirements",
+        metavar="FILE",
+        help="install what this requirements file pins, and check every file against its hash (pip's --require-hashes)",
+    )
     parser.set_defaults(run=_run)
 
 
@@ -32,7 +37,7 @@ def _run(arguments: argparse.Namespace) -> int:
             f"this sari was not installed by bootstrap.sh or install.py but lives in {sys.prefix}. Upgrade it the way "
             "it was installed, for example with `pip install --upgrade sari`, then run `sari daemon restart`."
         )
-    wanted = pip_arguments(arguments.wheel, arguments.wheels, arguments.version)
+    wanted = pip_arguments(arguments.wheel, arguments.wheels, arguments.version, arguments.requirements)
     environment = build(application, wanted)
     # The new version does the rest: it knows best how to check itself and to take over.
     command = [str(python_of(environment)), "-EP", "-m", "sari.install.activate", str(application.prefix)]

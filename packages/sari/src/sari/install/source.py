@@ -10,12 +10,21 @@ from sari.install.errors import InstallError
 REQUIREMENT = "sari>=3"
 
 
-def pip_arguments(wheel: str | None, wheels: str | None, version: str | None) -> list[str]:
+def pip_arguments(
+    wheel: str | None, wheels: str | None, version: str | None, requirements: str | None = None
+) -> list[str]:
+    """What pip installs. With `requirements` it checks every file against a hash there, and installs nothing else."""
     arguments: list[str] = []
     if wheels is not None:
         if not os.path.isdir(wheels):
             raise InstallError(f"{wheels} is not a folder of wheels")
         arguments += ["--no-index", "--find-links", os.path.abspath(wheels)]
+    if requirements is not None:
+        if wheel is not None or version is not None:
+            raise InstallError("--requirements names the version itself: leave out --wheel and --version")
+        if not os.path.isfile(requirements):
+            raise InstallError(f"there is no requirements file at {requirements}")
+        return [*arguments, "--require-hashes", "--only-binary", ":all:", "-r", os.path.abspath(requirements)]
     if wheel is not None:
         if not os.path.isfile(wheel):
             raise InstallError(f"there is no wheel at {wheel}")

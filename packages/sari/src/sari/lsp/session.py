@@ -147,6 +147,7 @@ class ServerSession:
         if program is None:
             raise NoTypes(f"{self.spec.name} is not installed")
         os.makedirs(self._private, mode=0o700, exist_ok=True)
+        asked = self._initialize(program)
         client = LspClient(
             [program, *self.spec.command[1:], *self._extra_arguments()],
             self._environment(),
@@ -160,7 +161,7 @@ class ServerSession:
             raise NoTypes(f"{self.spec.name} is being ended")
         self._indexing.clear()
         self._indexed.clear()
-        answer = client.request("initialize", self._initialize(program)).result(_START_TIMEOUT_S)
+        answer = client.request("initialize", asked).result(_START_TIMEOUT_S)
         capabilities = answer.get("capabilities") if isinstance(answer, dict) else None
         self._capabilities = capabilities if isinstance(capabilities, dict) else {}
         client.notify("initialized", {})
@@ -256,9 +257,9 @@ class ServerSession:
             if len(opened) > _MOST_OPENED:
                 raise NoTypes(f"{len(opened)} files hold the name, more than {_MOST_OPENED}")
         found: dict[Place, None] = {}
-        for path in opened:
-            client.notify("textDocument/didOpen", {"textDocument": self._document(path)})
         try:
+            for path in opened:
+                client.notify("textDocument/didOpen", {"textDocument": self._document(path)})
             self._wait_indexed()
             for place in places:
                 asked: dict[str, object] = {

@@ -56,7 +56,8 @@ def _limit(memory_mb: int) -> None:
 def _children() -> dict[int, list[int]]:
     """Every process's children."""
     found: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
+    # Elsewhere than on Linux nothing is known of them: the memory is not watched there.
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
         if name.isdigit():
             with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
                 parent = int(file.read().rpartition(b")")[2].split()[1])
@@ -84,6 +85,7 @@ def _used_mb(pid: int) -> int:
 
 def _kill_all(process: subprocess.Popen[bytes]) -> None:
     """Kill the server and whatever it started: as the reaper of orphans, all of them are below this process."""
+    process.kill()
     for _ in range(20):
         pids = [pid for pid in _below(os.getpid()) if pid != os.getpid()]
         for pid in pids:

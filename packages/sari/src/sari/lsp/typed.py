@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,6 +19,7 @@ from sari.lsp.catalog import SERVERS, ServerSpec, find_program, project_folder, 
 from sari.lsp.session import NoTypes, Place, ServerSession
 
 _IDLE_S = 600.0
+_LOOK_UP_S = 30.0
 _KEPT_ANSWERS = 64
 _MOST_SERVERS = 3
 MOST_DEFINITIONS = 8
@@ -82,6 +84,7 @@ class TypedAnswers:
         self._kept: OrderedDict[tuple[str, str], tuple[int, Future[Typed]]] = OrderedDict()
         self._lock = threading.Lock()
         self._closed = False
+        self._has_servers, self._looked_at = False, float("-inf")
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="sari-types")
 
     def begin(self, kind: str, key: str, change: int, define: Callable[[], Sequence[Place]], uses: Uses) -> Pending:
@@ -105,7 +108,12 @@ class TypedAnswers:
         return Pending(future, warm)
 
     def _installed(self) -> bool:
-        return any(find_program(spec, self._root, self._environ) for spec in SERVERS)
+        """Whether any server is installed; looked up now and then, because every call asks."""
+        now = time.monotonic()
+        if now - self._looked_at > _LOOK_UP_S:
+            self._has_servers = any(find_program(spec, self._root, self._environ) for spec in SERVERS)
+            self._looked_at = now
+        return self._has_servers
 
     def _is_warm(self) -> bool:
         return any(session.is_warm for session in self._sessions.values())

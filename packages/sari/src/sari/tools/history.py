@@ -131,7 +131,8 @@ class _History:
         committed = self._committed(path, start, end)
         if committed is None:
             return self._paged([], True, f"Lines {start}-{end} of {path} are not committed yet.")
-        flags = ("-s", f"-n{_MOST_COMMITS_OF_LINES}", f"-L{committed[0]},{committed[1]}:{path}")
+        # Lines are followed through renames.
+        flags = ("-s", "-M", f"-n{_MOST_COMMITS_OF_LINES}", f"-L{committed[0]},{committed[1]}:{path}")
         late = False
         output = bytearray()
 
@@ -188,7 +189,7 @@ class _History:
             page = take_page([*(((0, "", 0), row) for row in page.rows), *rows], self._query, None, budget)
             done += len(ids)
             if page.cursor is not None:
-                return self._given(page, False)
+                return self._given(page, True)
             if len(ids) < size:
                 return self._given(page, True)
             self._call.progress(done, None, f"{done:,} commits looked at")

@@ -11,7 +11,6 @@ from codehub.adapters.docker.tools import IDE_PLACE, PLACE, PYTHON
 from codehub.adapters.health import filled
 from codehub.adapters.workspaced_launch import LAUNCH_NAME, SOCKET_NAME, Launch, from_file, words
 from codehub.domain.errors import Terminal
-from codehub.domain.profiles import AppProfile
 from codehub.domain.routing import workspace_path
 from codehub.ports.instances import InstanceSpec, MountKind
 
@@ -58,14 +57,16 @@ def plan_of(spec: InstanceSpec, image: ImageInfo) -> Plan:
     return Plan(command, brings_ide=True, bridged=not any("{socket}" in word for word in command))
 
 
-def launch_of(profile: AppProfile, plan: Plan, secret: str) -> Launch:
+def launch_of(spec: InstanceSpec, plan: Plan, secret: str) -> Launch:
+    port = spec.profile.port
     return Launch(
         home=HOME,
         runtime=INSIDE,
         listen=f"unix:{INSIDE}/{SOCKET_NAME}",
         secret=secret,
-        hidden_ports=(profile.port,) if plan.bridged else (),
-        bridge=(f"{INSIDE}/{IDE_SOCKET}", profile.port) if plan.bridged else None,
+        hidden_ports=(port,) if plan.bridged else (),
+        bridge=(f"{INSIDE}/{IDE_SOCKET}", port) if plan.bridged else None,
+        awaits_environment=spec.awaits_environment,
     )
 
 
@@ -84,6 +85,7 @@ class Surroundings:
 
 def container_config(spec: InstanceSpec, plan: Plan, secret: str, around: Surroundings) -> dict[str, object]:
     profile, limits = spec.profile, around.limits
+    memory = spec.size.memory_bytes or limits.memory_bytes
     values = {
         "port": str(profile.port),
         "socket": f"{INSIDE}/{IDE_SOCKET}",
@@ -98,7 +100,7 @@ def container_config(spec: InstanceSpec, plan: Plan, secret: str, around: Surrou
         "Image": spec.image,
         "Entrypoint": started[: -len(command)],
         "Cmd": list(command),
-        "Env": [f"{key}={value}" for key, value in _environment(profile, values, around.shell).items()],
+        "Env": [f"{key}={value}" for key, value in _environment(spec, values, around.shell).items()],
         "User": around.user,
         "WorkingDir": HOME,
         "Labels": dict(around.labels),
@@ -108,9 +110,9 @@ def container_config(spec: InstanceSpec, plan: Plan, secret: str, around: Surrou
             "NetworkMode": around.network,
             "CapDrop": ["ALL"],
             "SecurityOpt": ["no-new-privileges:true"],
-            "Memory": limits.memory_bytes,
-            "MemorySwap": limits.memory_bytes,
-            "NanoCpus": int(limits.cpus * 1e9),
+            "Memory": memory,
+            "MemorySwap": memory,
+            "NanoCpus": int((spec.size.cpus or limits.cpus) * 1e9),
             "PidsLimit": limits.pids,
             "Sysctls": dict(around.sysctls),
             "RestartPolicy": {"Name": "no"},
@@ -119,7 +121,8 @@ def container_config(spec: InstanceSpec, plan: Plan, secret: str, around: Surrou
     }
 
 
-def _environment(profile: AppProfile, values: dict[str, str], shell: str) -> dict[str, str]:
+def _environment(spec: InstanceSpec, values: dict[str, str], shell: str) -> dict[str, str]:
+    """The template's never take the place of ours, nor of what the profile needs to run."""
     env = {
         "HOME": HOME,
         "USER": "coder",
@@ -130,8 +133,8 @@ def _environment(profile: AppProfile, values: dict[str, str], shell: str) -> dic
         "CODEHUB_PORT": values["port"],
         "CODEHUB_SOCKET": values["socket"],
     }
-    own = {key: filled(value, values) for key, value in profile.env.items()}
-    return env | own | from_file(f"{INSIDE}/{LAUNCH_NAME}")
+    own = {key: filled(value, values) for key, value in spec.profile.env.items()}
+    return dict(spec.env) | env | own | from_file(f"{INSIDE}/{LAUNCH_NAME}")
 
 
 def _home(spec: InstanceSpec) -> dict[str, object]:

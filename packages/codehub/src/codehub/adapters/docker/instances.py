@@ -118,7 +118,7 @@ class DockerInstances:
         )
         fence()
         try:
-            await asyncio.to_thread(self._starts.make, start, uid, image, launch_of(spec.profile, plan, helper))
+            await asyncio.to_thread(self._starts.make, start, uid, image, launch_of(spec, plan, helper))
             created = await self._create(spec.workspace_id, container_config(spec, plan, secret, around))
             await self._engine.send("POST", f"containers/{created}/start", timeout_s=120)
         except Transient:

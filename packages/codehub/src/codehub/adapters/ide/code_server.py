@@ -6,23 +6,20 @@ code-server's own shrinkwraps, and code-server itself is checked against our loc
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
-import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from codehub.adapters.filesystem.remove import remove_tree
-from codehub.adapters.ide.node import NodeLock, put_node
+from codehub.adapters.ide.node import NodeLock, finish_npm, put_node
+from codehub.adapters.ide.npm import only_one, readable_by_all, run_npm
 from codehub.domain.errors import Terminal, Transient
 from codehub.domain.model import Progress
 from codehub.ports.fence import Report
 
-_NPM_FLAGS = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error")
 # Extensions that are of no use here, and take a third of the room.
 _DROPPED_EXTENSIONS = ("copilot", "mermaid-markdown-features", "microsoft-authentication")
 # The same of the editor's packages: 180 MB for chat and for Windows, which nothing here loads, are not even fetched.
@@ -32,6 +29,8 @@ _DROPPED_PACKAGES = (
     "@vscode/windows-process-tree",
     "@vscode/windows-registry",
 )
+# Is there once `_finish` was done; another number has it done again on what an older version installed.
+_FINISHED = "finished-1"
 _START = """#!/bin/sh
 # Starts code-server on its own Node. A chat pane nobody asked for would steal the keyboard, and its empty place a quarter
 # of the window: off unless turned on.
@@ -77,18 +76,37 @@ class CodeServerInstall:
         return self.home / "bin"
 
     @property
+    def node_dir(self) -> Path:
+        """Where `node`, `npm` and `npx` are."""
+        return self.home / "node/bin"
+
+    @property
     def installed(self) -> bool:
         return (self.bin_dir / "code-server").is_file()
 
     def ensure(self, report: Report) -> Path:
         """Install it unless it is there; returns where `code-server` is."""
-        if self.installed:
-            return self.bin_dir
-        self._dir.mkdir(parents=True, exist_ok=True, mode=0o755)
-        with _only_one(self._dir / ".install.lock"):
-            if not self.installed:
-                self._install(report)
+        if not self._is_finished():
+            self._dir.mkdir(parents=True, exist_ok=True, mode=0o755)
+            with only_one(self._dir / ".install.lock"):
+                if not self.installed:
+                    self._install(report)
+                if not self._is_finished():
+                    self._finish()
         return self.bin_dir
+
+    def _is_finished(self) -> bool:
+        return self.installed and (self.home / _FINISHED).exists()
+
+    def _finish(self) -> None:
+        """What makes its terminals complete: `code FILE`, and an npm that installs into the home."""
+        package = self.home / "node_modules/code-server"
+        cli = package / "lib/vscode/bin/remote-cli"
+        if cli.is_dir():
+            _link(cli / "code", "code-linux.sh")
+            _link(package / "lib/node", "../../../node/bin/node")
+        finish_npm(self.home / "node")
+        (self.home / _FINISHED).touch(mode=0o644)
 
     def _install(self, report: Report) -> None:
         steps: list[tuple[str, Callable[[], None]]] = [
@@ -137,9 +155,7 @@ class CodeServerInstall:
         _leave_out(_DROPPED_PACKAGES, editor)
         self._npm(editor, "install", "--omit=dev")
         for link, target in (("remote-cli/code-server", "code-linux.sh"), ("helpers/browser.sh", "browser-linux.sh")):
-            path = editor / "bin" / link
-            path.unlink(missing_ok=True)
-            path.symlink_to(target)
+            _link(editor / "bin" / link, target)
 
     def _extensions(self) -> None:
         extensions = self._package / "lib/vscode/extensions"
@@ -159,18 +175,10 @@ class CodeServerInstall:
         start.parent.mkdir(exist_ok=True)
         start.write_text(_START)
         start.chmod(0o755)
-        _readable_by_all(self._partial)
+        readable_by_all(self._partial)
 
     def _npm(self, cwd: Path, *arguments: str) -> None:
-        node = self._partial / "node"
-        env = {
-            **os.environ,
-            "PATH": f"{node / 'bin'}:{os.environ.get('PATH', '/usr/bin:/bin')}",
-        }
-        command = [str(node / "bin/node"), str(node / "lib/node_modules/npm/bin/npm-cli.js"), *arguments, *_NPM_FLAGS]
-        done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            said = (done.stderr or done.stdout).strip()[-800:]
+        if said := run_npm(self._partial / "node", cwd, *arguments):
             raise Transient(f"npm could not install code-server's parts (the next try goes on from here): {said}")
 
 
@@ -199,20 +207,6 @@ def _is_foreign(name: str) -> bool:
     return "linux" not in words or machine not in words or "musl" in words
 
 
-def _readable_by_all(root: Path) -> None:
-    """Workspaces run under other uids than the one that installs."""
-    for directory, _, names in os.walk(root):
-        for path in (directory, *(os.path.join(directory, name) for name in names)):
-            if not os.path.islink(path):
-                mode = os.stat(path).st_mode
-                os.chmod(path, mode | 0o444 | (0o111 if mode & 0o100 else 0))
-
-
-@contextlib.contextmanager
-def _only_one(path: Path) -> Iterator[None]:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
+def _link(path: Path, target: str) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)

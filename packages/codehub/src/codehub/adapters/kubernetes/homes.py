@@ -17,7 +17,6 @@ from codehub.adapters.homes.stored import StoredHomes
 from codehub.adapters.homes.work import Workers
 from codehub.adapters.kubernetes.cluster import Cluster, current_claim, is_whole
 from codehub.adapters.kubernetes.errors import AlreadyExists
-from codehub.adapters.kubernetes.instances import quantity
 from codehub.adapters.kubernetes.manifests import (
     INCARNATION,
     RESTORED_FROM,
@@ -27,6 +26,7 @@ from codehub.adapters.kubernetes.manifests import (
     home_claim,
 )
 from codehub.adapters.kubernetes.objects import INSTALLATION, ROLE, ROLE_HOME, WORKSPACE, Claim, decode_claim
+from codehub.adapters.kubernetes.quantity import quantity
 from codehub.adapters.kubernetes.transfer import Transfer, TransferJobs
 from codehub.adapters.kubernetes.transfer_server import NeedsWriting
 from codehub.adapters.objectstore.layout import Meta, parse_key

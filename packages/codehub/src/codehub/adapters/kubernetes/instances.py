@@ -37,6 +37,8 @@ from codehub.adapters.kubernetes.manifests import (
     instance_pod,
 )
 from codehub.adapters.kubernetes.objects import INSTALLATION, ROLE, ROLE_INSTANCE, Claim, Pod, decode_pod
+from codehub.adapters.kubernetes.quantity import quantity
+from codehub.adapters.kubernetes.template_pods import with_template
 from codehub.domain.errors import BackendDown, CodeHubError, NotFound, Terminal, Transient
 from codehub.domain.model import Progress
 from codehub.domain.profiles import AppProfile, Runs
@@ -95,8 +97,9 @@ class KubernetesInstances:
 
     async def _create(self, spec: InstanceSpec, claim: Claim, digest: str, known: Sequence[Pod]) -> Pod:
         described = self._described(spec, claim, digest, start_name(spec.workspace_id, claim, known))
+        manifest = instance_pod(described, with_template(self._options, spec.size, spec.kubernetes))
         try:
-            made = await self._cluster.client.create(self._cluster.pods_path, instance_pod(described, self._options))
+            made = await self._cluster.client.create(self._cluster.pods_path, manifest)
         except AlreadyExists as error:
             made = await self._adopt(described.name, digest, error)
         except NotFound as error:
@@ -135,7 +138,9 @@ class KubernetesInstances:
             "CODEHUB_WORKSPACE_ID": spec.workspace_id,
             "CODEHUB_BASE_PATH": values["base_path"],
             "CODEHUB_PORT": values["port"],
-        } | {key: filled(value, values) for key, value in profile.env.items()}
+        }
+        # The template's never take the place of ours, nor of what the profile needs to run.
+        env = dict(spec.env) | env | {key: filled(value, values) for key, value in profile.env.items()}
         header = secret_of(profile, secret)
         return InstancePod(
             name=name,
@@ -279,20 +284,6 @@ class KubernetesInstances:
             "memory_bytes": sum(quantity(one["usage"].get("memory", "0")) for one in containers),
             "memory_limit_bytes": quantity(self._options.memory_limit),
         }
-
-
-_SUFFIXES: Final = {
-    "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
-    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
-}  # fmt: skip
-
-
-def quantity(text: str) -> float:
-    """Kubernetes' own notation of amounts: `250m`, `4Gi`, `1e3`."""
-    for suffix in sorted(_SUFFIXES, key=len, reverse=True):
-        if text.endswith(suffix):
-            return float(text.removesuffix(suffix)) * _SUFFIXES[suffix]
-    return float(text)
 
 
 def start_name(workspace_id: str, claim: Claim, known: Sequence[Pod]) -> str:

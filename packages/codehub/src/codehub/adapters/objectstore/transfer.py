@@ -18,7 +18,8 @@ from codehub.adapters.objectstore.layout import META_SUFFIX, Meta, parse_key
 from codehub.adapters.objectstore.store import Store
 from codehub.adapters.tarball.format import END
 from codehub.adapters.tarball.pack import Packed
-from codehub.domain.errors import NotFound, Transient
+from codehub.adapters.tarball.read import TarStream
+from codehub.domain.errors import ArchiveCorrupted, NotFound, Transient
 from codehub.domain.model import Progress
 from codehub.ports.fence import Fence, Report
 from codehub.ports.homes import ArchiveReceipt
@@ -153,19 +154,25 @@ def upload_empty(store: Store, key: str, job: Job) -> ArchiveReceipt:
 
 
 def verify(store: Store, key: str, meta: Meta, job: Job) -> None:
-    """Read back what was stored and compare. Transient when it differs: the volume is still there to try again."""
+    """Read back what was stored, through the parser that a restore uses: verified means that it can be restored.
+
+    Transient when it differs: the volume is still there to try again.
+    """
     found = store.size(key)
     if found != meta.size:
         raise Transient(f"the archive store holds {found} of {meta.size} bytes of {key}")
-    digest = hashlib.sha256()
-    done = 0
-    for chunk in store.stream(key):
+
+    def passed(count: int) -> None:
         job.check()
-        digest.update(chunk)
-        done += len(chunk)
-        job.report(Progress("verify", done, meta.size))
-    if digest.hexdigest() != meta.sha256:
-        raise Transient(f"the archive store returned other bytes than were sent for {key}")
+        job.report(Progress("verify", count, meta.size))
+
+    made = decompressed(store.stream(key), key, meta, passed)
+    try:
+        with contextlib.closing(ahead(made, "codehub-verify")) as chunks:
+            for _ in TarStream(chunks):
+                job.check()
+    except ArchiveCorrupted as error:
+        raise Transient(f"the archive store returned something else than was sent for {key}: {error}") from error
 
 
 def read_meta(store: Store, key: str) -> Meta:

@@ -15,10 +15,15 @@ from codehub.ports.archives import ArchivePlace
 _CLAIMS = """
     SELECT w.id, w.phase, w.archive_key, w.archive_op_id, w.error_reason, w.conditions, w.deleted_at, w.purged_at, ARRAY(
         SELECT a.op_id FROM workspace_archives a WHERE a.workspace_id = w.id
-        ORDER BY a.committed_at DESC, a.op_id DESC LIMIT %s) AS kept, ARRAY(
+        ORDER BY a.committed_at DESC, a.op_id DESC LIMIT %(keep)s) AS kept, ARRAY(
         SELECT o.archive_key FROM workspaces o WHERE o.id <> w.id AND o.purged_at IS NULL
-        AND starts_with(o.archive_key, w.id || '/')) AS used_by_others
-    FROM workspaces w WHERE w.id = ANY(%s)
+            AND starts_with(o.archive_key, w.id || '/')
+        UNION SELECT used.archive_key FROM workspaces copy CROSS JOIN LATERAL (
+            SELECT a.archive_key FROM workspace_archives a WHERE a.workspace_id = copy.id
+            ORDER BY a.committed_at DESC, a.op_id DESC LIMIT %(keep)s) used
+        WHERE copy.copy_of IS NOT NULL AND copy.purged_at IS NULL AND copy.id <> w.id
+            AND starts_with(used.archive_key, w.id || '/')) AS used_by_others
+    FROM workspaces w WHERE w.id = ANY(%(ids)s)
 """
 
 
@@ -40,7 +45,7 @@ class PostgresGcStore:
 
     async def claims(self, ids: Collection[str], keep: int) -> Mapping[str, Claim]:
         async with self._database.transaction() as tx:
-            rows = await (await tx.execute(_CLAIMS, [keep, list(ids)])).fetchall()
+            rows = await (await tx.execute(_CLAIMS, {"keep": keep, "ids": list(ids)})).fetchall()
         return {
             row["id"]: Claim(
                 workspace_id=row["id"],
@@ -78,8 +83,9 @@ class PostgresGcStore:
         async with as_leader(self._database, epoch) as tx:
             await tx.execute("DELETE FROM archive_orphans WHERE archive_key = %s", [place.archive_key])
             await tx.execute(
-                "DELETE FROM workspace_archives WHERE workspace_id = %s AND op_id = %s",
-                [place.workspace_id, place.op_id],
+                # By its key: copies list it as theirs too.
+                "DELETE FROM workspace_archives WHERE archive_key = %s",
+                [place.archive_key],
             )
 
 

@@ -18,12 +18,12 @@ from codehub.adapters.postgres.rows import (
     progress_column,
     workspace_of,
 )
-from codehub.domain.model import Progress, Workspace
+from codehub.domain.model import Operation, Progress, Workspace
 from codehub.domain.stores import StoreRecord
 from codehub.ports.control_store import Change, Versioned
 
 # The whole of a commit in one statement, so in one round trip: the fence, the change on its condition, what is told of it.
-# An intent also depends on desired_state (INV-8).
+# An intent also depends on desired_state (INV-8). The intent to start takes the template's update, as it is at that moment.
 _COMMIT = f"""
     WITH {TERM}, moved AS (
         UPDATE workspaces SET
@@ -32,7 +32,10 @@ _COMMIT = f"""
             progress = %(progress)s, archive_op_id = %(archive_op_id)s, archive_key = %(archive_key)s,
             home_ctx = %(home_ctx)s, error_reason = %(error_reason)s, error_count = %(error_count)s,
             error_message = %(error_message)s, blocked = %(blocked)s,
-            retry_at = %(retry_at)s, deleted_at = %(deleted_at)s, updated_at = %(now)s
+            retry_at = %(retry_at)s, deleted_at = %(deleted_at)s, updated_at = %(now)s,
+            image_ref = CASE WHEN %(starts)s THEN coalesce(template_next ->> 'image_ref', image_ref) ELSE image_ref END,
+            template = CASE WHEN %(starts)s THEN coalesce(template_next, template) ELSE template END,
+            template_next = CASE WHEN %(starts)s THEN NULL ELSE template_next END
         WHERE {LEADS} AND id = %(id)s AND operation = %(was_operation)s
             AND archive_op_id IS NOT DISTINCT FROM %(was_archive_op_id)s
             AND archive_key IS NOT DISTINCT FROM %(was_archive_key)s
@@ -174,6 +177,7 @@ def _arguments(change: Change, now: datetime) -> dict[str, object]:
         "id": before.id,
         "now": now,
         "is_intent": change.is_intent,
+        "starts": change.is_intent and after.operation is Operation.STARTING,
         "events": Jsonb([{"kind": e.kind, "message": e.message, "detail": dict(e.detail)} for e in change.events]),
         "generations": Jsonb([] if made is None else [asdict(made)]),
         "conditions": Jsonb(conditions_column(after.conditions)),

@@ -7,7 +7,7 @@ only because they are the leader's, and fenced by its epoch.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from psycopg.types.json import Jsonb
@@ -16,20 +16,22 @@ from codehub.adapters.postgres.control_term import as_leader
 from codehub.adapters.postgres.pool import Database, Transaction
 from codehub.adapters.postgres.rows import workspace_of
 from codehub.domain.model import Busy, DesiredState, Workspace
-from codehub.domain.ttl import ActivityCoverage, Span, is_to_archive, is_to_sleep
+from codehub.domain.ttl import ActivityCoverage, Span, archive_ttl, is_to_archive, is_to_sleep, standby_ttl
 
 # Which rows could be due: a superset, so that only those are read and locked. `domain.ttl` decides, gaps and all.
 # The lock: an access that comes meanwhile is written after it; one that came before is seen.
 _COULD_SLEEP = """
     SELECT * FROM workspaces
     WHERE phase = 'RUNNING' AND operation = 'NONE' AND desired_state = 'RUNNING' AND deleted_at IS NULL
-        AND greatest(last_access_at, phase_changed_at) < %(before)s
+        AND greatest(last_access_at, phase_changed_at)
+            < %(now)s - make_interval(secs => coalesce((template ->> 'ttl_standby')::float, %(ttl)s))
     ORDER BY id FOR NO KEY UPDATE
 """
 _COULD_BE_ARCHIVED = """
     SELECT * FROM workspaces
     WHERE phase = 'STANDBY' AND operation = 'NONE' AND desired_state = 'STANDBY' AND deleted_at IS NULL
-        AND phase_changed_at < %(before)s
+        AND phase_changed_at
+            < %(now)s - make_interval(secs => coalesce((template ->> 'ttl_archive')::float, %(ttl)s))
     ORDER BY id FOR NO KEY UPDATE
 """
 # Sets desired_state and writes the timeline entry, for the ids that `domain.ttl` chose.
@@ -107,24 +109,33 @@ class PostgresTtlStore:
 
     async def idle(self, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> Sequence[Workspace]:
         async with self._database.transaction() as tx:
-            rows = await (await tx.execute(_COULD_SLEEP, {"before": now - ttl})).fetchall()
+            rows = await (await tx.execute(_COULD_SLEEP, {"now": now, "ttl": ttl.total_seconds()})).fetchall()
         return [found for row in rows if is_to_sleep(found := workspace_of(row), now, ttl, gaps)]
 
     async def put_to_sleep(self, epoch: int, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> Collection[str]:
-        message = f"Put to sleep: nobody worked in it for {ttl}"
         async with as_leader(self._database, epoch) as tx:
-            rows = await (await tx.execute(_COULD_SLEEP, {"before": now - ttl})).fetchall()
-            ids = [row["id"] for row in rows if is_to_sleep(workspace_of(row), now, ttl, gaps)]
-            await _set_desired(tx, ids, DesiredState.STANDBY, now, kind="put_to_sleep", message=message)
-        return ids
+            rows = await (await tx.execute(_COULD_SLEEP, {"now": now, "ttl": ttl.total_seconds()})).fetchall()
+            due = [row for each in rows if is_to_sleep(row := workspace_of(each), now, ttl, gaps)]
+            for own, ids in _by_ttl(due, lambda row: standby_ttl(row, ttl)).items():
+                message = f"Put to sleep: nobody worked in it for {own}"
+                await _set_desired(tx, ids, DesiredState.STANDBY, now, kind="put_to_sleep", message=message)
+        return [row.id for row in due]
 
     async def put_to_archive(self, epoch: int, now: datetime, ttl: timedelta) -> Collection[str]:
-        message = f"To be archived: asleep for {ttl}"
         async with as_leader(self._database, epoch) as tx:
-            rows = await (await tx.execute(_COULD_BE_ARCHIVED, {"before": now - ttl})).fetchall()
-            ids = [row["id"] for row in rows if is_to_archive(workspace_of(row), now, ttl)]
-            await _set_desired(tx, ids, DesiredState.ARCHIVED, now, kind="put_to_archive", message=message)
-        return ids
+            rows = await (await tx.execute(_COULD_BE_ARCHIVED, {"now": now, "ttl": ttl.total_seconds()})).fetchall()
+            due = [row for each in rows if is_to_archive(row := workspace_of(each), now, ttl)]
+            for own, ids in _by_ttl(due, lambda row: archive_ttl(row, ttl)).items():
+                message = f"To be archived: asleep for {own}"
+                await _set_desired(tx, ids, DesiredState.ARCHIVED, now, kind="put_to_archive", message=message)
+        return [row.id for row in due]
+
+
+def _by_ttl(rows: Sequence[Workspace], ttl_of: Callable[[Workspace], timedelta]) -> dict[timedelta, list[str]]:
+    found: dict[timedelta, list[str]] = {}
+    for row in rows:
+        found.setdefault(ttl_of(row), []).append(row.id)
+    return found
 
 
 async def _set_desired(

@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from codehub.domain import applied_template
 from codehub.domain.model import (
     CONDITION_NAMES,
     NOT_OBSERVED,
@@ -27,6 +28,8 @@ from codehub.domain.model import (
     Progress,
     Workspace,
 )
+from codehub.domain.repository import RepositorySource, parse_source
+from codehub.domain.setup import parse_setup
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -73,10 +76,26 @@ def workspace_of(row: Mapping[str, Any]) -> Workspace:
         updated_at=row["updated_at"],
         deleted_at=row["deleted_at"],
         purged_at=row["purged_at"],
+        cancel_op_started_at=row["cancel_op_started_at"],
         keep_awake_until=row["keep_awake_until"],
+        template=applied_template.decode(row["template"]),
+        template_next=applied_template.decode(row["template_next"]),
+        template_latest=row["template_latest"],
+        copy_of=row["copy_of"],
         busy=Busy(row["busy_reason"], row["busy_since"], row["busy_at"]) if row["busy_reason"] else None,
+        repo=repo_of(row["repo"]),
+        setup=None if row["setup"] is None else parse_setup(row["setup"]),
+        setup_retry=row["setup_retry"],
         of_newer_version=any(not _knows(kind, row[column]) for column, kind in _ENUMS if row[column]),
     )
+
+
+def repo_of(column: Mapping[str, Any] | None) -> RepositorySource | None:
+    return None if column is None else parse_source(column["url"], column.get("ref", ""), column.get("path", ""))
+
+
+def repo_column(repo: RepositorySource | None) -> dict[str, object] | None:
+    return None if repo is None else {"url": repo.repository.url, "ref": repo.ref, "path": repo.path}
 
 
 def known(kind: type[E], value: str, otherwise: E) -> E:

@@ -64,3 +64,13 @@ async def generations(tx: Transaction, workspace_id: str) -> list[Generation]:
         )
     ).fetchall()
     return [Generation(**row) for row in rows]
+
+
+async def share_archive(tx: Transaction, workspace_id: str, copy_id: str, archive_key: str) -> None:
+    """The archive that a copy begins from is one of the copy's generations too."""
+    await tx.execute(
+        "INSERT INTO workspace_archives (workspace_id, archive_key, op_id, committed_at, bytes, sha256)"
+        " SELECT %s, archive_key, op_id, committed_at, bytes, sha256 FROM workspace_archives"
+        " WHERE workspace_id = %s AND archive_key = %s",
+        [copy_id, workspace_id, archive_key],
+    )

@@ -11,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
+from psycopg.types.json import Jsonb
+
 from codehub.adapters.postgres import locks
 from codehub.adapters.postgres.pool import Transaction
-from codehub.adapters.postgres.rows import workspace_of
+from codehub.adapters.postgres.rows import repo_column, workspace_of
+from codehub.domain.applied_template import encode
 from codehub.domain.limits import RunningLimits, check_running_limits
 from codehub.domain.model import DesiredState, Workspace, WorkspaceWithOwner
 
@@ -91,8 +94,8 @@ async def insert(tx: Transaction, workspace: Workspace) -> None:
     await tx.execute(
         "INSERT INTO workspaces (id, owner_user_id, name, description, memo, image_ref, instance_backend,"
         " storage_backend, home_store_key, desired_state, archive_key, last_access_at, phase_changed_at, created_at,"
-        " updated_at)"
-        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        " updated_at, repo, template, template_latest, copy_of)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
         [
             workspace.id,
             workspace.owner_user_id,
@@ -109,7 +112,18 @@ async def insert(tx: Transaction, workspace: Workspace) -> None:
             workspace.phase_changed_at,
             workspace.created_at,
             workspace.updated_at,
+            None if workspace.repo is None else Jsonb(repo_column(workspace.repo)),
+            None if workspace.template is None else Jsonb(encode(workspace.template)),
+            workspace.template_latest,
+            workspace.copy_of,
         ],
+    )
+
+
+async def retry_setup(tx: Transaction, workspace_id: str, now: datetime) -> None:
+    """Ask the running start to try the failed steps again."""
+    await tx.execute(
+        "UPDATE workspaces SET setup_retry = setup_retry + 1, updated_at = %s WHERE id = %s", [now, workspace_id]
     )
 
 
@@ -146,6 +160,14 @@ async def set_desired_state(
         " retry_at = CASE WHEN %(recover)s THEN NULL ELSE retry_at END"
         " WHERE id = %(id)s",
         {"desired": desired.value, "now": now, "recover": recover, "id": workspace_id},
+    )
+
+
+async def cancel(tx: Transaction, workspace_id: str, desired: DesiredState, now: datetime) -> None:
+    """Give up the operation under way in a locked row, if there is one, and ask for this instead."""
+    await tx.execute(
+        "UPDATE workspaces SET desired_state = %s, cancel_op_started_at = op_started_at, updated_at = %s WHERE id = %s",
+        [desired.value, now, workspace_id],
     )
 
 

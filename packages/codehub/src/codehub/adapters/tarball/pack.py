@@ -14,12 +14,15 @@ from pathlib import Path
 
 from codehub.adapters.filesystem.dir_cursor import DirCursor
 from codehub.adapters.tarball.format import BLOCK, DIR, END, FIFO, FILE, LINK, SYMLINK, Entry, encode, padding
-from codehub.domain.errors import Transient
+from codehub.domain.errors import Terminal, Transient
 
 CHUNK = 1 << 20
+# Twice what a program can name at once (PATH_MAX); real trees stay far below.
+MAX_PATH = 8192
+MAX_DEPTH = 1000
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 # What else is an attribute of a user's file; others (trusted.*, security.selinux) belong to the machine.
-_KEPT_XATTRS = ("user.", "security.capability", "system.posix_acl_")
+_KEPT_XATTRS = ("user.", "system.posix_acl_")
 
 
 @dataclass(slots=True)
@@ -77,7 +80,7 @@ def pack_tree(
                 continue
             name = pending[-1].pop()
             fd = at.enter(name)
-            path = prefix[-1] + os.fsencode(name)
+            path = _bounded(prefix[-1] + os.fsencode(name), len(pending))
             prefix.append(path + b"/")
             out.add(_directory(path, fd, packed))
             files, directories = _list(fd)
@@ -85,6 +88,17 @@ def pack_tree(
             yield from _files(fd, prefix[-1], files, links, out, cancelled)
     out.add(END)
     yield out.take()
+
+
+def _bounded(path: bytes, depth: int = 0) -> bytes:
+    """Each entry repeats the whole path: without a bound, 12 MB of nested directories are an archive of 1 GB."""
+    if depth <= MAX_DEPTH and len(path) <= MAX_PATH:
+        return path
+    shown = os.fsdecode(path[2:120]) + ("…" if len(path) > 120 else "")
+    what = f"more than {MAX_DEPTH:,} directories deep" if depth > MAX_DEPTH else f"longer than {MAX_PATH:,} bytes"
+    raise Terminal(
+        f"the home cannot be archived: the path {shown!r} is {what}. Start the workspace and move or remove it"
+    )
 
 
 def _list(fd: int) -> tuple[list[os.DirEntry[str]], list[str]]:
@@ -134,7 +148,7 @@ def _files(
     cancelled: Callable[[], bool],
 ) -> Iterator[bytes]:
     for listed in files:
-        path = prefix + os.fsencode(listed.name)
+        path = _bounded(prefix + os.fsencode(listed.name))
         if listed.is_file(follow_symlinks=False):
             yield from _file(fd, listed.name, path, links, out)
         else:

@@ -154,13 +154,14 @@ class _Unpacker:
 
     def _attributes(self, fd: int, entry: Entry, *, moded: bool = False) -> None:
         mode = entry.mode
-        if self._root:
-            if (entry.uid, entry.gid) != self._ids:
-                os.fchown(fd, entry.uid, entry.gid)
-            elif entry.uid == 0 and entry.kind == tar.FILE:
-                # Root's own set-uid files are none of a home's business, and would be root's for anybody on this host.
-                mode &= ~(stat.S_ISUID | stat.S_ISGID)
+        if self._root and (entry.uid, entry.gid) != self._ids:
+            os.fchown(fd, entry.uid, entry.gid)
+        if entry.kind == tar.FILE:
+            # Whoever can write to the store could make a program that runs as another workspace's user, or as root.
+            mode &= ~(stat.S_ISUID | stat.S_ISGID)
         for key, value in entry.xattrs.items():
+            if key == "security.capability":
+                continue  # as good as a set-uid bit
             _set_xattr(fd, key, value)
         if not moded:
             os.fchmod(fd, mode)

@@ -9,22 +9,24 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from typing import Final
 from urllib.parse import quote
 
 from codehub.domain import routing
-from codehub.domain.doors import IDE, Kind, prefix_of, read_key
+from codehub.domain.doors import Door, Kind, prefix_of, read_host, read_key
 from codehub.domain.errors import BackendDown, LimitExceeded, Transient
 from codehub.domain.ids import ID_LENGTH, is_id
 from codehub.domain.model import Operation, Phase
 from codehub.domain.routing import Page
 from codehub.proxy import pages
+from codehub.proxy.admission.addresses import Addresses, below_prefix, cookie_path
 from codehub.proxy.admission.cache import AdmissionCache
 from codehub.proxy.admission.decision import Admission, Credential, Reply, refusal
 from codehub.proxy.admission.request_context import (
     RequestContext,
+    is_from_sibling,
     is_work,
     must_be_own,
     parameter_of,
@@ -48,6 +50,7 @@ from codehub.services.workspace_access import AccessSnapshot, WorkspaceAccess
 
 # After a failed query, requests that have a cached admission use it for this long instead of querying again.
 PAUSE_S: Final = 2.0
+_MAX_HOSTS: Final = 4096
 _PREFIX: Final = routing.WORKSPACE_PREFIX.encode()
 _ID_BEGIN: Final = len(_PREFIX)
 _ID_END: Final = _ID_BEGIN + ID_LENGTH
@@ -65,19 +68,6 @@ _MESSAGES: Final[dict[Page, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Addresses:
-    """`dashboard` is the public base URL; the other two are as in the settings."""
-
-    dashboard: str
-    workspaces: str
-    host_pattern: str
-
-    @property
-    def secure(self) -> bool:
-        return self.workspaces.startswith("https:")
-
-
 class AdmissionController:
     def __init__(self, access: WorkspaceAccess, targets: Targets, addresses: Addresses, clock: CoarseClock) -> None:
         self._access = access
@@ -88,31 +78,49 @@ class AdmissionController:
         self._ask_again_at = 0.0
         self._renewals: set[asyncio.Task[None]] = set()
         self._lookups = SingleFlight(access)
+        self._own_hosts: dict[bytes, bytes | None] = {}
 
     # ── the hot path ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def recall(self, request: RequestHead, cookies: list[bytes]) -> Admission | None:
         target = request.target
-        workspace = target[_ID_BEGIN:_ID_END]
-        if target.startswith(PORT_PATH, _ID_END + 1):
-            workspace += target[_ID_END : target.find(b"/", _ID_END + len(PORT_PATH) + 1)]
+        own = self._own_host(request.fields.host) if self._addresses.host_pattern else None
+        if own is not None:
+            workspace, begin = own, 0
+        else:
+            workspace, begin = target[_ID_BEGIN:_ID_END], _ID_END
+            if target.startswith(PORT_PATH, _ID_END + 1):
+                workspace += target[_ID_END : target.find(b"/", _ID_END + len(PORT_PATH) + 1)]
         token = bearer_token(request.fields.authorization) if request.fields.authorization else b""
         for secret in [token] if token else cookies[:4]:
             admission = self._cache.fresh((workspace, secret))
             if admission is None:
                 continue
-            if target[_ID_END : _ID_END + 1] != b"/" or target[:_ID_BEGIN] != _PREFIX:
+            if own is None and (target[_ID_END : _ID_END + 1] != b"/" or target[:_ID_BEGIN] != _PREFIX):
                 return None
-            if target.startswith(OWN_PATH, _ID_END + 1) or TICKET_PARAMETER in target:
+            if _is_own(target, begin) or TICKET_PARAMETER in target:
                 return None
             if admission.host and request.fields.host != admission.host:
                 return None
             if request.fields.origin and request.fields.origin != admission.origin and must_be_own(request):
                 return None
+            if own is None and is_from_sibling(request):
+                return None
             if self._clock.now > admission.renew_at:
                 self.renew(admission)
             return admission
         return None
+
+    def _own_host(self, host: bytes) -> bytes | None:
+        """The key of a port that has this host for its own. The hosts asked for most are remembered."""
+        try:
+            return self._own_hosts[host]
+        except KeyError:
+            found = read_host(host.decode("latin-1"), self._addresses.host_pattern)
+            if len(self._own_hosts) >= _MAX_HOSTS:
+                self._own_hosts.clear()
+            key = self._own_hosts[host] = None if found is None else found[1].key(found[0])
+            return key
 
     def renew(self, admission: Admission) -> None:
         """Nobody waits for the database every two seconds: whoever comes in the second half of an admission's life has
@@ -143,7 +151,7 @@ class AdmissionController:
     async def decide(
         self, request: RequestHead, cookies: list[bytes], *, failed: Admission | None
     ) -> Admission | Reply:
-        context = read(request, cookies)
+        context = read(request, cookies, self._addresses.host_pattern)
         if isinstance(context, Reply):
             return context
         if not is_id(context.workspace_id):
@@ -173,7 +181,7 @@ class AdmissionController:
             if guest is not None:
                 return guest
         way = _route(seen, navigation=context.navigation, with_token=bool(context.token))
-        if context.rest.partition("?")[0].endswith(f"{context.workspace_id}/{pages.STATUS_PATH}"):
+        if context.rest.partition("?")[0] == f"{prefix_of(context.workspace_id, context.door)}/{pages.STATUS_PATH}":
             return await self._status(context, seen)
         for secret in (context.token, *context.cookies):
             self._cache.drop((context.key, secret))
@@ -230,14 +238,16 @@ class AdmissionController:
         same = failed is not None and target is not None and target.pool is failed.target.pool
         if target is None or same:
             if context.door.kind is Kind.PORT and not rising:
+                if target is not None:
+                    # The next server on it may be another one.
+                    target.rewrite = replace(target.rewrite, strip=True)
                 return self._answer(context, 502, Page.PORT_CLOSED, seen=seen, retry_after_s=routing.RETRY_AFTER_S)
             return self._away(context, seen, rising=rising)
-        own = self._addresses
         admission = Admission(
             (context.key, seen.secret),
             target,
-            b"" if context.token else self._authority(context.workspace_id),
-            routing.workspace_origin(own.workspaces, own.host_pattern, context.workspace_id).encode(),
+            b"" if context.token else self._addresses.authority(context.workspace_id, context.door),
+            self._addresses.origin(context.workspace_id, context.door).encode(),
             0.0,
             rising,
         )
@@ -270,15 +280,16 @@ class AdmissionController:
         way = _route(seen, navigation=True, with_token=False)
         page: Page | None = Page.WAKING
         if isinstance(way, routing.Forward):
-            page = None if await self._answers(seen) else Page.AWAY
+            closed = Page.PORT_CLOSED if context.door.kind is Kind.PORT else Page.AWAY
+            page = None if await self._answers(seen, context.door) else closed
         elif isinstance(way, routing.Answer):
             page = way.page
         body = pages.status_document(page, workspace)
         return Reply(200, body, ((b"Content-Type", b"application/json"),))
 
-    async def _answers(self, seen: AccessSnapshot) -> bool:
+    async def _answers(self, seen: AccessSnapshot, door: Door) -> bool:
         assert seen.workspace is not None
-        target = await self._targets.find(seen.workspace, IDE, again=True)
+        target = await self._targets.find(seen.workspace, door, again=True)
         if target is None:
             return False
         try:
@@ -295,12 +306,13 @@ class AdmissionController:
         nonce = cookie_value(context.request.fields.cookie, NONCE_COOKIE) or secrets.token_urlsafe(24).encode()
         digest = hashlib.sha256(nonce).hexdigest()
         place = f"{self._addresses.dashboard}/handover/{context.workspace_id}"
-        location = f"{place}?nonce={digest}&next={quote(context.rest, safe='')}"
+        back = below_prefix(context.workspace_id, context.door, context.rest)
+        location = f"{place}?nonce={digest}&next={quote(back, safe='')}"
         return Reply(
             303,
             headers=(
                 (b"Location", location.encode()),
-                (b"Set-Cookie", self._cookie(NONCE_COOKIE, nonce, context.workspace_id, b"; Max-Age=600")),
+                (b"Set-Cookie", self._cookie(NONCE_COOKIE, nonce, context, b"; Max-Age=600")),
             ),
         )
 
@@ -315,13 +327,13 @@ class AdmissionController:
             303,
             headers=(
                 (b"Location", rest.encode()),
-                (b"Set-Cookie", self._cookie(b"codehub_ws", secret.encode(), context.workspace_id)),
-                (b"Set-Cookie", self._cookie(NONCE_COOKIE, b"", context.workspace_id, b"; Max-Age=0")),
+                (b"Set-Cookie", self._cookie(b"codehub_ws", secret.encode(), context)),
+                (b"Set-Cookie", self._cookie(NONCE_COOKIE, b"", context, b"; Max-Age=0")),
             ),
         )
 
-    def _cookie(self, name: bytes, value: bytes, workspace_id: str, more: bytes = b"") -> bytes:
-        return self._set_cookie(name, value, routing.workspace_path(workspace_id), more)
+    def _cookie(self, name: bytes, value: bytes, context: RequestContext, more: bytes = b"") -> bytes:
+        return self._set_cookie(name, value, cookie_path(context.workspace_id, context.door), more)
 
     def _set_cookie(self, name: bytes, value: bytes, path: str, more: bytes = b"") -> bytes:
         secure = b"; Secure" if self._addresses.secure else b""
@@ -329,20 +341,19 @@ class AdmissionController:
 
     # ── addresses and answers ────────────────────────────────────────────────────────────────────────────────────
 
-    def _authority(self, workspace_id: str) -> bytes:
-        own = self._addresses
-        return routing.workspace_authority(own.workspaces, own.host_pattern, workspace_id).encode()
-
     def _misdirected(self, context: RequestContext) -> Reply | None:
         request = context.request
-        own = self._addresses
-        origin = routing.workspace_origin(own.workspaces, own.host_pattern, context.workspace_id)
-        if request.fields.host.lower() != self._authority(context.workspace_id).lower() and not context.token:
+        workspace_id, door = context.workspace_id, context.door
+        origin = self._addresses.origin(workspace_id, door)
+        if request.fields.host.lower() != self._addresses.authority(workspace_id, door).lower() and not context.token:
             if context.navigation:
-                return Reply(307, headers=((b"Location", (origin + context.rest).encode()),))
+                right = self._addresses.url(workspace_id, door, context.rest)
+                return Reply(307, headers=((b"Location", right.encode()),))
             return refusal(421, f"workspaces are at {origin}")
         if request.fields.origin and request.fields.origin.decode("latin-1") != origin and must_be_own(request):
             return refusal(403, "a foreign origin may not do this to a workspace")
+        if door.kind is Kind.IDE and is_from_sibling(request) and not context.navigation and not context.token:
+            return refusal(403, "another host of this site may not load or embed a workspace")
         return None
 
     def _answer(
@@ -364,6 +375,7 @@ class AdmissionController:
             status,
             dashboard=self._addresses.dashboard,
             workspace_id=context.workspace_id if is_id(context.workspace_id) else "",
+            door=context.door,
             workspace=seen.workspace if seen is not None and owner else None,
             running=running,
             retry_after_s=retry_after_s,
@@ -375,7 +387,7 @@ class AdmissionController:
         return self._answer(context, 502, Page.AWAY, seen=seen, retry_after_s=routing.RETRY_AFTER_S)
 
     def away(self, request: RequestHead, admission: Admission) -> Reply:
-        context = read(request, [])
+        context = read(request, [], self._addresses.host_pattern)
         return context if isinstance(context, Reply) else self._away(context, None, rising=admission.rising)
 
     # ── what is remembered ───────────────────────────────────────────────────────────────────────────────────────
@@ -396,6 +408,14 @@ class AdmissionController:
         for task in list(self._renewals):
             task.cancel()
         self._lookups.close()
+
+
+def _is_own(target: bytes, begin: int) -> bool:
+    """Whether an address below a workspace's or a port's own is the proxy's."""
+    at = begin + 1
+    if target.startswith(PORT_PATH, at) and begin:
+        at = target.find(b"/", at + len(PORT_PATH)) + 1
+    return target.startswith(OWN_PATH, at)
 
 
 def _route(seen: AccessSnapshot, *, navigation: bool, with_token: bool) -> routing.Route:

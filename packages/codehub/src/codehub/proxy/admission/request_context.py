@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from codehub.domain import routing
-from codehub.domain.doors import Door, prefix_of, read_path
+from codehub.domain.doors import Door, prefix_of, read_host, read_path
 from codehub.domain.ids import is_id
 from codehub.proxy.admission.decision import Admission, Reply, refusal
 from codehub.proxy.http1.headers import TICKET_PARAMETER, bearer_token, wants_upgrade
@@ -21,7 +21,7 @@ class RequestContext:
 
     workspace_id: str
     door: Door
-    rest: str  # path and query, from the workspaces' prefix on
+    rest: str  # path and query as they were asked for
     navigation: bool
     token: bytes
     cookies: list[bytes]
@@ -36,6 +36,11 @@ def must_be_own(request: RequestHead) -> bool:
     return request.method not in _SAFE or wants_upgrade(request)
 
 
+def is_from_sibling(request: RequestHead) -> bool:
+    """From a page on another host of our site, such as a port's: those come with cookies, unlike other sites' ones."""
+    return request.fields.fetch_site == b"same-site"
+
+
 def is_work(context: RequestContext, admission: Admission) -> bool:
     """Something that a person or an agent caused: opening a WebSocket and an IDE's own polls are not."""
     target = admission.target
@@ -43,13 +48,13 @@ def is_work(context: RequestContext, admission: Admission) -> bool:
     return not wants_upgrade(context.request) and not target.background.is_request(context.request.method, path)
 
 
-def read(request: RequestHead, cookies: list[bytes]) -> RequestContext | Reply:
+def read(request: RequestHead, cookies: list[bytes], host_pattern: str) -> RequestContext | Reply:
     try:
         rest = request.target.decode("ascii")
     except UnicodeDecodeError:
         return refusal(400, "the address is not ASCII")
     path, question, query = rest.partition("?")
-    found = read_path(path)
+    found = read_host(request.fields.host.decode("latin-1"), host_pattern) or read_path(path)
     if found is None:
         return refusal(404, "there is nothing at this address of a workspace")
     workspace_id, door = found

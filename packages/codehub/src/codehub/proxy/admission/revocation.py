@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from codehub.domain.doors import Kind, read_key
 from codehub.domain.errors import CodeHubError
 from codehub.proxy.admission.controller import AdmissionController
+from codehub.proxy.admission.decision import Credential
 from codehub.proxy.server import ProxyServer
 from codehub.services.workspace_access import WorkspaceAccess
 
@@ -28,6 +30,18 @@ class Revocation:
             except CodeHubError:
                 continue  # the database is away: open connections go on
 
+    async def _kept_out(self, held: set[Credential]) -> set[Credential]:
+        """Guests of ports that are no longer shared with them."""
+        at_ports = {}
+        for credential in held:
+            workspace_id, door = read_key(credential[0])
+            if door.kind is Kind.PORT:
+                at_ports[credential] = (workspace_id, door.port, credential[1])
+        if not at_ports:
+            return set()
+        open_ = await self._access.may_still_open(list(set(at_ports.values())))
+        return {credential for credential, asked in at_ports.items() if asked not in open_}
+
     async def check(self) -> None:
         """One query for everything that is open and older than a decision."""
         before = self._server.clock.now - EVERY_S
@@ -42,6 +56,7 @@ class Revocation:
             return
         live = await self._access.still_live({secret for _, secret in held})
         over = {credential for credential in held if credential[1] not in live}
+        over |= await self._kept_out(held - over)
         if not over:
             return
         self._admission.revoked(over)

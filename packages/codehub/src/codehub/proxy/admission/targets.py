@@ -33,7 +33,7 @@ class Targets:
     def __init__(
         self,
         resolve: Resolve,
-        profile_of: Callable[[str, str], AppProfile],
+        profile_of: Callable[[Workspace], AppProfile],
         activity: ActivityBuffer,
         clock: CoarseClock,
         scheme: bytes,
@@ -73,7 +73,7 @@ class Targets:
         secret = upstream.secret
         header = (secret[0].lower().encode(), secret[1].encode()) if secret is not None else None
         if door.kind is Kind.PORT:
-            rewrite = PathRewrite(prefix, True, None, self._scheme)
+            rewrite = PathRewrite(prefix, True, None, self._scheme, learns=not door.own_host)
             return Target(
                 workspace.id.encode(), PortPool(upstream, door.port, loop), rewrite, self._rules(()), activity, 1001
             )
@@ -82,7 +82,7 @@ class Targets:
             return Target(
                 workspace.id.encode(), UpstreamPool(upstream, loop), rewrite, self._rules(()), activity, 1001
             )
-        profile = self._profile_of(workspace.image_ref, workspace.instance_backend)
+        profile = self._profile_of(workspace)
         rewrite = PathRewrite(prefix, profile.strip_prefix, header, self._scheme)
         background = self._rules(profile.background_traffic)
         pool = UpstreamPool(upstream, loop)

@@ -292,7 +292,7 @@ class ClientConnection(Exchange):
             self.upstream_failed("the workspace switched protocols without being asked")
             return
         self._server.metrics.count(101)
-        self._server.connections.discard(self)
+        self._server.leave(self)
         out = [*response_lines(response, admission.target.rewrite, request.fields.host)]
         out.append(b"Connection: Upgrade\r\nUpgrade: " + (response.upgrade or request.fields.upgrade))
         out.append(b"\r\n")

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from codehub.proxy.admission.decision import Admission, Reply, refusal
 from codehub.proxy.connections.upstream import EVENT_STREAM, WRITE_HIGH, UpstreamConnection
 from codehub.proxy.http1.framing import BodyScanner
-from codehub.proxy.http1.headers import response_lines
+from codehub.proxy.http1.headers import response_lines, wants_prefix
 from codehub.proxy.http1.messages import RequestHead, ResponseHead
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ class Exchange(asyncio.Protocol):
         address = transport.get_extra_info("peername")
         self.peer = address[0].encode() if isinstance(address, tuple) else b"127.0.0.1"
         self.deadline = self._server.clock.now + (FIRST_REQUEST_S if self._server.draining else HEAD_TIMEOUT_S)
-        self._server.connections.add(self)
+        if not self._server.join(self):
+            self.transport.abort()
 
     # ── the response, called by the upstream connection ──────────────────────────────────────────────────────────
 
@@ -108,7 +110,12 @@ class Exchange(asyncio.Protocol):
         self._responded = True
         self._ends_upstream = response.close or self._body is not None
         self._server.metrics.count(response.status)
-        out = response_lines(response, admission.target.rewrite, request.fields.host)
+        rewrite = admission.target.rewrite
+        if response.location is not None and wants_prefix(response, rewrite, request.target):
+            # The browser follows the redirect, and this time the prefix stays.
+            admission.target.rewrite = replace(rewrite, strip=False)
+            admission.fresh_until = 0.0
+        out = response_lines(response, rewrite, request.fields.host)
         bodiless = request.method == b"HEAD" or response.status in (204, 304)
         endless = not bodiless and not response.chunked and response.content_length < 0
         if response.content_length >= 0 and not decode:
@@ -301,7 +308,7 @@ class Exchange(asyncio.Protocol):
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._server.connections.discard(self)
+        self._server.leave(self)
         self._closing = True
         self.deadline = inf
         self.request = None

@@ -26,6 +26,7 @@ _NOT_HOP_BY_HOP: Final = frozenset({b"host", b"content-length", b"transfer-encod
 _USUAL_CONNECTION: Final = frozenset(
     {b"", b"keep-alive", b"close", b"upgrade", b"keep-alive, upgrade", b"upgrade, keep-alive"}
 )
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _OWN_ADDRESS: Final = re.compile(rb"(?:https?:)?//([^/?#]*)(.*)", re.DOTALL | re.IGNORECASE)
 
 
@@ -37,6 +38,7 @@ class PathRewrite:
     strip: bool
     secret: tuple[bytes, bytes] | None = None  # a header the instance demands, name in lower case
     scheme: bytes = b"http"
+    learns: bool = False  # whether an application that was set up for the prefix is recognised and gets it
 
 
 def is_ours(cookie_name: bytes) -> bool:
@@ -93,9 +95,10 @@ def request_bytes(
         b"Host: " + request.fields.host,
         *lines,
         b"X-Forwarded-For: " + forwarded_for,
-        b"X-Forwarded-Host: %b\r\nX-Forwarded-Proto: %b\r\nX-Forwarded-Prefix: %b"
-        % (request.fields.host, rewrite.scheme, rewrite.prefix),
+        b"X-Forwarded-Host: %b\r\nX-Forwarded-Proto: %b" % (request.fields.host, rewrite.scheme),
     ]
+    if rewrite.prefix:
+        out.append(b"X-Forwarded-Prefix: " + rewrite.prefix)
     if cookies:
         out.append(b"Cookie: " + b"; ".join(cookies))
     if request.fields.authorization and TOKEN_PREFIX not in request.fields.authorization:
@@ -133,6 +136,18 @@ def response_lines(response: ResponseHead, rewrite: PathRewrite, host: bytes) ->
         if mapped:
             out.append(b"Set-Cookie: " + mapped)
     return out
+
+
+def wants_prefix(response: ResponseHead, rewrite: PathRewrite, target: bytes) -> bool:
+    """Whether an application redirects to the very address that was asked for: it has the prefix in its own paths
+    (Vite's `base`, for one), so taking it away would lead in circles."""
+    return (
+        rewrite.learns
+        and rewrite.strip
+        and response.status in _REDIRECTS
+        and not response.cookies
+        and response.location == target
+    )
 
 
 def map_location(location: bytes, rewrite: PathRewrite, host: bytes) -> bytes:

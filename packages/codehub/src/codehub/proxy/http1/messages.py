@@ -28,6 +28,7 @@ class RequestFields:
         "expect_continue",
         "fetch_dest",
         "fetch_mode",
+        "fetch_site",
         "forwarded_for",
         "forwarded_host",
         "forwarded_proto",
@@ -58,6 +59,7 @@ class RequestFields:
         self.forwarded_proto = b""
         self.fetch_mode = b""
         self.fetch_dest = b""
+        self.fetch_site = b""
         self.purpose = b""
         self.accept = b""
 

@@ -40,6 +40,7 @@ class Kind(IntEnum):
     SET_COOKIE = 18
     LOCATION = 19
     EXPECT = 20
+    FETCH_SITE = 21
 
 
 _REQUEST_KINDS: Final[dict[bytes, Kind]] = {
@@ -69,6 +70,7 @@ _REQUEST_KINDS: Final[dict[bytes, Kind]] = {
     b"http2-settings": Kind.DROP,
     b"sec-fetch-mode": Kind.FETCH_MODE,
     b"sec-fetch-dest": Kind.FETCH_DEST,
+    b"sec-fetch-site": Kind.FETCH_SITE,
     b"sec-purpose": Kind.PURPOSE,
     b"accept": Kind.ACCEPT,
 }
@@ -215,6 +217,9 @@ def _take(fields: RequestFields, kind: Kind, value: bytes, line: bytes) -> None:
         fields.lines.append(line)
     elif kind is Kind.FETCH_DEST:
         fields.fetch_dest = value
+        fields.lines.append(line)
+    elif kind is Kind.FETCH_SITE:
+        fields.fetch_site = value
         fields.lines.append(line)
     elif kind is Kind.CONTENT_LENGTH:
         if fields.content_length >= 0:

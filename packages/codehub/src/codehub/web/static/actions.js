@@ -1,11 +1,12 @@
 // What can be done to a workspace in its present state, and doing it: at once, and saying so when it failed.
 
 import {patch, post, remove} from "./api.js";
-import {ask, edit} from "./dialogs.js";
+import {ask, duplicate, edit} from "./dialogs.js";
 import * as store from "./store.js";
 import {state} from "./store.js";
 import {failed, said} from "./toasts.js";
 import {recover} from "./views/recover.js";
+import {updateTemplate} from "./views/template_update.js";
 import {ago, duration} from "./words.js";
 
 /** Whether the server allows it now: it decides, and says so with every workspace. */
@@ -27,9 +28,8 @@ export const ACTIONS = {
     run: (ws) => patch(`workspaces/${ws.id}`, {desired_state: "RUNNING"}),
   },
   cancel: {
-    name: "cancel_start",
-    label: () => "Cancel start",
-    run: (ws) => patch(`workspaces/${ws.id}`, {desired_state: "STANDBY"}),
+    label: (ws) => (ws.operation === "ARCHIVING" ? "Cancel archiving" : ws.operation === "RESTORING" ? "Cancel restoring" : "Cancel start"),
+    run: (ws) => post(`workspaces/${ws.id}:cancel`),
   },
   stop: {
     label: () => "Stop",
@@ -42,6 +42,22 @@ export const ACTIONS = {
   recover: {
     label: () => "Recover",
     run: recover,
+  },
+  update: {
+    label: () => "Update template",
+    offered: (ws) => ws.template?.update_available === true,
+    run: updateTemplate,
+  },
+  duplicate: {
+    label: () => "Duplicate",
+    run: async (ws) => {
+      const copy = await duplicate(ws);
+      if (copy) {
+        store.put(copy);
+        said(`${copy.name} is being made with the files of ${ws.name}.`);
+      }
+      return null;
+    },
   },
   continue: {
     name: "continue_from_archive",
@@ -75,7 +91,7 @@ export const ACTIONS = {
   },
 };
 
-export const isOffered = (key, ws) => allows(ws, ACTIONS[key].name ?? key);
+export const isOffered = (key, ws) => ACTIONS[key].offered?.(ws) ?? allows(ws, ACTIONS[key].name ?? key);
 
 function confirmDelete(ws) {
   const window_ = duration(state.about?.deleted_retention_seconds ?? 86400);

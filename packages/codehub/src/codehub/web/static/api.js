@@ -56,8 +56,16 @@ export async function request(method, path, body) {
 
 export const get = (path) => request("GET", path);
 export const post = (path, body) => request("POST", path, body);
+export const put = (path, body) => request("PUT", path, body);
 export const patch = (path, body) => request("PATCH", path, body);
 export const remove = (path) => request("DELETE", path);
+
+/** An answer that is text, such as the output of a process. */
+export async function text(path) {
+  const response = await send("GET", path);
+  if (!response.ok) throw await errorOf(response);
+  return response.text();
+}
 
 /** The user who is signed in, or null when nobody is (which is an answer, not an error). */
 export async function whoami() {

@@ -1,5 +1,6 @@
 // Questions: the browser's own <dialog>, so that focus, Escape and the page behind are handled as people expect.
 
+import {post} from "./api.js";
 import {el, field, freshId} from "./dom.js";
 
 /**
@@ -85,5 +86,23 @@ export function edit(workspace) {
       }
       return Object.keys(changes).length ? changes : null;
     },
+  });
+}
+
+/** A copy of a workspace with its files: the new workspace, or null. */
+export function duplicate(workspace) {
+  const start = el("input", {type: "checkbox", name: "start", id: freshId("start"), checked: true});
+  const body = el(
+    "div",
+    {},
+    el("p", {}, `The files of ${workspace.name} are copied; it stays as it is.`),
+    field("Name", el("input", {name: "name", value: `${workspace.name} copy`.slice(0, 255), required: true, maxlength: 255, autocomplete: "off"})),
+    el("div", {class: "check"}, start, el("label", {for: start.id}, "Start it now")),
+  );
+  return formDialog({
+    title: `Duplicate ${workspace.name}`,
+    body,
+    yes: "Duplicate",
+    submit: (data) => post(`workspaces/${workspace.id}:duplicate`, {name: data.get("name"), start: data.get("start") === "on"}),
   });
 }

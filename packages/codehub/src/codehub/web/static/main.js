@@ -9,20 +9,26 @@ import * as live from "./stream.js";
 import {clearToasts, failed} from "./toasts.js";
 import {accountView} from "./views/account.js";
 import {adminAuditView} from "./views/admin_audit.js";
+import {adminNewTemplateView, adminTemplatesView, adminTemplateView} from "./views/admin_templates.js";
 import {adminUsersView} from "./views/admin_users.js";
 import {adminSystemView, adminWorkspacesView} from "./views/admin.js";
 import {loginView} from "./views/login.js";
 import {workspaceView} from "./views/workspace.js";
+import {newView} from "./views/new.js";
 import {workspacesView} from "./views/workspaces.js";
 
 const ROUTES = [
   [/^\/$/, workspacesView],
-  [/^\/workspaces\/([0-9a-f-]{36})$/, workspaceView],
+  [/^\/workspaces\/([0-9a-f-]{36})(?:\/(terminal|files|ports|processes|ssh))?$/, workspaceView],
+  [/^\/new$/, newView],
   [/^\/account$/, accountView],
   [/^\/admin$/, adminSystemView],
   [/^\/admin\/workspaces$/, adminWorkspacesView],
   [/^\/admin\/users$/, adminUsersView],
   [/^\/admin\/audit$/, adminAuditView],
+  [/^\/admin\/templates$/, adminTemplatesView],
+  [/^\/admin\/templates\/new\/edit$/, adminNewTemplateView],
+  [/^\/admin\/templates\/([a-z0-9-]{1,63})$/, adminTemplateView],
 ];
 const RETRY_MS = 2_000;
 

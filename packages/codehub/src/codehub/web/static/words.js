@@ -88,7 +88,7 @@ function restWords(rest) {
 }
 
 /** Why a running workspace does not go to sleep although nobody is there. */
-function awakeWords(workspace, now) {
+export function awakeWords(workspace, now) {
   if (workspace.phase !== "RUNNING") return "";
   if (workspace.keep_awake_until && Date.parse(workspace.keep_awake_until) > now) return `Kept awake until ${clock(workspace.keep_awake_until)}`;
   return workspace.kept_awake_by ? `Kept awake by ${workspace.kept_awake_by}` : "";

@@ -1,10 +1,12 @@
-// The signed-in user's own things: password, API tokens, sessions.
+// The signed-in user's own things: password, API tokens, keys, git credentials, secrets, dotfiles, sessions.
 
 import {get, post, remove} from "../api.js";
 import {ask, formDialog} from "../dialogs.js";
 import {el, field} from "../dom.js";
+import {state} from "../store.js";
 import {failed, said} from "../toasts.js";
 import {ago, browserWords, clock} from "../words.js";
+import {dotfilesForm, gitCredentials, gitKey, secretsSection, timeZoneForm} from "./account_setup.js";
 import {table} from "./table.js";
 
 export function accountView() {
@@ -14,6 +16,7 @@ export function accountView() {
     load: async () => (await get("tokens")).items,
     columns: [
       ["Name", (token) => token.name],
+      ["Opens", (token) => (token.workspace_id ? (state.workspaces.get(token.workspace_id)?.name ?? token.workspace_id) : "everything of mine")],
       ["Created", (token) => clock(token.created_at)],
       ["Expires", (token) => (token.expires_at ? clock(token.expires_at) : "never")],
       ["Last used", (token) => ago(token.last_used_at, Date.now())],
@@ -49,6 +52,11 @@ export function accountView() {
     el("div", {class: "row head"}, el("h1", {}, "Account")),
     el("section", {class: "card"}, el("div", {class: "row head"}, el("h2", {}, "API tokens"), el("button", {type: "button", onclick: () => newToken(tokens.refresh)}, "New token")), tokens.node),
     el("section", {class: "card"}, el("div", {class: "row head"}, el("h2", {}, "SSH keys"), el("button", {type: "button", onclick: () => newKey(keys.refresh)}, "Add key")), keys.node),
+    gitCredentials(dropButton),
+    gitKey(),
+    secretsSection(dropButton),
+    dotfilesForm(),
+    timeZoneForm(),
     el("section", {class: "card"}, el("h2", {}, "Sessions"), sessions.node),
     el("section", {class: "card"}, el("h2", {}, "Password"), passwordForm()),
   );
@@ -78,14 +86,16 @@ export function dropButton(label, whose, title, text, path, after) {
 }
 
 async function newToken(after) {
+  const mine = [...state.workspaces.values()].filter((workspace) => workspace.owner === state.user?.username);
+  const only = el("select", {name: "workspace_id"}, el("option", {value: ""}, "Everything of mine"), mine.map((workspace) => el("option", {value: workspace.id}, `Only ${workspace.name}`)));
   const days = el("input", {name: "days", type: "number", min: 1, max: 3650, placeholder: "never"});
   const made = await formDialog({
     title: "New token",
-    body: el("div", {}, field("Name", el("input", {name: "name", required: true, maxlength: 255, autocomplete: "off"}), "The program that will use it."), field("Days until it expires", days)),
+    body: el("div", {}, field("Name", el("input", {name: "name", required: true, maxlength: 255, autocomplete: "off"}), "The program that will use it."), field("Opens", only, "A token for one workspace is of no use for any other."), field("Days until it expires", days)),
     yes: "Create token",
     submit: (data) => {
       const count = Number(data.get("days"));
-      return post("tokens", {name: data.get("name"), ...(count ? {expires_in_days: count} : {})});
+      return post("tokens", {name: data.get("name"), ...(count ? {expires_in_days: count} : {}), ...(data.get("workspace_id") ? {workspace_id: data.get("workspace_id")} : {})});
     },
   });
   if (!made) return;

@@ -10,7 +10,7 @@ const PER_PAGE = 50;
 
 export function adminNav(current) {
   const link = (href, text) => el("a", {href, "aria-current": href === current ? "page" : null}, text);
-  return el("nav", {class: "tabs", "aria-label": "Admin"}, link("#/admin", "System"), link("#/admin/workspaces", "All workspaces"), link("#/admin/users", "Users"), link("#/admin/audit", "Audit trail"));
+  return el("nav", {class: "tabs", "aria-label": "Admin"}, link("#/admin", "System"), link("#/admin/workspaces", "All workspaces"), link("#/admin/templates", "Templates"), link("#/admin/users", "Users"), link("#/admin/audit", "Audit trail"));
 }
 
 export function adminSystemView() {

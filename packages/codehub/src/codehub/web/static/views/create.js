@@ -1,25 +1,26 @@
 // The dialog that makes a workspace.
 
-import {post} from "../api.js";
+import {get, post} from "../api.js";
 import {formDialog} from "../dialogs.js";
 import {el, field} from "../dom.js";
+import {repositoryFields} from "./repository.js";
 import * as store from "../store.js";
 import {state} from "../store.js";
+import {failed} from "../toasts.js";
+import {templatePicker} from "./template_fields.js";
 
-export async function createWorkspace() {
-  const profiles = state.about?.profiles ?? [];
-  const profile = el(
-    "select",
-    {name: "image_ref"},
-    profiles.map((known) => el("option", {value: known.name, selected: known.default}, known.name)),
-  );
+/** `asked` is what a link asked for ({repo, ref, path, name, template}); nothing is made before the form is sent. */
+export async function createWorkspace(asked = {}) {
+  const picker = await offeredTemplates(asked.template);
+  const repository = repositoryFields(asked);
   const start = el("input", {type: "checkbox", name: "start", id: "create-start", checked: true});
   const body = el(
     "div",
     {},
-    field("Name", el("input", {name: "name", required: true, maxlength: 255, autocomplete: "off", autofocus: true})),
+    repository.node,
+    field("Name", el("input", {name: "name", required: true, value: asked.name ?? repository.suggestedName(), maxlength: 255, autocomplete: "off", autofocus: true})),
     field("Description", el("input", {name: "description", autocomplete: "off"})),
-    profiles.length ? field("Profile", profile, "The IDE of the workspace.") : null,
+    picker?.node,
     el("div", {class: "check"}, start, el("label", {for: "create-start"}, "Start it now")),
   );
   const created = await formDialog({
@@ -30,9 +31,22 @@ export async function createWorkspace() {
       post("workspaces", {
         name: data.get("name"),
         description: data.get("description"),
-        ...(data.get("image_ref") ? {image_ref: data.get("image_ref")} : {}),
+        ...picker?.body(data),
+        ...repository.value(),
         start: data.get("start") === "on",
       }),
   });
   if (created) store.put(created);
+}
+
+/** What this person may start from; null when that cannot be asked: the default is used then. */
+async function offeredTemplates(wanted) {
+  try {
+    const {items} = await get("templates");
+    const standard = state.about?.profiles.find((profile) => profile.default)?.name;
+    return items.length ? templatePicker(items, standard, wanted) : null;
+  } catch (error) {
+    failed(error, "Templates");
+    return null;
+  }
 }

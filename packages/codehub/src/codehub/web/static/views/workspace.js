@@ -1,13 +1,18 @@
-// One workspace: what it is doing, what was observed, what happened to it, what it says, what it uses.
+// One workspace: what it is doing and, in tabs, what was observed and said, and the ways into it besides its IDE.
 
-import {ACTIONS, allows, askedByLink} from "../actions.js";
+import {ACTIONS, askedByLink, isOffered, perform} from "../actions.js";
 import {get} from "../api.js";
 import {el, setAttribute, setHidden, setText} from "../dom.js";
 import * as store from "../store.js";
 import {state} from "../store.js";
 import {bytes, clock, conditionWords} from "../words.js";
-import {actionButtons, statusBlock} from "./card.js";
-import {portsPanel, processesPanel, sshPanel} from "./workspace_doors.js";
+import {actionButtons, openers, statusBlock} from "./card.js";
+import {filesPage} from "./doors/files.js";
+import {portsPage} from "./doors/ports.js";
+import {processesPage} from "./doors/processes.js";
+import {sshPage} from "./doors/ssh.js";
+import {terminalPage} from "./doors/terminal.js";
+import {setupLine, setupPanel} from "./setup.js";
 import {logsPanel, timelinePanel} from "./workspace_panels.js";
 
 const CONDITIONS = {
@@ -20,13 +25,47 @@ const CONDITION_TONES = {True: "good", False: "calm", Unknown: "busy"};
 const WANTED = {RUNNING: "running", STANDBY: "asleep", ARCHIVED: "archived", DELETED: "deleted"};
 const CONDITION_WORDS = {True: "yes", False: "no", Unknown: "unknown"};
 const USAGE_MS = 10_000;
+const DOOR_MS = 3_000;
+const DOORS = {terminal: terminalPage, files: filesPage, ports: portsPage, processes: processesPage, ssh: sshPage};
+const TABS = [["", "Overview"], ["terminal", "Terminal"], ["files", "Files"], ["ports", "Ports"], ["processes", "Processes"], ["ssh", "SSH"]];
 
-export function workspaceView(query, id) {
+/** The tabs below a workspace's state. A door is its owner's alone, and most need the workspace to run. */
+function doorPanel(name, id, query, current) {
+  const page = DOORS[name]({id, query, current});
+  const wake = el("button", {type: "button", class: "primary", onclick: () => perform("start", current(), wake)}, "Start it");
+  const why = el("p", {class: "quiet"});
+  const asleep = el("section", {class: "card empty", hidden: true}, why, wake);
+  let begun = false;
+
+  return {
+    node: el("div", {}, asleep, page.node),
+    update(workspace) {
+      const mine = workspace.owner === state.user?.username;
+      const runs = workspace.phase === "RUNNING";
+      const usable = mine && (runs || page.worksAsleep);
+      setText(why, mine ? "This needs a running workspace." : "Only the owner of a workspace can use this.");
+      setHidden(wake, !mine || !isOffered("start", workspace));
+      setHidden(asleep, usable);
+      setHidden(page.node, !usable);
+      if (usable) page.update?.();
+      if (usable && !begun) {
+        page.begin?.();
+        page.refresh?.();
+      }
+      begun = usable;
+    },
+    refresh() {
+      if (begun && !document.hidden) page.refresh?.();
+    },
+  };
+}
+
+export function workspaceView(query, id, door) {
   let workspace = state.workspaces.get(id) ?? null;
   let gone = false;
   const title = el("h1", {tabindex: "-1"}, workspace?.name ?? "…");
   const status = statusBlock();
-  const open = el("a", {class: "button primary", target: "_blank", rel: "noopener"}, "Open");
+  const ways = openers(id);
   const buttons = actionButtons(Object.keys(ACTIONS), () => workspace, title);
   const memo = el("p", {class: "memo", hidden: true});
   const description = el("p", {class: "quiet"});
@@ -35,22 +74,30 @@ export function workspaceView(query, id) {
   const usage = el("p", {class: "quiet", hidden: true});
   const timeline = timelinePanel(id);
   const logs = logsPanel(id);
-  const ports = portsPanel(id);
-  const processes = processesPanel(id);
+  const setup = setupLine(() => workspace);
+  const setupSteps = setupPanel(id);
+  const panel = door ? doorPanel(door, id, query, () => workspace) : null;
+  const tabs = el(
+    "nav",
+    {class: "tabs", "aria-label": "About this workspace"},
+    TABS.map(([name, label]) => el("a", {href: `#/workspaces/${id}${name ? `/${name}` : ""}`, "aria-current": name === (door ?? "") ? "page" : null}, label)),
+  );
   const problem = el("p", {class: "problem", role: "alert", hidden: true});
   const details = el(
     "div",
     {hidden: true},
-    el("div", {class: "card"}, status.nodes, usage, memo, el("div", {class: "row actions"}, open, buttons.nodes)),
-    el(
-      "div",
-      {class: "columns"},
-      el("section", {class: "card"}, el("h2", {}, "State"), conditions, facts),
-      el("section", {class: "card"}, el("h2", {}, "Timeline"), timeline.node),
-    ),
-    el("div", {class: "columns"}, ports.node, processes.node),
-    sshPanel(() => workspace),
-    el("section", {class: "card"}, el("h2", {}, "Output"), logs.node),
+    el("div", {class: "card"}, status.nodes, setup.nodes.slice(0, 2), usage, memo, el("div", {class: "row actions"}, ways.nodes, setup.nodes[2], buttons.nodes)),
+    tabs,
+    panel?.node ?? [
+      setupSteps.node,
+      el(
+        "div",
+        {class: "columns"},
+        el("section", {class: "card"}, el("h2", {}, "State"), conditions, facts),
+        el("section", {class: "card"}, el("h2", {}, "Timeline"), timeline.node),
+      ),
+      el("section", {class: "card"}, el("h2", {}, "Output"), logs.node),
+    ],
   );
   const node = el(
     "section",
@@ -70,20 +117,22 @@ export function workspaceView(query, id) {
     setHidden(description, !workspace.description);
     setText(memo, workspace.memo);
     setHidden(memo, !workspace.memo);
-    setAttribute(open, "href", workspace.url);
-    setAttribute(open, "aria-label", `Open ${workspace.name} in a new tab`);
-    setHidden(open, !allows(workspace, "open"), title);
+    ways.update(workspace, title);
     status.update(workspace);
+    setup.update(workspace);
+    setupSteps.update(workspace);
     buttons.update(workspace);
     conditions.replaceChildren(...Object.entries(CONDITIONS).map(([key, label]) => condition(label, workspace.conditions?.[key])));
     facts.replaceChildren(...factsOf(workspace));
     setAttribute(node, "data-status", workspace.status);
+    panel?.update(workspace);
   }
 
   function take(newer) {
     if (workspace && newer.updated_at < workspace.updated_at) return;
     workspace = newer;
     update();
+    if (panel) return;
     timeline.refresh();
     logs.follow(workspace);
   }
@@ -119,9 +168,6 @@ export function workspaceView(query, id) {
   }
 
   async function measure() {
-    const runs = !document.hidden && workspace?.phase === "RUNNING" && workspace?.owner === state.user?.username;
-    ports.refresh(runs);
-    processes.refresh(runs);
     if (document.hidden || workspace?.phase !== "RUNNING") return setHidden(usage, true);
     try {
       const used = await get(`workspaces/${id}/usage`);
@@ -135,7 +181,7 @@ export function workspaceView(query, id) {
   const answered = (event) => event.detail.id === id && take(event.detail);
   document.addEventListener("workspace-answer", answered);
   const stop = store.subscribe(onStore);
-  const timer = setInterval(measure, USAGE_MS);
+  const timers = [setInterval(measure, USAGE_MS), setInterval(() => panel?.refresh(), DOOR_MS)];
   update();
   load().then(measure);
   return {
@@ -143,7 +189,7 @@ export function workspaceView(query, id) {
     node,
     leave() {
       stop();
-      clearInterval(timer);
+      timers.forEach(clearInterval);
       document.removeEventListener("workspace-answer", answered);
       logs.stop();
     },
@@ -164,6 +210,8 @@ function factsOf(ws) {
   const rows = [
     ["Desired state", WANTED[ws.desired_state] ?? ws.desired_state],
     ["Profile", ws.image_ref],
+    ...(ws.template ? [["Template", templateWords(ws.template)]] : []),
+    ...(ws.repo ? [["Repository", ws.repo.ref ? `${ws.repo.url} (${ws.repo.ref})` : ws.repo.url]] : []),
     ["Owner", ws.owner],
     ["Created", clock(ws.created_at)],
     ["Last used", clock(ws.last_access_at)],
@@ -171,6 +219,11 @@ function factsOf(ws) {
   ];
   if (ws.error_reason) rows.push(["Error", `${ws.error_reason} (${ws.error_count})`]);
   return rows.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]);
+}
+
+function templateWords(template) {
+  const next = template.pending_version === null ? "" : `, version ${template.pending_version} from the next start on`;
+  return `${template.name}, version ${template.version}${next}`;
 }
 
 function usageWords(used) {

@@ -1,0 +1,226 @@
+"""The dashboard's pages of a workspace's doors, on a whole CodeHub: files, ports, processes, SSH, the terminal's panel."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Browser, Page, expect
+
+from e2e.pages import press, sign_in
+from testing.browser import patient
+from testing.codehub.dashboard import PASSWORD
+from testing.codehub.doors import Doors, open_doors
+from testing.codehub.full_stack import fresh_stack
+from testing.ports import free_ports
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJWzHDVTGdnT5ymHhIl0Y8mQYx4nFMVXDLTrtUYC{0} laptop-{0}"
+
+pytestmark = pytest.mark.xdist_group("interfaces")
+
+
+@pytest.fixture(scope="module")
+def doors() -> Iterator[Doors]:
+    with fresh_stack() as stack:
+        stack.with_tiny_ide()
+        api, proxy = free_ports(2)
+        stack.environment |= {
+            "CODEHUB_ADMIN_PASSWORD": PASSWORD,
+            "CODEHUB_API_BIND": f"127.0.0.1:{api}",
+            "CODEHUB_PROXY_BIND": f"127.0.0.1:{proxy}",
+        }
+        stack.up()
+        yield open_doors(stack)
+
+
+async def open_tab(page: Page, doors: Doors, tab: str) -> None:
+    await sign_in(page, doors.stack)
+    await page.goto(f"{doors.stack.url}/#/workspaces/{doors.workspace_id}")
+    await page.get_by_role("navigation", name="About this workspace").get_by_role("link", name=tab).click()
+
+
+async def test_files_are_browsed_uploaded_downloaded_and_deleted(doors: Doors, page: Page, tmp_path: Path) -> None:
+    doors.sh("mkdir -p src/deep; printf one > src/one.txt; printf two > 'src/deep/ü %41 #.txt'")
+    await open_tab(page, doors, "Files")
+    await page.get_by_role("link", name="src/").click()
+    await expect(page.get_by_role("row", name=re.compile("one.txt"))).to_be_visible()
+    files = {"picked.txt": b"picked", "big.bin": bytes(3_000_000)}
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    await page.locator("input[type=file]").set_input_files([tmp_path / name for name in files])
+    await expect(page.get_by_text("2 files were uploaded.")).to_be_visible()
+    assert doors.sh("cat src/picked.txt; stat -c %s src/big.bin") == "picked3000000\n"
+
+    async with page.expect_download() as started:
+        await press(page, "Download big.bin")
+    saved = await (await started.value).path()
+    assert saved.read_bytes() == files["big.bin"]
+    await page.get_by_role("link", name="Home", exact=True).click()
+    async with page.expect_download() as started:
+        await press(page, "Download src.tar")
+    with tarfile.open(await (await started.value).path()) as tar:
+        names = {name.removeprefix("./") for name in tar.getnames()}
+    assert {"one.txt", "deep/ü %41 #.txt"} <= {name.removeprefix("src/") for name in names}
+
+    await page.get_by_role("link", name="src/").click()
+    await page.get_by_role("link", name="deep/").click()
+    await press(page, "Delete ü %41 #.txt")
+    await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    await expect(page.get_by_text("This folder is empty.")).to_be_visible()
+    assert doors.sh("ls src/deep") == ""
+
+
+async def test_files_and_folders_are_dropped_onto_the_page(doors: Doors, page: Page) -> None:
+    await open_tab(page, doors, "Files")
+    await expect(page.get_by_role("button", name="Upload files")).to_be_visible()
+    drop = """() => {
+      const transfer = new DataTransfer();
+      transfer.items.add(new File(["dropped"], "dropped.txt"));
+      const area = document.querySelector(".drop");
+      area.dispatchEvent(new DragEvent("dragover", {dataTransfer: transfer, bubbles: true, cancelable: true}));
+      area.dispatchEvent(new DragEvent("drop", {dataTransfer: transfer, bubbles: true, cancelable: true}));
+    }"""
+    await page.evaluate(drop)
+    await expect(page.get_by_text("dropped.txt was uploaded.")).to_be_visible()
+    assert doors.sh("cat dropped.txt") == "dropped"
+
+
+async def test_an_upload_that_is_cancelled_leaves_nothing(doors: Doors, page: Page, page_faults: list[str]) -> None:
+    await open_tab(page, doors, "Files")
+    held = asyncio.Event()
+
+    async def hold(route):  # type: ignore[no-untyped-def]
+        held.set()
+
+    await page.route("**/files/slow.bin", hold)
+    chooser = page.locator("input[type=file]")
+    await chooser.set_input_files(
+        [{"name": "slow.bin", "mimeType": "application/octet-stream", "buffer": bytes(1000)}]
+    )
+    await held.wait()
+    await press(page, "Cancel slow.bin")
+    await expect(page.get_by_role("list", name="Transfers").get_by_role("listitem")).to_have_count(0)
+    assert "slow.bin" not in doors.sh("ls -a")
+
+
+async def test_ports_are_listed_shared_and_linked(doors: Doors, page: Page) -> None:
+    (port,) = free_ports(1)
+    with doors.client() as client:
+        command = ["python3", "-m", "http.server", str(port), "--bind", "127.0.0.1"]
+        made = client.post(doors.api + "/processes", json={"command": command}).json()
+    await open_tab(page, doors, "Ports")
+    row = page.locator(f"[data-port='{port}']")
+    await expect(row).to_contain_text("python3")
+    await expect(row).to_contain_text(f"codehub port-forward doors {port}")
+    await row.get_by_label(f"Who may open port {port}").select_option("link")
+    await row.get_by_role("button", name="New link").click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_label("Good for").select_option("3600")
+    await dialog.get_by_role("button", name="Make link").click()
+    await expect(dialog.get_by_label("Address")).to_have_value(re.compile(r"codehub_link="))
+    await dialog.get_by_role("button", name="I have copied it").click()
+    await row.get_by_role("button", name="Revoke").click()
+    await dialog.get_by_role("button", name="Revoke").click()
+    await expect(row.get_by_role("button", name="Revoke")).to_have_count(0)
+    with doors.client() as client:
+        client.post(f"{doors.api}/processes/{made['id']}/signal", json={"signal": "KILL"})
+    await expect(row).to_have_count(0)
+
+
+async def test_processes_are_seen_stopped_and_the_workspace_is_kept_awake(doors: Doors, page: Page) -> None:
+    with doors.client() as client:
+        command = "echo begun; exec sleep 12345"
+        client.post(doors.api + "/processes", json={"command": command})
+    await open_tab(page, doors, "Processes")
+    line = page.get_by_role("listitem").filter(has_text="sleep 12345").filter(has_text="Running")
+    await expect(line).to_be_visible()
+    await line.get_by_role("button", name=re.compile("^Output")).click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog).to_contain_text("begun")
+    await dialog.get_by_role("button", name="Close").click()
+    await line.get_by_role("button", name=re.compile("^Kill")).click()
+    await dialog.get_by_role("button", name="Kill").click()
+    await expect(line).to_have_count(0)
+    await press(page, "Keep awake 4 h")
+    await expect(page.get_by_role("status").filter(has_text="Kept awake until")).to_be_visible()
+    await press(page, "Let it sleep")
+    await expect(page.get_by_role("button", name="Let it sleep")).to_be_hidden()
+
+
+async def test_ssh_shows_what_to_paste_and_the_host_key(doors: Doors, page: Page) -> None:
+    await open_tab(page, doors, "SSH")
+    await expect(page.get_by_text("You have no SSH key here yet")).to_be_visible()
+    with doors.client() as client:
+        assert client.post("/api/v1/keys", json={"public_key": KEY.format("BBBB"), "name": "mine"}).status_code == 201
+    await page.reload()
+    await expect(page.get_by_text("ssh doors.codehub", exact=True)).to_be_visible()
+    await expect(page.get_by_text(re.compile(r"codehub login http.* && codehub config-ssh"))).to_be_visible()
+    await press(page, "Make it now")
+    fingerprint = page.get_by_text(re.compile(r"^SHA256:"))
+    await expect(fingerprint).to_be_visible()
+    with doors.client() as client:
+        assert client.get(doors.api + "/ssh").json()["fingerprint"] == await fingerprint.inner_text()
+
+
+async def test_the_terminal_is_a_panel_too(doors: Doors, page: Page) -> None:
+    await open_tab(page, doors, "Terminal")
+    frame = page.frame_locator("iframe[title=Terminal]")
+    await expect(frame.locator("body[data-state=connected]")).to_be_attached()
+    await frame.locator(".xterm-helper-textarea").focus()
+    await page.keyboard.insert_text("echo panel-$((40 + 2))")
+    await page.keyboard.press("Enter")
+    await expect(frame.locator(".xterm-rows")).to_contain_text("panel-42")
+
+
+async def test_an_account_has_keys_and_tokens_for_one_workspace(
+    doors: Doors, page: Page, page_faults: list[str]
+) -> None:
+    await sign_in(page, doors.stack)
+    await page.get_by_role("link", name="Account").click()
+    await press(page, "New token")
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_label("Name").fill("for one")
+    await dialog.get_by_label("Opens").select_option(label="Only doors")
+    await dialog.get_by_label("Days until it expires").fill("7")
+    await dialog.get_by_role("button", name="Create token").click()
+    token = await dialog.get_by_label("Token").input_value()
+    await dialog.get_by_role("button", name="I have copied it").click()
+    row = page.get_by_role("region", name="API tokens").get_by_role("row", name=re.compile("for one"))
+    await expect(row).to_contain_text("doors")
+    with doors.client(token) as client:
+        assert client.get(doors.api).status_code == 200
+        assert client.get("/api/v1/workspaces").status_code == 403
+    await press(page, "Add key")
+    await dialog.get_by_label("Public key").fill("not a key")
+    await dialog.get_by_role("button", name="Add key").click()
+    await expect(dialog.get_by_role("alert")).to_be_visible()
+    await dialog.get_by_label("Public key").fill(KEY.format("CCCC"))
+    await dialog.get_by_role("button", name="Add key").click()
+    await expect(page.get_by_role("region", name="SSH keys")).to_contain_text("laptop-CCCC")
+    page_faults.clear()  # the refused key
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+async def test_every_page_of_a_door_fits_and_passes_a_screen_readers_rules(
+    doors: Doors, browser: Browser, width: int
+) -> None:
+    context = patient(await browser.new_context(viewport={"width": width, "height": 780}, bypass_csp=True))
+    page = await context.new_page()
+    await sign_in(page, doors.stack)
+    loaded = {"files": "Drop files", "ports": "on any address", "processes": "exec", "ssh": "Host key"}
+    for tab, text in loaded.items():
+        await page.goto(f"{doors.stack.url}/#/workspaces/{doors.workspace_id}/{tab}")
+        await expect(page.locator(f".tabs a[href$='/{tab}'][aria-current=page]")).to_be_visible()
+        await expect(page.get_by_text(text).first).to_be_visible()
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), tab
+        found = await Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
+    await page.goto(f"{doors.stack.url}/terminal/{doors.workspace_id}")
+    await expect(page.locator("body[data-state=connected]")).to_be_attached()
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    await context.close()

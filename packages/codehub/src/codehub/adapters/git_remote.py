@@ -1,0 +1,211 @@
+"""Lists the branches of a repository from this machine, for the dialog that creates a workspace.
+
+The address comes from a user, and this machine can reach what users must not. So only HTTPS and HTTP are tried, every
+address of the host is checked first, git connects to the checked one whatever DNS says by then, no redirect is followed, no
+configuration and no hook of this machine is read, and time and output are bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import os
+import re
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from codehub.domain.errors import Invalid, Unavailable
+from codehub.domain.repository import RepositoryUrl
+
+_TIMEOUT_S = 15.0
+_MOST_OUTPUT = 1 << 20
+_AT_ONCE = 4
+_NOBODY = 65534
+_LINE = re.compile(r"[0-9a-f]{40,64}\trefs/heads/(\S+)")
+_HEAD = re.compile(r"ref: refs/heads/(\S+)\tHEAD")
+_OLDEST_GIT = (2, 37)  # which connects to the address that it is told (http.curloptResolve)
+_PORTS = {"https": 443, "http": 80}
+
+
+@dataclass(frozen=True, slots=True)
+class Branches:
+    default: str
+    names: tuple[str, ...]
+
+
+class GitRemote:
+    """`allowed`: private networks that workspaces may reach, and so their owners by this. `ca` as for workspaces."""
+
+    def __init__(self, allowed: Sequence[str] = (), ca: str = "") -> None:
+        self._allowed = [ipaddress.ip_network(text) for text in allowed]
+        self._ca = ca
+        self._gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def branches(self, url: RepositoryUrl, username: str, token: str) -> Branches:
+        """Raises Invalid with what is wrong. Without a token, username and token are empty."""
+        if url.uses_ssh:
+            raise Invalid("branches are not listed over SSH: type the branch")
+        host, port = _host_and_port(url)
+        async with self._gate:
+            address = await self._checked_address(host, port)
+            pin = f"{host.strip('[]')}:{port}:{address}"
+            with tempfile.TemporaryDirectory(prefix="codehub-git-") as folder:
+                os.chmod(folder, 0o755)  # noqa: S103 - git runs as nobody, and there is nothing secret in it
+                code, said = await asyncio.to_thread(self._run, url.url, pin, Path(folder), username, token)
+        if code != 0:
+            raise Invalid(_explained(said, url, bool(token)))
+        head = _HEAD.search(said)
+        names = tuple(_LINE.findall(said))
+        return Branches(head[1] if head else "", names)
+
+    async def _checked_address(self, host: str, port: int) -> str:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                found = await loop.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+        except (OSError, TimeoutError, UnicodeError):
+            raise Invalid(f"there is no host named {host}") from None
+        own = {each.address for group in psutil.net_if_addrs().values() for each in group}
+        addresses = [str(entry[4][0]) for entry in found]
+        # One that is not allowed spoils all: which of them git would take is not ours to say.
+        if not addresses or not all(self._may_be_reached(address, own) for address in addresses):
+            raise Invalid(f"{host} cannot be reached from here; type the branch")
+        address = addresses[0]
+        return f"[{address}]" if ":" in address else address
+
+    def _may_be_reached(self, text: str, own: set[str]) -> bool:
+        address = ipaddress.ip_address(text.partition("%")[0])
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        if str(address) in own or address.is_loopback or address.is_link_local or address.is_multicast:
+            return False
+        return address.is_global or any(
+            address in network for network in self._allowed if network.version == address.version
+        )
+
+    def _run(self, url: str, pin: str, folder: Path, username: str, token: str) -> tuple[int, str]:
+        program = shutil.which("git")
+        if program is None or _version(program) < _OLDEST_GIT:
+            raise Unavailable("git 2.37 or newer is needed here to list branches")
+        settings = {
+            "http.curloptResolve": pin,
+            "http.followRedirects": "false",
+            "http.lowSpeedLimit": "1",
+            "http.lowSpeedTime": "10",
+            "core.hooksPath": "/nonexistent",
+        }
+        if self._ca:
+            (folder / "ca.pem").write_text(_system_bundle() + self._ca)
+            settings["http.sslCAInfo"] = str(folder / "ca.pem")
+        nobody = _NOBODY if os.geteuid() == 0 else None
+        read_fd = -1
+        if token:
+            # Through a pipe: neither in a file nor in the arguments nor in the environment.
+            read_fd, write_fd = os.pipe()
+            os.write(write_fd, f"username={username}\npassword={token}\n".encode())
+            os.close(write_fd)
+            if nobody is not None:
+                os.fchown(read_fd, nobody, nobody)
+            # By its path: a plain /bin/sh redirects from single-digit descriptors only.
+            settings["credential.helper"] = f"!cat /dev/fd/{read_fd}; :"
+        words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        try:
+            child = subprocess.Popen(
+                [program, *words, "ls-remote", "--symref", "--", url, "HEAD", "refs/heads/*"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=_environment(),
+                cwd=folder,
+                start_new_session=True,
+                pass_fds=(read_fd,) if token else (),
+                user=nobody,
+                group=nobody,
+                extra_groups=None if nobody is None else [],
+            )
+        finally:
+            if read_fd >= 0:
+                os.close(read_fd)
+        with child:
+            return _bounded(child)
+
+
+def _environment() -> dict[str, str]:
+    return {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "HOME": "/nonexistent",
+        "LC_ALL": "C",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_ALLOW_PROTOCOL": "https:http",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ASKPASS": "/bin/true",
+        "GIT_CEILING_DIRECTORIES": "/",
+    }
+
+
+def _bounded(child: subprocess.Popen[bytes]) -> tuple[int, str]:
+    assert child.stdout is not None
+    said, give_up = b"", time.monotonic() + _TIMEOUT_S
+    try:
+        while True:
+            ready, _, _ = select.select([child.stdout], [], [], max(0.0, give_up - time.monotonic()))
+            if not ready:
+                raise Invalid("the host does not answer: check the URL, or type the branch")
+            data = os.read(child.stdout.fileno(), 65536)
+            if not data:
+                return child.wait(_TIMEOUT_S), said.decode(errors="replace")
+            said += data
+            if len(said) > _MOST_OUTPUT:
+                raise Invalid("the repository has too many branches to list: type the branch")
+    finally:
+        if child.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+
+
+def _version(program: str) -> tuple[int, ...]:
+    said = subprocess.run([program, "--version"], env=_environment(), capture_output=True, check=False).stdout
+    found = re.search(rb"(\d+)\.(\d+)", said)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _host_and_port(url: RepositoryUrl) -> tuple[str, int]:
+    host, colon, port = url.host.rpartition(":")
+    if colon and port.isdigit() and not host.endswith(":"):
+        return host, int(port)
+    return url.host, _PORTS[url.scheme]
+
+
+def _system_bundle() -> str:
+    for path in ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"):
+        with contextlib.suppress(OSError):
+            return Path(path).read_text(encoding="utf-8", errors="replace") + "\n"
+    return ""
+
+
+def _explained(said: str, url: RepositoryUrl, has_token: bool) -> str:
+    if re.search(r"Authentication failed|could not read (?:Username|Password)|error: 40[13]", said):
+        if has_token:
+            return f"{url.host} refused your credential for this repository"
+        return (
+            f"{url.host} wants a credential: add one on your account page, or with `codehub git-auth add {url.host}`"
+        )
+    if re.search(r"not found|not valid: is this a git repository|error: 404", said):
+        return f"there is no repository at {url.url}"
+    if re.search(r"SSL|certificate", said):
+        return f"the certificate of {url.host} is not trusted here"
+    if re.search(r"redirect|error: 30\d", said):
+        return f"{url.url} has moved: use its new address"
+    return f"{url.host} cannot be reached: check the URL"

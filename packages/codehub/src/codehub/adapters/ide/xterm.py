@@ -1,0 +1,90 @@
+"""xterm.js for the web terminal: three files of two npm packages in `IDE_DIR/xterm-VERSION`, whole or not there.
+
+Nothing of it is in the repository. npm fetches the packages; they are kept only if they are the ones in our lock file.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from codehub.adapters.filesystem.remove import remove_tree
+from codehub.adapters.ide.code_server import CodeServerLock
+from codehub.adapters.ide.node import find_node
+from codehub.adapters.ide.npm import only_one, readable_by_all, run_npm
+from codehub.domain.errors import Terminal, Transient
+
+# What the page loads, and where it is in the packages.
+_FILES: Final = {
+    "xterm.mjs": "@xterm/xterm/lib/xterm.mjs",
+    "xterm.css": "@xterm/xterm/css/xterm.css",
+    "addon-fit.mjs": "@xterm/addon-fit/lib/addon-fit.mjs",
+}
+
+
+class XtermInstall:
+    """Blocking; meant for a worker thread. Two at once on one directory: the second waits and finds it done."""
+
+    def __init__(self, ide_dir: Path) -> None:
+        self._dir = ide_dir
+        self._lock: dict[str, dict[str, str]] = json.loads(
+            files("codehub.adapters.ide").joinpath("xterm.lock.json").read_text()
+        )
+        self.version = self._lock["@xterm/xterm"]["version"]
+        self.home = ide_dir / f"xterm-{self.version}"
+        self._partial = ide_dir / f"xterm-{self.version}.partial"
+
+    @property
+    def installed(self) -> bool:
+        return self.home.is_dir()
+
+    def files(self) -> dict[str, bytes]:
+        """What the page loads, by name."""
+        return {name: (self.home / name).read_bytes() for name in _FILES}
+
+    def ensure(self) -> Path:
+        """Install it unless it is there. Raises Transient when npm or the disk does not allow it now."""
+        if self.installed:
+            return self.home
+        try:
+            self._dir.mkdir(parents=True, exist_ok=True, mode=0o755)
+            with only_one(self._dir / ".install-xterm.lock"):
+                if not self.installed:
+                    self._install()
+        except OSError as error:
+            raise Transient(
+                f"xterm.js, which the web terminal needs, could not be written to {self._dir} ({error.strerror}); "
+                "run `codehub ide install xterm` as the user who runs CodeHub"
+            ) from error
+        return self.home
+
+    def _install(self) -> None:
+        remove_tree(self._partial)
+        work = self._partial / "npm"
+        work.mkdir(parents=True, mode=0o755)
+        (work / "package.json").write_text('{"private": true}\n')
+        node = find_node(CodeServerLock.load().node, self._partial / "node")
+        wanted = [f"{name}@{locked['version']}" for name, locked in self._lock.items()]
+        if said := run_npm(node, work, "install", "--save-exact", *wanted):
+            raise Transient(f"npm could not install xterm.js, which the web terminal needs: {said}")
+        self._verify(work)
+        for name, place in _FILES.items():
+            shutil.copyfile(work / "node_modules" / place, self._partial / name)
+        for extra in ("npm", "node"):
+            remove_tree(self._partial / extra)
+        readable_by_all(self._partial)
+        self._partial.rename(self.home)
+
+    def _verify(self, work: Path) -> None:
+        recorded = json.loads((work / "node_modules/.package-lock.json").read_text())["packages"]
+        found = {place.removeprefix("node_modules/"): entry.get("integrity") for place, entry in recorded.items()}
+        expected = {name: locked["integrity"] for name, locked in self._lock.items()}
+        if found != expected:
+            remove_tree(self._partial)
+            raise Terminal(
+                f"xterm.js from the npm registry is not the one in the lock file ({found} instead of {expected}): "
+                "nothing of it was kept"
+            )

@@ -1,0 +1,38 @@
+"""A template's size and Kubernetes options over the installation's own. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from codehub.adapters.kubernetes.manifests import Json, PodOptions
+from codehub.adapters.kubernetes.quantity import quantity
+from codehub.domain.template_options import KubernetesOptions, Size, Toleration
+
+
+def with_template(options: PodOptions, size: Size, chosen: KubernetesOptions) -> PodOptions:
+    """What the template says takes the place of the installation's, or is added to it where there can be several."""
+    return replace(
+        _sized(options, size),
+        runtime_class=chosen.runtime_class or options.runtime_class,
+        priority_class=chosen.priority_class or options.priority_class,
+        node_selector={**options.node_selector, **chosen.node_selector},
+        image_pull_secrets=tuple(dict.fromkeys((*options.image_pull_secrets, *chosen.image_pull_secrets))),
+        tolerations=(*options.tolerations, *(_toleration(one) for one in chosen.tolerations)),
+        extra_resources={**options.extra_resources, **{name: str(count) for name, count in chosen.gpus.items()}},
+    )
+
+
+def _sized(options: PodOptions, size: Size) -> PodOptions:
+    """A request above its limit is refused by the API server: the smaller of the two is asked for."""
+    if size.cpus is not None:
+        request = min(quantity(options.cpu_request), size.cpus)
+        options = replace(options, cpu_limit=f"{size.cpus:g}", cpu_request=f"{max(1, int(request * 1000))}m")
+    if size.memory_bytes is not None:
+        request = min(quantity(options.memory_request), size.memory_bytes)
+        options = replace(options, memory_limit=str(size.memory_bytes), memory_request=str(int(request)))
+    return options
+
+
+def _toleration(one: Toleration) -> Json:
+    fields = {"key": one.key, "operator": one.operator, "value": one.value, "effect": one.effect}
+    return {name: value for name, value in fields.items() if value}

@@ -1,0 +1,78 @@
+"""ports.control_store.ScheduleStore on PostgreSQL. The rule is `domain.follow_schedule`.
+
+Rows are locked, judged and written in one transaction, together with the time until which schedules were followed. So
+each start happens once, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+
+from psycopg.types.json import Jsonb
+
+from codehub.adapters.postgres import locks, timeline, workspaces
+from codehub.adapters.postgres.control_term import as_leader
+from codehub.adapters.postgres.pool import Database, Transaction
+from codehub.adapters.postgres.rows import workspace_of
+from codehub.domain.errors import LimitExceeded
+from codehub.domain.follow_schedule import asked_by_schedule
+from codehub.domain.limits import RunningLimits
+from codehub.domain.model import DesiredState, Workspace
+
+_SCHEDULED = """
+    SELECT w.*, u.time_zone FROM workspaces w JOIN users u ON u.id = w.owner_user_id
+    WHERE w.template ? 'schedule' AND w.deleted_at IS NULL AND u.disabled_at IS NULL ORDER BY w.id
+"""
+_READ = "SELECT value FROM system_facts WHERE name = 'schedules_followed'"
+_WRITE = """
+    INSERT INTO system_facts (name, value) VALUES ('schedules_followed', %s)
+    ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value
+"""
+
+
+class PostgresScheduleStore:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def follow_schedules(self, epoch: int, now: datetime, limits: RunningLimits) -> Collection[str]:
+        async with as_leader(self._database, epoch) as tx:
+            row = await (await tx.execute(_READ)).fetchone()
+            since = datetime.fromisoformat(row["value"]) if row is not None else None
+            found = await (await tx.execute(_SCHEDULED)).fetchall()
+            due = [
+                (each["id"], each["time_zone"])
+                for each in found
+                if asked_by_schedule(workspace_of(each), each["time_zone"], since, now) is not None
+            ]
+            changed = [id_ for id_, zone in due if await self._follow(tx, id_, zone, since, now, limits)]
+            await tx.execute(_WRITE, [Jsonb(now.isoformat())])
+        return changed
+
+    async def _follow(
+        self, tx: Transaction, id_: str, zone: str, since: datetime | None, now: datetime, limits: RunningLimits
+    ) -> bool:
+        """Judged again with the row locked; in the order in which everybody locks."""
+        owner = await (await tx.execute("SELECT owner_user_id FROM workspaces WHERE id = %s", [id_])).fetchone()
+        assert owner is not None
+        await tx.execute("SELECT 1 FROM users WHERE id = %s FOR NO KEY UPDATE", [owner["owner_user_id"]])
+        await tx.execute("SELECT pg_advisory_xact_lock(%s)", [locks.RUNNING_LIMIT])
+        workspace = await workspaces.lock(tx, id_)
+        desired = None if workspace is None else asked_by_schedule(workspace, zone, since, now)
+        if workspace is None or desired is None:
+            return False
+        if desired is DesiredState.RUNNING and not await self._has_slot(tx, workspace, now, limits):
+            return False
+        await workspaces.set_desired_state(tx, id_, desired, now)
+        said = "Started by its schedule" if desired is DesiredState.RUNNING else "Put to sleep by its schedule"
+        await timeline.record(tx, id_, at=now, kind="schedule", message=said, actor="schedule")
+        return True
+
+    async def _has_slot(self, tx: Transaction, workspace: Workspace, now: datetime, limits: RunningLimits) -> bool:
+        try:
+            await workspaces.take_running_slot(tx, workspace.owner_user_id, workspace.id, limits)
+        except LimitExceeded as error:
+            said = f"Not started by its schedule: {error}"
+            await timeline.record(tx, workspace.id, at=now, kind="schedule", message=said, actor="schedule")
+            return False
+        return True

@@ -1,0 +1,98 @@
+"""Secrets at rest: AES-256-GCM with the id of the key in front, so that keys can be rotated.
+
+A sealed value is `version (1) | key id (4) | nonce (12) | ciphertext and tag`. What it belongs to (table, user, name) is
+authenticated with it: a value that somebody copies into another row does not open there.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from codehub.domain.errors import Conflict, Invalid
+
+_VERSION = b"\x01"
+_KEY_BYTES, _ID_BYTES, _NONCE_BYTES = 32, 4, 12
+FILE_NAME = "secrets.key"
+
+
+@dataclass(frozen=True, slots=True)
+class SecretBox:
+    """The first key seals; all of them open."""
+
+    keys: tuple[bytes, ...]
+
+    def seal(self, plain: bytes, context: str) -> bytes:
+        nonce = os.urandom(_NONCE_BYTES)
+        key = self.keys[0]
+        return _VERSION + key_id(key) + nonce + AESGCM(key).encrypt(nonce, plain, context.encode())
+
+    def open(self, sealed: bytes, context: str) -> bytes:
+        version, found = sealed[:1], sealed[1 : 1 + _ID_BYTES]
+        nonce = sealed[1 + _ID_BYTES : 1 + _ID_BYTES + _NONCE_BYTES]
+        key = next((key for key in self.keys if key_id(key) == found), None)
+        if version != _VERSION or key is None:
+            raise Conflict(
+                "a secret was encrypted with a key that is not here: set CODEHUB_SECRETS_KEY to the same value for all "
+                "parts of CodeHub, or enter the secret again"
+            )
+        try:
+            return AESGCM(key).decrypt(nonce, sealed[1 + _ID_BYTES + _NONCE_BYTES :], context.encode())
+        except InvalidTag:
+            raise Conflict("a secret in the database is damaged: enter it again") from None
+
+
+def key_id(key: bytes) -> bytes:
+    return hashlib.sha256(b"codehub secrets key id" + key).digest()[:_ID_BYTES]
+
+
+def parse_keys(text: str) -> tuple[bytes, ...]:
+    """CODEHUB_SECRETS_KEY: 32 bytes in base64, or several, separated by commas, the newest first."""
+    keys = []
+    for word in text.split(","):
+        try:
+            key = base64.b64decode(word.strip(), validate=True)
+        except (binascii.Error, ValueError):
+            key = b""
+        if len(key) != _KEY_BYTES:
+            raise Invalid("CODEHUB_SECRETS_KEY: expected 32 bytes in base64 (openssl rand -base64 32)")
+        keys.append(key)
+    return tuple(keys)
+
+
+def open_box(text: str, data_dir: Path, file: Path | None = None) -> SecretBox:
+    """By the setting or its file; without them, by the key in the data directory, which is made when it is not there."""
+    if text:
+        return SecretBox(parse_keys(text))
+    if file is not None:
+        try:
+            return SecretBox(parse_keys(file.read_text().strip()))
+        except OSError as error:
+            raise Invalid(f"CODEHUB_SECRETS_KEY_FILE: {file} cannot be read: {error.strerror}") from error
+    return SecretBox((_file_key(data_dir / FILE_NAME),))
+
+
+def _file_key(path: Path) -> bytes:
+    if path.exists():
+        return parse_keys(path.read_text().strip())[0]
+    with contextlib.suppress(FileExistsError):
+        # Linked into place whole: another process never reads half a key.
+        temporary = path.with_name(f".{FILE_NAME}.{os.getpid()}")
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with open(fd, "wb") as file:
+                file.write(base64.b64encode(os.urandom(_KEY_BYTES)) + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(temporary, path)
+        finally:
+            temporary.unlink()
+    return parse_keys(path.read_text().strip())[0]

@@ -1,0 +1,91 @@
+"""The web terminal's page and the files it loads. What it shows comes by the API, like everything of the dashboard.
+
+It is a document of its own because xterm.js writes style sheets as it goes: only here are inline styles allowed. The
+dashboard shows it as a panel, so it may be framed by its own origin.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+from starlette.responses import HTMLResponse, Response
+
+from codehub.api.context import Ctx, Who
+from codehub.api.openapi import signed_in
+from codehub.api.view import View
+from codehub.domain.errors import NotFound
+from codehub.domain.ids import is_id
+from codehub.web.assets import assets
+
+router = APIRouter(include_in_schema=False)
+pages = APIRouter(include_in_schema=False)
+
+_TYPES: Final = {"mjs": "text/javascript", "css": "text/css"}
+_FOR_EVER: Final = "public, max-age=31536000, immutable"
+
+
+class TerminalProgramView(View):
+    version: str
+    ready: bool
+    problem: str | None = Field(description="Why the last attempt to install it failed.")
+
+
+@router.post("/terminal-program", responses=signed_in())
+async def ensure_terminal_program(ctx: Ctx, who: Who) -> TerminalProgramView:
+    """Have xterm.js installed; ask again until it is ready."""
+    files = ctx.terminal_program
+    problem = None if files.ready else files.begin()
+    return TerminalProgramView(version=files.version, ready=files.ready, problem=problem)
+
+
+@pages.get("/terminal/{workspace_id}")
+async def terminal_page(workspace_id: str, ctx: Ctx, panel: Annotated[bool, Query()] = False) -> Response:
+    if not is_id(workspace_id):
+        raise NotFound("there is no such workspace")
+    version = assets().version
+    body = (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Terminal · CodeHub</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1, interactive-widget=resizes-content">'
+        '<meta name="color-scheme" content="light dark">'
+        f'<link rel="icon" href="/assets/{version}/icon.svg" type="image/svg+xml">'
+        f'<link rel="stylesheet" href="/assets/{version}/style.css">'
+        f'<link rel="stylesheet" href="/assets/{version}/terminal/terminal.css">'
+        f'<script type="module" src="/assets/{version}/terminal/page.js"></script></head>'
+        f'<body class="terminal-page" data-workspace="{escape(workspace_id)}"{" data-panel" if panel else ""}>'
+        '<p class="quiet" id="first">Loading…</p>'
+        "<noscript><p>The terminal needs JavaScript.</p></noscript></body></html>\n"
+    )
+    return HTMLResponse(body, headers=_headers(ctx.config.public_url))
+
+
+@pages.get("/xterm/{version}/{name}")
+async def terminal_file(version: str, name: str, ctx: Ctx) -> Response:
+    """A file of xterm.js; its address has its version, so it is kept for ever."""
+    if version != ctx.terminal_program.version:
+        raise NotFound(f"there is no xterm.js {version} here")
+    body = await ctx.terminal_program.read(name)
+    kind = _TYPES.get(name.rpartition(".")[2], "application/octet-stream")
+    return Response(body, headers={"Cache-Control": _FOR_EVER}, media_type=f"{kind}; charset=utf-8")
+
+
+def _headers(public_url: str) -> dict[str, str]:
+    # 'self' does not cover WebSockets in every browser.
+    sockets = public_url.replace("http", "ws", 1)
+    policy = "; ".join(
+        [
+            "default-src 'none'",
+            "script-src 'self'",
+            "style-src 'self' 'unsafe-inline'",
+            "img-src 'self'",
+            f"connect-src 'self' {sockets}",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'self'",
+            "require-trusted-types-for 'script'",
+            "trusted-types 'none'",
+        ]
+    )
+    return {"Content-Security-Policy": policy, "X-Frame-Options": "SAMEORIGIN", "Cache-Control": "no-cache"}

@@ -1,0 +1,45 @@
+"""What a schedule asks of a workspace now: a start, a stop, or nothing. The runner asks here. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from codehub.domain.busy import shown_busy
+from codehub.domain.errors import Invalid
+from codehub.domain.model import DesiredState, Operation, Phase, Workspace
+from codehub.domain.schedule import Moment, due_moment, time_zone
+
+# What was due longer ago is over: nobody wants Friday's start on Saturday because the coordinator was down.
+LONGEST_DELAY = timedelta(hours=1)
+# Used so recently is in use: it goes on, and sleeps by its TTL.
+_IN_USE = timedelta(minutes=10)
+
+
+def asked_by_schedule(workspace: Workspace, zone: str, since: datetime | None, now: datetime) -> DesiredState | None:
+    """What the schedule wants it to be, if that is due in (since, now] and nothing speaks against it."""
+    schedule = workspace.template.schedule if workspace.template is not None else None
+    if schedule is None or since is None or workspace.deleted_at is not None or workspace.of_newer_version:
+        return None
+    try:
+        moment = due_moment(schedule, workspace.id, time_zone(zone or "UTC"), max(since, now - LONGEST_DELAY), now)
+    except Invalid:
+        return None
+    match moment:
+        case None:
+            return None
+        case Moment.START:
+            rests = workspace.desired_state in (DesiredState.STANDBY, DesiredState.ARCHIVED)
+            fine = workspace.phase is not Phase.ERROR and workspace.error_reason is None
+            return DesiredState.RUNNING if rests and fine else None
+        case Moment.STOP:
+            return DesiredState.STANDBY if _may_stop(workspace, now) else None
+
+
+def _may_stop(workspace: Workspace, now: datetime) -> bool:
+    rests = workspace.phase is Phase.RUNNING and workspace.operation is Operation.NONE
+    if not rests or workspace.desired_state is not DesiredState.RUNNING:
+        return False
+    if workspace.keep_awake_until is not None and workspace.keep_awake_until > now:
+        return False
+    in_use = workspace.last_access_at is not None and now - workspace.last_access_at < _IN_USE
+    return not in_use and shown_busy(workspace) is None

@@ -1,0 +1,148 @@
+"""The setup of a workspace as people see it: its steps, how far they are, and what to say on the card. Pure.
+
+The facts come from inside the workspace and are its word: bounded here, and never trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+_MOST_STEPS = 200
+_MOST_NOTES = 50
+_LONGEST_TEXT = 1000
+
+
+class StepState(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class SetupStep:
+    id: str
+    title: str
+    state: StepState
+    once: bool = True
+    message: str = ""
+    kind: str = ""  # of a failure: auth, missing, host, timeout, tls, ref, space, …
+    percent: int | None = None
+    doing: str = ""  # "Receiving objects"
+    notes: tuple[str, ...] = ()
+    exit_code: int | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetupState:
+    steps: tuple[SetupStep, ...] = ()
+    folder: str = ""  # what the IDE opens, relative to the home; empty until it is there
+    home: str = ""
+    ports: tuple[int, ...] = ()
+    ignored: tuple[tuple[str, str], ...] = ()
+    error: str = ""
+    running: bool = False
+
+    @property
+    def failed(self) -> tuple[SetupStep, ...]:
+        return tuple(step for step in self.steps if step.state is StepState.FAILED)
+
+
+def parse_setup(raw: object) -> SetupState:
+    """From what `workspaced` reports, or the row keeps of it. Whatever is malformed is left out."""
+    if not isinstance(raw, Mapping):
+        return SetupState()
+    steps = [_step(item) for item in _items(raw.get("steps"))[:_MOST_STEPS] if isinstance(item, Mapping)]
+    ports = [p for p in _items(raw.get("ports")) if isinstance(p, int) and not isinstance(p, bool) and 0 < p < 65_536]
+    pairs = [item for item in _items(raw.get("ignored"))[:_MOST_NOTES] if isinstance(item, list) and len(item) == 2]
+    return SetupState(
+        steps=tuple(steps),
+        folder=_text(raw.get("folder")),
+        home=_text(raw.get("home")),
+        ports=tuple(ports[:_MOST_NOTES]),
+        ignored=tuple((_text(key), _text(reason)) for key, reason in pairs),
+        error=_text(raw.get("error")),
+        running=raw.get("running") is True,
+    )
+
+
+def setup_column(state: SetupState) -> dict[str, object]:
+    return {
+        "steps": [_step_column(step) for step in state.steps],
+        "folder": state.folder,
+        "home": state.home,
+        "ports": list(state.ports),
+        "ignored": [list(pair) for pair in state.ignored],
+        "error": state.error,
+        "running": state.running,
+    }
+
+
+def _step_column(step: SetupStep) -> dict[str, object]:
+    return {
+        "id": step.id,
+        "title": step.title,
+        "state": step.state.value,
+        "once": step.once,
+        "message": step.message,
+        "kind": step.kind,
+        "progress": {"percent": step.percent, "step": step.doing},
+        "notes": list(step.notes),
+        "exit_code": step.exit_code,
+        "started_at": step.started_at,
+        "ended_at": step.ended_at,
+    }
+
+
+def _step(raw: Mapping[str, object]) -> SetupStep:
+    state = raw.get("state")
+    progress = raw.get("progress")
+    how_far = progress if isinstance(progress, Mapping) else {}
+    percent = _number(how_far.get("percent"))
+    code = _number(raw.get("exit_code"))
+    return SetupStep(
+        id=_text(raw.get("id"))[:100],
+        title=_text(raw.get("title"))[:200],
+        state=StepState(state) if isinstance(state, str) and state in list(StepState) else StepState.PENDING,
+        once=raw.get("once") is not False,
+        message=_text(raw.get("message")),
+        kind=_text(raw.get("kind"))[:20],
+        percent=None if percent is None else max(0, min(100, int(percent))),
+        doing=_text(how_far.get("step"))[:100],
+        notes=tuple(_text(note) for note in _items(raw.get("notes"))[:_MOST_NOTES]),
+        exit_code=None if code is None else int(code),
+        started_at=_number(raw.get("started_at")),
+        ended_at=_number(raw.get("ended_at")),
+    )
+
+
+def _number(value: object) -> float | None:
+    usable = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15
+    return float(value) if usable and isinstance(value, int | float) else None
+
+
+def _items(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else []
+
+
+def _text(value: object) -> str:
+    text = value if isinstance(value, str) else ""
+    return "".join(char for char in text[:_LONGEST_TEXT] if char.isprintable() or char == "\n")
+
+
+def setup_sentence(state: SetupState) -> str:
+    """One line for the card; empty when there is nothing to say."""
+    running = [step for step in state.steps if step.state is StepState.RUNNING]
+    if running:
+        step = running[0]
+        far = f": {step.doing.lower()}, {step.percent} %" if step.percent is not None and step.doing else ""
+        return f"{step.title}{far}"
+    if state.failed:
+        step = state.failed[0]
+        return f"{step.title} failed. {step.message}".strip()
+    return state.error

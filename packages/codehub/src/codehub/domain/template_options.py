@@ -1,0 +1,147 @@
+"""A template's size and its Kubernetes options: the values, and how they are read from TOML. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from codehub.domain.errors import Invalid
+from codehub.domain.table_reader import TableReader
+from codehub.domain.units import parse_bytes
+
+# Less than this and no IDE starts; more is a slip of the keyboard.
+_LEAST_MEMORY, _MOST_MEMORY = 64 << 20, 64 << 40
+_LEAST_DISK, _MOST_DISK = 16 << 20, 1 << 50
+_MOST_CPUS = 1024
+_MOST_DEVICES = 64
+# Kubernetes' own rules for names of objects, and for label keys and values.
+_OBJECT = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
+_OPERATORS = ("Equal", "Exists")
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """None: as the installation's settings say."""
+
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    disk_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesOptions:
+    """What a template adds to, or puts in the place of, the installation's own options for pods."""
+
+    runtime_class: str = ""
+    priority_class: str = ""
+    node_selector: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    image_pull_secrets: tuple[str, ...] = ()
+    gpus: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    tolerations: tuple[Toleration, ...] = ()
+
+
+AS_INSTALLED = Size()
+NO_OPTIONS = KubernetesOptions()
+
+
+def parse_size(reader: TableReader | None) -> Size:
+    if reader is None:
+        return AS_INSTALLED
+    cpus = reader.take("cpus", (int, float), "a number of CPUs")
+    if isinstance(cpus, int | float) and not 0.01 <= cpus <= _MOST_CPUS:
+        reader.wrong("cpus", f"must be from 0.01 to {_MOST_CPUS}")
+        cpus = None
+    size = Size(
+        float(cpus) if isinstance(cpus, int | float) else None,
+        reader.parsed("memory", lambda text: _bytes(text, _LEAST_MEMORY, _MOST_MEMORY)),
+        reader.parsed("disk", lambda text: _bytes(text, _LEAST_DISK, _MOST_DISK)),
+    )
+    reader.end("cpus, memory, disk")
+    return size
+
+
+def _bytes(text: str, least: int, most: int) -> int:
+    amount = parse_bytes(text)
+    if not least <= amount <= most:
+        raise Invalid(f"must be from {least >> 20}M to {most >> 40}T")
+    return amount
+
+
+def parse_kubernetes(reader: TableReader | None) -> KubernetesOptions:
+    if reader is None:
+        return NO_OPTIONS
+    selector = dict(reader.strings("node_selector"))
+    for key, value in selector.items():
+        if not _KEY.fullmatch(key) or not _VALUE.fullmatch(value):
+            reader.wrong(f"node_selector.{key}", "is not a label and a value of Kubernetes")
+    secrets = tuple(str(item) for item in reader.items("image_pull_secrets", str, "names"))
+    if not all(_OBJECT.fullmatch(name) for name in secrets):
+        reader.wrong("image_pull_secrets", "are names of Secrets in the namespace of the workspaces")
+    options = KubernetesOptions(
+        runtime_class=reader.parsed("runtime_class", _object_name) or "",
+        priority_class=reader.parsed("priority_class", _object_name) or "",
+        node_selector=MappingProxyType(selector),
+        image_pull_secrets=secrets,
+        gpus=MappingProxyType(_gpus(reader.table("gpus"))),
+        tolerations=_tolerations(reader),
+    )
+    reader.end("runtime_class, priority_class, node_selector, tolerations, image_pull_secrets, gpus")
+    return options
+
+
+def _object_name(text: str) -> str:
+    if not _OBJECT.fullmatch(text):
+        raise Invalid(f"{text!r} is not the name of an object of Kubernetes")
+    return text
+
+
+def _gpus(reader: TableReader | None) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for resource in reader.remaining() if reader is not None else ():
+        assert reader is not None
+        count = reader.take(resource, int, "a number of devices")
+        if not _KEY.fullmatch(resource) or "/" not in resource:
+            reader.wrong(resource, "is not a device resource such as nvidia.com/gpu")
+        elif isinstance(count, int) and 0 < count <= _MOST_DEVICES:
+            found[resource] = count
+        elif count is not None:
+            reader.wrong(resource, f"must be from 1 to {_MOST_DEVICES}")
+    return found
+
+
+def _tolerations(reader: TableReader) -> tuple[Toleration, ...]:
+    found = []
+    for number, table in enumerate(reader.items("tolerations", dict, "tables")):
+        assert isinstance(table, dict)
+        one = TableReader(f"{reader.where}.tolerations[{number}]", table, reader.mistakes)
+        toleration = Toleration(
+            one.text("key"), one.text("operator") or "Equal", one.text("value"), one.text("effect")
+        )
+        one.end("key, operator, value, effect")
+        if toleration.operator not in _OPERATORS:
+            one.wrong("operator", f"must be one of {', '.join(_OPERATORS)}")
+        elif toleration.operator == "Exists" and toleration.value:
+            one.wrong("value", "Exists has none")
+        elif toleration.operator == "Equal" and not toleration.key:
+            one.wrong("key", "is missing; only Exists tolerates every taint")
+        if toleration.key and not _KEY.fullmatch(toleration.key):
+            one.wrong("key", "is not the key of a taint")
+        if not _VALUE.fullmatch(toleration.value):
+            one.wrong("value", "is not the value of a taint")
+        if toleration.effect and toleration.effect not in _EFFECTS:
+            one.wrong("effect", f"must be one of {', '.join(_EFFECTS)}")
+        found.append(toleration)
+    return tuple(found)

@@ -1,0 +1,101 @@
+"""Secrets and git credentials that users keep with CodeHub: what names, hosts and sizes are accepted. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from codehub.domain.errors import Invalid
+from codehub.domain.repository import parse_url
+
+MAX_SECRETS = 100
+MAX_CREDENTIALS = 100
+ENV_BYTES = 8 << 10
+FILE_BYTES = 64 << 10
+# Of all of a user's: an environment larger than this is refused by the kernel, and the files are in memory.
+ALL_ENV_BYTES = 32 << 10
+ALL_FILE_BYTES = 1 << 20
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+# What CodeHub itself sets, or what would break every program in the workspace.
+_TAKEN = frozenset(
+    {"HOME", "USER", "LOGNAME", "SHELL", "PATH", "PWD", "SSH_AUTH_SOCK", "LD_PRELOAD", "LD_LIBRARY_PATH"}
+)
+_TAKEN_BEGINNINGS = ("CODEHUB_", "GIT_CONFIG_")
+
+
+class SecretKind(StrEnum):
+    ENV = "env"
+    FILE = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class UserSecret:
+    """Without its value, which nobody is shown again."""
+
+    name: str
+    kind: SecretKind
+    bytes: int
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class GitCredential:
+    """Without its token."""
+
+    id: str
+    scheme: str
+    host: str
+    username: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class GitKey:
+    public_key: str
+    fingerprint: str
+    created_at: datetime
+
+
+def check_secret(name: str, kind: SecretKind, value: bytes) -> None:
+    """Invalid, with what to do, for a secret that cannot be kept."""
+    if kind is SecretKind.FILE:
+        if not _FILE_NAME.fullmatch(name):
+            raise Invalid("name: letters, digits, dots, dashes and underscores, at most 128")
+    elif not _ENV_NAME.fullmatch(name):
+        raise Invalid("name: a variable has letters, digits and underscores, and does not begin with a digit")
+    elif name in _TAKEN or name.startswith(_TAKEN_BEGINNINGS):
+        raise Invalid(f"name: {name} is set by CodeHub itself: choose another")
+    most = FILE_BYTES if kind is SecretKind.FILE else ENV_BYTES
+    if len(value) > most:
+        hint = "" if kind is SecretKind.FILE else f"; as a file it may have {FILE_BYTES >> 10} KiB"
+        raise Invalid(f"value: at most {most >> 10} KiB, and this has {len(value)} bytes{hint}")
+    if not value:
+        raise Invalid("value: must not be empty; remove the secret instead")
+    if kind is SecretKind.ENV:
+        try:
+            text = value.decode()
+        except UnicodeDecodeError:
+            raise Invalid("value: an environment variable is text; keep binary data as a file") from None
+        if "\0" in text:
+            raise Invalid("value: an environment variable cannot hold NUL; keep it as a file")
+
+
+def parse_git_host(text: str) -> tuple[str, str]:
+    """(scheme, host[:port]) of `github.com`, `git.example.org:8443` or a repository's URL."""
+    if "://" in text:
+        url = text if text.rstrip("/").count("/") > 2 else text.rstrip("/") + "/any/repository"
+        found = parse_url(url)
+    else:
+        found = parse_url(f"https://{text.rstrip('/')}/any/repository")
+    if found.uses_ssh:
+        raise Invalid("host: SSH uses your key instead: `codehub git-auth key` shows its public half")
+    return found.scheme, found.host
+
+
+def check_token(username: str, token: str) -> None:
+    for name, value, most in (("username", username, 255), ("token", token, 8192)):
+        if not value or len(value) > most or any(ord(char) < 32 or ord(char) == 127 for char in value):
+            raise Invalid(f"{name}: 1 to {most} characters without control characters")

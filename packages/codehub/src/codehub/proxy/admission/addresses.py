@@ -1,0 +1,41 @@
+"""Under which addresses workspaces and their ports are reached, and whether a request came to the right one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from codehub.domain import routing
+from codehub.domain.doors import Door, door_label, prefix_of, public_url
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """`dashboard` is the public base URL; the other two are as in the settings."""
+
+    dashboard: str
+    workspaces: str
+    host_pattern: str
+
+    @property
+    def secure(self) -> bool:
+        return self.workspaces.startswith("https:")
+
+    def authority(self, workspace_id: str, door: Door) -> bytes:
+        label = door_label(workspace_id, door)
+        return routing.workspace_authority(self.workspaces, self.host_pattern, label).encode()
+
+    def origin(self, workspace_id: str, door: Door) -> str:
+        return routing.workspace_origin(self.workspaces, self.host_pattern, door_label(workspace_id, door))
+
+    def url(self, workspace_id: str, door: Door, rest: str) -> str:
+        """The right address of what was asked for as `rest`."""
+        return public_url(self.workspaces, self.host_pattern, workspace_id, below_prefix(workspace_id, door, rest))
+
+
+def below_prefix(workspace_id: str, door: Door, rest: str) -> str:
+    """An address as it is below the workspaces' prefix, whichever host it was asked for under."""
+    return prefix_of(workspace_id, Door(door.kind, door.port)) + rest if door.own_host else rest
+
+
+def cookie_path(workspace_id: str, door: Door) -> str:
+    return "/" if door.own_host else routing.workspace_path(workspace_id)

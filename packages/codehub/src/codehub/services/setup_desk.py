@@ -1,0 +1,194 @@
+"""What linked workspaces are sent and answered. Secrets are opened here and nowhere else but for `git ls-remote`.
+
+Every question is checked against the row: the start must still be its owner's, so a credential that was removed, or a
+workspace that was transferred, is refused at once.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from codehub.adapters.postgres import setup_links, user_setup
+from codehub.adapters.postgres.pool import Database
+from codehub.adapters.secret_box import SecretBox
+from codehub.domain.devcontainer import Command, DevContainer, parse_devcontainer
+from codehub.domain.errors import Denied, Invalid
+from codehub.domain.model import Workspace
+from codehub.domain.profiles import Runs
+from codehub.domain.setup import SetupState
+from codehub.domain.user_secrets import SecretKind
+from codehub.ports.setup import Linkable, Message
+from codehub.services import git_keys
+
+_LONGEST_SIGNED = 256 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresSetupDesk:
+    """`runs` says what an instance backend starts; `git_ca` are certificates that git trusts besides the system's."""
+
+    database: Database
+    box: Callable[[], SecretBox]
+    runs: Callable[[str], Runs]
+    git_ca: str = ""
+    partial_clone_bytes: int = 100 << 20
+
+    async def linkable(self) -> Sequence[Linkable]:
+        async with self.database.transaction() as tx:
+            return await setup_links.linkable(tx)
+
+    async def bind(self, workspace_id: str, instance: str, owner_user_id: str) -> bool:
+        async with self.database.transaction() as tx:
+            return await setup_links.bind(tx, workspace_id, instance, owner_user_id)
+
+    async def note(self, workspace_id: str, state: SetupState) -> None:
+        async with self.database.transaction() as tx:
+            await setup_links.note(tx, workspace_id, state)
+
+    async def awaits_environment(self, owner_user_id: str) -> bool:
+        async with self.database.transaction() as tx:
+            found = await user_setup.secrets_of(tx, owner_user_id)
+        return any(secret.kind is SecretKind.ENV for secret in found)
+
+    async def message(self, workspace_id: str, owner_user_id: str) -> Message | None:
+        async with self.database.transaction() as tx:
+            workspace = await setup_links.workspace(tx, workspace_id)
+            if workspace is None or workspace.owner_user_id != owner_user_id:
+                return None
+            sealed = await user_setup.sealed_secrets(tx, owner_user_id)
+            credentials = await user_setup.credentials(tx, owner_user_id)
+            url, ref = await user_setup.dotfiles(tx, owner_user_id)
+        opened = {
+            secret: self.box().open(value, secret_context(owner_user_id, secret.name)) for secret, value in sealed
+        }
+        return {
+            "env": {s.name: v.decode() for s, v in opened.items() if s.kind is SecretKind.ENV},
+            "files": {s.name: base64.b64encode(v).decode() for s, v in opened.items() if s.kind is SecretKind.FILE},
+            "git": {"hosts": [f"{each.scheme}://{each.host}" for each in credentials], "ca": self.git_ca},
+            "repo": self._repo(workspace),
+            "dotfiles": {"url": url, "ref": ref} if url else None,
+            "commands": _template_commands(workspace),
+            "retry": workspace.setup_retry,
+        }
+
+    def _repo(self, workspace: Workspace) -> dict[str, object] | None:
+        if workspace.repo is None:
+            return None
+        repository = workspace.repo.repository
+        return {
+            "url": repository.url,
+            "name": repository.name,
+            "ref": workspace.repo.ref,
+            "path": workspace.repo.path,
+            "partial_bytes": self.partial_clone_bytes,
+        }
+
+    async def answer(self, workspace_id: str, instance: str, owner_user_id: str, question: Message) -> Message:
+        async with self.database.transaction() as tx:
+            if not await setup_links.is_bound(tx, workspace_id, instance, owner_user_id):
+                raise Denied("this workspace has another owner now: stop and start it")
+        match question.get("ask"):
+            case "credential":
+                return await self._credential(owner_user_id, question)
+            case "ssh-identities":
+                return await self._identities(owner_user_id)
+            case "ssh-sign":
+                return await self._sign(owner_user_id, question)
+            case "devcontainer":
+                return await self._devcontainer(workspace_id, question)
+            case _:
+                raise Invalid("this CodeHub does not know what the workspace asks for")
+
+    async def _credential(self, owner_user_id: str, question: Message) -> Message:
+        scheme, host = str(question.get("protocol", "")), str(question.get("host", "")).lower()
+        async with self.database.transaction() as tx:
+            found = await user_setup.sealed_credential(tx, owner_user_id, scheme, host)
+        if found is None:
+            return {}
+        token = self.box().open(found[1], credential_context(owner_user_id, scheme, host))
+        return {"username": found[0], "password": token.decode()}
+
+    async def _identities(self, owner_user_id: str) -> Message:
+        async with self.database.transaction() as tx:
+            found = await user_setup.git_key(tx, owner_user_id)
+        if found is None:
+            return {"keys": []}
+        return {"keys": [{"blob": git_keys.blob_of(found[0].public_key), "comment": "codehub"}]}
+
+    async def _sign(self, owner_user_id: str, question: Message) -> Message:
+        async with self.database.transaction() as tx:
+            found = await user_setup.git_key(tx, owner_user_id)
+        if found is None:
+            raise Denied("you have no git key at CodeHub any more")
+        try:
+            data = base64.b64decode(str(question.get("data", "")), validate=True)
+        except (binascii.Error, ValueError):
+            raise Invalid("what is to be signed is not base64") from None
+        if len(data) > _LONGEST_SIGNED:
+            raise Invalid("what is to be signed is too long")
+        private = self.box().open(found[1], key_context(owner_user_id))
+        return {"signature": git_keys.sign(private, str(question.get("blob", "")), data)}
+
+    async def _devcontainer(self, workspace_id: str, question: Message) -> Message:
+        async with self.database.transaction() as tx:
+            workspace = await setup_links.workspace(tx, workspace_id)
+        assert workspace is not None
+        folder, home = str(question.get("folder", "")), str(question.get("home", ""))
+        try:
+            found = parse_devcontainer(
+                str(question.get("text", "")),
+                containers=self.runs(workspace.instance_backend) is Runs.IMAGE,
+                folder=folder,
+                home=home,
+            )
+        except Invalid as error:
+            return {"error": str(error)}
+        return devcontainer_message(found)
+
+
+def devcontainer_message(found: DevContainer) -> dict[str, object]:
+    """What the workspace applies. An image or a build is not: those are decided before it starts."""
+    ignored = [[key, str(reason)] for key, reason in found.ignored]
+    for key, wanted in (("image", found.image), ("build", found.dockerfile), ("features", found.features)):
+        if wanted:
+            ignored.append([key, "is not applied to a workspace that exists: choose the image when you create it"])
+    return {
+        "env": dict(found.env),
+        "commands": [_command(command) for command in found.commands],
+        "extensions": list(found.extensions),
+        "settings": dict(found.settings),
+        "ports": list(found.ports),
+        "ignored": ignored,
+    }
+
+
+def _command(command: Command) -> Mapping[str, object]:
+    name = f"{command.when.value}: {command.name}" if command.name else command.when.value
+    return {
+        "name": name,
+        "when": "create" if command.when.once_per_home else "start",
+        "shell": command.shell or None,
+        "words": list(command.words) or None,
+        "group": command.when.value if command.name else "",
+    }
+
+
+def _template_commands(workspace: Workspace) -> list[Mapping[str, object]]:
+    """The setup commands of its template, once per home. Parameters are in the environment that they run in."""
+    setup = workspace.template.setup if workspace.template is not None else ()
+    return [{"name": command, "when": "create", "shell": command} for command in setup]
+
+
+def secret_context(user_id: str, name: str) -> str:
+    return f"user_secrets/{user_id}/{name}"
+
+
+def credential_context(user_id: str, scheme: str, host: str) -> str:
+    return f"git_credentials/{user_id}/{scheme}://{host}"
+
+
+def key_context(user_id: str) -> str:
+    return f"git_keys/{user_id}"

@@ -1,0 +1,139 @@
+"""What users bring into their workspaces: git credentials, a key for git over SSH, secrets and dotfiles.
+
+A value that was stored is never shown again. An API token that is limited to one workspace gets at none of this
+(`api/context.py`), so code in a workspace cannot read or change it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from codehub.adapters.git_remote import Branches, GitRemote
+from codehub.adapters.postgres import user_setup
+from codehub.adapters.postgres.pool import Database
+from codehub.adapters.secret_box import SecretBox
+from codehub.domain.errors import Conflict, Invalid, NotFound
+from codehub.domain.repository import parse_source, parse_url
+from codehub.domain.user_secrets import (
+    ALL_ENV_BYTES,
+    ALL_FILE_BYTES,
+    MAX_CREDENTIALS,
+    MAX_SECRETS,
+    GitCredential,
+    GitKey,
+    SecretKind,
+    UserSecret,
+    check_secret,
+    check_token,
+    parse_git_host,
+)
+from codehub.services import git_keys
+from codehub.services.principal import Clock, Ids, Principal
+from codehub.services.setup_desk import credential_context, key_context, secret_context
+
+DEFAULT_USERNAME = "git"
+
+
+@dataclass(frozen=True, slots=True)
+class UserSetup:
+    database: Database
+    box: Callable[[], SecretBox]
+    clock: Clock
+    ids: Ids
+    remote: GitRemote
+
+    # --- git credentials
+
+    async def credentials(self, who: Principal) -> list[GitCredential]:
+        async with self.database.transaction() as tx:
+            return await user_setup.credentials(tx, who.user_id)
+
+    async def add_credential(self, who: Principal, host: str, username: str, token: str) -> GitCredential:
+        scheme, host = parse_git_host(host)
+        check_token(username or DEFAULT_USERNAME, token)
+        made = GitCredential(self.ids(), scheme, host, username or DEFAULT_USERNAME, self.clock())
+        sealed = self.box().seal(token.encode(), credential_context(who.user_id, scheme, host))
+        async with self.database.transaction() as tx:
+            if len(await user_setup.credentials(tx, who.user_id)) >= MAX_CREDENTIALS:
+                raise Conflict(f"you have {MAX_CREDENTIALS} git credentials: remove one first")
+            await user_setup.put_credential(tx, who.user_id, made, sealed)
+        return made
+
+    async def remove_credential(self, who: Principal, credential_id: str) -> None:
+        async with self.database.transaction() as tx:
+            if not await user_setup.delete_credential(tx, who.user_id, credential_id):
+                raise NotFound("you have no such git credential")
+
+    async def branches(self, who: Principal, url: str) -> Branches:
+        """Of a repository that this user may see, with the credential that they stored for its host."""
+        parsed = parse_url(url)
+        async with self.database.transaction() as tx:
+            found = await user_setup.sealed_credential(tx, who.user_id, parsed.scheme, parsed.host)
+        username = token = ""
+        if found is not None:
+            context = credential_context(who.user_id, parsed.scheme, parsed.host)
+            username, token = found[0], self.box().open(found[1], context).decode()
+        return await self.remote.branches(parsed, username, token)
+
+    # --- the git key
+
+    async def key(self, who: Principal) -> GitKey | None:
+        async with self.database.transaction() as tx:
+            found = await user_setup.git_key(tx, who.user_id)
+        return None if found is None else found[0]
+
+    async def make_key(self, who: Principal, *, replace: bool) -> GitKey:
+        """The one that is there, unless it is to be replaced."""
+        line, private = git_keys.make_key(f"{who.username}@codehub")
+        sealed = self.box().seal(private, key_context(who.user_id))
+        async with self.database.transaction() as tx:
+            if replace or await user_setup.git_key(tx, who.user_id) is None:
+                await user_setup.put_git_key(tx, who.user_id, line, sealed, self.clock())
+            found = await user_setup.git_key(tx, who.user_id)
+        assert found is not None
+        return found[0]
+
+    async def remove_key(self, who: Principal) -> None:
+        async with self.database.transaction() as tx:
+            if not await user_setup.delete_git_key(tx, who.user_id):
+                raise NotFound("you have no git key")
+
+    # --- secrets
+
+    async def secrets(self, who: Principal) -> list[UserSecret]:
+        async with self.database.transaction() as tx:
+            return await user_setup.secrets_of(tx, who.user_id)
+
+    async def set_secret(self, who: Principal, name: str, kind: SecretKind, value: bytes) -> UserSecret:
+        check_secret(name, kind, value)
+        made = UserSecret(name, kind, len(value), self.clock())
+        sealed = self.box().seal(value, secret_context(who.user_id, name))
+        async with self.database.transaction() as tx:
+            others = [each for each in await user_setup.secrets_of(tx, who.user_id) if each.name != name]
+            if len(others) >= MAX_SECRETS:
+                raise Conflict(f"you have {MAX_SECRETS} secrets: remove one first")
+            most = ALL_ENV_BYTES if kind is SecretKind.ENV else ALL_FILE_BYTES
+            if sum(each.bytes for each in others if each.kind is kind) + len(value) > most:
+                raise Invalid(f"value: all your secrets of this kind may have {most >> 10} KiB together")
+            await user_setup.put_secret(tx, who.user_id, made, sealed)
+        return made
+
+    async def remove_secret(self, who: Principal, name: str) -> None:
+        async with self.database.transaction() as tx:
+            if not await user_setup.delete_secret(tx, who.user_id, name):
+                raise NotFound(f"you have no secret {name!r}")
+
+    # --- dotfiles
+
+    async def dotfiles(self, who: Principal) -> tuple[str, str]:
+        async with self.database.transaction() as tx:
+            return await user_setup.dotfiles(tx, who.user_id)
+
+    async def set_dotfiles(self, who: Principal, url: str, ref: str) -> tuple[str, str]:
+        """An empty URL means none."""
+        source = parse_source(url, ref) if url else None
+        kept = (source.repository.url, source.ref) if source is not None else ("", "")
+        async with self.database.transaction() as tx:
+            await user_setup.set_dotfiles(tx, who.user_id, *kept)
+        return kept

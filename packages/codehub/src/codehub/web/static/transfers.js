@@ -1,0 +1,83 @@
+// Uploads and downloads of files, with progress and a way to cancel.
+
+import {ApiError, sessionEnded} from "./api.js";
+import {sessionHeaders} from "./session_key.js";
+
+/** The address of a path in a workspace's home; names may hold anything. */
+export const fileAddress = (id, path) => `/api/v1/workspaces/${id}/files/${path.split("/").map(encodeURIComponent).join("/")}`;
+
+function problem(status, text) {
+  if (status === 401) sessionEnded();
+  try {
+    const {error} = JSON.parse(text);
+    return new ApiError(status, error.code, error.message);
+  } catch {
+    return new ApiError(status, "INTERNAL_ERROR", status ? `The server answered ${status}.` : "The connection was lost. Nothing was changed.");
+  }
+}
+
+/** Write a file. `onProgress(done, total)`; `signal` cancels it, and the old file, or none, is left. */
+export function upload(id, path, file, {onProgress, signal}) {
+  return new Promise((resolve, reject) => {
+    // fetch does not tell how far an upload is.
+    const request = new XMLHttpRequest();
+    request.open("PUT", fileAddress(id, path));
+    for (const [name, value] of Object.entries(sessionHeaders())) request.setRequestHeader(name, value);
+    request.setRequestHeader("content-type", "application/octet-stream");
+    request.upload.onprogress = (event) => onProgress(event.loaded, file.size);
+    request.onload = () => (request.status < 300 ? resolve() : reject(problem(request.status, request.responseText)));
+    request.onerror = () => reject(problem(0, ""));
+    request.onabort = () => reject(new DOMException("cancelled", "AbortError"));
+    signal.addEventListener("abort", () => request.abort());
+    request.send(file);
+  });
+}
+
+/** Fetch a file, or a folder as tar, and have the browser save it. `total` is null for a folder. */
+export async function download(id, path, name, {onProgress, signal}) {
+  const response = await fetch(fileAddress(id, path), {credentials: "same-origin", cache: "no-store", headers: sessionHeaders(), signal});
+  if (!response.ok) throw problem(response.status, await response.text());
+  const length = response.headers.get("content-length");
+  const total = length === null ? null : Number(length);
+  const parts = [];
+  let done = 0;
+  const reader = response.body.getReader();
+  for (;;) {
+    const {done: over, value} = await reader.read();
+    if (over) break;
+    parts.push(value);
+    done += value.length;
+    onProgress(done, total);
+  }
+  save(new Blob(parts), name);
+}
+
+function save(blob, name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}
+
+/** The files of what was dropped, folders walked: [{path, file}], paths relative to what was dropped. */
+export async function droppedFiles(transfer) {
+  const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
+  if (!entries.length) return [...transfer.files].map((file) => ({path: file.name, file}));
+  const found = [];
+  for (const entry of entries) await walk(entry, "", found);
+  return found;
+}
+
+async function walk(entry, prefix, found) {
+  if (entry.isFile) {
+    found.push({path: prefix + entry.name, file: await new Promise((resolve, reject) => entry.file(resolve, reject))});
+    return;
+  }
+  const reader = entry.createReader();
+  for (;;) {
+    const batch = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
+    if (!batch.length) return;
+    for (const below of batch) await walk(below, `${prefix}${entry.name}/`, found);
+  }
+}

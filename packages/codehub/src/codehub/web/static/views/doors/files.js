@@ -1,0 +1,147 @@
+// Files of a workspace's home: browse, upload by drag and drop, download a file or a folder, delete.
+
+import {get, remove} from "../../api.js";
+import {ask} from "../../dialogs.js";
+import {el, setHidden, setText} from "../../dom.js";
+import {failed, said} from "../../toasts.js";
+import {download, droppedFiles, fileAddress, upload} from "../../transfers.js";
+import {bytes, moment} from "../../words.js";
+
+const join = (folder, name) => (folder ? `${folder}/${name}` : name);
+const apiPath = (id, path) => fileAddress(id, path).slice("/api/v1/".length);
+
+export function filesPage({id, query}) {
+  let folder = query.get("path") ?? "";
+  const crumbs = el("nav", {class: "crumbs", "aria-label": "Folder"});
+  const chooser = el("input", {type: "file", multiple: true, hidden: true, onchange: () => sendAll([...chooser.files].map((file) => ({path: file.name, file})))});
+  const uploadButton = el("button", {type: "button", class: "primary", onclick: () => chooser.click()}, "Upload files");
+  const folderButton = el("button", {type: "button", onclick: () => fetchOne(folder, `${folder.split("/").pop() || "home"}.tar`)}, "Download folder");
+  const body = el("tbody");
+  const note = el("p", {class: "quiet", hidden: true});
+  const transfers = el("ul", {class: "transfers", "aria-label": "Transfers"});
+  const area = el(
+    "section",
+    {class: "card drop"},
+    el("div", {class: "row head"}, crumbs, el("div", {class: "row"}, uploadButton, folderButton, chooser)),
+    transfers,
+    el(
+      "div",
+      {class: "scroll", tabindex: "0", role: "region", "aria-label": "Files"},
+      el("table", {class: "files"}, el("thead", {}, el("tr", {}, ["Name", "Size", "Modified", "Actions"].map((text) => el("th", {scope: "col"}, text)))), body),
+    ),
+    note,
+    el("p", {class: "hint"}, "Drop files or folders here to upload them. For many gigabytes, use ", el("code", {}, "codehub ws cp"), "."),
+  );
+
+  for (const kind of ["dragenter", "dragover"]) {
+    area.addEventListener(kind, (event) => {
+      event.preventDefault();
+      area.classList.add("over");
+    });
+  }
+  area.addEventListener("dragleave", (event) => !area.contains(event.relatedTarget) && area.classList.remove("over"));
+  area.addEventListener("drop", async (event) => {
+    event.preventDefault();
+    area.classList.remove("over");
+    try {
+      await sendAll(await droppedFiles(event.dataTransfer));
+    } catch (error) {
+      failed(error, "Upload");
+    }
+  });
+
+  /** One transfer's line: name, bar, how far, and Cancel. Answers what `run` answers, or null. */
+  async function follow(label, run) {
+    const abort = new AbortController();
+    const bar = el("progress", {max: 100, "aria-label": `Progress of ${label}`});
+    const far = el("span", {class: "quiet"});
+    const line = el("li", {}, el("span", {class: "clip"}, label), bar, far, el("button", {type: "button", "aria-label": `Cancel ${label}`, onclick: () => abort.abort()}, "Cancel"));
+    transfers.append(line);
+    const onProgress = (done, total) => {
+      if (total === null) bar.removeAttribute("value");
+      else bar.value = total ? (100 * done) / total : 100;
+      setText(far, total === null ? bytes(done) : `${bytes(done)} of ${bytes(total)}`);
+    };
+    try {
+      await run({onProgress, signal: abort.signal});
+      return true;
+    } catch (error) {
+      if (error.name !== "AbortError") failed(error, label);
+      return false;
+    } finally {
+      line.remove();
+    }
+  }
+
+  async function sendAll(files) {
+    const into = folder;
+    let sent = 0;
+    for (const {path, file} of files) {
+      if (await follow(path, (how) => upload(id, join(into, path), file, how))) sent += 1;
+    }
+    chooser.value = "";
+    if (sent) said(sent === 1 ? `${files[0].path} was uploaded.` : `${sent} files were uploaded.`);
+    await show(folder);
+  }
+
+  const fetchOne = (path, name) => follow(name, (how) => download(id, path, name, how));
+
+  async function drop(entry) {
+    const path = join(folder, entry.path);
+    const isFolder = entry.type === "directory";
+    if (!(await ask({title: `Delete ${entry.path}?`, text: isFolder ? "The folder and all that is in it are deleted." : "The file is deleted.", yes: "Delete", danger: true}))) return;
+    try {
+      await remove(`${apiPath(id, path)}${isFolder ? "?recursive=1" : ""}`);
+    } catch (error) {
+      failed(error, `Delete ${entry.path}`);
+    }
+    await show(folder);
+  }
+
+  function row(entry) {
+    const isFolder = entry.type === "directory";
+    const path = join(folder, entry.path);
+    const name = isFolder ? el("a", {href: `#/workspaces/${id}/files?path=${encodeURIComponent(path)}`, class: "folder"}, `${entry.path}/`) : entry.path;
+    const saved = isFolder ? `${entry.path}.tar` : entry.path;
+    const canFetch = isFolder || entry.type === "file";
+    return el(
+      "tr",
+      {},
+      el("td", {"data-label": "Name"}, name, entry.target ? el("span", {class: "quiet"}, ` → ${entry.target}`) : null),
+      el("td", {"data-label": "Size"}, isFolder ? "–" : bytes(entry.size)),
+      el("td", {"data-label": "Modified"}, moment(entry.modified_at * 1000, Date.now())),
+      el(
+        "td",
+        {"data-label": "Actions"},
+        el(
+          "div",
+          {class: "row"},
+          canFetch ? el("button", {type: "button", "aria-label": `Download ${saved}`, onclick: () => fetchOne(path, saved)}, "Download") : null,
+          el("button", {type: "button", class: "danger", "aria-label": `Delete ${entry.path}`, onclick: () => drop(entry)}, "Delete"),
+        ),
+      ),
+    );
+  }
+
+  function showCrumbs() {
+    const parts = folder ? folder.split("/") : [];
+    const link = (text, path, last) => el("a", {href: `#/workspaces/${id}/files${path ? `?path=${encodeURIComponent(path)}` : ""}`, "aria-current": last ? "page" : null}, text);
+    crumbs.replaceChildren(link("Home", "", !parts.length), ...parts.flatMap((part, index) => [el("span", {class: "quiet"}, " / "), link(part, parts.slice(0, index + 1).join("/"), index === parts.length - 1)]));
+  }
+
+  async function show(path) {
+    folder = path;
+    showCrumbs();
+    try {
+      const {items, truncated} = await get(`${apiPath(id, path)}?list=1&wake=0`);
+      items.sort((a, b) => (b.type === "directory") - (a.type === "directory") || a.path.localeCompare(b.path));
+      body.replaceChildren(...(items.length ? items.map(row) : [el("tr", {}, el("td", {colspan: 4, class: "quiet"}, "This folder is empty."))]));
+      setText(note, truncated ? "There is more than can be shown here." : "");
+    } catch (error) {
+      body.replaceChildren(el("tr", {}, el("td", {colspan: 4}, error.message)));
+    }
+    setHidden(note, !note.textContent);
+  }
+
+  return {node: area, begin: () => show(folder)};
+}

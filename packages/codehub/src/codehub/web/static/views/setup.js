@@ -1,0 +1,79 @@
+// The setup of a workspace: one line on its card, and its steps with their output on its page.
+
+import {post, text as fetchText} from "../api.js";
+import {el, setHidden, setText} from "../dom.js";
+import * as store from "../store.js";
+import {failed} from "../toasts.js";
+
+const MARKS = {done: "good", failed: "bad", running: "busy", pending: "calm", skipped: "calm"};
+
+/** The line, its progress bar and the button that tries again. */
+export function setupLine(current) {
+  const text = el("p", {class: "setup quiet", hidden: true});
+  const bar = el("progress", {max: 100, "aria-label": "Progress of the setup", hidden: true});
+  const retry = el("button", {type: "button", hidden: true, onclick: () => again(current(), retry)}, "Try again");
+  return {
+    nodes: [text, bar, retry],
+    update(workspace) {
+      const setup = workspace.phase === "RUNNING" || workspace.operation === "STARTING" ? workspace.setup : null;
+      const shown = setup && (setup.text || setup.state === "running");
+      setHidden(text, !shown);
+      setText(text, setup?.text ?? "");
+      text.classList.toggle("todo", setup?.state === "failed");
+      setHidden(bar, setup?.state !== "running" || !setup.text);
+      if (setup?.percent == null) bar.removeAttribute("value");
+      else bar.value = setup.percent;
+      setHidden(retry, setup?.state !== "failed" || workspace.phase !== "RUNNING");
+    },
+  };
+}
+
+async function again(workspace, button) {
+  if (button.hasAttribute("aria-busy")) return;
+  button.setAttribute("aria-busy", "true");
+  try {
+    store.putIfKnown(await post(`workspaces/${workspace.id}:retry-setup`));
+  } catch (error) {
+    failed(error, `Setup of ${workspace.name}`);
+  } finally {
+    button.removeAttribute("aria-busy");
+  }
+}
+
+/** Steps, what of devcontainer.json has no effect, and the output of all. */
+export function setupPanel(id) {
+  const steps = el("ul", {class: "conditions"});
+  const ignored = el("ul", {class: "quiet"});
+  const output = el("pre", {class: "logs", tabindex: "0", "aria-label": "Output of the setup", hidden: true});
+  const show = el("button", {type: "button", onclick: load}, "Show output");
+  const node = el("section", {class: "card", hidden: true}, el("h2", {}, "Setup"), steps, ignored, el("div", {class: "row actions"}, show), output);
+
+  async function load() {
+    try {
+      output.textContent = (await fetchText(`workspaces/${id}/setup-log?wake=false`)) || "Nothing was printed.";
+    } catch (error) {
+      output.textContent = error.status === 409 ? "The output can be read while the workspace runs." : error.message;
+    }
+    output.hidden = false;
+  }
+
+  return {
+    node,
+    update(workspace) {
+      const setup = workspace.setup;
+      setHidden(node, !setup || (!setup.steps.length && !setup.ignored.length && !setup.error));
+      if (!setup) return;
+      steps.replaceChildren(...setup.steps.map(step));
+      const lines = setup.ignored.map((each) => `${each.key}: ${each.reason}`);
+      if (setup.error) lines.unshift(setup.error);
+      ignored.replaceChildren(...lines.map((line) => el("li", {}, line)));
+      if (!output.hidden && setup.state === "running") load();
+    },
+  };
+}
+
+function step(each) {
+  const notes = [each.message, ...each.notes].filter(Boolean).join(" ");
+  const often = each.once ? "" : " (at each start)";
+  return el("li", {}, el("span", {class: "badge", "data-tone": MARKS[each.state]}, each.state), el("span", {}, ` ${each.title}${often} `), el("span", {class: "quiet"}, notes));
+}

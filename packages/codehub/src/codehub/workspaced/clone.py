@@ -1,0 +1,278 @@
+"""Clones a repository into the home: a program of its own, so that a clone outlives a crash of `workspaced`.
+
+`python -I -S clone.py`, with what to clone as JSON on standard input. The clone is made beside its place and renamed into
+it when it is whole: a half clone is never taken for a whole one, and nothing of the user's is ever replaced. Doing it again
+is safe at any point. How it ended is written to `result`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+if not __package__:
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    __package__ = os.path.basename(os.path.dirname(os.path.abspath(__file__)))
+    __import__(__package__)
+
+from .git_errors import Trouble, explain, last_progress
+
+_ANSWER_TIMEOUT_S = 45.0
+_MARK = "codehub-clone"  # in .git: which clone of ours this is
+_EARLY_BYTES = 20 << 20  # enough has come to estimate the whole
+_KEPT_OUTPUT = 256 << 10
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+
+
+class Failed(Exception):
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__(trouble.message)
+        self.trouble = trouble
+
+
+def git_environment() -> dict[str, str]:
+    """Git asks nobody, speaks English, and takes no protocol that runs programs or reads files."""
+    ssh = "ssh -o BatchMode=yes -o StrictHostKeyChecking=accept-new -o ConnectTimeout=30"
+    return {
+        **os.environ,
+        "LC_ALL": "C",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ASKPASS": "",
+        "SSH_ASKPASS": "",
+        "GIT_ALLOW_PROTOCOL": "https:http:ssh",
+        "GIT_SSH_COMMAND": os.environ.get("GIT_SSH_COMMAND", ssh),
+        "GIT_LFS_SKIP_SMUDGE": "1",
+        "GIT_HTTP_LOW_SPEED_LIMIT": "1000",
+        "GIT_HTTP_LOW_SPEED_TIME": "60",
+    }
+
+
+class Clone:
+    def __init__(self, spec: dict[str, str]) -> None:
+        self.url, self.ref, self.id = spec["url"], spec["ref"], spec["id"]
+        self.target = os.path.join(spec["home"], spec["name"])
+        self.staging = spec["staging"]
+        self.partial_bytes = int(spec["partial_bytes"])
+        self.env = git_environment()
+        self.notes: list[str] = []
+
+    def run(self) -> None:
+        if shutil.which("git") is None:
+            raise Failed(Trouble("git", "git is not installed in this workspace: add it to its image."))
+        if self._is_there():
+            return
+        if os.path.lexists(self.target) and not _is_empty_folder(self.target):
+            raise Failed(
+                Trouble("exists", f"{self.target} is there already and is not empty. Rename it, then try again.")
+            )
+        shutil.rmtree(self.staging, ignore_errors=True)
+        os.makedirs(os.path.dirname(self.staging), exist_ok=True)
+        filters = self._look()
+        self._clone(filters)
+        self._check_out()
+        self._fetch_large_files()
+        with open(os.path.join(self.staging, ".git", _MARK), "w") as file:
+            file.write(self.id)
+        try:
+            os.rename(self.staging, self.target)
+        except OSError as error:
+            raise Failed(
+                Trouble("exists", f"The clone could not be moved to {self.target}: {error.strerror}.")
+            ) from error
+
+    def _is_there(self) -> bool:
+        try:
+            with open(os.path.join(self.target, ".git", _MARK)) as file:
+                return file.read() == self.id
+        except OSError:
+            return False
+
+    def _look(self) -> bool:
+        """Whether the server can leave out old files; also finds what is wrong before anything is downloaded."""
+        trace = self.staging + ".trace"
+        env = {**self.env, "GIT_TRACE_PACKET": trace}
+        names = [f"refs/heads/{self.ref}", f"refs/tags/{self.ref}"] if self.ref else ["HEAD"]
+        try:
+            code, said = self._git(
+                ["-c", "protocol.version=2", "ls-remote", "--", self.url, *names],
+                env=env,
+                timeout_s=_ANSWER_TIMEOUT_S,
+            )
+            with contextlib.suppress(OSError):
+                with open(trace, errors="replace") as file:
+                    capabilities = file.read(_KEPT_OUTPUT)
+                return self._judge(code, said, "filter" in _fetch_capability(capabilities))
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(trace)
+        return self._judge(code, said, False)
+
+    def _judge(self, code: int, said: str, filters: bool) -> bool:
+        if code != 0:
+            raise Failed(explain(said, self.url, self.ref))
+        found = re.search(r"^[0-9a-f]{40,64}\t", said, re.MULTILINE)
+        if self.ref and found is None and not _COMMIT.fullmatch(self.ref):
+            raise Failed(explain("Remote branch x not found", self.url, self.ref))
+        return filters
+
+    def _clone(self, filters: bool) -> None:
+        """Whole, unless it turns out to be large and the server can send the history without its files."""
+        words = ["clone", "--progress", "--no-checkout", "--", self.url, self.staging]
+        if filters:
+            code, said = self._git(words, watch=self._is_large)
+            if code != _TOO_LARGE:
+                self._must(code, said)
+                return
+            shutil.rmtree(self.staging, ignore_errors=True)
+            self.notes.append("Partial clone: older versions of files are downloaded when they are needed.")
+            print("This repository is large: cloning without the contents of old versions.", flush=True)
+            words.insert(1, "--filter=blob:none")
+        code, said = self._git(words)
+        self._must(code, said)
+
+    def _is_large(self, said: str) -> bool:
+        progress = last_progress(said)
+        if progress is None or progress.step != "Receiving objects" or progress.percent >= 80:
+            return False
+        estimate = progress.received * 100 // max(1, progress.percent)
+        early = progress.received > _EARLY_BYTES and estimate > 2 * self.partial_bytes
+        return early or progress.received > self.partial_bytes
+
+    def _check_out(self) -> None:
+        inside = ["-C", self.staging]
+        if self.ref:
+            code, _ = self._git([*inside, "rev-parse", "--verify", "--quiet", f"refs/remotes/origin/{self.ref}"])
+            if code == 0:
+                words = ["checkout", "--progress", "-B", self.ref, "--track", f"origin/{self.ref}"]
+            else:
+                code, _ = self._git([*inside, "cat-file", "-e", self.ref + "^{commit}"])
+                if code != 0:
+                    self._must(*self._git([*inside, "fetch", "--progress", "origin", self.ref]))
+                words = ["checkout", "--progress", "--detach", self.ref]
+            self._must(*self._git([*inside, *words]))
+        else:
+            code, _ = self._git([*inside, "rev-parse", "--verify", "--quiet", "HEAD"])
+            if code != 0:
+                self.notes.append("The repository is empty.")
+                return
+            self._must(*self._git([*inside, "checkout", "--progress"]))
+        if os.path.exists(os.path.join(self.staging, ".gitmodules")):
+            words = ["submodule", "update", "--init", "--recursive", "--progress"]
+            code, said = self._git([*inside, *words])
+            if code != 0:
+                self.notes.append(f"Submodules were not fetched: {explain(said, self.url, self.ref).message}")
+
+    def _fetch_large_files(self) -> None:
+        code, said = self._git(["-C", self.staging, "grep", "-l", "filter=lfs", "HEAD", "--", "*.gitattributes"])
+        if code != 0:
+            return
+        if shutil.which("git-lfs") is None:
+            self.notes.append("Git LFS is not installed here: the repository's large files are pointers only.")
+            return
+        self._git(["-C", self.staging, "lfs", "install", "--local", "--skip-smudge"])
+        code, said = self._git(["-C", self.staging, "lfs", "pull"])
+        self._git(["-C", self.staging, "lfs", "install", "--local", "--force"])
+        if code != 0:
+            trouble = explain(said, self.url, self.ref)
+            self.notes.append(f"Large files (Git LFS) were not fetched: {trouble.message}")
+
+    def _must(self, code: int, said: str) -> None:
+        if code != 0:
+            raise Failed(explain(said, self.url, self.ref))
+
+    def _git(
+        self,
+        words: list[str],
+        *,
+        env: dict[str, str] | None = None,
+        timeout_s: float = 0.0,
+        watch: object = None,
+    ) -> tuple[int, str]:
+        """Its exit code and output. Everything is printed on; `watch` may end it by answering True."""
+        child = subprocess.Popen(
+            ["git", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=env or self.env,
+            start_new_session=True,
+        )
+        said = b""
+        quiet = words[0] in ("-C",) and words[2] in ("rev-parse", "cat-file", "grep")
+        alarm = time.monotonic() + timeout_s if timeout_s else 0.0
+        assert child.stdout is not None
+        os.set_blocking(child.stdout.fileno(), False)
+        while True:
+            data = _read(child.stdout.fileno())
+            if data == b"":
+                break
+            if data:
+                said = (said + data)[-_KEPT_OUTPUT:]
+                if not quiet:
+                    sys.stdout.buffer.write(data)
+                    sys.stdout.flush()
+                if callable(watch) and watch(said[-4096:].decode(errors="replace")):
+                    _end(child)
+                    return _TOO_LARGE, ""
+            if alarm and time.monotonic() > alarm:
+                _end(child)
+                return 128, "Connection timed out"
+        return child.wait(), said.decode(errors="replace")
+
+
+_TOO_LARGE = -1000
+
+
+def _read(fd: int) -> bytes | None:
+    """Some bytes, b"" at the end, None when there are none for a while."""
+    import select
+
+    ready, _, _ = select.select([fd], [], [], 0.5)
+    return os.read(fd, 65536) if ready else None
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def _is_empty_folder(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path) and not os.listdir(path)
+
+
+def _fetch_capability(trace: str) -> str:
+    found = re.search(r"< fetch=([^\n]*)", trace)
+    return found[1] if found else ""
+
+
+def main() -> int:
+    spec = json.load(sys.stdin)
+    clone = Clone(spec)
+    result: dict[str, object] = {"state": "done", "id": spec["id"]}
+    try:
+        clone.run()
+    except Failed as error:
+        result = {"state": "failed", "kind": error.trouble.kind, "message": error.trouble.message, "id": spec["id"]}
+        print(error.trouble.message, flush=True)
+    except OSError as error:
+        trouble = explain(str(error), spec["url"], spec["ref"])
+        result = {"state": "failed", "kind": trouble.kind, "message": trouble.message, "id": spec["id"]}
+        print(error, flush=True)
+    result["notes"] = clone.notes
+    temporary = spec["result"] + ".new"
+    with open(temporary, "w") as file:
+        json.dump(result, file)
+    os.rename(temporary, spec["result"])
+    return 0 if result["state"] == "done" else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

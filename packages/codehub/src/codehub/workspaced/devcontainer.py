@@ -1,0 +1,71 @@
+"""devcontainer.json of a clone: found here, understood by CodeHub, applied here."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+
+from .link import Link, LinkError
+
+_LONGEST = 1 << 20
+_SETTINGS = os.path.join(".local", "share", "code-server", "Machine", "settings.json")
+
+
+def find(folder: str) -> str | None:
+    """Where it is, best first; then one folder below `.devcontainer`, by name."""
+    for name in (".devcontainer/devcontainer.json", ".devcontainer.json"):
+        if os.path.isfile(os.path.join(folder, name)):
+            return name
+    with contextlib.suppress(OSError):
+        for name in sorted(os.listdir(os.path.join(folder, ".devcontainer"))):
+            path = os.path.join(".devcontainer", name, "devcontainer.json")
+            if os.path.isfile(os.path.join(folder, path)):
+                return path
+    return None
+
+
+async def load(link: Link, home: str, folder: str) -> dict[str, object]:
+    """What the file asks for, as CodeHub understands it: env, commands, extensions, settings, ports, ignored, error."""
+    place = os.path.join(home, folder)
+    name = find(place)
+    if name is None:
+        return {}
+    try:
+        with open(os.path.join(place, name), encoding="utf-8") as file:
+            text = file.read(_LONGEST + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        return {"error": f"{name} cannot be read: {error}"}
+    if len(text) > _LONGEST:
+        return {"error": f"{name} is larger than 1 MiB"}
+    try:
+        found = await link.ask("devcontainer", {"text": text, "folder": place, "home": home})
+    except LinkError as error:
+        return {"error": f"{name}: {error}"}
+    if found.get("error"):
+        found["error"] = f"{name}: {found['error']}"
+    return found
+
+
+def write_settings(home: str, settings: object) -> list[list[str]]:
+    """Into code-server's machine settings, under what is there: people's own choices win. What could not be, in words."""
+    if not isinstance(settings, dict) or not settings:
+        return []
+    path = os.path.join(home, _SETTINGS)
+    before: object = {}
+    try:
+        with open(path, encoding="utf-8") as file:
+            before = json.load(file)
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError):
+        return [["settings", f"~/{_SETTINGS} has comments or errors, so nothing was added to it"]]
+    if not isinstance(before, dict):
+        return [["settings", f"~/{_SETTINGS} does not hold an object"]]
+    merged = {**settings, **before}
+    if merged != before:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path + ".new", "w", encoding="utf-8") as file:
+            json.dump(merged, file, indent=4)
+        os.rename(path + ".new", path)
+    return []

@@ -1,0 +1,45 @@
+"""The owner's secrets in this workspace: files in memory (tmpfs), never in the home."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import shutil
+
+_SHM = "/dev/shm"  # noqa: S108 - a tmpfs; the folder is made for this user alone
+
+
+def folder_for(runtime: str, name: str) -> str:
+    """A folder on a tmpfs for this start."""
+    root = _SHM if os.access(_SHM, os.W_OK) else runtime
+    return os.path.join(root, f"codehub-{name}")
+
+
+class SecretFiles:
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def put(self, files: object) -> None:
+        """Exactly these: others go. Each is replaced whole."""
+        wanted = files if isinstance(files, dict) else {}
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        found = os.lstat(self.folder)
+        if found.st_uid != os.geteuid() or os.path.islink(self.folder):
+            return  # somebody else's folder: nothing of ours goes there
+        os.chmod(self.folder, 0o700)
+        for name in os.listdir(self.folder):
+            if name not in wanted:
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.join(self.folder, name))
+        for name, encoded in wanted.items():
+            if "/" in name or name.startswith("."):
+                continue
+            path = os.path.join(self.folder, name)
+            fd = os.open(path + ".new~", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o400)
+            with open(fd, "wb") as file:
+                file.write(base64.b64decode(str(encoded)))
+            os.rename(path + ".new~", path)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)

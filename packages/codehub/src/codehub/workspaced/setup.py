@@ -1,0 +1,319 @@
+"""Runs the setup of a workspace: clone, dotfiles, commands of its template and of devcontainer.json, in this order.
+
+What was done once per home is written into the home, what was done in this start into the runtime folder, so a restarted
+`workspaced` goes on where it was. A step that fails is explained and leaves the workspace usable; the others run all the
+same, except those that need the clone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import sys
+import time
+from typing import Callable
+
+from . import devcontainer, setup_plan
+from .errors import RequestError
+from .git_access import write_file
+from .git_errors import last_progress
+from .holder import shell
+from .link import Link
+from .processes import Process, Processes, bounded
+from .setup_plan import Step
+
+_LOOK_EVERY_S = 0.5
+_KEPT_LOG = 256 << 10
+PARTIAL_BYTES = 100 << 20
+
+
+class Setup:
+    def __init__(self, home: str, state: str, runtime: str, processes: Processes, link: Link) -> None:
+        self._home = home
+        self._folder = os.path.join(state, "setup")
+        self._home_file = os.path.join(self._folder, "state.json")
+        self._start_file = os.path.join(runtime, "setup.json")
+        self._processes = processes
+        self._link = link
+        self._done_once: dict[str, dict[str, object]] = _read(self._home_file)
+        self._done_now: dict[str, dict[str, object]] = _read(self._start_file)
+        self._steps: list[Step] = []
+        self._message: dict[str, object] = {}
+        self._found: dict[str, object] = {}  # of devcontainer.json
+        self._retry = 0
+        self._task: asyncio.Task[None] | None = None
+        self._busy = self._again = False
+        self.on_environment: Callable[[dict[str, str]], None] = lambda env: None
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+
+    def take(self, message: dict[str, object]) -> None:
+        """CodeHub's word on what to set up. Steps are those of the first one in this start; later ones only try again."""
+        retry = message.get("retry")
+        number = retry if isinstance(retry, int) else 0
+        if not self._message:
+            self._message, self._retry = message, max(number, int(str(self._done_now.get("retry", {}).get("n", 0))))
+            self._steps = setup_plan.first_steps(message)
+            self._begin()
+        if number > self._retry:
+            self._retry = number
+            self._done_now["retry"] = {"n": number}
+            self._message = {**self._message, "repo": message.get("repo"), "dotfiles": message.get("dotfiles")}
+            self._forget_failed()
+            self._begin()
+
+    def _begin(self) -> None:
+        self._again = True
+        if self._task is None or self._task.done():
+            self._task = asyncio.ensure_future(self._run())
+
+    def _forget_failed(self) -> None:
+        self._steps = setup_plan.first_steps(self._message)
+        for known in (self._done_once, self._done_now):
+            for id_ in [id_ for id_, entry in known.items() if entry.get("state") in ("failed", "skipped")]:
+                del known[id_]
+        self._save()
+
+    async def _run(self) -> None:
+        self._busy = True
+        while self._again:
+            self._again = False
+            try:
+                for step in list(self._steps):
+                    await self._step(step)
+                await self._more()
+            except OSError as error:
+                self._found["error"] = f"The setup cannot be written down: {error.strerror}"
+        self._busy = False
+        await self.report()
+
+    async def _more(self) -> None:
+        """What the repository and the template ask for, once the files are there."""
+        folder = setup_plan.folder_of(self._message.get("repo"))
+        cloned = self._entry("clone").get("state") == "done"
+        steps = setup_plan.command_steps(
+            self._message.get("commands"), "template", folder if cloned else "", needs_clone=False
+        )
+        if cloned:
+            self._found = await devcontainer.load(self._link, self._home, folder)
+            self._apply()
+            steps += setup_plan.command_steps(self._found.get("commands"), "devcontainer", folder, needs_clone=True)
+        self._steps += [step for step in steps if step.id not in {known.id for known in self._steps}]
+        await self.report()
+        for group in _groups(self._steps[len(setup_plan.first_steps(self._message)) :]):
+            await asyncio.gather(*(self._step(step) for step in group))
+
+    def _apply(self) -> None:
+        env = self._found.get("env")
+        if isinstance(env, dict):
+            clean = {str(name): str(value) for name, value in env.items()}
+            write_file(os.path.join(self._folder, "environment.json"), json.dumps(clean))
+            self.on_environment(clean)
+        notes = devcontainer.write_settings(self._home, self._found.get("settings"))
+        ignored = self._found.get("ignored")
+        self._found["ignored"] = [*(ignored if isinstance(ignored, list) else []), *notes]
+        extensions = self._found.get("extensions")
+        if isinstance(extensions, list) and extensions and shutil.which("code-server", path=self._processes.path):
+            words = ["code-server"]
+            for extension in extensions:
+                words += ["--install-extension", str(extension)]
+            step = Step(
+                "extensions-" + setup_plan.digest(*extensions),
+                "Install extensions",
+                "command",
+                True,
+                {"words": words, "cwd": ""},
+            )
+            self._steps.append(step)
+
+    # --- one step
+
+    def _known(self, step: Step) -> dict[str, dict[str, object]]:
+        return self._done_once if step.once else self._done_now
+
+    def _entry(self, id_: str) -> dict[str, object]:
+        return self._done_once.get(id_) or self._done_now.get(id_) or {}
+
+    async def _step(self, step: Step) -> None:
+        known = self._known(step)
+        entry = known.get(step.id, {})
+        if entry.get("state") in ("done", "failed", "skipped"):
+            return  # a clone that people deleted stays deleted
+        if step.needs_clone and self._entry("clone").get("state") != "done":
+            known[step.id] = {"state": "skipped", "message": "The repository is not there."}
+            self._save()
+            return
+        process = self._running(entry)
+        if process is None:
+            try:
+                process = self._start(step)
+            except RequestError as error:
+                known[step.id] = {"state": "failed", "message": error.message, "ended_at": time.time()}
+                self._save()
+                await self.report()
+                return
+            known[step.id] = {"state": "running", "started_at": time.time(), "process": process.id}
+            self._save()
+        await self._follow(step, process)
+
+    def _running(self, entry: dict[str, object]) -> Process | None:
+        """The process of an earlier `workspaced` that still runs; one that was lost is started again."""
+        with contextlib.suppress(RequestError):
+            process = self._processes.get(str(entry.get("process", "")))
+            if process.state != "lost":
+                return process
+        return None
+
+    def _start(self, step: Step) -> Process:
+        if step.kind == "command":
+            words = step.spec.get("words")
+            text = step.spec.get("shell")
+            command = [str(word) for word in words] if isinstance(words, list) else [shell(), "-c", str(text)]
+            cwd = str(step.spec.get("cwd") or "")
+            here = cwd if os.path.isdir(os.path.join(self._home, cwd)) else ""
+            return self._processes.start("process", command, here or None)
+        name = str(step.spec.get("name")) if step.kind == "clone" else ".dotfiles"
+        spec = {
+            "url": str(step.spec["url"]),
+            "ref": str(step.spec.get("ref") or ""),
+            "name": name,
+            "home": self._home,
+            "id": setup_plan.digest(step.spec["url"], step.kind),
+            "staging": os.path.join(self._folder, f"{step.kind}-staging", name),
+            "result": self._result_file(step),
+            "partial_bytes": str(step.spec.get("partial_bytes") or PARTIAL_BYTES),
+        }
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._result_file(step))
+        program = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{step.kind}.py")
+        words = [sys.executable, "-I", "-S", "-B", program]
+        return self._processes.start("process", words, None, None, json.dumps(spec))
+
+    def _result_file(self, step: Step) -> str:
+        return os.path.join(self._folder, f"{step.id}.result")
+
+    async def _follow(self, step: Step, process: Process) -> None:
+        known = self._known(step)
+        ended = asyncio.ensure_future(self._processes.wait(process))
+        await self.report()
+        shown = ""
+        while not ended.done():
+            await asyncio.wait({ended}, timeout=_LOOK_EVERY_S)
+            text = _progress(process) if step.kind != "command" else {}
+            if text and json.dumps(text) != shown:
+                shown = json.dumps(text)
+                known[step.id] = {**known.get(step.id, {}), "progress": text}
+                await self.report()
+        code = await ended
+        known[step.id] = self._result(step, known.get(step.id, {}), code)
+        self._keep_log(step, process)
+        self._save()
+        await self.report()
+
+    def _result(self, step: Step, entry: dict[str, object], code: int | None) -> dict[str, object]:
+        base = {"started_at": entry.get("started_at"), "ended_at": time.time(), "exit_code": code}
+        if step.kind != "command":
+            result: dict[str, object] = {**_read(self._result_file(step))}
+            if result.get("state") in ("done", "failed"):
+                kept: tuple[str, ...] = ("state", "kind", "message", "notes")
+                return {**base, **{name: result[name] for name in kept if name in result}}
+            return {**base, "state": "failed", "message": "It was interrupted. Try again."}
+        if code == 0:
+            return {**base, "state": "done"}
+        how = "was interrupted" if code is None else f"ended with exit code {code}"
+        return {**base, "state": "failed", "message": f"The command {how}. Its output says why."}
+
+    def _keep_log(self, step: Step, process: Process) -> None:
+        text, _ = bounded(process.log_path("stdout"), process.log_path("stdout"))
+        with contextlib.suppress(OSError):
+            write_file(os.path.join(self._folder, f"{step.id}.log"), plain(text)[-_KEPT_LOG:])
+
+    def _save(self) -> None:
+        write_file(self._home_file, json.dumps(self._done_once))
+        write_file(self._start_file, json.dumps(self._done_now))
+
+    # --- what is shown
+
+    def shown(self) -> dict[str, object]:
+        folder = setup_plan.folder_of(self._message.get("repo"))
+        return {
+            "home": self._home,
+            "folder": folder if folder and os.path.isdir(os.path.join(self._home, folder)) else "",
+            "steps": [self._shown_step(step) for step in self._steps],
+            "ports": self._found.get("ports") or [],
+            "ignored": self._found.get("ignored") or [],
+            "error": self._found.get("error"),
+            "running": self._busy,
+        }
+
+    def _shown_step(self, step: Step) -> dict[str, object]:
+        entry = self._entry(step.id)
+        names = ("message", "kind", "progress", "exit_code", "notes", "started_at", "ended_at")
+        shown = {name: entry[name] for name in names if entry.get(name) is not None}
+        return {
+            "id": step.id,
+            "title": step.title,
+            "state": entry.get("state", "pending"),
+            "once": step.once,
+            **shown,
+        }
+
+    async def report(self) -> None:
+        await self._link.tell({"event": "setup", "setup": self.shown()})
+
+    def log(self) -> str:
+        """Everything the steps printed, in order."""
+        parts: list[str] = []
+        for step in self._steps:
+            entry = self._entry(step.id)
+            parts.append(f"=== {step.title} ({entry.get('state', 'pending')})\n{self._log_of(step, entry)}")
+            if entry.get("message"):
+                parts.append(f"{entry['message']}\n")
+        return "\n".join(part if part.endswith("\n") else part + "\n" for part in parts)
+
+    def _log_of(self, step: Step, entry: dict[str, object]) -> str:
+        process = self._running(entry)
+        if entry.get("state") == "running" and process is not None:
+            return plain(bounded(process.log_path("stdout"), process.log_path("stdout"))[0])
+        with contextlib.suppress(OSError):
+            with open(os.path.join(self._folder, f"{step.id}.log"), encoding="utf-8", errors="replace") as file:
+                return file.read()
+        return ""
+
+
+def plain(text: str) -> str:
+    """Of lines that were written over again and again (progress), what stood there at last."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
+
+
+def _groups(steps: list[Step]) -> list[list[Step]]:
+    groups: list[list[Step]] = []
+    for step in steps:
+        if step.group and groups and groups[-1][0].group == step.group:
+            groups[-1].append(step)
+        else:
+            groups.append([step])
+    return groups
+
+
+def _progress(process: Process) -> dict[str, object]:
+    path = process.log_path("stdout")
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
+            found = last_progress(file.read().decode(errors="replace"))
+    except OSError:
+        return {}
+    return {} if found is None else {"step": found.step, "percent": found.percent, "received": found.received}
+
+
+def _read(path: str) -> dict[str, dict[str, object]]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            value = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,67 @@
+"""Strangers who open connections and say nothing do not keep others out of the API."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from codehub.api import server
+from testing.codehub.api import Api, listening
+
+REQUEST = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1:8000\r\n\r\n"
+
+
+@pytest_asyncio.fixture
+async def port(api: Api, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
+    monkeypatch.setattr(server, "_HEAD_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(server, "most_per_address", lambda _: 20)
+    async with listening(api) as address:
+        yield int(address.rpartition(":")[2])
+
+
+async def _ask(port: int, source: str = "127.0.0.2") -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0))
+    writer.write(REQUEST)
+    async with asyncio.timeout(60):
+        line = await reader.readline()
+    writer.close()
+    return line
+
+
+@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nHost: x", REQUEST + b"GET /"])
+async def test_a_head_that_is_not_complete_in_time_ends_the_connection(port: int, said: bytes) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(said)
+    async with asyncio.timeout(60):
+        try:
+            await reader.read()  # to its end: the server closes it
+        except ConnectionResetError:
+            pass
+    writer.close()
+
+
+async def test_an_address_has_its_share_of_connections_and_others_get_in(port: int) -> None:
+    opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
+    # Refused while those are there.
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    async with asyncio.timeout(60):
+        try:
+            assert await reader.read() == b""
+        except ConnectionResetError:
+            pass
+    writer.close()
+    assert b" 200 " in await _ask(port)
+    # What ended makes room.
+    for _, each in opened:
+        each.close()
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                if b" 200 " in await _ask(port, "127.0.0.1"):
+                    break
+            except ConnectionError:
+                pass
+            await asyncio.sleep(0.05)

@@ -1,0 +1,170 @@
+"""Workspaces from a repository of a real git server: cloned in the workspace, explained when it fails, tried again."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from testing.codehub.git_server import TOKEN, USER, GitServer, git
+from testing.codehub.repositories import Repositories
+
+pytestmark = [
+    pytest.mark.xdist_group("repos"),
+    pytest.mark.needs("root", "git", "git-lfs", "nginx", "fcgiwrap", "sshd", "ip", "openssl", "bwrap", "slirp4netns"),
+]
+
+
+def test_a_public_repository_is_cloned_and_the_ide_opens_there(shop: Repositories, git_server: GitServer) -> None:
+    git_server.make("public/hello", {"README.md": "hello\n", "docs/guide.md": "guide\n"})
+    made = shop.create("hello", repo={"url": git_server.url("public/hello"), "path": "docs"})
+    done = made.settled()
+    assert done["state"] == "done", done
+    assert made.sh("cat ~/hello/README.md") == "hello\n"
+    assert made.sh("git -C ~/hello status --porcelain") == ""
+    assert done["folder"] == "hello/docs"
+    assert made.view()["repo"] == {"url": git_server.url("public/hello"), "ref": "", "path": "docs"}
+
+
+def test_a_private_repository_needs_a_credential_and_a_button_tries_again(
+    shop: Repositories, git_server: GitServer
+) -> None:
+    git_server.make("private/app", {"README.md": "private\n"})
+    made = shop.create("app", repo={"url": git_server.url("private/app")})
+    failed = made.settled()
+    assert failed["state"] == "failed"
+    assert "codehub git-auth add" in failed["text"]
+    assert made.step("clone")["kind"] == "auth"
+    made.until("RUNNING")  # the IDE runs all the same
+    shop.ask("POST", "git-credentials", {"host": git_server.url("private/app"), "username": USER, "token": TOKEN})
+    shop.ask("POST", f"workspaces/{made.workspace_id}:retry-setup")
+    made.until_setup(lambda now: now["state"] == "done" and now["folder"] == "app")
+    assert made.sh("cat ~/app/README.md") == "private\n"
+
+
+@pytest.mark.parametrize(
+    ("url", "ref", "kind", "words"),
+    [
+        ("https://{address}/public/nothing.git", "", "missing", "no repository"),
+        ("https://{address}/public/bad.git", "no-such-branch", "ref", "no-such-branch"),
+        ("https://no-such-host.invalid/app.git", "", "host", "no-such-host.invalid"),
+        ("https://10.99.99.99/app.git", "", "host", "CODEHUB_INSTANCE_NETWORKS"),
+        ("https://127.0.0.1/app.git", "", "host", "cannot be reached"),
+    ],
+)
+def test_what_went_wrong_is_said_in_words_and_the_workspace_is_usable(
+    shop: Repositories, git_server: GitServer, url: str, ref: str, kind: str, words: str
+) -> None:
+    if not (git_server.place / "repos/public/bad.git").exists():
+        git_server.make("public/bad", {"README.md": "x"})
+    made = shop.create("bad", repo={"url": url.format(address=git_server.address), "ref": ref})
+    failed = made.settled()
+    step = made.step("clone")
+    assert (failed["state"], step["kind"]) == ("failed", kind), step
+    assert words in step["message"]
+    assert made.sh("echo usable") == "usable\n"
+    made.sh("test ! -e ~/app")
+
+
+@pytest.mark.parametrize(
+    "url", ["file:///etc", "ext::sh -c id", "/etc/passwd", "https://a:b@host/x.git", "--upload-pack=x"]
+)
+def test_an_address_that_is_no_remote_repository_is_refused_where_it_was_typed(shop: Repositories, url: str) -> None:
+    with shop.doors().client() as client:
+        answer = client.post("/api/v1/workspaces", json={"name": "x", "repo": {"url": url}})
+    assert answer.status_code == 400, answer.text
+
+
+def test_a_branch_a_tag_or_a_commit_is_checked_out(shop: Repositories, git_server: GitServer) -> None:
+    bare = git_server.make("public/refs", {"a.txt": "one\n"})
+    commit = git(bare, "rev-parse", "main").strip()
+    git(bare, "tag", "v1")
+    git(bare, "branch", "feature/x")
+    for ref, shown in (("feature/x", "feature/x"), ("v1", "HEAD"), (commit, "HEAD")):
+        made = shop.create("refs", repo={"url": git_server.url("public/refs"), "ref": ref})
+        assert made.settled()["state"] == "done"
+        assert made.sh("git -C ~/refs rev-parse --abbrev-ref HEAD").strip() == shown
+        assert made.sh("git -C ~/refs rev-parse HEAD").strip() == commit
+
+
+def test_submodules_come_along(shop: Repositories, git_server: GitServer) -> None:
+    git_server.make("public/part", {"part.txt": "part\n"})
+    bare = git_server.make("public/whole", {"README.md": "whole\n"})
+    work = git_server.place / "whole-work"
+    git("/", "clone", "-q", str(bare), str(work))
+    git(work, "submodule", "--quiet", "add", str(git_server.place / "repos/public/part.git"), "part")
+    modules = (work / ".gitmodules").read_text()
+    (work / ".gitmodules").write_text(
+        modules.replace(str(git_server.place / "repos"), f"https://{git_server.address}")
+    )
+    git(work, "add", "-A")
+    git(work, "commit", "-q", "-m", "Add part")
+    git(work, "push", "-q", "origin", "HEAD")
+    made = shop.create("whole", repo={"url": git_server.url("public/whole")})
+    assert made.settled()["state"] == "done", made.setup()
+    assert made.sh("cat ~/whole/part/part.txt") == "part\n"
+
+
+def test_a_large_repository_is_cloned_without_old_contents(shop: Repositories, git_server: GitServer) -> None:
+    """The installation of these tests calls 4 MB large; the soak test takes 500 MB."""
+    bare = git_server.make("public/large", {"data.bin": os.urandom(3 << 20)})
+    work = git_server.place / "large-work"
+    git("/", "clone", "-q", str(bare), str(work))
+    for number in range(8):
+        (work / "data.bin").write_bytes(os.urandom(3 << 20))
+        git(work, "commit", "-q", "-a", "-m", f"Version {number}")
+    git(work, "push", "-q", "origin", "HEAD")
+    made = shop.create("large", repo={"url": git_server.url("public/large")})
+    assert made.settled()["state"] == "done", made.setup()
+    assert any("Partial clone" in note for note in made.step("clone")["notes"])
+    assert made.sh("git -C ~/large config remote.origin.partialclonefilter").strip() == "blob:none"
+    # An old version is there when it is asked for.
+    assert made.sh("git -C ~/large show HEAD~3:data.bin | wc -c").strip() == str(3 << 20)
+
+
+def test_a_folder_of_the_users_is_never_replaced(shop: Repositories, git_server: GitServer) -> None:
+    git_server.make("public/mine", {"README.md": "theirs\n"})
+    made = shop.create("mine", repo={"url": git_server.url("public/missing-first").replace("missing-first", "mine2")})
+    assert made.settled()["state"] == "failed"
+    made.sh("mkdir ~/mine2 && echo precious > ~/mine2/notes.txt")
+    git_server.make("public/mine2", {"README.md": "theirs\n"})
+    shop.ask("POST", f"workspaces/{made.workspace_id}:retry-setup")
+    made.until_setup(lambda now: "is not empty" in now["text"])
+    assert made.sh("cat ~/mine2/notes.txt; ls ~/mine2") == "precious\nnotes.txt\n"
+
+
+def test_what_the_clone_printed_can_be_read(shop: Repositories, git_server: GitServer) -> None:
+    git_server.make("public/log", {"README.md": "x"})
+    made = shop.create("log", repo={"url": git_server.url("public/log")})
+    made.settled()
+    assert "Receiving objects: 100%" in made.codehub("ws", "setup-log", made.workspace_id).stdout.decode()
+
+
+def test_large_files_come_from_lfs_with_the_same_credential(shop: Repositories, git_server: GitServer) -> None:
+    content = os.urandom(1 << 20)
+    git_server.make_large("private/media", "film.bin", content)
+    shop.ask("POST", "git-credentials", {"host": git_server.address, "username": USER, "token": TOKEN})
+    made = shop.create("media", repo={"url": git_server.url("private/media")})
+    assert made.settled()["state"] == "done", made.setup()
+    assert made.step("clone")["notes"] == []
+    assert (made.files() / "media/film.bin").read_bytes() == content
+    assert made.sh("git -C ~/media status --porcelain") == ""
+
+
+@pytest.mark.soak
+def test_a_repository_of_500_megabytes_is_cloned_without_old_contents(
+    shop: Repositories, git_server: GitServer
+) -> None:
+    work = git_server.place / "huge-work"
+    bare = git_server.make("public/huge", {"README.md": "x"})
+    git("/", "clone", "-q", str(bare), str(work))
+    for number in range(10):
+        (work / "data.bin").write_bytes(os.urandom(50 << 20))
+        git(work, "add", "-A")
+        git(work, "-c", "core.compression=0", "commit", "-q", "-m", f"Version {number}")
+    git(work, "push", "-q", "origin", "HEAD")
+    made = shop.create("huge", repo={"url": git_server.url("public/huge")})
+    assert made.settled()["state"] == "done", made.setup()
+    assert any("Partial clone" in note for note in made.step("clone")["notes"])
+    # The newest version alone, in the object store and checked out.
+    assert int(made.sh("du -sm ~/huge | cut -f1")) < 150

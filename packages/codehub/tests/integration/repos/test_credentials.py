@@ -1,0 +1,154 @@
+"""Credentials that last: git in a workspace asks CodeHub each time, and nothing secret is ever in a home or an archive."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import httpx
+import pytest
+
+from testing.codehub.git_server import TOKEN, USER, GitServer, git
+from testing.codehub.repositories import Made, Repositories
+
+pytestmark = [
+    pytest.mark.xdist_group("repos"),
+    pytest.mark.needs("root", "git", "git-lfs", "nginx", "fcgiwrap", "sshd", "ip", "openssl", "bwrap", "slirp4netns"),
+]
+_COMMIT = (
+    "git -c user.name=A -c user.email=a@example.org commit -q --allow-empty -m {name} && git push -q origin HEAD"
+)
+
+
+def holds(place: Path, secret: str) -> list[str]:
+    """Every file below, by its bytes and by its name, that holds the secret; archives are unpacked first."""
+    found = [
+        str(path)
+        for path in place.rglob("*")
+        if secret in path.name or (path.is_file() and not path.is_symlink() and secret.encode() in path.read_bytes())
+    ]
+    for archive in place.rglob("*.tar.zst"):
+        unpacked = subprocess.run(["zstd", "-dc", str(archive)], capture_output=True, check=True).stdout
+        assert unpacked, archive
+        if secret.encode() in unpacked:
+            found.append(str(archive))
+    return found
+
+
+def push(made: Made, name: str) -> None:
+    made.sh(f"cd ~/{made.view()['name']} && " + _COMMIT.format(name=name))
+
+
+@pytest.fixture
+def credential(shop: Repositories, git_server: GitServer) -> str:
+    added = shop.codehub("git-auth", "add", git_server.address, "--username", USER, stdin=TOKEN.encode() + b"\n")
+    assert TOKEN not in added
+    (item,) = shop.ask("GET", "git-credentials")["items"]
+    assert (item["host"], item["username"]) == (git_server.address, USER)
+    assert TOKEN not in str(item)
+    return str(item["id"])
+
+
+def test_push_works_after_sleep_archive_and_restore_and_the_token_is_nowhere(
+    shop: Repositories, git_server: GitServer, credential: str
+) -> None:
+    bare = git_server.make("private/pushed", {"README.md": "x\n"})
+    made = shop.create("pushed", repo={"url": git_server.url("private/pushed")})
+    assert made.settled()["state"] == "done", made.setup()
+    # A helper that would write what it is given into the home is not asked for this host.
+    made.sh("git config --global credential.helper store")
+    push(made, "one")
+    made.put("STANDBY", "STANDBY")
+    made.put("RUNNING", "RUNNING")
+    push(made, "two")
+    home = made.files()
+    assert holds(home, TOKEN) == []
+    assert (home / "pushed/README.md").exists()
+    made.put("ARCHIVED", "ARCHIVED")
+    assert any(shop.stack.data_dir.rglob("*.tar.zst")), "there is an archive to look into"
+    assert holds(shop.stack.data_dir / "archives", TOKEN) == []
+    assert holds(shop.stack.data_dir / "homes", TOKEN) == []
+    made.put("RUNNING", "RUNNING")
+    push(made, "three")
+    assert git(bare, "log", "--format=%s", "main").split() == ["three", "two", "one", "First"]
+    # Nor in what programs print, in their arguments, or in CodeHub's own output.
+    looked = "cat /proc/*/cmdline /proc/*/environ 2>/dev/null | tr '\\0' ' '; git -C ~/pushed config -l"
+    assert TOKEN not in made.sh(looked)
+    assert TOKEN not in shop.stack.said()
+    assert TOKEN not in made.codehub("ws", "setup-log", made.workspace_id).stdout.decode()
+
+
+def test_a_removed_credential_ends_access_at_once(shop: Repositories, git_server: GitServer, credential: str) -> None:
+    git_server.make("private/ended", {"README.md": "x\n"})
+    made = shop.create("ended", repo={"url": git_server.url("private/ended")})
+    assert made.settled()["state"] == "done", made.setup()
+    push(made, "before")
+    shop.codehub("git-auth", "rm", git_server.address)
+    with made.client() as client:
+        refused = client.post(
+            made.api + "/exec",
+            json={"command": "cd ~/ended && GIT_TERMINAL_PROMPT=0 git push origin HEAD:refs/heads/after"},
+        ).json()
+    assert refused["exit_code"] != 0
+    assert "could not read Username" in refused["stderr"] or "Authentication failed" in refused["stderr"]
+
+
+def test_the_generated_key_clones_and_pushes_over_ssh_and_never_enters_the_workspace(
+    shop: Repositories, git_server: GitServer
+) -> None:
+    bare = git_server.make("private/keyed", {"README.md": "x\n"})
+    made = shop.create("keyed", repo={"url": git_server.ssh_url("private/keyed")})
+    assert made.settled()["state"] == "failed"
+    assert made.step("clone")["kind"] == "auth", made.step("clone")
+    public = shop.codehub("git-auth", "key").strip()
+    git_server.authorize(public)
+    assert made.codehub("ws", "retry-setup", made.workspace_id).returncode == 0
+    push(made, "signed")
+    assert git(bare, "log", "-1", "--format=%s", "main").strip() == "signed"
+    assert made.sh("ssh-add -l").split()[1] in made.sh("ssh-add -l")
+    assert "PRIVATE KEY" not in made.sh("grep -rl 'PRIVATE KEY' ~ 2>/dev/null || true")
+    shop.codehub("git-auth", "key", "--remove")
+    with made.client() as client:
+        refused = client.post(made.api + "/exec", json={"command": "cd ~/keyed && git push origin HEAD:x"}).json()
+    assert refused["exit_code"] != 0
+    assert "Permission denied" in refused["stderr"]
+
+
+def test_credentials_are_withheld_from_others_also_after_a_transfer(
+    shop: Repositories, git_server: GitServer, credential: str
+) -> None:
+    """An old owner's program that still runs when a workspace is given away gets nothing of the new owner's."""
+    git_server.make("private/given", {"README.md": "x\n"})
+    made = shop.create("given", repo={"url": git_server.url("private/given")})
+    assert made.settled()["state"] == "done", made.setup()
+    with shop.stack.client() as client:
+        made_user = client.post("/api/v1/users", json={"username": "bob", "password": "bob-bob-bob"})
+        assert made_user.status_code == 201, made_user.text
+        moved = client.post(f"{made.api}:transfer", json={"username": "bob"})
+        assert moved.status_code == 202, moved.text
+    with httpx.Client(base_url=shop.stack.url, timeout=60, trust_env=False) as client:
+        key = client.post("/api/v1/login", json={"username": "bob", "password": "bob-bob-bob"}).json()["session_key"]
+        token = client.post("/api/v1/tokens", json={"name": "t"}, headers={"X-CodeHub-Session-Key": key}).json()[
+            "token"
+        ]
+    bobs = Made(shop.stack, made.workspace_id, token)
+    assert bobs.view()["owner"] == "bob"
+    bobs.until("STANDBY")
+    bobs.put("RUNNING", "RUNNING")
+    with bobs.client() as client:
+        asked = client.post(
+            bobs.api + "/exec", json={"command": "cd ~/given && GIT_TERMINAL_PROMPT=0 git fetch origin"}
+        ).json()
+        assert asked["exit_code"] != 0, "the first owner's credential is not the second's"
+        assert client.get("/api/v1/git-credentials").json()["items"] == []
+
+
+def test_a_token_of_one_workspace_reads_and_changes_no_credentials(shop: Repositories, credential: str) -> None:
+    made = shop.create("limited", start=False)
+    with shop.stack.client() as client:
+        answer = client.post("/api/v1/tokens", json={"name": "limited", "workspace_id": made.workspace_id})
+        limited = answer.json()["token"]
+    with made.client(limited) as client:
+        assert client.get("/api/v1/git-credentials").status_code == 403
+        assert client.get("/api/v1/secrets").status_code == 403
+        assert client.put("/api/v1/secrets/X", json={"value": "x"}).status_code == 403

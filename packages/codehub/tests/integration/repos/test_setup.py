@@ -1,0 +1,186 @@
+"""Dotfiles, secrets and devcontainer.json in a real workspace, from a real git server."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+
+import pytest
+
+from testing.codehub.full_stack import PATIENCE_S
+from testing.codehub.git_server import TOKEN, USER, GitServer
+from testing.codehub.repositories import Made, Repositories
+
+pytestmark = [
+    pytest.mark.xdist_group("repos"),
+    pytest.mark.needs("root", "git", "git-lfs", "nginx", "fcgiwrap", "sshd", "ip", "openssl", "bwrap", "slirp4netns"),
+]
+_SECRET = "s3cret-which-must-never-be-in-a-home"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest() + "  -\n"
+
+
+def until_prints(made: Made, command: str, wanted: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while (said := made.sh(command)) != wanted:
+        assert time.monotonic() < deadline, said
+        time.sleep(0.2)
+
+
+def test_dotfiles_of_a_private_repository_are_installed_and_a_failing_script_leaves_it_usable(
+    shop: Repositories, git_server: GitServer
+) -> None:
+    shop.codehub("git-auth", "add", git_server.address, "--username", USER, stdin=TOKEN.encode())
+    git_server.make(
+        "private/dotfiles", {"install.sh": "#!/bin/sh\necho installing; cp shellrc ~/.shellrc\n", "shellrc": "A=1\n"}
+    )
+    shop.codehub("dotfiles", git_server.url("private/dotfiles"))
+    made = shop.create("dots")
+    assert made.settled()["state"] == "done", made.setup()
+    assert made.sh("cat ~/.shellrc") == "A=1\n"
+    assert "installing" in made.codehub("ws", "setup-log", made.workspace_id).stdout.decode()
+    git_server.make("public/links", {".vimrc": "set number\n", ".config/tool/rc": "x\n", "README.md": "no dotfile\n"})
+    shop.codehub("dotfiles", git_server.url("public/links"))
+    linked = shop.create("links")
+    assert linked.settled()["state"] == "done", linked.setup()
+    assert linked.sh("cat ~/.vimrc; ls -a ~ | grep -c README || true") == "set number\n0\n"
+    git_server.make("public/broken", {"install.sh": "#!/bin/sh\necho oh no; exit 3\n"})
+    shop.codehub("dotfiles", git_server.url("public/broken"))
+    broken = shop.create("broken")
+    failed = broken.settled()
+    assert "exit code 3" in failed["text"]
+    assert broken.sh("echo usable") == "usable\n"
+    shop.codehub("dotfiles", "--none")
+
+
+def test_secrets_are_in_the_environment_and_in_memory_and_never_in_the_home(shop: Repositories) -> None:
+    shop.codehub("secrets", "set", "API_TOKEN", stdin=_SECRET.encode() + b"\n")
+    made = shop.create("secrets")
+    made.until("RUNNING")
+    # The IDE itself was started with it, and so is what it starts.
+    ide = (
+        "for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline 2>/dev/null | grep -q '^[^ ]*python3 -u -c'"
+        " && tr '\\0' '\\n' < $p/environ | grep ^API_TOKEN | sha256sum; done; true"
+    )
+    # By its digest: what a command prints is kept in the home.
+    until_prints(made, ide, _digest(f"API_TOKEN={_SECRET}\n"))
+    until_prints(made, "printenv API_TOKEN | sha256sum", _digest(f"{_SECRET}\n"))
+    # Changed while it runs: files at once, the environment of new commands at once.
+    shop.ask("PUT", "secrets/cert.pem", {"kind": "file", "value": _SECRET})
+    until_prints(made, 'cat "$CODEHUB_SECRETS_DIR/cert.pem" 2>/dev/null | sha256sum', _digest(_SECRET))
+    assert made.sh('stat -f -c %T "$CODEHUB_SECRETS_DIR"; stat -c %a "$CODEHUB_SECRETS_DIR"') == "tmpfs\n700\n"
+    shop.codehub("secrets", "rm", "API_TOKEN")
+    until_prints(made, "printenv API_TOKEN || true", "")
+    shop.codehub("secrets", "rm", "cert.pem")
+    until_prints(made, 'ls "$CODEHUB_SECRETS_DIR"', "")
+    assert shop.ask("GET", "secrets")["items"] == []
+    home = made.files()
+    held = [p for p in home.rglob("*") if p.is_file() and not p.is_symlink() and _SECRET.encode() in p.read_bytes()]
+    assert held == []
+    assert _SECRET not in shop.stack.said()
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "words"),
+    [
+        ("BIG", {"value": "x" * 9000}, "8 KiB"),
+        ("BIG", {"kind": "file", "value": "x" * 70_000}, "64 KiB"),
+        ("PATH", {"value": "x"}, "set by CodeHub"),
+        ("1NAME", {"value": "x"}, "does not begin with a digit"),
+        ("EMPTY", {"value": ""}, "must not be empty"),
+    ],
+)
+def test_a_secret_that_cannot_be_kept_is_refused_with_a_reason(
+    shop: Repositories, name: str, body: dict[str, object], words: str
+) -> None:
+    with shop.doors().client() as client:
+        answer = client.put(f"/api/v1/secrets/{name}", json=body)
+    assert answer.status_code == 400
+    assert words in answer.json()["error"]["message"]
+
+
+_PYTHON = {
+    "name": "Python",
+    "image": "mcr.example/devcontainers/python:3",
+    "features": {"ghcr.example/features/node:1": {}},
+    "containerEnv": {"APP_MODE": "development", "ROOT": "${containerWorkspaceFolder}"},
+    "forwardPorts": [8000, "db:5432"],
+    "onCreateCommand": "echo created >> ~/order",
+    "postCreateCommand": {"one": "echo one >> ~/parallel", "two": ["sh", "-c", "echo two >> ~/parallel"]},
+    "postStartCommand": "echo started >> ~/order",
+    "initializeCommand": "touch /tmp/on-the-host",
+    "mounts": ["source=/,target=/host,type=bind"],
+    "customizations": {"vscode": {"settings": {"editor.tabSize": 3}, "extensions": ["ms-python.python"]}},
+}
+
+
+def test_devcontainer_json_runs_its_commands_sets_its_environment_and_says_what_has_no_effect(
+    shop: Repositories, git_server: GitServer
+) -> None:
+    text = "// written by hand\n" + json.dumps(_PYTHON, indent=1)
+    git_server.make("public/python", {".devcontainer/devcontainer.json": text, "app.py": "print(1)\n"})
+    made = shop.create("python", repo={"url": git_server.url("public/python")})
+    made.until_setup(lambda now: any(step["id"].startswith("devcontainer") for step in now["steps"]))
+    done = made.settled()
+    assert done["state"] == "done", done
+    assert made.sh("cat ~/order; sort ~/parallel") == "created\nstarted\none\ntwo\n"
+    assert made.sh("echo $APP_MODE $ROOT") == "development /home/coder/python\n"
+    assert done["ports"] == [8000, 5432]
+    ignored = {each["key"]: each["reason"] for each in done["ignored"]}
+    assert {"image", "features", "initializeCommand", "mounts"} <= set(ignored)
+    assert "needs a container" in ignored["image"]
+    assert json.loads(made.sh("cat ~/.local/share/code-server/Machine/settings.json"))["editor.tabSize"] == 3
+    # Once per home, or at each start.
+    made.put("STANDBY", "STANDBY")
+    made.put("RUNNING", "RUNNING")
+    until_prints(made, "cat ~/order", "created\nstarted\nstarted\n")
+    assert made.sh("sort ~/parallel") == "one\ntwo\n"
+
+
+def test_a_command_that_fails_and_a_file_with_an_error_leave_the_workspace_usable(
+    shop: Repositories, git_server: GitServer
+) -> None:
+    git_server.make(
+        "public/failing",
+        {".devcontainer.json": '{"postCreateCommand": "echo why; exit 7", "postStartCommand": "true"}'},
+    )
+    made = shop.create("failing", repo={"url": git_server.url("public/failing")})
+    made.until_setup(lambda now: now["state"] == "failed")
+    failed = made.settled()
+    assert "exit code 7" in failed["text"]
+    assert [step["state"] for step in failed["steps"]] == ["done", "failed", "done"]
+    assert "why" in made.codehub("ws", "setup-log", made.workspace_id).stdout.decode()
+    git_server.make("public/wrong", {".devcontainer.json": '{"forwardPorts": ["none"]'})
+    wrong = shop.create("wrong", repo={"url": git_server.url("public/wrong")})
+    said = wrong.until_setup(lambda now: bool(now.get("error")))
+    assert said["error"].startswith(".devcontainer.json: line 1")
+    assert wrong.sh("echo usable") == "usable\n"
+
+
+def test_branches_are_offered_with_ones_own_credential_and_never_from_the_machine_itself(
+    shop: Repositories, git_server: GitServer
+) -> None:
+    git_server.make("private/branches", {"a": "a"}, branch="trunk")
+    shop.codehub("git-auth", "add", git_server.address, "--username", USER, stdin=TOKEN.encode())
+    found = shop.ask("POST", "repositories/branches", {"url": git_server.url("private/branches")})
+    assert found == {"default": "trunk", "items": ["trunk"]}
+    shop.codehub("git-auth", "rm", git_server.address)
+    port = shop.stack.url.rpartition(":")[2]
+    refused = [
+        git_server.url("private/branches"),
+        git_server.url("public/none"),
+        f"http://127.0.0.1:{port}/x.git",
+        f"http://localhost:{port}/x.git",
+        "http://[::1]/x.git",
+        "http://169.254.169.254/latest/meta-data.git",
+        "http://10.213.0.1/x.git",
+        "file:///etc/x.git",
+    ]
+    with shop.doors().client() as client:
+        for url in refused:
+            answer = client.post("/api/v1/repositories/branches", json={"url": url})
+            assert answer.status_code == 400, (url, answer.text)
+            assert TOKEN not in answer.text

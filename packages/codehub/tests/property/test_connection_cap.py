@@ -1,0 +1,44 @@
+"""The cap on connections per address."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codehub.domain.connection_cap import ConnectionCap, most_per_address, network_of
+
+ADDRESSES = st.sampled_from(["192.0.2.1", "192.0.2.2", "::ffff:192.0.2.1", "2001:db8::1", "2001:db8::2", "", "odd"])
+
+
+@given(st.lists(st.tuples(st.booleans(), ADDRESSES), max_size=200), st.integers(1, 5))
+def test_no_address_ever_has_more_than_its_share_and_what_left_makes_room(
+    steps: list[tuple[bool, str]], most: int
+) -> None:
+    cap = ConnectionCap(most)
+    open_now: dict[str, int] = {}
+    for opens, address in steps:
+        key = network_of(address)
+        if opens:
+            admitted = cap.admit(address)
+            assert admitted == (open_now.get(key, 0) < most)
+            open_now[key] = open_now.get(key, 0) + admitted
+        elif open_now.get(key, 0):
+            cap.release(address)
+            open_now[key] -= 1
+
+
+def test_our_own_reverse_proxy_carries_everybodys() -> None:
+    cap = ConnectionCap(1, [ipaddress.ip_network("10.0.0.0/8")])
+    assert [cap.admit("10.1.2.3") for _ in range(3)] == [True, True, True]
+    assert [cap.admit("192.0.2.1") for _ in range(2)] == [True, False]
+
+
+def test_an_address_of_ipv6_counts_with_its_neighbours_and_a_mapped_one_as_ipv4() -> None:
+    assert network_of("2001:db8::1") == network_of("2001:db8::ffff") != network_of("2001:db8:0:1::1")
+    assert network_of("::ffff:192.0.2.1") == "192.0.2.1"
+
+
+def test_few_open_files_leave_room_for_others() -> None:
+    assert (most_per_address(1024), most_per_address(65_536)) == (256, 1000)

@@ -1,0 +1,99 @@
+"""Addresses of a workspace's doors: under a path, under hosts of their own, and back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codehub.domain.doors import (
+    IDE,
+    SHARES,
+    Door,
+    Kind,
+    door_label,
+    narrowed,
+    prefix_of,
+    public_url,
+    read_host,
+    read_key,
+    read_path,
+)
+from codehub.proxy.http1.headers import PathRewrite, wants_prefix
+from codehub.proxy.http1.messages import ResponseHead
+
+ID = "01890000-0000-7000-8000-000000000001"
+PATTERN = "*.ws.example.org"
+BASE = "https://ws.example.org:8443"
+PORTS = st.integers(1, 65535)
+
+
+@given(PORTS)
+def test_a_ports_host_is_read_back(port: int) -> None:
+    door = Door(Kind.PORT, port)
+    host = f"{door_label(ID, door)}{PATTERN[1:]}:8443"
+    assert read_host(host, PATTERN) == (ID, Door(Kind.PORT, port, own_host=True))
+    assert read_host(host, "") is None
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        f"{ID}.ws.example.org",
+        f"0-{ID}.ws.example.org",
+        f"65536-{ID}.ws.example.org",
+        f"08-{ID}.ws.example.org",
+        f"80-{ID}.evil.example.org",
+        f"80-{ID}x.ws.example.org",
+        f"x.80-{ID}.ws.example.org",
+        f"80-{ID}",
+        "80-.ws.example.org",
+        "",
+    ],
+)
+def test_other_hosts_are_no_ports(host: str) -> None:
+    assert read_host(host, PATTERN) is None
+
+
+@given(PORTS, st.booleans(), st.sampled_from(Kind))
+def test_what_a_decision_is_remembered_by_names_the_door(port: int, own_host: bool, kind: Kind) -> None:
+    door = IDE if kind is Kind.IDE else Door(kind, port, own_host)
+    assert read_key(door.key(ID)) == (ID, door)
+
+
+@given(PORTS, st.sampled_from(["", "?a=1", "x/y?a=1#b", "port/1/"]))
+def test_a_ports_address_under_its_host_leads_to_the_same_path_in_the_application(port: int, rest: str) -> None:
+    path = f"{prefix_of(ID, Door(Kind.PORT, port))}/{rest}"
+    assert read_path(path.partition("?")[0]) == (ID, Door(Kind.PORT, port))
+    assert public_url(BASE, PATTERN, ID, path) == f"https://{port}-{ID}.ws.example.org:8443/{rest}"
+    assert public_url(BASE, "", ID, path) == BASE + path
+
+
+@given(st.sampled_from(SHARES), st.sampled_from(SHARES))
+def test_a_share_is_worth_no_more_than_administrators_allow(share: str, widest: str) -> None:
+    worth = narrowed(share, widest)
+    assert worth in (share, widest)
+    assert SHARES.index(worth) <= min(SHARES.index(share), SHARES.index(widest))
+
+
+def test_the_ide_keeps_its_path_under_its_host() -> None:
+    assert public_url(BASE, PATTERN, ID, f"/w/{ID}/x?y") == f"https://{ID}.ws.example.org:8443/w/{ID}/x?y"
+
+
+def response(status: int, location: bytes, *cookies: bytes) -> ResponseHead:
+    head = ResponseHead(status, b"", 1)
+    head.location = location
+    head.cookies.extend(cookies)
+    return head
+
+
+def test_an_application_that_redirects_to_where_it_was_asked_has_the_prefix_in_its_paths() -> None:
+    prefix = f"/w/{ID}/port/5173".encode()
+    learns = PathRewrite(prefix, strip=True, learns=True)
+    asked = prefix + b"/"
+    assert wants_prefix(response(302, asked), learns, asked)
+    assert not wants_prefix(response(302, b"/"), learns, asked)
+    assert not wants_prefix(response(200, asked), learns, asked)
+    assert not wants_prefix(response(302, asked, b"seen=1"), learns, asked), "it wants its cookie to come back"
+    assert not wants_prefix(response(302, asked), PathRewrite(prefix, strip=True), asked)
+    assert not wants_prefix(response(302, prefix + b"/login"), learns, asked)

@@ -1,0 +1,226 @@
+"""A real git server for tests: `git http-backend` behind nginx over HTTPS with passwords, and OpenSSH's sshd.
+
+It is in a network namespace of its own, reached over a veth pair, because process workspaces reach neither the machine's
+loopback nor its own addresses. Tests let workspaces reach it with CODEHUB_INSTANCE_NETWORKS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from testing.codehub.lfs_server import lfs_server
+
+USER, TOKEN = "alice", "t0ken-which-must-never-be-in-a-home"
+_PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+_numbers = itertools.count()
+_NGINX = """
+worker_processes 1; daemon off; master_process off; pid {place}/nginx.pid; error_log {place}/nginx.log; user root;
+events {{ worker_connections 256; }}
+http {{ access_log {place}/access.log; client_max_body_size 0;
+ client_body_temp_path {place}/t1; proxy_temp_path {place}/t2; fastcgi_temp_path {place}/t3; uwsgi_temp_path {place}/t4;
+ scgi_temp_path {place}/t5;
+ server {{ listen {address}:443 ssl; ssl_certificate {place}/cert.pem; ssl_certificate_key {place}/key.pem;
+  location /lfs/ {{ auth_basic git; auth_basic_user_file {place}/passwords; proxy_pass http://unix:{place}/lfs.sock:;
+   proxy_set_header Host $http_host; proxy_set_header Authorization ""; }}
+  location /private/ {{ auth_basic git; auth_basic_user_file {place}/passwords; fastcgi_param REMOTE_USER $remote_user;
+   include {place}/backend; }}
+  location /public/ {{ include {place}/backend; }}
+  location / {{ return 404; }} }} }}
+"""
+_BACKEND = """
+fastcgi_pass unix:{place}/fcgi.sock; fastcgi_param SCRIPT_FILENAME /usr/lib/git-core/git-http-backend;
+fastcgi_param GIT_PROJECT_ROOT {place}/repos; fastcgi_param GIT_HTTP_EXPORT_ALL 1;
+fastcgi_param PATH_INFO $uri; fastcgi_param QUERY_STRING $query_string; fastcgi_param REQUEST_METHOD $request_method;
+fastcgi_param CONTENT_TYPE $content_type; fastcgi_param CONTENT_LENGTH $content_length;
+fastcgi_param GIT_PROTOCOL $http_git_protocol; fastcgi_param HTTP_CONTENT_ENCODING $http_content_encoding;
+fastcgi_param GIT_CONFIG_COUNT 2;
+fastcgi_param GIT_CONFIG_KEY_0 uploadpack.allowFilter; fastcgi_param GIT_CONFIG_VALUE_0 true;
+fastcgi_param GIT_CONFIG_KEY_1 safe.directory; fastcgi_param GIT_CONFIG_VALUE_1 *;
+fastcgi_read_timeout 600;
+"""
+_SSHD = """
+Port 22
+ListenAddress {address}
+HostKey {place}/host_key
+AuthorizedKeysFile {place}/authorized_keys
+PasswordAuthentication no
+UsePAM no
+StrictModes no
+PidFile none
+"""
+
+
+@dataclass(frozen=True)
+class GitServer:
+    place: Path
+    address: str
+
+    @property
+    def network(self) -> str:
+        return f"{self.address}/32"
+
+    @property
+    def ca_file(self) -> Path:
+        return self.place / "ca.pem"
+
+    def url(self, name: str) -> str:
+        """`private/NAME` needs the password, `public/NAME` does not."""
+        return f"https://{self.address}/{name}.git"
+
+    def ssh_url(self, name: str) -> str:
+        return f"ssh://root@{self.address}{self.place}/repos/{name}.git"
+
+    def authorize(self, public_key: str) -> None:
+        (self.place / "authorized_keys").write_text(public_key + "\n")
+
+    def make(self, name: str, files: dict[str, str | bytes], *, branch: str = "main") -> Path:
+        """A bare repository with one commit; its folder."""
+        bare = self.place / "repos" / f"{name}.git"
+        with tempfile.TemporaryDirectory() as work:
+            git(work, "init", "-q", "-b", branch)
+            for path, content in files.items():
+                target = Path(work, path)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(content if isinstance(content, bytes) else content.encode())
+                if str(path).endswith(".sh"):
+                    target.chmod(0o755)
+            git(work, "add", "-A")
+            git(work, "commit", "-q", "-m", "First")
+            git(work, "clone", "-q", "--bare", work, str(bare))
+        return bare
+
+    def make_large(self, name: str, file: str, content: bytes) -> None:
+        """A repository whose file is in Git LFS."""
+        oid = hashlib.sha256(content).hexdigest()
+        (self.place / "lfs-objects" / oid).write_bytes(content)
+        pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize {len(content)}\n"
+        config = f"[lfs]\n\turl = https://{self.address}/lfs/\n"
+        attributes = f"{file} filter=lfs diff=lfs merge=lfs -text\n"
+        self.make(name, {file: pointer, ".gitattributes": attributes, ".lfsconfig": config})
+
+    def log(self) -> str:
+        return (self.place / "access.log").read_text()
+
+
+def git(cwd: str | Path, *words: str) -> str:
+    identity = ["-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "protocol.file.allow=always"]
+    done = subprocess.run(
+        ["git", *identity, *words],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": _PATH, "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1", "GIT_LFS_SKIP_SMUDGE": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@contextlib.contextmanager
+def _namespace() -> Iterator[tuple[str, str]]:
+    """(name, the address inside). Removing the namespace removes the pair."""
+    number = next(_numbers)
+    name = f"git{os.getpid()}x{number}"
+    # 10.213.0.0/16 in pieces of four addresses, by pid: other test runs on this machine take other ones.
+    piece = (os.getpid() * 7 + number) % 16_384
+    base = [10, 213, piece >> 6, (piece & 63) * 4]
+    outside, inside = (".".join(map(str, [*base[:3], base[3] + n])) for n in (1, 2))
+
+    def run(*words: str) -> None:
+        subprocess.run(words, check=True, capture_output=True)
+
+    run("ip", "netns", "add", name)
+    try:
+        run("ip", "link", "add", f"v{piece}a", "type", "veth", "peer", "name", f"v{piece}b", "netns", name)
+        run("ip", "address", "add", f"{outside}/30", "dev", f"v{piece}a")
+        run("ip", "link", "set", f"v{piece}a", "up")
+        inner = ["ip", "netns", "exec", name, "ip"]
+        run(*inner, "address", "add", f"{inside}/30", "dev", f"v{piece}b")
+        run(*inner, "link", "set", f"v{piece}b", "up")
+        run(*inner, "link", "set", "lo", "up")
+        yield name, inside
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+
+
+def _certificates(place: Path, address: str) -> None:
+    def openssl(*words: str) -> None:
+        subprocess.run(["openssl", *words], check=True, capture_output=True, cwd=place)
+
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30"]
+    openssl("req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=Test authority")
+    openssl("req", *curve[:4], "-nodes", "-keyout", "key.pem", "-out", "request.pem", "-subj", f"/CN={address}")
+    (place / "names").write_text(f"subjectAltName=IP:{address}\n")
+    signing = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "30", "-extfile", "names"]
+    openssl("x509", "-req", "-in", "request.pem", *signing, "-out", "cert.pem")
+
+
+@contextlib.contextmanager
+def running_git_server() -> Iterator[GitServer]:
+    place = Path(tempfile.mkdtemp(prefix="gs-", dir="/tmp"))
+    place.chmod(0o755)
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        with _namespace() as (namespace, address):
+            _certificates(place, address)
+            hashed = subprocess.run(
+                ["openssl", "passwd", "-apr1", TOKEN], check=True, capture_output=True, text=True
+            ).stdout.strip()
+            (place / "passwords").write_text(f"{USER}:{hashed}\n")
+            (place / "repos").mkdir()
+            (place / "authorized_keys").touch()
+            (place / "access.log").touch()
+            (place / "backend").write_text(_BACKEND.format(place=place))
+            (place / "nginx.conf").write_text(_NGINX.format(place=place, address=address))
+            (place / "sshd.conf").write_text(_SSHD.format(place=place, address=address))
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", place / "host_key"], check=True)
+            os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
+            inside = ["ip", "netns", "exec", namespace]
+            commands = [
+                [shutil.which("fcgiwrap", path=_PATH) or "fcgiwrap", "-c", "4", "-s", f"unix:{place}/fcgi.sock"],
+                [
+                    *inside,
+                    shutil.which("nginx", path=_PATH) or "nginx",
+                    "-c",
+                    f"{place}/nginx.conf",
+                    "-p",
+                    str(place),
+                ],
+                [*inside, shutil.which("sshd", path=_PATH) or "sshd", "-D", "-e", "-f", f"{place}/sshd.conf"],
+            ]
+            for command in commands:
+                with (place / "output.log").open("ab") as log:
+                    processes.append(
+                        subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env={"PATH": _PATH})
+                    )
+            for port in (443, 22):
+                _wait_for(address, port, place)
+            with lfs_server(place, f"https://{address}"):
+                yield GitServer(place, address)
+    finally:
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _wait_for(address: str, port: int, place: Path) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection((address, port), 1):
+            return
+        assert time.monotonic() < deadline, (place / "output.log").read_text()
+        time.sleep(0.05)
