@@ -263,6 +263,11 @@ class Settings(BaseModel):
         description="Encrypts users' secrets in the database: 32 bytes in base64, or several separated by commas, newest "
         "first. Empty: a key in the data directory. All parts of one installation need the same.",
     )
+    secrets_key_file: Path | None = Field(
+        None,
+        alias="CODEHUB_SECRETS_KEY_FILE",
+        description="File that holds CODEHUB_SECRETS_KEY. Empty: `secrets.key` in the data directory, made when needed.",
+    )
     git_ca_file: Path | None = Field(
         None,
         alias="CODEHUB_GIT_CA_FILE",
