@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 scripts/bootstrap.sh run
-for name in run dev docs; do
+for name in uv run dev docs; do
     .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
         "requirements/$name.in" -o "requirements/$name.txt"
 done

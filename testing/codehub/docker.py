@@ -54,10 +54,7 @@ class DockerEngine:
     def start(self) -> None:
         environment = {**os.environ, "PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
         log = open(self.base / "dockerd.log", "ab")  # noqa: SIM115 - handed to the engine
-        # In a mount namespace of its own: next to other programs that make and leave mount namespaces (sandboxes, other
-        # engines), an overlay that the engine had just mounted vanished in about one of a hundred copies into a volume.
         command: list[str | Path] = [
-            "unshare", "--mount", "--propagation", "private",
             "dockerd", "--data-root", self.base / "data", "--exec-root", self.base / "exec", "-H", self.host,
             "-p", self.base / "pid", "--bridge", "none", "--live-restore", "--shutdown-timeout", "5",
         ]  # fmt: skip
