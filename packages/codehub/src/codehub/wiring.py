@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import uuid_utils
 
 from codehub.adapters.backend_set import BackendOptions, BackendSet, load_catalog, open_backends
-from codehub.adapters.docker.instances import DockerLimits
+from codehub.adapters.docker.container import DockerLimits
 from codehub.adapters.embedded.layout import write_private
 from codehub.adapters.kubernetes.backends import KubernetesOptions
 from codehub.adapters.kubernetes.homes import ClaimOptions
@@ -59,6 +59,8 @@ def backend_options(settings: Settings, installation: str) -> BackendOptions:
         runtime=settings.runtime,
         storage=settings.storage,
         docker_host=settings.docker_host,
+        sockets_dir=settings.sockets_dir,
+        allowed_networks=settings.instance_networks,
         limits=DockerLimits(
             memory_bytes=settings.instance_memory, cpus=settings.instance_cpus, pids=settings.instance_pids
         ),

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -24,8 +24,9 @@ ID = workspace().id
 
 
 def service(database: Database) -> Workspaces:
+    no: Any = None  # what cancelling does not use
     return Workspaces(
-        database, RunningLimits(10, 10), cast(Any, None), cast(Any, None), lambda: datetime.now(UTC), cast(Any, None)
+        database, RunningLimits(10, 10), no, no, lambda: datetime.now(UTC), no, archives=None, visits=no
     )
 
 

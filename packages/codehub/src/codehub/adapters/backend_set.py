@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from codehub.adapters.base_python import base_python
+from codehub.adapters.docker.container import DockerLimits
 from codehub.adapters.docker.engine import Engine
 from codehub.adapters.docker.images import ensure_image
-from codehub.adapters.docker.instances import DockerInstances, DockerLimits, HomesSeen
+from codehub.adapters.docker.instances import DockerInstances, DockerOptions, HomesSeen
 from codehub.adapters.embedded.layout import write_private
 from codehub.adapters.homes.docker_volume import DockerVolumeHomes
 from codehub.adapters.homes.local_dir import LocalDirHomes
@@ -55,6 +56,8 @@ class BackendOptions:
     storage: str = "local-dir"
     homes_host_dir: Path | None = None
     docker_host: str = ""
+    sockets_dir: Path | None = None  # None: `run/containers` in the data directory
+    allowed_networks: tuple[str, ...] = ()
     limits: DockerLimits = field(default_factory=DockerLimits)
     store: StoreOptions = field(default_factory=StoreOptions)
     process: ProcessOptions | None = None
@@ -105,9 +108,11 @@ async def open_backends(
     """Every backend there is, and the choice for new workspaces. Processes are always there; an engine may come later."""
     if options.runtime == "kubernetes" and options.kubernetes is None:
         raise Invalid("CODEHUB_RUNTIME=kubernetes needs a cluster: set KUBECONFIG, or run CodeHub in one")
+    engine = Engine(options.docker_host, options.installation_id)
+    if options.runtime == "docker":
+        engine.check_local()
     store = await asyncio.to_thread(Store, options.archive_url, options.store)
     workers = Workers()
-    engine = Engine(options.docker_host, options.installation_id)
     ide_dir = options.data_dir / "ide"
     toolchain = Toolchain(ide_dir)
     process = ProcessInstances(
@@ -119,7 +124,12 @@ async def open_backends(
         owner_name,
     )
     seen = HomesSeen(options.homes_dir, options.homes_host_dir) if options.homes_host_dir else HomesSeen()
-    docker = DockerInstances(engine, options.limits, seen)
+    sockets = options.sockets_dir or options.data_dir / "run" / "containers"
+    docker = DockerInstances(
+        engine,
+        DockerOptions(sockets, options.limits, seen, options.allowed_networks),
+        CodeServerInstall(ide_dir).ensure,
+    )
     mark = HomesMark(options.homes_dir)
     local = LocalDirHomes(options.homes_dir, store, host_root=options.homes_host_dir, workers=workers, mark=mark)
     with contextlib.suppress(BackendDown):  # homes are Unknown until their disk is there; all else goes on
@@ -185,6 +195,7 @@ async def _choose(options: BackendOptions, engine: Engine, catalog: Catalog) -> 
     if chosen.exists():
         return chosen.read_text().strip()
     try:
+        engine.check_local()
         await engine.ping()
         image = catalog.profiles[catalog.default].image
         if not image:

@@ -14,6 +14,7 @@ from codehub import workspaced
 from codehub.ports.instances import Upstream
 
 SOCKET_NAME = "workspaced.sock"
+LAUNCH_NAME = "launch.json"
 VARIABLE = "CODEHUB_WORKSPACED"
 # The folder that is mounted read-only, or read from where CodeHub is installed.
 FOLDER = Path(workspaced.__file__).resolve().parent
@@ -33,20 +34,31 @@ class Launch:
     hidden_ports: tuple[int, ...] = ()
     pip: str | None = None
     awaits_environment: bool = False
+    bridge: tuple[str, int] | None = None  # a Unix socket that leads to an IDE that only listens on this port
 
     @property
-    def environment(self) -> dict[str, str]:
-        configuration: dict[str, object] = {
+    def configuration(self) -> dict[str, object]:
+        found: dict[str, object] = {
             "home": self.home,
             "runtime": self.runtime,
             "listen": self.listen,
             "secret": self.secret,
             "hidden_ports": list(self.hidden_ports),
             "awaits_environment": self.awaits_environment,
+            "bridge": list(self.bridge or ()),
         }
         if self.pip is not None:
-            configuration["pip"] = self.pip
-        return {VARIABLE: json.dumps(configuration)}
+            found["pip"] = self.pip
+        return found
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {VARIABLE: json.dumps(self.configuration)}
+
+
+def from_file(path: str) -> dict[str, str]:
+    """The environment where the configuration is in a file, which `workspaced` removes once it has read it."""
+    return {VARIABLE: f"@{path}"}
 
 
 def words(python: str, folder: str | Path, command: Sequence[str] = ()) -> list[str]:

@@ -23,10 +23,9 @@ from socket import AF_INET
 import psutil
 
 from codehub.adapters.base_python import base_python
-from codehub.adapters.filesystem.ownership import own
+from codehub.adapters.filesystem.ownership import own, uid_for
 from codehub.adapters.health import answers, filled, secret_of
 from codehub.adapters.process import netns
-from codehub.adapters.process.blocked_networks import blocked_networks
 from codehub.adapters.process.cgroup import Limits
 from codehub.adapters.process.confinement import SECCOMP_FD, Confinement
 from codehub.adapters.process.isolation import Isolation, command_line, find_isolation
@@ -39,7 +38,6 @@ from codehub.adapters.process.sandbox import (
     View,
     check_reachable,
     python_dirs,
-    uid_for,
     wrap,
     write_etc,
 )
@@ -50,6 +48,7 @@ from codehub.adapters.process.watching import ExitWatch
 from codehub.adapters.workspaced_launch import FOLDER, SOCKET_NAME, Launch, words
 from codehub.domain.errors import BackendDown, Terminal, Transient
 from codehub.domain.model import Progress
+from codehub.domain.networks import blocked_networks
 from codehub.domain.profiles import AppProfile, Runs
 from codehub.domain.routing import workspace_path
 from codehub.ports.fence import Fence, Report

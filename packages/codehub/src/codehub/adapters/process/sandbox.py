@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -73,8 +72,6 @@ if [ -n "${{PS1-}}" ]; then
 fi
 """
 HOME = "/home/coder"  # as on every runtime
-_FIRST_UID = 1_000_000_000  # above what distributions, containers and directories hand out
-_UIDS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +85,6 @@ class View:
     etc: Path  # files of its own
     tmp_bytes: int
     seccomp_fd: int | None
-
-
-def uid_for(workspace_id: str) -> int | None:
-    """The workspace's own uid when CodeHub is root; else None, and the instance runs as CodeHub's user."""
-    if os.geteuid() != 0:
-        return None
-    digest = hashlib.sha256(workspace_id.encode()).digest()
-    return _FIRST_UID + int.from_bytes(digest[:8], "big") % _UIDS
 
 
 @cache
