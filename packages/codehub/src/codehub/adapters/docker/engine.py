@@ -115,16 +115,12 @@ class Engine:
         return await self.read_archive(container, path, 0) is not None
 
     async def read_archive(self, container: str, path: str, most: int) -> bytes | None:
-        """The begin of a tar with what is at a path of a container, running or not; None when there is nothing.
-
-        Read to its end whatever its length: an engine (20.10) that loses the reader and is told to remove the container
-        unmounts the file system of the next one.
-        """
+        """The first `most` bytes of a tar of a path in a container, running or not; None if there is nothing."""
         try:
             async with self.stream(f"containers/{container}/archive", path=path) as response:
                 raw = b""
-                while part := await response.content.read(1 << 20):
-                    raw += part[: most - len(raw)]
+                while len(raw) < most and (part := await response.content.read(most - len(raw))):
+                    raw += part
                 return raw
         except Transient as error:
             if isinstance(error.__cause__, aiodocker.DockerError) and error.__cause__.status == 404:
