@@ -279,6 +279,7 @@ CREATE TABLE public.workspaces (
     setup_retry integer DEFAULT 0 NOT NULL,
     setup_instance text,
     setup_owner text,
+    cancel_op_started_at timestamp with time zone,
     CONSTRAINT error_has_no_operation CHECK (((phase <> 'ERROR'::text) OR (operation = 'NONE'::text))),
     CONSTRAINT purged_was_deleted CHECK (((purged_at IS NULL) OR (deleted_at IS NOT NULL))),
     CONSTRAINT workspaces_desired_state_check CHECK ((desired_state = ANY (ARRAY['RUNNING'::text, 'STANDBY'::text, 'ARCHIVED'::text, 'DELETED'::text]))),

@@ -6,6 +6,7 @@ What a person does from beginning to end, with everything real behind the page, 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 from playwright.async_api import Page, expect
 
@@ -41,7 +42,7 @@ async def test_a_workspace_is_created_with_a_profile_and_shown_as_it_comes_up(
     await expect(mine).to_contain_text("Starting waiting for the IDE to answer")
     await expect(mine.get_by_role("progressbar")).not_to_have_attribute("value", "0")
     await stage.change(workspace_id, **RUNNING, last_access_at=dashboard.clock(), phase_changed_at=dashboard.clock())
-    await expect(mine).to_contain_text(re.compile(r"sleeps in \d+ min unless used"))
+    await expect(mine).to_contain_text(re.compile(r"sleeps in \d+ (min|h) unless used"))
     opener = mine.get_by_role("link", name="Open api in a new tab")
     await expect(opener).to_have_attribute("href", f"http://localhost:8001/w/{workspace_id}/")
     await expect(opener).to_have_attribute("rel", "noopener")
@@ -79,7 +80,10 @@ async def test_stop_archive_restore_and_changing_ones_mind(
     await press(page, "Restore api")
     await stage.until(workspace_id, desired_state="RUNNING")
     await press(page, "Cancel start api")
-    await stage.until(workspace_id, desired_state="STANDBY")
+    await stage.until(workspace_id, desired_state="ARCHIVED")
+    await stage.change(workspace_id, desired_state="RUNNING", operation="RESTORING", op_started_at=datetime.now(UTC))
+    await press(page, "Cancel restoring api")
+    await stage.until(workspace_id, desired_state="ARCHIVED")
 
 
 async def test_an_error_says_what_to_do_and_is_recovered_from_the_page(
@@ -90,7 +94,7 @@ async def test_an_error_says_what_to_do_and_is_recovered_from_the_page(
     lost = await stage.add("lost", **{**error, "error_reason": "DataLost"})
     await sign_in(page, dashboard)
     await expect(card(page, "broken")).to_contain_text(
-        "Check the image's name and the registry, then start it again."
+        "Check the image's name and the registry, then start it again. codehub ws start broken"
     )
     await expect(card(page, "lost")).to_contain_text("Recover it from one of its archives")
     await expect(page.get_by_role("button", name="Try again lost")).to_be_hidden()

@@ -45,7 +45,7 @@ async def test_a_workspace_is_made_opened_put_away_and_brought_back_with_everyth
 
     await press(page, "Stop life")
     await until_is(page, "Asleep")
-    await expect(page.get_by_text(re.compile(r"is archived in \d+ (min|h) unless used"))).to_be_visible()
+    await expect(page.get_by_text(re.compile(r"is archived in \d+ (min|h|days) unless used"))).to_be_visible()
     await press(page, "Archive life")
     await until_is(page, "Archived")
     await press(page, "Restore life")

@@ -48,7 +48,8 @@ main() {
     fi
     if ! .venv/bin/uv --version >/dev/null 2>&1; then
         say "installing uv"
-        .venv/bin/python -m pip install --quiet --disable-pip-version-check uv 2>&1 | grep -v '^WARNING: Location' >&2 || true
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check \
+            --require-hashes --only-binary :all: -r requirements/uv.txt 2>&1 | grep -v '^WARNING: Location' >&2 || true
         .venv/bin/uv --version >/dev/null
     fi
     say "installing the locked requirements ($level)"

@@ -3,11 +3,16 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 scripts/bootstrap.sh run
-for name in run dev docs; do
+for name in uv run dev docs; do
     .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
         "requirements/$name.in" -o "requirements/$name.txt"
 done
-if grep -nE 'https?://' requirements/*.txt; then
+# What CodeHub installs for workspaces is part of the package.
+for name in jupyterlab pip; do
+    .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+        --no-annotate "requirements/$name.in" -o "packages/codehub/src/codehub/adapters/ide/$name.txt"
+done
+if grep -nE 'https?://' requirements/*.txt packages/codehub/src/codehub/adapters/ide/*.txt; then
     echo "lock: a requirements file names an address" >&2
     exit 1
 fi

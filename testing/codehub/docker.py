@@ -28,6 +28,13 @@ from codehub.adapters.docker.engine import Engine
 from testing.codehub.tiny_ide import SOURCE
 
 TINY_IMAGE = "codehub-test/tiny:1"
+DOORS_IMAGE = "codehub-test/doors:1"
+# What people have in a workspace and tests of its doors call.
+_USUAL = (
+    "bash", "pgrep", "ps", "rsync", "git", "git-upload-pack", "git-receive-pack", "tar", "sed", "find", "head", "tail",
+    "tr", "stat", "truncate", "seq", "wc", "touch", "rm", "cp", "mv", "ln", "chmod", "mktemp", "yes", "tee", "date", "sort",
+    "dd", "stty", "true", "sha256sum", "md5sum", "printf", "echo", "test", "whoami", "kill", "timeout", "od", "cut",
+)  # fmt: skip
 _TIMEOUT_S = 120
 
 
@@ -47,10 +54,7 @@ class DockerEngine:
     def start(self) -> None:
         environment = {**os.environ, "PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
         log = open(self.base / "dockerd.log", "ab")  # noqa: SIM115 - handed to the engine
-        # In a mount namespace of its own: next to other programs that make and leave mount namespaces (sandboxes, other
-        # engines), an overlay that the engine had just mounted vanished in about one of a hundred copies into a volume.
         command: list[str | Path] = [
-            "unshare", "--mount", "--propagation", "private",
             "dockerd", "--data-root", self.base / "data", "--exec-root", self.base / "exec", "-H", self.host,
             "-p", self.base / "pid", "--bridge", "none", "--live-restore", "--shutdown-timeout", "5",
         ]  # fmt: skip
@@ -153,18 +157,26 @@ class DockerEngine:
 
     def load_tiny_image(self) -> None:
         """This machine's own Python as an image: nothing to pull, a container is up in half a second."""
+        self._load(TINY_IMAGE)
+
+    def load_doors_image(self) -> None:
+        """The same with the usual tools."""
+        self._load(DOORS_IMAGE, _USUAL)
+
+    def _load(self, image: str, programs: tuple[str, ...] = ()) -> None:
         with self.client() as client:
-            if client.get(f"http://docker/images/{TINY_IMAGE}/json").status_code == 200:
+            if client.get(f"http://docker/images/{image}/json").status_code == 200:
                 return
-            repository, _, tag = TINY_IMAGE.partition(":")
+            repository, _, tag = image.partition(":")
             changes = [
                 "CMD " + str(["/usr/bin/python3", "-u", "/tiny.py", "8080", "ID", "0.0.0.0"]).replace("'", '"'),
                 "ENV PATH=/usr/bin:/bin",
+                "LABEL codehub.ide=port",
             ]
             answer = client.post(
                 "http://docker/images/create",
                 params={"fromSrc": "-", "repo": repository, "tag": tag, "changes": changes},
-                content=tiny_root(),
+                content=tiny_root(programs=programs),
             )
             assert answer.status_code == 200, answer.text
             assert "error" not in answer.text, answer.text
@@ -185,9 +197,10 @@ def _mounts_below(base: Path) -> list[str]:
 _SYSTEM = ("/lib/", "/lib64/", "/usr/")  # a library that is not the system's is its package's to bring
 
 
-def tiny_root(libraries_of: tuple[Path, ...] = ()) -> bytes:
+def tiny_root(libraries_of: tuple[Path, ...] = (), programs: tuple[str, ...] = ()) -> bytes:
     """/usr/bin/python3 with its libraries and standard library, a shell and a few tools; and others' libraries."""
-    programs = [
+    programs = (
+        *(found for name in programs if (found := shutil.which(name, path="/usr/bin:/bin"))),
         "/usr/bin/python3",
         "/bin/sh",
         "/bin/cat",
@@ -200,7 +213,7 @@ def tiny_root(libraries_of: tuple[Path, ...] = ()) -> bytes:
         "/bin/readlink",
         "/bin/uname",
         "/usr/bin/dirname",
-    ]
+    )
     wanted = {path for program in programs for path in (Path(program), Path(program).resolve())}
     for real in (*(Path(program).resolve() for program in programs), *libraries_of):
         said = subprocess.run(["ldd", real], capture_output=True, text=True, check=True).stdout
@@ -214,7 +227,7 @@ def tiny_root(libraries_of: tuple[Path, ...] = ()) -> bytes:
         "/test/",
         "/idlelib/",
         "/lib2to3/",
-        "/__pycache__/",
+        ".opt-",
         "/dist-packages/",
         "/config-",
         "/ensurepip/",

@@ -21,7 +21,7 @@ _RECIPE = Path(__file__).resolve().parents[2] / "images/code-server"
 
 def load_code_server_image(engine: DockerEngine) -> None:
     recipe = [line.strip() for line in (_RECIPE / "Dockerfile").read_text().splitlines()]
-    changes = [line for line in recipe if line.startswith(("ENV", "USER", "WORKDIR", "EXPOSE", "CMD"))]
+    changes = [line for line in recipe if line.startswith(("ENV", "USER", "WORKDIR", "LABEL", "EXPOSE", "CMD"))]
     repository, _, tag = _IMAGE.partition(":")
     with engine.client() as client:
         answer = client.post(

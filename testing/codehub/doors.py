@@ -4,12 +4,38 @@ from __future__ import annotations
 
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import httpx
 
+from testing.codehub.docker import DOORS_IMAGE, DockerEngine
 from testing.codehub.full_stack import PATIENCE_S, Stack
+
+# Makes a stack that is not up yet one on a certain runtime, with the tiny IDE.
+Runtime = Callable[[Stack], None]
+
+
+def on_processes(stack: Stack) -> None:
+    stack.with_tiny_ide()
+
+
+def on_docker(engine: DockerEngine) -> Runtime:
+    """Containers of an image with a shell and the usual tools; SSH's server and `workspaced` are brought along."""
+    engine.load_doors_image()
+
+    def on(stack: Stack) -> None:
+        profiles = stack.data_dir / "profiles.toml"
+        profiles.write_text(f'[profiles.tiny]\nimage = "{DOORS_IMAGE}"\nhealth_path = "/healthz"\n')
+        stack.environment |= {
+            "CODEHUB_RUNTIME": "docker",
+            "DOCKER_HOST": engine.host,
+            "CODEHUB_PROFILES_FILE": str(profiles),
+            "CODEHUB_DEFAULT_PROFILE": "tiny",
+        }
+
+    return on
 
 
 @dataclass(frozen=True)

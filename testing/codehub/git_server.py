@@ -7,6 +7,7 @@ loopback nor its own addresses. Tests let workspaces reach it with CODEHUB_INSTA
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import os
 import shutil
@@ -18,6 +19,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from testing.codehub.lfs_server import lfs_server
 
 USER, TOKEN = "alice", "t0ken-which-must-never-be-in-a-home"
 _PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
@@ -97,6 +100,15 @@ class GitServer:
             git(work, "commit", "-q", "-m", "First")
             git(work, "clone", "-q", "--bare", work, str(bare))
         return bare
+
+    def make_large(self, name: str, file: str, content: bytes) -> None:
+        """A repository whose file is in Git LFS."""
+        oid = hashlib.sha256(content).hexdigest()
+        (self.place / "lfs-objects" / oid).write_bytes(content)
+        pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize {len(content)}\n"
+        config = f"[lfs]\n\turl = https://{self.address}/lfs/\n"
+        attributes = f"{file} filter=lfs diff=lfs merge=lfs -text\n"
+        self.make(name, {file: pointer, ".gitattributes": attributes, ".lfsconfig": config})
 
     def log(self) -> str:
         return (self.place / "access.log").read_text()
@@ -195,7 +207,8 @@ def running_git_server() -> Iterator[GitServer]:
                     )
             for port in (443, 22):
                 _wait_for(address, port, place)
-            yield GitServer(place, address)
+            with lfs_server(place, f"https://{address}"):
+                yield GitServer(place, address)
     finally:
         for process in processes:
             with contextlib.suppress(ProcessLookupError):

@@ -91,9 +91,9 @@ def live(day: Day, says: Callable[[str], str], pieces: int = 1) -> None:
         shown="codehub login -u admin --password-stdin < password",
     )
     created = day.run('ws create api --description "the payments service" --wait')
-    assert created.strip() == "api: RUNNING", created
+    assert created.strip() == "api: Running", created
     listed = day.run("ws ls")
-    assert re.search(r"^api\s+RUNNING", listed, re.M), listed
+    assert re.search(r"^api\s+Running", listed, re.M), listed
     link = day.run("ws open api --print")
     assert link.startswith(f"{stack.url}/"), link
 
@@ -106,13 +106,13 @@ def live(day: Day, says: Callable[[str], str], pieces: int = 1) -> None:
     _write(home / "chapter", [b"one\n"])
 
     day.tell("lunch: stop it; its files stay on disk")
-    assert day.run("ws stop api").strip() == "api: STOPPED (asleep)"
+    assert day.run("ws stop api").strip() == "api: Asleep"
 
     day.tell("archive it, and restore it when it is needed again")
-    assert day.run("ws archive api").strip() == "api: STOPPED (archived)"
+    assert day.run("ws archive api").strip() == "api: Archived"
     assert not home.exists()
     assert "ARCHIVE KEY" in day.run("admin archives api")
-    assert day.run("ws start api").strip() == "api: RUNNING"
+    assert day.run("ws start api").strip() == "api: Running"
     assert (stack.home_of("api") / "chapter").read_bytes() == b"one\n"
     assert (stack.home_of("api") / "data").stat().st_size == pieces * _PIECE
     day.run('ws edit api --memo "left off at the refund tests"')
@@ -125,7 +125,7 @@ def live(day: Day, says: Callable[[str], str], pieces: int = 1) -> None:
     day.run("ws show api", code=5)
     assert workspace_id in day.run("admin undelete")
     assert "was undeleted" in day.run(f"admin undelete {workspace_id}")
-    assert day.run("ws start api").strip() == "api: RUNNING"
+    assert day.run("ws start api").strip() == "api: Running"
     assert (stack.home_of("api") / "chapter").read_bytes() == b"one\n"
     assert "Its home is restored" in day.run("ws events api")
 
@@ -135,9 +135,9 @@ def demonstrate(day: Day) -> None:
     day.tell("create a few workspaces in different states")
     shown = day.run("demo")
     for name, state in (
-        ("hello", r"RUNNING"),
-        ("weekend-project", r"STOPPED\s+asleep"),
-        ("last-years-thesis", r"STOPPED\s+archived"),
+        ("hello", r"Running"),
+        ("weekend-project", r"Asleep"),
+        ("last-years-thesis", r"Archived"),
         ("idea", r"CREATED"),
     ):
         assert re.search(rf"^{name}\s+{state}", shown, re.M), (name, shown)

@@ -22,6 +22,7 @@ from codehub.control.deps import (
 from codehub.control.metrics import Metrics
 from codehub.control.observe import home_key
 from codehub.domain import observed
+from codehub.domain.actions import cancel_target
 from codehub.domain.duplicate import FromArchive, NotNow, source_of
 from codehub.domain.errors import Deposed
 from codehub.domain.model import DesiredState, ErrorReason, HomeCtx, Operation, Phase, Workspace
@@ -207,6 +208,10 @@ class Simulation:
         elif roll < 0.6:
             self.world.write(row.id)
             touched[row.id] = self.clock.now().timestamp()
+        elif roll < 0.68 and (instead := cancel_target(row)) is not None:
+            self._say(f"{row.id[-3:]} cancel {row.operation}")
+            asked = replace(row, desired_state=instead, cancel_op_started_at=row.op_started_at)
+            self.world.database.put(replace(asked, updated_at=self.clock.now()))
         elif row.desired_state is not DesiredState.DELETED:
             desired = self.dice.choices(list(DesiredState), [5.0, 3.0, 3.0, 0.5])[0]
             self._say(f"{row.id[-3:]} → {desired}")

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from codehub.domain.errors import Conflict, Transient
 from codehub.domain.gc import archive_key_of
 from codehub.domain.model import DesiredState, ErrorReason, HomeCtx, Operation, Phase, Workspace
-from codehub.domain.transitions import EDGES
+from codehub.domain.transitions import EDGES, is_cancelled
 from codehub.ports.archives import ArchivePlace
 from codehub.ports.clock import Clock
 from codehub.ports.control_store import Change, Versioned
@@ -278,6 +278,8 @@ class SimDatabase(MemoryDatabase):
             if old.operation is Operation.NONE:
                 along = (workspace.operation, workspace.desired_state) in _ALLOWED
                 must(along, f"5: {workspace.operation} off the edges")
+            elif is_cancelled(old) and workspace.phase is not Phase.ERROR:
+                must(old.home_ctx in (None, workspace.home_ctx), f"{workspace.id}: cancelling changed its volume")
             elif old.operation is Operation.ARCHIVING and workspace.error_reason is None:
                 op_id = workspace.archive_op_id or ""
                 must(workspace.archive_key == archive_key_of(workspace.id, op_id), "8: archived without its key")

@@ -153,7 +153,9 @@ class Settings(BaseModel):
         description="Where new workspaces run. `auto`: docker if an engine answers and has or can pull the default image, "
         "else process.",
     )
-    docker_host: str = Field("", alias="DOCKER_HOST", description="The Docker engine. Empty: its default socket.")
+    docker_host: str = Field(
+        "", alias="DOCKER_HOST", description="The Docker engine's Unix socket. Empty: its default socket."
+    )
     homes_dir: Path | None = Field(
         None,
         alias="CODEHUB_HOMES_DIR",
@@ -163,6 +165,12 @@ class Settings(BaseModel):
         None,
         alias="CODEHUB_HOMES_HOST_DIR",
         description="The path of that directory on the Docker host, if CodeHub itself runs in a container.",
+    )
+    sockets_dir: Path | None = Field(
+        None,
+        alias="CODEHUB_SOCKETS_DIR",
+        description="Where the sockets of containers are. If CodeHub itself runs in containers, mount it into API, proxy "
+        "and coordinator at the same path as on the Docker host. Empty: `run/containers` in the data directory.",
     )
     storage: Literal["local-dir", "docker-volume", "pvc"] = Field(
         "local-dir",
@@ -262,6 +270,11 @@ class Settings(BaseModel):
         alias="CODEHUB_SECRETS_KEY",
         description="Encrypts users' secrets in the database: 32 bytes in base64, or several separated by commas, newest "
         "first. Empty: a key in the data directory. All parts of one installation need the same.",
+    )
+    secrets_key_file: Path | None = Field(
+        None,
+        alias="CODEHUB_SECRETS_KEY_FILE",
+        description="File that holds CODEHUB_SECRETS_KEY. Empty: `secrets.key` in the data directory, made when needed.",
     )
     git_ca_file: Path | None = Field(
         None,

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 import uuid_utils
 
 from codehub.adapters.backend_set import BackendOptions, BackendSet, load_catalog, open_backends
-from codehub.adapters.docker.instances import DockerLimits
+from codehub.adapters.docker.container import DockerLimits
 from codehub.adapters.embedded.layout import write_private
 from codehub.adapters.kubernetes.backends import KubernetesOptions
 from codehub.adapters.kubernetes.homes import ClaimOptions
 from codehub.adapters.kubernetes.manifests import PodOptions
-from codehub.adapters.postgres import users
+from codehub.adapters.postgres import users, workspaces
 from codehub.adapters.postgres.facts import installation_id
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.process.cgroup import Limits
@@ -59,6 +59,8 @@ def backend_options(settings: Settings, installation: str) -> BackendOptions:
         runtime=settings.runtime,
         storage=settings.storage,
         docker_host=settings.docker_host,
+        sockets_dir=settings.sockets_dir,
+        allowed_networks=settings.instance_networks,
         limits=DockerLimits(
             memory_bytes=settings.instance_memory, cpus=settings.instance_cpus, pids=settings.instance_pids
         ),
@@ -114,8 +116,13 @@ async def open_world(settings: Settings, *, name: str, chooses: bool = False) ->
             async with database.transaction() as tx:
                 return await users.count(tx) > 1
 
+        async def owner_name(workspace_id: str) -> str:
+            async with database.transaction() as tx:
+                found = await workspaces.get(tx, workspace_id)
+                return "" if found is None else found.owner
+
         backends = await open_backends(
-            options if chooses else replace(options, runtime="process"), catalog, several_users
+            options if chooses else replace(options, runtime="process"), catalog, several_users, owner_name
         )
         stack.push_async_callback(backends.close)
         yield World(settings, installation, database, RedisBus(redis), RedisActivity(redis), catalog, backends)

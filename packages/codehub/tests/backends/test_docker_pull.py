@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from codehub.adapters.docker.engine import Engine
-from codehub.adapters.docker.images import ensure_image, has_image
+from codehub.adapters.docker.images import ensure_image, find_image
 from codehub.domain.errors import ImagePullFailed
 from codehub.domain.model import Progress
 from testing.codehub.registry import Registry, registry
@@ -35,7 +35,7 @@ async def test_an_image_is_pulled_by_its_tag_and_says_how_far_it_is(engine: Engi
 
     hub.rest.clear()  # the engine tells only what is newest: the other half waits until it has said something
     await ensure_image(engine, image, heard)
-    assert await has_image(engine, image)
+    assert await find_image(engine, image) is not None
     counted = [step for step in said if step.total]
     assert counted, "an image of 8 MB arrived without a word"
     assert {step.total for step in counted} == {hub.layer_bytes}
@@ -50,7 +50,7 @@ async def test_an_image_is_pulled_by_its_tag_and_says_how_far_it_is(engine: Engi
 async def test_an_image_is_pulled_by_its_digest(engine: Engine, hub: Registry) -> None:
     image = f"{hub.address}/team/ide@{hub.digest}"
     await ensure_image(engine, image, lambda step: None)
-    assert await has_image(engine, image)
+    assert await find_image(engine, image) is not None
 
 
 @pytest.mark.parametrize("name", ["private/ide:1", "team/ide:2", f"team/ide@sha256:{'0' * 64}"])
@@ -59,4 +59,4 @@ async def test_an_image_that_is_refused_or_missing_fails_at_once_by_name(
 ) -> None:
     with pytest.raises(ImagePullFailed, match=name.partition("@")[0].replace("/", ".")):
         await ensure_image(engine, f"{hub.address}/{name}", lambda step: None)
-    assert not await has_image(engine, f"{hub.address}/{name}")
+    assert await find_image(engine, f"{hub.address}/{name}") is None

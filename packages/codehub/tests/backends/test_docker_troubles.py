@@ -14,6 +14,7 @@ import pytest
 
 from codehub.adapters.backend_set import BackendOptions, open_backends
 from codehub.adapters.docker.engine import Engine
+from codehub.adapters.filesystem.ownership import container_uid_for
 from codehub.adapters.homes.docker_volume import DockerVolumeHomes
 from codehub.adapters.objectstore.archives import ObjectArchives
 from codehub.adapters.objectstore.store import Store
@@ -50,7 +51,9 @@ async def test_an_engine_killed_while_a_volume_is_copied_loses_nothing(
     homes = DockerVolumeHomes(engine, store, at=at)
     ctx = await homes.provision(key(), "inc-1", no_fence)
     files = docker_engine.base / "data/volumes" / homes.mount(key()).source / "_data"
-    make_rich_tree(files, owner=(1000, 1000), big=20_000_000)
+    uid = container_uid_for(key().workspace_id)
+    assert uid is not None
+    make_rich_tree(files, owner=(uid, uid), big=20_000_000)
     before = fingerprint(files, exact=False)
     fatal = "archive:bytes"
     with pytest.raises(BackendDown):

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from codehub.adapters.docker.engine import Engine
+from codehub.adapters.docker.volume_copy import copy_container
+from codehub.adapters.filesystem.ownership import container_uid_for
 from codehub.adapters.homes.docker_volume import DockerVolumeHomes, volume_name
-from codehub.adapters.homes.volume_copy import copy_container
 from codehub.adapters.objectstore.archives import ObjectArchives
 from codehub.adapters.objectstore.store import Store
 from codehub.domain.errors import ArchiveCorrupted
@@ -89,4 +90,4 @@ async def test_a_damaged_archive_leaves_no_volume(volumes: VolumeWorld) -> None:
 async def test_a_new_volume_belongs_to_the_containers_user(volumes: VolumeWorld) -> None:
     assert await volumes.homes.provision(key(), "inc-1", no_fence) == HomeCtx("inc-1")
     found = volumes.files(key()).stat()
-    assert (found.st_uid, found.st_mode & 0o777) == (1000, 0o700)
+    assert (found.st_uid, found.st_mode & 0o777) == (container_uid_for(key().workspace_id), 0o700)

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from codehub.adapters.filesystem.ownership import uid_for
 from codehub.adapters.process.instances import ProcessInstances, ProcessOptions
-from codehub.adapters.process.sandbox import HOME, uid_for
+from codehub.adapters.process.sandbox import HOME
 from codehub.domain.errors import Terminal
 from codehub.domain.profiles import AppProfile
 from codehub.ports.fence import ignore_progress, no_fence

@@ -23,6 +23,7 @@ from codehub.ports.fence import ignore_progress, no_fence
 from testing.codehub.contracts.instances import InstancesContract, until
 from testing.codehub.contracts.instances import started as started_by_number
 from testing.codehub.contracts.instances import wid as workspace_id
+from testing.codehub.elsewhere import elsewhere
 from testing.codehub.processes import ProcessWorld, ended, make_world
 from testing.codehub.tiny_ide import by_socket
 
@@ -172,38 +173,6 @@ async def test_workspaces_do_not_reach_each_others_ports_or_abstract_sockets(wor
         wid(), "python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"\\0neighbour\")' 2>&1"
     )
     assert "ConnectionRefused" in said
-
-
-@contextlib.contextmanager
-def elsewhere(address: str, host_address: str) -> Iterator[int]:
-    """Another machine: a network namespace at the other end of a cable, with a service."""
-    name, near, far = f"ch-{os.getpid()}", f"cha{os.getpid() % 100000}", f"chb{os.getpid() % 100000}"
-
-    def ip(*words: str) -> None:
-        subprocess.run(["ip", *words], check=True, capture_output=True)
-
-    ip("netns", "add", name)
-    try:
-        ip("link", "add", near, "type", "veth", "peer", "name", far, "netns", name)
-        ip("addr", "add", f"{host_address}/30", "dev", near)
-        ip("link", "set", near, "up")
-        ip("-n", name, "addr", "add", f"{address}/30", "dev", far)
-        ip("-n", name, "link", "set", far, "up")
-        code = (
-            "import socket\ns = socket.create_server(('0.0.0.0', 8081))\nprint('up', flush=True)\n"
-            "while True: s.accept()[0].sendall(b'hello')"
-        )
-        command = ["ip", "netns", "exec", name, sys.executable, "-c", code]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
-            assert child.stdout is not None
-            assert child.stdout.readline() == b"up\n"
-            try:
-                yield 8081
-            finally:
-                child.kill()
-    finally:
-        subprocess.run(["ip", "link", "del", near], check=False, capture_output=True)
-        ip("netns", "del", name)
 
 
 async def test_the_internet_is_reached_and_names_are_asked_for_inside(tmp_path: Path) -> None:

@@ -11,21 +11,25 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from codehub.adapters.base_python import base_python
+from codehub.adapters.docker.container import DockerLimits
 from codehub.adapters.docker.engine import Engine
 from codehub.adapters.docker.images import ensure_image
-from codehub.adapters.docker.instances import DockerInstances, DockerLimits, HomesSeen
+from codehub.adapters.docker.instances import DockerInstances, DockerOptions, HomesSeen
 from codehub.adapters.embedded.layout import write_private
 from codehub.adapters.homes.docker_volume import DockerVolumeHomes
 from codehub.adapters.homes.local_dir import LocalDirHomes
 from codehub.adapters.homes.mark import HomesMark
 from codehub.adapters.homes.work import Workers
 from codehub.adapters.ide.code_server import CodeServerInstall
+from codehub.adapters.ide.jupyterlab import JupyterLabInstall
+from codehub.adapters.ide.toolchain import Toolchain
 from codehub.adapters.kubernetes.backends import KubernetesBackends, KubernetesOptions, open_kubernetes
 from codehub.adapters.kubernetes.homes import PvcHomes
 from codehub.adapters.kubernetes.instances import KubernetesInstances
 from codehub.adapters.objectstore.archives import ArchiveStoreId, ObjectArchives
 from codehub.adapters.objectstore.store import Store, StoreOptions
-from codehub.adapters.process.instances import ProcessInstances, ProcessOptions
+from codehub.adapters.process.instances import ProcessInstances, ProcessOptions, Tools
 from codehub.adapters.profiles_file import load_profiles
 from codehub.domain.errors import BackendDown, CodeHubError, Invalid
 from codehub.domain.profiles import Catalog
@@ -52,6 +56,8 @@ class BackendOptions:
     storage: str = "local-dir"
     homes_host_dir: Path | None = None
     docker_host: str = ""
+    sockets_dir: Path | None = None  # None: `run/containers` in the data directory
+    allowed_networks: tuple[str, ...] = ()
     limits: DockerLimits = field(default_factory=DockerLimits)
     store: StoreOptions = field(default_factory=StoreOptions)
     process: ProcessOptions | None = None
@@ -94,23 +100,36 @@ async def _one_user() -> bool:
 
 
 async def open_backends(
-    options: BackendOptions, catalog: Catalog, several_users: Callable[[], Awaitable[bool]] = _one_user
+    options: BackendOptions,
+    catalog: Catalog,
+    several_users: Callable[[], Awaitable[bool]] = _one_user,
+    owner_name: Callable[[str], Awaitable[str]] | None = None,
 ) -> BackendSet:
     """Every backend there is, and the choice for new workspaces. Processes are always there; an engine may come later."""
     if options.runtime == "kubernetes" and options.kubernetes is None:
         raise Invalid("CODEHUB_RUNTIME=kubernetes needs a cluster: set KUBECONFIG, or run CodeHub in one")
+    engine = Engine(options.docker_host, options.installation_id)
+    if options.runtime == "docker":
+        engine.check_local()
     store = await asyncio.to_thread(Store, options.archive_url, options.store)
     workers = Workers()
-    engine = Engine(options.docker_host, options.installation_id)
-    install = CodeServerInstall(options.data_dir / "ide")
+    ide_dir = options.data_dir / "ide"
+    toolchain = Toolchain(ide_dir)
     process = ProcessInstances(
         options.data_dir / "run" / "instances",
         options.process or ProcessOptions(hidden=(options.data_dir, options.homes_dir)),
-        {"code-server": install.ensure},
+        {"code-server": CodeServerInstall(ide_dir).ensure, "jupyter-lab": JupyterLabInstall(ide_dir).ensure},
         several_users,
+        lambda: Tools(base_python(), toolchain.ensure_pip(), toolchain.node()),
+        owner_name,
     )
     seen = HomesSeen(options.homes_dir, options.homes_host_dir) if options.homes_host_dir else HomesSeen()
-    docker = DockerInstances(engine, options.limits, seen)
+    sockets = options.sockets_dir or options.data_dir / "run" / "containers"
+    docker = DockerInstances(
+        engine,
+        DockerOptions(sockets, options.limits, seen, options.allowed_networks),
+        CodeServerInstall(ide_dir).ensure,
+    )
     mark = HomesMark(options.homes_dir)
     local = LocalDirHomes(options.homes_dir, store, host_root=options.homes_host_dir, workers=workers, mark=mark)
     with contextlib.suppress(BackendDown):  # homes are Unknown until their disk is there; all else goes on
@@ -176,6 +195,7 @@ async def _choose(options: BackendOptions, engine: Engine, catalog: Catalog) -> 
     if chosen.exists():
         return chosen.read_text().strip()
     try:
+        engine.check_local()
         await engine.ping()
         image = catalog.profiles[catalog.default].image
         if not image:

@@ -68,12 +68,21 @@ def parse_keys(text: str) -> tuple[bytes, ...]:
     return tuple(keys)
 
 
-def open_box(text: str, data_dir: Path) -> SecretBox:
-    """By the setting; without one, by the key in the data directory, which is made when it is not there."""
-    return SecretBox(parse_keys(text) if text else (_file_key(data_dir / FILE_NAME),))
+def open_box(text: str, data_dir: Path, file: Path | None = None) -> SecretBox:
+    """By the setting or its file; without them, by the key in the data directory, which is made when it is not there."""
+    if text:
+        return SecretBox(parse_keys(text))
+    if file is not None:
+        try:
+            return SecretBox(parse_keys(file.read_text().strip()))
+        except OSError as error:
+            raise Invalid(f"CODEHUB_SECRETS_KEY_FILE: {file} cannot be read: {error.strerror}") from error
+    return SecretBox((_file_key(data_dir / FILE_NAME),))
 
 
 def _file_key(path: Path) -> bytes:
+    if path.exists():
+        return parse_keys(path.read_text().strip())[0]
     with contextlib.suppress(FileExistsError):
         # Linked into place whole: another process never reads half a key.
         temporary = path.with_name(f".{FILE_NAME}.{os.getpid()}")

@@ -28,8 +28,9 @@ Secret = Annotated[str, Query(min_length=20, max_length=100)]
 
 _PAGE: Final = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title} · CodeHub</title></head>
-<body><main><h1>{title}</h1><p>{text}</p>{form}</main></body></html>
+<title>{title} · CodeHub</title><link rel="stylesheet" href="/assets/{version}/style.css"></head>
+<body><header id="bar"><a class="brand" href="/"><span class="mark" aria-hidden="true"></span>CodeHub</a></header>
+<main class="narrow"><h1>{title}</h1><p>{text}</p>{form}</main></body></html>
 """
 # Puts the session's key where only the dashboard's origin reads it, then goes on.
 _SIGNED_IN: Final = """<!doctype html>
@@ -61,7 +62,7 @@ async def open_login_link(request: Request, secret: Secret, ctx: Ctx, address: A
     try:
         link = await _links(ctx).peek(secret)
     except Unauthorized as error:
-        return _page(ctx, 401, "This link is over", str(error).capitalize())
+        return _expired(ctx, error)
     cookie = request.cookies.get(ctx.config.session_cookie, "")
     here = await ctx.accounts.signed_in_here(cookie) if cookie else None
     if _nobody_led_here(request) and (here is None or here[0] == link.user_id):
@@ -69,7 +70,7 @@ async def open_login_link(request: Request, secret: Secret, ctx: Ctx, address: A
     instead = f" You are signed in as {escape(here[1])} now." if here and here[0] != link.user_id else ""
     button = (
         f'<form method="post" action="/login-link?secret={escape(secret)}">'
-        f"<button autofocus>Sign in as {escape(link.username)}</button></form>"
+        f'<button class="primary" autofocus>Sign in as {escape(link.username)}</button></form>'
     )
     name = escape(link.username)
     text = f"This link signs this browser in as <b>{name}</b>.{instead} Go on only if you made it yourself."
@@ -81,7 +82,12 @@ async def confirm_login_link(request: Request, secret: Secret, ctx: Ctx, address
     try:
         return await _redeem(request, secret, ctx, address)
     except Unauthorized as error:
-        return _page(ctx, 401, "This link is over", str(error).capitalize())
+        return _expired(ctx, error)
+
+
+def _expired(ctx: Context, error: Unauthorized) -> HTMLResponse:
+    again = '<p><a class="button primary" href="/">Sign in</a></p>'
+    return _page(ctx, 401, "This link has expired", f"{escape(str(error).capitalize())}.", again)
 
 
 async def _redeem(
@@ -122,8 +128,10 @@ def _nobody_led_here(request: Request) -> bool:
 def _page(ctx: Context, status: int, title: str, text: str, form: str = "") -> HTMLResponse:
     # After the form's answer the browser goes on to the workspace, and checks that redirect against form-action too.
     onwards = ctx.config.workspace_origins
-    policy = f"default-src 'none'; form-action 'self' {onwards}; base-uri 'none'; frame-ancestors 'none'"
-    body = _PAGE.format(title=escape(title), text=text, form=form)
+    policy = (
+        f"default-src 'none'; style-src 'self'; form-action 'self' {onwards}; base-uri 'none'; frame-ancestors 'none'"
+    )
+    body = _PAGE.format(title=escape(title), text=text, form=form, version=assets().version)
     return HTMLResponse(body, status, {"Content-Security-Policy": policy, "Cache-Control": "no-store"})
 
 

@@ -188,6 +188,10 @@ class TemplatePreview(Wire):
     )
 
 
+class TimeZonePut(Wire):
+    time_zone: Annotated[str, Field(min_length=1, max_length=100)] = Field(description="For example Europe/Berlin.")
+
+
 class WorkspaceTemplateUpdate(Wire):
     parameters: ParameterValues = Field(default_factory=dict)
 

@@ -27,6 +27,10 @@ class WorkspaceTemplateView(View):
     update_available: bool
 
 
+class TimeZoneView(View):
+    time_zone: str
+
+
 class ParameterView(View):
     name: str
     type: Literal["choice", "text", "number", "switch"]

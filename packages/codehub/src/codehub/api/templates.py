@@ -8,12 +8,13 @@ from fastapi import APIRouter, Query
 
 from codehub.api.context import Ctx, Who
 from codehub.api.openapi import signed_in
-from codehub.api.schemas import TemplatePreview, TemplatePush, TemplatesQuery, WorkspaceTemplateUpdate
+from codehub.api.schemas import TemplatePreview, TemplatePush, TemplatesQuery, TimeZonePut, WorkspaceTemplateUpdate
 from codehub.api.template_views import (
     PreviewList,
     PushedList,
     TemplateList,
     TemplateView,
+    TimeZoneView,
     UpdateView,
     VersionList,
     VersionView,
@@ -105,6 +106,18 @@ async def update_workspace_template(
     owned = await ctx.templates.update(who, workspace_id, body.parameters if body is not None else {})
     gaps = await ctx.workspaces.activity_gaps() if owned.workspace.phase is Phase.RUNNING else ()
     return workspace_view(owned, ctx.config, viewer_of(who, owned), gaps)
+
+
+@router.get("/time-zone", responses=signed_in())
+async def get_time_zone(ctx: Ctx, who: Who) -> TimeZoneView:
+    """Your time zone, in which the schedules of your workspaces are read."""
+    return TimeZoneView(time_zone=await ctx.templates.time_zone(who))
+
+
+@router.put("/time-zone", responses=signed_in(413))
+async def set_time_zone(body: TimeZonePut, ctx: Ctx, who: Who) -> TimeZoneView:
+    """Set your time zone."""
+    return TimeZoneView(time_zone=await ctx.templates.set_time_zone(who, body.time_zone))
 
 
 def _line(line: int | None, where: str, message: str) -> str:

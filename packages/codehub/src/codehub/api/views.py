@@ -32,7 +32,7 @@ from codehub.domain.routing import workspace_path
 from codehub.domain.setup import SetupState, StepState, setup_sentence
 from codehub.domain.status import status_of
 from codehub.domain.ttl import Span, archives_at, sleeps_at
-from codehub.domain.wording import error_text, summarize
+from codehub.domain.wording import error_text, fixing_command, summarize
 
 
 class ErrorBody(View):
@@ -78,7 +78,9 @@ class SummaryView(View):
 class WorkspaceErrorView(View):
     reason: str | None
     message: str
+    detail: str | None = Field(description="What exactly happened, as the failed step reported it.")
     remedy: str = Field(description="What you can do about it.")
+    command: str | None = Field(description="The command that does that; null if there is none for you.")
 
 
 class BlockedView(View):
@@ -448,7 +450,13 @@ def _progress(workspace: Workspace) -> ProgressView | None:
 
 def _error(workspace: Workspace, viewer: Viewer) -> WorkspaceErrorView:
     message, remedy = error_text(workspace.error_reason, is_admin=viewer.is_admin)
-    return WorkspaceErrorView(reason=workspace.error_reason, message=message, remedy=remedy)
+    return WorkspaceErrorView(
+        reason=workspace.error_reason,
+        message=message,
+        detail=workspace.error_message,
+        remedy=remedy,
+        command=fixing_command(workspace, is_admin=viewer.is_admin),
+    )
 
 
 def session_item(session: Session, current_id: str) -> SessionItem:

@@ -82,6 +82,12 @@ async def stop_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView
     return await _view(await ctx.workspaces.stop(who, workspace_id), ctx, who)
 
 
+@router.post(_ONE + ":cancel", status_code=202, responses=signed_in(404, 409))
+async def cancel_operation(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
+    """Cancel the start, restore or archive that is under way. The workspace is then as it was before; no file is lost."""
+    return await _view(await ctx.workspaces.cancel(who, workspace_id), ctx, who)
+
+
 @router.post(_ONE + ":keep-awake", status_code=202, responses=signed_in(404, 409, 413))
 async def keep_workspace_awake(workspace_id: str, body: WorkspaceKeepAwake, ctx: Ctx, who: Who) -> WorkspaceView:
     """Keep it awake until a time, whatever runs in it; `null` ends that."""

@@ -15,7 +15,7 @@ from codehub.cli.client import Client
 from codehub.cli.credentials import Credentials
 from codehub.cli.options import connect, find_workspace, json_option, server_option
 from codehub.cli.output import console, print_json, print_table, when
-from codehub.domain.errors import NotFound
+from codehub.domain.errors import Conflict, NotFound
 from codehub.domain.wording import format_amount
 
 
@@ -264,9 +264,9 @@ def transfer(workspace: str, username: str, server: str | None, as_json: bool) -
 @click.option("--to", "heir", required=True, help="Who gets the workspaces.")
 @server_option
 def offboard(username: str, heir: str, server: str | None) -> None:
-    """Disable a user, end their sessions, and give all their workspaces to another user.
+    """Disable a user, end their sessions, give all their workspaces to another user, and remove the account.
 
-    The account stays, disabled, until `codehub admin users rm` removes it.
+    While workspaces that the user deleted can still be undeleted, the account stays, disabled.
 
     \b
     Example:
@@ -278,7 +278,12 @@ def offboard(username: str, heir: str, server: str | None) -> None:
         owned = [one for one in client.every("workspaces", all=True) if one["owner"] == username]
         for one in owned:
             client.post(f"workspaces/{one['id']}:transfer", {"username": heir})
-    console().print(f"{username} is disabled; {len(owned)} workspaces belong to {heir} now.")
+        try:
+            client.delete(f"users/{user_id}")
+            now = "removed"
+        except Conflict as error:
+            now = f"disabled, and stays until `codehub admin users rm {username}` can remove it ({error})"
+    console().print(f"{len(owned)} workspaces belong to {heir} now. {username} is {now}.")
 
 
 @admin.command()

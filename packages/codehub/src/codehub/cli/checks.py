@@ -181,19 +181,21 @@ async def check_docker(state: EffectiveSettings) -> list[Finding]:
         return []
     engine = Engine(state.settings.docker_host, "")
     try:
+        engine.check_local()
         async with asyncio.timeout(10):
             await engine.ping()
     except (CodeHubError, TimeoutError) as error:
         if state.settings.runtime == "docker":
-            said = f"no engine answers: {str(error) or 'no answer'}"
+            said = f"no engine that can be used: {str(error) or 'no answer'}"
             return [Finding("docker", Health.BAD, said, "start it, or set DOCKER_HOST")]
-        return [Finding("docker", Health.GOOD, "no engine answers; workspaces run as processes")]
+        return [Finding("docker", Health.GOOD, "no engine that can be used; workspaces run as processes")]
     finally:
         await engine.close()
     found = [Finding("docker", Health.GOOD, "the engine answers")]
     if not Network(engine).can_guard:
         said = (
-            "containers can reach what listens on this machine: CodeHub cannot set the packet filter that forbids it"
+            "containers can reach what listens on this machine and in private networks: CodeHub cannot set the packet "
+            "filter that forbids it"
         )
         fix = (
             "run CodeHub as root beside the engine, with iptables; or bind CodeHub and its database to addresses that "

@@ -130,7 +130,7 @@ def setup_desk(world: World) -> PostgresSetupDesk:
 
 def secret_box(settings: Settings) -> Callable[[], SecretBox]:
     """Opened when it is first needed: an installation without secrets needs no key."""
-    return cache(lambda: open_box(settings.secrets_key, settings.data_dir))
+    return cache(lambda: open_box(settings.secrets_key, settings.data_dir, settings.secrets_key_file))
 
 
 def git_ca_of(settings: Settings) -> str:

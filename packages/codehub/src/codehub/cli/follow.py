@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from codehub.cli.client import Client
-from codehub.cli.output import console, doing, remedy
+from codehub.cli.output import console, progress_words, remedy
 from codehub.domain.errors import CodeHubError, Conflict, NotFound, Unavailable
 
 Workspace = Mapping[str, Any]
@@ -114,7 +114,9 @@ def _told(name: str, quiet: bool) -> Iterator[Callable[[Workspace], None]]:
 
             def draw(now: Workspace) -> None:
                 done = now.get("progress") or {}
-                progress.update(bar, completed=done.get("done") or 0, total=done.get("total"), doing=doing(now))
+                progress.update(
+                    bar, completed=done.get("done") or 0, total=done.get("total"), doing=progress_words(now)
+                )
 
             yield draw
     else:
@@ -132,7 +134,7 @@ def _lines(name: str, say: Callable[[str], None]) -> Callable[[Workspace], None]
         done = now.get("progress")
         if operation == "NONE" or (operation == before and not done):
             return
-        reached, what = _step_and_quarter(done or {}), doing(now)
+        reached, what = _step_and_quarter(done or {}), progress_words(now)
         if (operation, reached) != (before, key) and what != said:
             say(f"{name}: {what}")
         said, key = what, reached

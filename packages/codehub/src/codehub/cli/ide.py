@@ -7,6 +7,7 @@ import os
 import click
 
 from codehub.adapters.ide.code_server import CodeServerInstall
+from codehub.adapters.ide.jupyterlab import JupyterLabInstall
 from codehub.adapters.ide.xterm import XtermInstall
 from codehub.cli.effective_settings import effective_settings
 from codehub.cli.options import json_option
@@ -16,7 +17,7 @@ from codehub.domain.model import Progress as Step
 
 @click.group()
 def ide() -> None:
-    """Install the IDE of process workspaces and the web terminal.
+    """Install the IDEs of process workspaces and the web terminal.
 
     \b
     Example:
@@ -25,21 +26,22 @@ def ide() -> None:
 
 
 @ide.command()
-@click.argument("name", type=click.Choice(["code-server", "xterm"]), default="code-server")
+@click.argument("name", type=click.Choice(["code-server", "jupyterlab", "xterm"]), default="code-server")
 @json_option
 def install(name: str, as_json: bool) -> None:
-    """Install code-server and Node into the data directory. Does nothing if they are installed.
+    """Install code-server with Node, JupyterLab or xterm into the data directory. Does nothing if it is installed.
 
     xterm is what the dashboard's terminal is drawn with; opening the first terminal installs it too.
-    For JupyterLab, run: pip install 'codehub[jupyterlab]'.
 
     \b
     Example:
-      codehub ide install    takes about half a minute; otherwise the first workspace does it
+      codehub ide install               takes about half a minute; otherwise the first workspace does it
+      codehub ide install jupyterlab
       codehub ide install xterm
     """
     ide_dir = effective_settings(os.environ).settings.data_dir / "ide"
-    target = XtermInstall(ide_dir) if name == "xterm" else CodeServerInstall(ide_dir)
+    installs = {"code-server": CodeServerInstall, "jupyterlab": JupyterLabInstall, "xterm": XtermInstall}
+    target = installs[name](ide_dir)
     was_there = target.installed
     if not was_there:
         if isinstance(target, XtermInstall):
@@ -53,7 +55,7 @@ def install(name: str, as_json: bool) -> None:
         console().print(f"{name} {said}: {target.home}")
 
 
-def _install(target: CodeServerInstall, *, quiet: bool) -> None:
+def _install(target: CodeServerInstall | JupyterLabInstall, *, quiet: bool) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -89,17 +89,23 @@ def _width(text: str) -> int:
 
 
 def status_text(workspace: Mapping[str, Any]) -> Cell:
-    return Cell(str(workspace["status"]), _TONES.get(str(workspace["status"]), ""))
+    """In the server's words, which the dashboard shows too."""
+    return Cell(str(workspace["summary"]["label"]), _TONES.get(str(workspace["status"]), ""))
 
 
 def doing(workspace: Mapping[str, Any]) -> str:
-    """ "archiving, 62 %, 410 MB of 660 MB", or what went wrong, or where it rests: the server's words."""
+    """Beside the status: "62 %, 410 MB of 660 MB", what went wrong, or what keeps it awake; the server's words."""
     if workspace["status"] == "ERROR":
         return str(workspace.get("error_reason") or "error")
-    summary = workspace["summary"]
     if workspace["operation"] == "NONE" and workspace["status"] == "RUNNING":
         return awake_words(workspace)
-    return ", ".join(part for part in (str(summary["label"]).lower(), str(summary["text"])) if part)
+    return str(workspace["summary"]["text"])
+
+
+def progress_words(workspace: Mapping[str, Any]) -> str:
+    """ "archiving, 62 %, 410 MB of 660 MB": one line of what is being done."""
+    label = str(workspace["summary"]["label"]).lower()
+    return ", ".join(part for part in (label, doing(workspace)) if part)
 
 
 def awake_words(workspace: Mapping[str, Any]) -> str:
@@ -115,7 +121,10 @@ def awake_words(workspace: Mapping[str, Any]) -> str:
 def remedy(workspace: Mapping[str, Any]) -> str:
     """What happened to a workspace in ERROR, and what to do; empty for any other."""
     error = workspace.get("error")
-    return f"{error['message']} {error['remedy']}" if error else ""
+    if not error:
+        return ""
+    parts = (error["message"], error.get("detail"), error["remedy"])
+    return " ".join(part if part[-1:] in ".!?" else f"{part}." for part in parts if part)
 
 
 def when(timestamp: str | None) -> str:

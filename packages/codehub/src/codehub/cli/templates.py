@@ -16,6 +16,9 @@ from codehub.cli.parameters import given_parameters, parameter_option
 from codehub.domain.errors import Invalid
 from codehub.domain.units import shown_bytes
 
+# With a slash: a colon in the first part of a relative address would end a scheme.
+_PREVIEW = "/templates:preview"
+
 
 @click.group()
 def templates() -> None:
@@ -50,7 +53,7 @@ def push(file: Any, check: bool, server: str | None, as_json: bool) -> None:
         raise Invalid(f"{file.name} is not text in UTF-8: {error}") from error
     with connect(server) as client:
         if check:
-            items = client.post("templates:preview", {"source": source})["items"]
+            items = client.post(_PREVIEW, {"source": source})["items"]
             _fail_on(problem for item in items for problem in item["problems"] if problem["line"] is not None)
         else:
             items = client.post("templates", {"source": source})["items"]
@@ -194,7 +197,7 @@ def _path(name: str, rest: str = "") -> str:
 
 
 def _previewed(client: Any, body: Mapping[str, object]) -> list[Json]:
-    return list(client.post("templates:preview", body)["items"])
+    return list(client.post(_PREVIEW, body)["items"])
 
 
 def _fail_on(problems: Iterable[Json]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -100,6 +101,7 @@ def show(workspace: str, server: str | None, as_json: bool) -> None:
         ("Memo", found["memo"] or "–"),
         ("Owner", found["owner"]),
         ("Profile", found["image_ref"]),
+        *_repository(found),
         ("Address", found["url"]),
         ("Created", when(found["created_at"])),
         ("Last used", when(found["last_access_at"])),
@@ -110,6 +112,17 @@ def show(workspace: str, server: str | None, as_json: bool) -> None:
     print_table(["", ""], rows)
     if found["error"]:
         console().print(f"\n{remedy(found)}", style="red")
+
+
+def _repository(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What it started from, and how its setup went."""
+    rows = []
+    if repo := found.get("repo"):
+        rows.append(("Repository", f"{repo['url']} {repo['ref']}".strip()))
+    for step in (found.get("setup") or {}).get("steps", []):
+        said = " ".join([step["state"], step["message"], *step["notes"]]).strip()
+        rows.append((step["title"], said))
+    return rows
 
 
 @ws.command("open")

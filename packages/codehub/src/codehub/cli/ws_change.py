@@ -150,6 +150,22 @@ def continue_(workspace: str, wait: bool, timeout_s: float | None, server: str |
 
 @click.command()
 @workspace_argument
+@server_option
+@json_option
+def cancel(workspace: str, server: str | None, as_json: bool) -> None:
+    """Cancel the start, restore or archive that is under way. The workspace is then as it was before; no file is lost.
+
+    \b
+    Example:
+      codehub ws cancel api
+    """
+    with connect(server) as client:
+        found = find_workspace(client, workspace)
+        _show(client.post(f"workspaces/{found['id']}:cancel"), as_json)
+
+
+@click.command()
+@workspace_argument
 @click.option("--name", default=None, help="New name.")
 @click.option("--description", default=None, help="Description of the workspace.")
 @click.option("--memo", default=None, help="A note for yourself.")
@@ -325,7 +341,7 @@ def _show(workspace: Mapping[str, Any], as_json: bool) -> None:
         print_json(workspace)
         return
     tail = doing(workspace)
-    console().print(f"{workspace['name']}: {workspace['status']}{f' ({tail})' if tail else ''}")
+    console().print(f"{workspace['name']}: {workspace['summary']['label']}{f' ({tail})' if tail else ''}")
 
 
-COMMANDS = (create, start, stop, restart, archive, continue_, edit, rm, duplicate, update_template)
+COMMANDS = (create, start, stop, restart, archive, cancel, continue_, edit, rm, duplicate, update_template)

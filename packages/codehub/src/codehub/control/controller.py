@@ -74,6 +74,7 @@ class WorkspaceController:
         """Reconcile these workspaces now; without ids, resync all of them."""
         ids = list(ids)
         self._queue.add_all(ids)
+        self._reconciler.cancellation.hint(ids)
         self._active_until = self._clock.monotonic() + self._settings.active_duration_s
         if not ids:
             self._woken.set()

@@ -16,6 +16,7 @@ import structlog
 
 from codehub.control import timeline
 from codehub.control.act import Actor, Task
+from codehub.control.cancellation import CancellationWatch, OperationCancelled
 from codehub.control.deps import ControllerSettings
 from codehub.control.loss_guard import LossGuard
 from codehub.control.metrics import Metrics
@@ -24,13 +25,14 @@ from codehub.control.progress_deadline import ProgressDeadline, ProgressDeadline
 from codehub.control.report import ProgressReport
 from codehub.domain.errors import BackendDown, CodeHubError, Deposed
 from codehub.domain.model import ErrorReason, Operation, Workspace
-from codehub.domain.plan import Begin, CarryOn, Complete, Fail, Heal, Rest, Wait, decide, look
+from codehub.domain.plan import Begin, Cancel, CarryOn, Complete, Fail, Heal, Rest, Wait, decide, look
 from codehub.domain.progress import (
     RESTARTS_ALLOWED,
     RESTARTS_WINDOW,
     Failure,
     begin,
     block,
+    cancel,
     complete,
     fail,
     failure_of,
@@ -95,6 +97,7 @@ class Reconciler:
         self._metrics = metrics
         self._new_id = new_id
         self._random = random
+        self.cancellation = CancellationWatch(store)
         self._deadline: dict[str, tuple[tuple[object, ...], ProgressDeadline]] = {}
         # Consecutive attempts that met a backend that does not answer.
         self._down: dict[str, int] = {}
@@ -140,6 +143,11 @@ class Reconciler:
                     self._ended(before, "done")
                     acted = False
                     await self._tidy(row.workspace, operation)
+                case Cancel(operation):
+                    row = await self._commit(before, cancel(looked, now), timeline.cancelled(operation))
+                    self._ended(before, "cancelled")
+                    acted = False
+                    await self._tidy(row.workspace, operation)
                 case Begin(operation, again):
                     if again and await self._restarts_too_often(looked):
                         message = f"restarted more than {RESTARTS_ALLOWED} times in {RESTARTS_WINDOW}"
@@ -182,7 +190,9 @@ class Reconciler:
         task = Task(workspace, self._lease.fence, report.take, record, self._retention_is_over(workspace))
         try:
             async with report.writing():
-                ctx = await deadline.run(self._actor.act(task))
+                ctx = await self.cancellation.run(workspace, deadline.run(self._actor.act(task)))
+        except OperationCancelled:
+            raise _RowMoved from None
         except BackendDown as error:
             deadline.renew()  # the progress clock stops while the backend does not answer
             return await self._wait_for_backend(current.row, error), Again(_BACKEND_DOWN_S)

@@ -25,6 +25,11 @@ def done(operation: Operation) -> TimelineEvent:
     return TimelineEvent("operation_done", OPERATIONS[operation].done, {"operation": operation.value})
 
 
+def cancelled(operation: Operation) -> TimelineEvent:
+    label = OPERATIONS[operation].label
+    return TimelineEvent("operation_cancelled", f"{label} was cancelled", {"operation": operation.value})
+
+
 def failed(operation: Operation, failure: Failure, after: Workspace) -> TimelineEvent:
     detail: dict[str, object] = {
         "operation": operation.value,

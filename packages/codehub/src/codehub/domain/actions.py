@@ -13,8 +13,9 @@ from types import MappingProxyType
 
 from codehub.domain.duplicate import NotNow, source_of
 from codehub.domain.errors import Conflict
-from codehub.domain.model import DesiredState, ErrorReason, Phase, Status, Workspace
+from codehub.domain.model import DesiredState, ErrorReason, Operation, Phase, Status, Workspace
 from codehub.domain.status import status_of
+from codehub.domain.transitions import cancels_to
 
 # Starting, stopping and archiving cannot fix these: an administrator chooses which archive to continue from.
 NEEDS_ADMIN = frozenset({ErrorReason.DATA_LOST, ErrorReason.ARCHIVE_CORRUPTED})
@@ -33,7 +34,7 @@ class Action(StrEnum):
     DELETE = "delete"
     UNDELETE = "undelete"
     KEEP_RUNNING = "keep_running"  # PATCH desired_state=RUNNING while it stops
-    CANCEL_START = "cancel_start"  # PATCH desired_state=STANDBY while it starts
+    CANCEL = "cancel"
     DUPLICATE = "duplicate"
     FORCE_DELETE = "force_delete"  # DELETE ?force=true, from any state
 
@@ -72,7 +73,7 @@ _RULES: Mapping[Action, _Rule] = MappingProxyType(
         Action.DELETE: _Rule("delete it (force=true deletes it from any state)", _AT_REST),
         Action.UNDELETE: _Rule("undelete it", frozenset({Status.DELETED}), admin_only=True),
         Action.KEEP_RUNNING: _Rule("keep it running", frozenset({Status.STOPPING})),
-        Action.CANCEL_START: _Rule("cancel its start", frozenset({Status.PROVISIONING})),
+        Action.CANCEL: _Rule("cancel anything", _LIVE - {Status.ERROR}),
         Action.DUPLICATE: _Rule("duplicate it", frozenset({Status.CREATED, Status.STOPPED})),
         Action.FORCE_DELETE: _Rule("delete it", _LIVE | {Status.DELETING}),
     }
@@ -98,6 +99,18 @@ def allowed_actions(workspace: Workspace, viewer: Viewer) -> tuple[Action, ...]:
     )
 
 
+def cancel_target(workspace: Workspace) -> DesiredState | None:
+    """What cancelling asks for: where the workspace was before; None when nothing is under way that can be cancelled."""
+    desired, instead = workspace.desired_state, cancels_to(workspace)
+    if instead is not None:
+        return instead if desired is not instead and desired is not DesiredState.DELETED else None
+    is_starting = desired is DesiredState.RUNNING and workspace.phase is not Phase.RUNNING
+    # Before a start begins, or while the home is made: there is nothing to give up yet.
+    if is_starting and workspace.operation in (Operation.NONE, Operation.PROVISIONING):
+        return DesiredState.ARCHIVED if workspace.phase is Phase.ARCHIVED else DesiredState.STANDBY
+    return None
+
+
 def stop_target(workspace: Workspace) -> DesiredState:
     """What stopping asks for: in ERROR without a volume there is nothing to keep in standby."""
     if workspace.phase is Phase.ERROR and workspace.home_ctx is None:
@@ -114,6 +127,8 @@ def _refusal(action: Action, workspace: Workspace) -> str | None:
     opens = workspace.phase in (Phase.RUNNING, Phase.STANDBY) or workspace.desired_state is DesiredState.RUNNING
     if action is Action.OPEN and not opens:
         return "the workspace is not running: start it first"
+    if action is Action.CANCEL and cancel_target(workspace) is None:
+        return "nothing is under way that can be cancelled"
     is_archived = workspace.phase is Phase.ARCHIVED and workspace.desired_state is DesiredState.ARCHIVED
     if action is Action.ARCHIVE and is_archived:
         return "the workspace is archived already"

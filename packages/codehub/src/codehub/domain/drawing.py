@@ -12,7 +12,8 @@ _HEAD = """# States
 Drawn from the tables in `codehub/domain/transitions.py` by `python -m codehub.domain.drawing`; a test keeps it fresh.
 
 A workspace has a **level**, judged from what was observed, and a **desired state**. Where an edge leads from the level
-towards the desired state, its operation is begun; one at a time, never preempted. Where none does, it has converged.
+towards the desired state, its operation is begun; one at a time. Only its owner's explicit request cancels one (the last
+column below); another desired state alone waits until it is done. Where no edge leads on, it has converged.
 """
 
 
@@ -48,11 +49,12 @@ def _edges() -> list[str]:
 
 
 def _operations() -> list[str]:
-    lines = ["| operation | what it does | done when |", "|---|---|---|"]
+    lines = ["| operation | what it does | done when | when cancelled |", "|---|---|---|---|"]
     for operation, work in WORK.items():
         done = " and ".join(requirement.text for requirement in work.done_when)
-        lines.append(f"| {operation} | {work.does} | {done} |")
-    return [*lines, ""]
+        instead = f"desired becomes {work.cancelled_for}" if work.cancelled_for else "cannot be"
+        lines.append(f"| {operation} | {work.does} | {done} | {instead} |")
+    return [*lines, "", "ARCHIVING cannot be cancelled once its archive_key is committed.", ""]
 
 
 def _matrix() -> list[str]:

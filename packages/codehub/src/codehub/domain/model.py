@@ -192,6 +192,8 @@ class Workspace:
     retry_at: datetime | None = None
     deleted_at: datetime | None = None
     purged_at: datetime | None = None
+    # Its owner cancelled the operation that began then.
+    cancel_op_started_at: datetime | None = None
     keep_awake_until: datetime | None = None
     # What it runs by; what it runs by from its next start on; and the newest version there is of that template.
     template: AppliedTemplate | None = None

@@ -10,7 +10,7 @@ from codehub.domain.judge import level_of, phase_of, violation_of
 from codehub.domain.model import Condition, DesiredState, ErrorReason, Operation, Phase, Workspace
 from codehub.domain.observed import Observed, apply_observation, blocked_by_unseen, instance_runs
 from codehub.domain.progress import is_found_again
-from codehub.domain.transitions import WORK, is_done, next_edge
+from codehub.domain.transitions import WORK, is_cancelled, is_done, next_edge
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,13 @@ class Complete:
 
 
 @dataclass(frozen=True, slots=True)
+class Cancel:
+    """Its owner gave the operation up: what it did so far stays, and the next step is towards what is desired now."""
+
+    operation: Operation
+
+
+@dataclass(frozen=True, slots=True)
 class Fail:
     """An invariant is violated: to ERROR with this reason."""
 
@@ -60,7 +67,7 @@ class Wait:
     until: datetime
 
 
-Decision: TypeAlias = Rest | Begin | CarryOn | Complete | Fail | Heal | Wait
+Decision: TypeAlias = Rest | Begin | CarryOn | Complete | Cancel | Fail | Heal | Wait
 
 
 def look(workspace: Workspace, seen: Observed, now: datetime) -> Workspace:
@@ -105,6 +112,8 @@ def decide(workspace: Workspace, now: datetime, *, was: Phase) -> Decision:
 def _under_way(workspace: Workspace, violation: ErrorReason | None, now: datetime) -> Decision:
     if is_done(workspace):
         return Complete(workspace.operation)
+    if is_cancelled(workspace):
+        return Cancel(workspace.operation)
     if violation is not None and workspace.operation is not Operation.DELETING:
         return Fail(violation, workspace.conditions.healthy.message)
     if _blind_for(workspace, workspace.operation):

@@ -33,6 +33,7 @@ class AppProfile:
     named frame rule such as `ws:vscode-keepalive`. `health_timeout_s` is how long a start may take until `health_path`
     answers: whoever waits for health gives it that long. `close_code` is what its WebSockets are told when a proxy goes
     away: 1001 by the book, 1012 (a restart) for an IDE that takes 1001 for good and never connects again.
+    `own_image` is false for an image that a user named: it may have no IDE at all.
     """
 
     name: str
@@ -47,6 +48,7 @@ class AppProfile:
     activity_path: str | None = None
     secret_header: str = ""
     close_code: int = 1001
+    own_image: bool = True
     # Added to the workspace's address to open a folder; `{home}` and `{folder}` are filled in. Empty: it cannot.
     folder_address: str = ""
 
@@ -176,4 +178,4 @@ class Catalog:
                 f"the image {image} is not allowed here; choose one of {known},"
                 " or ask an administrator to add it to CODEHUB_ALLOWED_IMAGES"
             )
-        return str(image), replace(self.profiles[self.default], image=str(image))
+        return str(image), replace(self.profiles[self.default], image=str(image), own_image=False)

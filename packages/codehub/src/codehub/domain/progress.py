@@ -93,6 +93,21 @@ def complete(workspace: Workspace, now: datetime) -> Workspace:
     return done
 
 
+def cancel(workspace: Workspace, now: datetime) -> Workspace:
+    """Given up by its owner. `archive_op_id` stays, for the GC; the next operation takes another."""
+    return replace(
+        workspace,
+        operation=Operation.NONE,
+        op_started_at=None,
+        progress=None,
+        blocked=None,
+        error_count=0,
+        retry_at=None,
+        # What was not to be archived is not archived again at once: its time asleep begins here.
+        phase_changed_at=now if workspace.operation is Operation.ARCHIVING else workspace.phase_changed_at,
+    )
+
+
 def fail(workspace: Workspace, failure: Failure, now: datetime, *, max_retry: int, jitter: float) -> Workspace:
     """After a failed attempt: another one later, or ERROR."""
     if failure.reason is ErrorReason.OUT_OF_SPACE:

@@ -40,6 +40,8 @@ class Work:
     does: str
     done_when: tuple[Requirement, ...]
     needs: frozenset[str]
+    # What its owner may ask for instead while it is under way: it is given up then, and nothing it did is lost.
+    cancelled_for: DesiredState | None = None
 
 
 def _is_restored(workspace: Workspace) -> bool:
@@ -100,10 +102,16 @@ WORK: Mapping[Operation, Work] = MappingProxyType(
             frozenset({"volume_ready"}),
         ),
         Operation.RESTORING: Work(
-            "archive → volume", (_VOLUME_READY, _RESTORED), frozenset({"volume_ready", "archive_ready"})
+            "archive → volume",
+            (_VOLUME_READY, _RESTORED),
+            frozenset({"volume_ready", "archive_ready"}),
+            cancelled_for=DesiredState.ARCHIVED,
         ),
         Operation.STARTING: Work(
-            "start the instance", (_CONTAINER_READY, _VOLUME_READY), frozenset({"volume_ready"})
+            "start the instance",
+            (_CONTAINER_READY, _VOLUME_READY),
+            frozenset({"volume_ready"}),
+            cancelled_for=DesiredState.STANDBY,
         ),
         Operation.STOPPING: Work(
             "stop the instance, keep the volume", (_INSTANCE_STOPPED,), frozenset({"container_ready"})
@@ -112,6 +120,7 @@ WORK: Mapping[Operation, Work] = MappingProxyType(
             "delete the instance and see it gone; volume → archive; then delete the volume",
             (_VOLUME_GONE, _ARCHIVE_READY, _OWN_KEY),
             frozenset({"volume_ready", "container_ready"}),
+            cancelled_for=DesiredState.STANDBY,
         ),
         Operation.DELETING: Work(
             "remove what is left of the instance; a volume goes only into a committed, verified archive;"
@@ -141,6 +150,23 @@ def next_edge(workspace: Workspace, level: Phase) -> Edge | None:
         ):
             return edge
     return None
+
+
+def cancels_to(workspace: Workspace) -> DesiredState | None:
+    """What a workspace is to be when its operation under way is cancelled; None when that cannot be.
+
+    An archive whose key is committed is not given up any more: its volume may be half gone.
+    """
+    work = WORK.get(workspace.operation)
+    if work is None or (workspace.operation is Operation.ARCHIVING and _OWN_KEY.holds(workspace)):
+        return None
+    return work.cancelled_for
+
+
+def is_cancelled(workspace: Workspace) -> bool:
+    """Whether its owner asked to give up the operation under way, and that is still possible."""
+    asked = workspace.cancel_op_started_at
+    return asked is not None and asked == workspace.op_started_at and cancels_to(workspace) is not None
 
 
 def is_done(workspace: Workspace) -> bool:

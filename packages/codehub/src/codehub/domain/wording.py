@@ -6,10 +6,12 @@ Nothing relative to the present time is worded here ("sleeps in 5 min"): whoever
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from codehub.domain.actions import NEEDS_ADMIN
 from codehub.domain.model import ErrorReason, Operation, Phase, Progress, Status, Workspace
 from codehub.domain.status import status_of
 
@@ -135,6 +137,13 @@ def error_text(reason: ErrorReason | None, *, is_admin: bool) -> tuple[str, str]
     """What happened and what to do about it."""
     text = _UNKNOWN_ERROR if reason is None else ERRORS.get(reason, _UNKNOWN_ERROR)
     return text.message, (text.admin_remedy if is_admin else "") or text.remedy
+
+
+def fixing_command(workspace: Workspace, *, is_admin: bool) -> str | None:
+    """The command that does what `error_text` says; None when this person has none."""
+    if workspace.error_reason in NEEDS_ADMIN:
+        return f"codehub admin recover {workspace.id}" if is_admin else None
+    return f"codehub ws start {shlex.quote(workspace.name)}"
 
 
 def summarize(workspace: Workspace) -> Summary:

@@ -154,6 +154,7 @@ def spec_digest(spec: InstanceSpec, limits: str = "") -> str:
         str(profile.strip_prefix),
         *(f"{key}={value}" for key, value in sorted(profile.env.items())),
         limits,
+        *(() if profile.own_image else ("not the profile's image",)),
         *_of_template(spec),
     )
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]

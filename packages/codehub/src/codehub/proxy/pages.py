@@ -45,6 +45,11 @@ _TEXTS: Final[dict[Page, str]] = {
     Page.SIGNED_OUT: "The sign-in link has been used or has expired, or this browser blocks cookies. Try again.",
     Page.UNAVAILABLE: "One of its services does not answer. This page retries by itself.",
 }
+# At the limit of the whole installation, with nothing of one's own to stop.
+_ALL_TAKEN: Final = (
+    "Other users' workspaces take every place there is. This page opens yours as soon as one of them stops;"
+    " an administrator can stop one, or raise the limit."
+)
 _ACTIONS: Final[dict[Page, tuple[str, str]]] = {
     Page.ARCHIVED: ("restore", "Restore"),
     Page.PENDING: ("start", "Start"),
@@ -137,7 +142,7 @@ def render(
     parts = [f"<h1>{escape(title)}</h1>"]
     if workspace is not None and page is not Page.FORBIDDEN:
         parts.append(f'<p class="quiet">{escape(workspace.name)}</p>')
-    parts.append(f"<p>{escape(_text(page, workspace))}</p>")
+    parts.append(f"<p>{escape(_text(page, workspace, running))}</p>")
     if page is Page.WAKING:
         step = step_of(workspace) if workspace is not None else ""
         parts.append(f'<p id="step" class="quiet" role="status">{escape(step)}</p><progress></progress>')
@@ -178,7 +183,9 @@ def render(
     return Reply(status, body.encode(), tuple(headers))
 
 
-def _text(page: Page, workspace: Workspace | None) -> str:
+def _text(page: Page, workspace: Workspace | None, running: list[tuple[str, str]] | None) -> str:
+    if page is Page.LIMIT and not running:
+        return _ALL_TAKEN
     if page is not Page.ERROR:
         return _TEXTS[page]
     return " ".join(error_text(workspace.error_reason if workspace is not None else None, is_admin=False))

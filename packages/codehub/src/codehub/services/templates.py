@@ -19,6 +19,7 @@ from codehub.domain.ids import is_id
 from codehub.domain.model import DesiredState, Workspace, WorkspaceWithOwner
 from codehub.domain.parameters import Value
 from codehub.domain.profiles import Catalog, Runs
+from codehub.domain.schedule import time_zone
 from codehub.domain.table_reader import Mistake, Mistakes
 from codehub.domain.template_preview import RUNS, RUNTIMES, applied_changes, notes
 from codehub.domain.templates import Access, StoredVersion, Template, parse_templates
@@ -228,6 +229,20 @@ class Templates:
             found = await workspaces.get(tx, workspace_id)
             assert found is not None
             return found
+
+    async def time_zone(self, who: Principal) -> str:
+        async with self.database.transaction() as tx:
+            return await templates.time_zone(tx, who.user_id) or "UTC"
+
+    async def set_time_zone(self, who: Principal, name: str) -> str:
+        """In which the schedules of this user's workspaces are read, from now on."""
+        try:
+            time_zone(name)
+        except Invalid as error:
+            raise Invalid(f"time_zone: {error}") from error
+        async with self.database.transaction() as tx:
+            await templates.set_time_zone(tx, who.user_id, name)
+        return name
 
     def _checked(self, source: str) -> Mapping[str, Template]:
         """Mistakes, also for profiles that this installation does not have."""

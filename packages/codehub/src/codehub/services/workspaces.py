@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from codehub.adapters.postgres import control_ttl, timeline, users, workspaces
 from codehub.adapters.postgres.pool import Database, Transaction
-from codehub.domain.actions import NEEDS_ADMIN, Action, Viewer, check_allowed, stop_target
+from codehub.domain.actions import NEEDS_ADMIN, Action, Viewer, cancel_target, check_allowed, stop_target
 from codehub.domain.audit import AuditKind
 from codehub.domain.continuing import continued
 from codehub.domain.duplicate import FromArchive, source_of
@@ -20,11 +20,12 @@ from codehub.domain.errors import BackendDown, Conflict, Denied, Invalid, Unauth
 from codehub.domain.history import Generation
 from codehub.domain.ids import is_id, time_of
 from codehub.domain.limits import RunningLimits
-from codehub.domain.model import DesiredState, Phase, Workspace, WorkspaceWithOwner
+from codehub.domain.model import DesiredState, Operation, Phase, Workspace, WorkspaceWithOwner
 from codehub.domain.parameters import Value
 from codehub.domain.profiles import Catalog, Runs
 from codehub.domain.repository import RepositorySource
 from codehub.domain.ttl import Span
+from codehub.domain.wording import OPERATIONS
 from codehub.ports.archives import ArchiveReceipts
 from codehub.services import templates
 from codehub.services.audit import Visits, note
@@ -254,6 +255,19 @@ class Workspaces:
             # Lost data stays an error, but a stopped workspace no longer counts against the limit.
             recover = workspace.error_reason not in NEEDS_ADMIN
             return await self._ask(tx, who, workspace, stop_target(workspace), "stop", recover=recover)
+
+    async def cancel(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
+        """Give up the start, restore or archive that is under way, and be what it was before."""
+        async with self.database.transaction() as tx:
+            await self._seen(tx, who, workspace_id)
+            workspace = await self._locked(tx, workspace_id)
+            check_allowed(Action.CANCEL, workspace)
+            target = cancel_target(workspace)
+            assert target is not None, "checked above"
+            await workspaces.cancel(tx, workspace_id, target, self.clock())
+            what = OPERATIONS[workspace.operation].label if workspace.operation is not Operation.NONE else "Start"
+            await self._tell(tx, workspace_id, who, "cancel", f"cancelled: {what}")
+            return await self._again(tx, workspace_id)
 
     async def keep_awake(self, who: Principal, workspace_id: str, until: datetime | None) -> WorkspaceWithOwner:
         """Not put to sleep until then, whatever runs in it; None ends that."""

@@ -1,7 +1,8 @@
 """Starts `workspaced`, and starts it again whenever it dies.
 
-`python -I -S -B workspaced/__main__.py [-- COMMAND …]`, with its configuration as JSON in CODEHUB_WORKSPACED. With a
-COMMAND it becomes that command, the IDE, after starting a supervisor beside it; without one it becomes the supervisor.
+`python -I -S -B workspaced/__main__.py [-- COMMAND …]`, with its configuration as JSON in CODEHUB_WORKSPACED, or with `@`
+and the name of a file that holds it and is removed. With a COMMAND it becomes that command, the IDE, after starting a
+supervisor beside it, and one for the bridge to an IDE that only listens on a port; without one it becomes the supervisor.
 
 The configuration holds the secret of this start. The supervisor executes itself once more and reads it from a pipe, so
 that it is in no process's environment, where `cat /proc/*/environ` would print it into a log.
@@ -17,7 +18,7 @@ import select
 import signal
 import sys
 import time
-from typing import NoReturn
+from typing import Callable, NoReturn
 
 if not __package__:
     # Run by file, in a workspace that has no CodeHub installed. At the end of the path: it must not shadow anything.
@@ -40,24 +41,31 @@ def main(arguments: list[str]) -> None:
     raw = os.environ.pop(CONFIGURATION, "")
     if not raw:
         sys.exit(f"workspaced is started by CodeHub, which gives it {CONFIGURATION}")
+    if raw.startswith("@"):
+        raw = take(raw[1:])
     configuration = json.loads(raw)
     os.environ.update(own_environment(configuration))
     if arguments[:1] != ["--"]:
         execute_again(raw)
     command = arguments[1:]
+    set_up_home(configuration)
     read_fd = write_fd = -1
     if configuration.get("awaits_environment"):
         read_fd, write_fd = os.pipe()
         os.set_inheritable(write_fd, True)
         raw = json.dumps({**configuration, "environment_fd": write_fd})
-    if os.fork() == 0:
-        # Away from the IDE: neither its end nor its signals are ours.
-        os.setsid()
+    bridge = configuration.get("bridge")
+    for one in [raw, *([json.dumps({"bridge_only": bridge})] if bridge else [])]:
         if os.fork() == 0:
-            execute_again(raw)
-        os._exit(0)
-    with contextlib.suppress(ChildProcessError):
-        os.wait()
+            # Away from the IDE: neither its end nor its signals are ours.
+            os.setsid()
+            if one is not raw and write_fd >= 0:
+                os.close(write_fd)  # the helper's alone
+            if os.fork() == 0:
+                execute_again(one)
+            os._exit(0)
+        with contextlib.suppress(ChildProcessError):
+            os.wait()
     if read_fd >= 0:
         os.close(write_fd)
         os.environ.update(awaited_environment(read_fd))
@@ -65,6 +73,26 @@ def main(arguments: list[str]) -> None:
         os.execvp(command[0], command)  # noqa: S606
     except OSError as error:
         sys.exit(f"{command[0]}: {error.strerror}")
+
+
+def take(path: str) -> str:
+    """What a file holds, and nobody finds it there again."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            raw = file.read()
+        os.unlink(path)
+    except OSError as error:
+        sys.exit(f"workspaced: {path}: {error.strerror}")
+    return raw
+
+
+def set_up_home(configuration: dict[str, object]) -> None:
+    """Before the IDE starts: its first terminal finds a complete home. In a process of its own, which may fail."""
+    if "pip" not in configuration:
+        return
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "home_setup.py")
+    words = [sys.executable, "-I", "-S", "-B", script, str(configuration["home"]), str(configuration["pip"])]
+    os.spawnv(os.P_WAIT, sys.executable, words)  # noqa: S606
 
 
 def own_environment(configuration: dict[str, object]) -> dict[str, str]:
@@ -151,6 +179,10 @@ def _wait(child: int) -> None:
 
 
 def run(configuration: dict[str, object]) -> NoReturn:
+    if "bridge_only" in configuration:
+        from . import bridge
+
+        end_by(lambda: bridge.run(configuration["bridge_only"]))
     from .app import Options
     from .server import listen, serve
 
@@ -170,9 +202,15 @@ def run(configuration: dict[str, object]) -> NoReturn:
         tuple(int(port) for port in hidden),
         environment_fd=fd if isinstance(fd, int) else -1,
     )
+    secret, address = str(configuration["secret"]), str(configuration["listen"])
+    end_by(lambda: asyncio.run(serve(options, secret, listen(address))))
+
+
+def end_by(work: Callable[[], None]) -> NoReturn:
+    """Does the work, and ends this process with it."""
     code = 0
     try:
-        asyncio.run(serve(options, str(configuration["secret"]), listen(str(configuration["listen"]))))
+        work()
     except KeyboardInterrupt:
         pass
     except SystemExit as error:

@@ -191,6 +191,17 @@ async def test_a_template_in_use_cannot_be_archived(api: Api) -> None:
     assert await push(admin, WEB) == [{"name": "web", "version": 2, "new": True}], "pushing brings it back"
 
 
+async def test_a_time_zone_is_kept_and_only_names_of_zones_are(api: Api) -> None:
+    ada = await api.user("ada")
+    assert (await ada.get("/api/v1/time-zone")).json() == {"time_zone": "UTC"}
+    assert (await ada.put("/api/v1/time-zone", json={"time_zone": "Europe/Berlin"})).status_code == 200
+    assert (await ada.get("/api/v1/time-zone")).json() == {"time_zone": "Europe/Berlin"}
+    for wrong in ("../../etc/passwd", "Mars/Olympus", "x" * 200, ""):
+        refused = await ada.put("/api/v1/time-zone", json={"time_zone": wrong})
+        assert refused.status_code == 400
+        assert "time_zone" in refused.json()["error"]["message"]
+
+
 async def test_a_preview_shows_what_a_workspace_would_get_on_each_runtime(database: Database) -> None:
     source = WEB.replace('profile = "code-server"', 'image = "example.org/web:{parameters.node}"')
     async with running_api(database, choose_backends=docker_backends) as api:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import httpx
@@ -24,10 +25,18 @@ async def test_opening_a_workspace_opens_the_browser_with_a_link_that_signs_it_i
     link = (tmp_path / "browser.opened").read_text()
     by_program = {"sec-fetch-site": "none", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
     async with httpx.AsyncClient() as browser:
-        answer = await browser.get(link, headers=by_program)
-        assert answer.headers["location"] == f"http://localhost:8001/w/{workspace_id}/"
-        user = (await browser.get(f"{signed_in.server.url}/api/v1/whoami")).json()["user"]
+        page = (await browser.get(link, headers=by_program)).text
+        target, session_key = (_meta(page, name) for name in ("codehub-next", "codehub-session-key"))
+        assert target == f"http://localhost:8001/w/{workspace_id}/"
+        both_halves = {"X-CodeHub-Session-Key": session_key}
+        user = (await browser.get(f"{signed_in.server.url}/api/v1/whoami", headers=both_halves)).json()["user"]
     assert user["username"] == "admin"
+
+
+def _meta(page: str, name: str) -> str:
+    found = re.search(f'name="{name}" content="([^"]*)"', page)
+    assert found is not None, page
+    return found[1]
 
 
 async def test_exit_codes_say_what_kind_of_failure_it_was(
@@ -88,7 +97,7 @@ async def test_following_says_in_lines_how_far_it_is_where_nothing_can_be_drawn_
     await stage.change(workspace_id, progress=None)
     await stage.change(workspace_id, **ARCHIVED)
     done = await signed_in.end(process)
-    assert (done.code, done.out, done.err) == (0, "api: STOPPED (archived)\n", ""), done
+    assert (done.code, done.out, done.err) == (0, "api: Archived\n", ""), done
 
 
 async def test_users_are_managed_with_the_admins_password(signed_in: Command) -> None:
@@ -112,12 +121,12 @@ async def test_a_user_who_leaves_hands_the_workspaces_on(signed_in: Command, sta
     await stage.add("api")
     await signed_in.ok("admin", "transfer", "api", "ada")
     out = await signed_in.ok("admin", "users", "offboard", "ada", "--to", "bob", **password)
-    assert out == "ada is disabled; 1 workspaces belong to bob now.\n"
+    assert out == "1 workspaces belong to bob now. ada is removed.\n"
     owners = {
         item["name"]: item["owner"] for item in json.loads(await signed_in.ok("ws", "ls", "--all", "--json"))["items"]
     }
     assert owners["api"] == "bob"
-    await signed_in.ok("admin", "users", "rm", "ada", **password)
+    assert (await signed_in("admin", "users", "rm", "ada", **password)).code == 5, "the account is gone"
 
 
 async def test_the_demo_makes_its_workspaces_once_and_takes_them_away(signed_in: Command, stage: Stage) -> None:

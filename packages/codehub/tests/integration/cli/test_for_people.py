@@ -33,7 +33,7 @@ async def test_a_narrow_terminal_shows_names_and_whole_ids(signed_in: Command, s
 async def test_asking_for_what_is_there_is_no_error(signed_in: Command, stage: Stage) -> None:
     await stage.add("api", **RUNNING)
     await stage.add("old", **ARCHIVED)
-    assert "api: RUNNING" in await signed_in.ok("ws", "start", "api")
+    assert "api: Running" in await signed_in.ok("ws", "start", "api")
     assert "old" in await signed_in.ok("ws", "archive", "old")
 
 
@@ -45,7 +45,7 @@ async def test_restart_stops_and_starts(signed_in: Command, stage: Stage) -> Non
     await stage.until(workspace_id, desired_state="RUNNING")
     await stage.change(workspace_id, **RUNNING)
     done = await restart
-    assert (done.code, done.out) == (0, "api: RUNNING\n"), done
+    assert (done.code, done.out) == (0, "api: Running\n"), done
 
 
 async def test_whoami_names_user_and_server(signed_in: Command) -> None:
@@ -94,11 +94,11 @@ def test_colours_are_for_terminals() -> None:
     mine, theirs = pty.openpty()
     code = (
         "from codehub.cli.output import status_text, print_table;"
-        "print_table(['A'], [[status_text({'status': 'ERROR'})]])"
+        "print_table(['A'], [[status_text({'status': 'ERROR', 'summary': {'label': 'Error'}})]])"
     )
     subprocess.run([sys.executable, "-c", code], stdout=theirs, timeout=120, check=True)
-    assert b"\x1b[31mERROR" in os.read(mine, 1000)
+    assert b"\x1b[31mError" in os.read(mine, 1000)
     os.close(mine)
     os.close(theirs)
     plain = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120, check=True)
-    assert plain.stdout == b"A\nERROR\n"
+    assert plain.stdout == b"A\nError\n"

@@ -39,7 +39,7 @@ def test_what_is_composed_runs_workspaces_and_they_outlive_it(
             assert made.status_code == 201, made.text
             path = f"workspaces/{made.json()['id']}"
             _until(lambda: client.get(path).json()["status"] == "RUNNING", hub)
-            # The proxy's container reaches a port that is published on the host's loopback alone.
+            # The proxy's container, which is not root, reaches a socket in a directory of the workspace.
             assert _inside(hub, made.json()["id"], token, "echo written > note; cat note") == "written\n"
             assert "hello from" in client.get(f"{path}/logs").text
             assert client.post(f"{path}:archive").status_code == 202

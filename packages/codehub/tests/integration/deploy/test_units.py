@@ -102,14 +102,24 @@ def test_docker_compose_reads_the_file_as_it_is_meant(tmp_path: Path) -> None:
     for part in PARTS:
         service = services[part]
         assert service["command"] == ["serve", part]
-        assert service["network_mode"] == "host", "the proxy must reach ports on the host's loopback"
+        assert service["network_mode"] == "host", "they listen on, and speak to, the same loopback"
         assert service["depends_on"]["migrate"]["condition"] == "service_completed_successfully"
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]
         assert service["environment"]["CODEHUB_HOMES_HOST_DIR"] == "/srv/homes"
         assert {name for name in service["environment"] if not name.startswith("AWS_")} <= known
+        sockets = service["environment"]["CODEHUB_SOCKETS_DIR"]
+        seen = {mount["target"]: mount["source"] for mount in service["volumes"]}
+        assert seen[sockets] == sockets, "the same path as the engine's"
     mounts = {mount["target"]: mount["source"] for mount in services["coordinator"]["volumes"]}
-    assert mounts == {"/var/run/docker.sock": "/var/run/docker.sock", "/var/lib/codehub/homes": "/srv/homes"}
+    assert mounts == {
+        "/var/run/docker.sock": "/var/run/docker.sock",
+        "/var/lib/codehub/homes": "/srv/homes",
+        sockets: sockets,
+    }
+    # Sockets belong to the coordinator's group, which is the one that API and proxy have.
+    assert services["coordinator"]["user"] == "0:10001"
+    assert "--uid 10001" in (DEPLOY.parent / "Dockerfile").read_text(encoding="utf-8")
 
 
 def test_what_the_dockerfile_leaves_out_was_put_in_and_is_not_missed() -> None:

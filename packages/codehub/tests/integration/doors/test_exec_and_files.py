@@ -12,8 +12,6 @@ import pytest
 
 from testing.codehub.doors import Doors
 
-pytestmark = pytest.mark.xdist_group("doors")
-
 
 def test_exec_answers_with_exit_code_and_both_streams(doors: Doors) -> None:
     with doors.client() as client:

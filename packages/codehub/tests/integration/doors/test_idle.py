@@ -6,16 +6,16 @@ import time
 
 import pytest
 
-from testing.codehub.doors import open_doors
+from testing.codehub.doors import Runtime, open_doors
 from testing.codehub.full_stack import PATIENCE_S, fresh_stack
 from testing.codehub.terminals import attached, opened
 
-pytestmark = [pytest.mark.xdist_group("doors"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 
-def test_work_keeps_a_workspace_awake_and_waiting_does_not() -> None:
+def test_work_keeps_a_workspace_awake_and_waiting_does_not(runtime: Runtime) -> None:
     with fresh_stack() as stack:
-        stack.with_tiny_ide()
+        runtime(stack)
         stack.environment |= {
             "TTL_STANDBY_SECONDS": "20",
             "ACTIVITY_FLUSH_INTERVAL": "1",

@@ -18,8 +18,6 @@ import pytest
 from testing.codehub.doors import Doors
 from testing.codehub.full_stack import PATIENCE_S
 
-pytestmark = pytest.mark.xdist_group("doors")
-
 SERVER = """
 import http.server, socket, sys
 class Handler(http.server.BaseHTTPRequestHandler):

@@ -16,7 +16,7 @@ from testing.codehub.doors import Doors
 from testing.codehub.full_stack import PATIENCE_S
 from testing.codehub.laptop import Laptop
 
-pytestmark = [pytest.mark.xdist_group("doors"), pytest.mark.needs("sshd", "rsync", "git")]
+pytestmark = pytest.mark.needs("sshd", "rsync", "git")
 
 
 @pytest.fixture(scope="module")

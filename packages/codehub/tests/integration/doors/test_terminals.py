@@ -14,8 +14,6 @@ from testing.codehub.doors import Doors
 from testing.codehub.full_stack import PATIENCE_S
 from testing.codehub.terminals import attached, opened
 
-pytestmark = pytest.mark.xdist_group("doors")
-
 
 def test_a_shell_answers_and_its_screen_is_there_for_the_next_viewer(doors: Doors) -> None:
     terminal = opened(doors, ["bash", "--norc"])

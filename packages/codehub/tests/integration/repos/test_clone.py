@@ -138,3 +138,33 @@ def test_what_the_clone_printed_can_be_read(shop: Repositories, git_server: GitS
     made = shop.create("log", repo={"url": git_server.url("public/log")})
     made.settled()
     assert "Receiving objects: 100%" in made.codehub("ws", "setup-log", made.workspace_id).stdout.decode()
+
+
+def test_large_files_come_from_lfs_with_the_same_credential(shop: Repositories, git_server: GitServer) -> None:
+    content = os.urandom(1 << 20)
+    git_server.make_large("private/media", "film.bin", content)
+    shop.ask("POST", "git-credentials", {"host": git_server.address, "username": USER, "token": TOKEN})
+    made = shop.create("media", repo={"url": git_server.url("private/media")})
+    assert made.settled()["state"] == "done", made.setup()
+    assert made.step("clone")["notes"] == []
+    assert (made.files() / "media/film.bin").read_bytes() == content
+    assert made.sh("git -C ~/media status --porcelain") == ""
+
+
+@pytest.mark.soak
+def test_a_repository_of_500_megabytes_is_cloned_without_old_contents(
+    shop: Repositories, git_server: GitServer
+) -> None:
+    work = git_server.place / "huge-work"
+    bare = git_server.make("public/huge", {"README.md": "x"})
+    git("/", "clone", "-q", str(bare), str(work))
+    for number in range(10):
+        (work / "data.bin").write_bytes(os.urandom(50 << 20))
+        git(work, "add", "-A")
+        git(work, "-c", "core.compression=0", "commit", "-q", "-m", f"Version {number}")
+    git(work, "push", "-q", "origin", "HEAD")
+    made = shop.create("huge", repo={"url": git_server.url("public/huge")})
+    assert made.settled()["state"] == "done", made.setup()
+    assert any("Partial clone" in note for note in made.step("clone")["notes"])
+    # The newest version alone, in the object store and checked out.
+    assert int(made.sh("du -sm ~/huge | cut -f1")) < 150

@@ -11,7 +11,7 @@ from typing import Any
 import aiodocker
 import aiohttp
 
-from codehub.domain.errors import BackendDown, CodeHubError, Conflict, OutOfSpace, Transient
+from codehub.domain.errors import BackendDown, CodeHubError, Conflict, OutOfSpace, Terminal, Transient
 
 INSTALLATION = "codehub.installation"
 WORKSPACE = "codehub.workspace"
@@ -32,6 +32,15 @@ class Engine:
     @property
     def is_local(self) -> bool:
         return self.host.startswith("unix://")
+
+    def check_local(self) -> None:
+        """Containers are reached through Unix sockets in a directory that this machine shares with the engine."""
+        if not self.is_local:
+            raise Terminal(
+                f"the Docker engine at {self.host} is not reached through a Unix socket: CodeHub runs workspaces only on "
+                "an engine of its own machine. Set DOCKER_HOST to the engine's socket (unix:///var/run/docker.sock), run "
+                "CodeHub on the engine's machine, or use CODEHUB_RUNTIME=kubernetes"
+            )
 
     @property
     def docker(self) -> aiodocker.Docker:
@@ -100,6 +109,27 @@ class Engine:
                 in_progress = error.status == 409 and "already in progress" in str(error)
                 if error.status != 404 and not in_progress:
                     raise
+
+    async def has_file(self, container: str, path: str) -> bool:
+        """Whether a container, running or not, has something at this path."""
+        return await self.read_archive(container, path, 0) is not None
+
+    async def read_archive(self, container: str, path: str, most: int) -> bytes | None:
+        """The begin of a tar with what is at a path of a container, running or not; None when there is nothing.
+
+        Read to its end whatever its length: an engine (20.10) that loses the reader and is told to remove the container
+        unmounts the file system of the next one.
+        """
+        try:
+            async with self.stream(f"containers/{container}/archive", path=path) as response:
+                raw = b""
+                while part := await response.content.read(1 << 20):
+                    raw += part[: most - len(raw)]
+                return raw
+        except Transient as error:
+            if isinstance(error.__cause__, aiodocker.DockerError) and error.__cause__.status == 404:
+                return None
+            raise
 
     @contextlib.asynccontextmanager
     async def stream(

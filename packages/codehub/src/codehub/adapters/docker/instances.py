@@ -1,4 +1,4 @@
-"""Workspaces as containers: created hardened, found by label, resolved by their published port.
+"""Workspaces as containers: created hardened, found by label, reached through sockets in a directory of their own.
 
 A container is one start of one instance: a stopped one is replaced, not started again, so its id is the identity that
 changes with every start. Knows nothing of the database.
@@ -11,38 +11,37 @@ import json
 import os
 import secrets
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from codehub.adapters.docker.container import (
+    DockerLimits,
+    Surroundings,
+    container_config,
+    launch_of,
+    plan_of,
+)
 from codehub.adapters.docker.engine import INSTALLATION, WORKSPACE, Engine
-from codehub.adapters.docker.images import ensure_image
+from codehub.adapters.docker.images import ImageInfo, ensure_image, look_into
 from codehub.adapters.docker.network import Network
-from codehub.adapters.filesystem.ownership import own
-from codehub.adapters.health import answers, filled, secret_of
-from codehub.domain.errors import BackendDown, ImagePullFailed, Transient
+from codehub.adapters.docker.start_dirs import StartDir, StartDirs, remove_all
+from codehub.adapters.docker.tools import IdeTool, Tools
+from codehub.adapters.docker.volume_owner import own_volume
+from codehub.adapters.filesystem.ownership import container_uid_for, own
+from codehub.adapters.health import answers, secret_of
+from codehub.adapters.workspaced_launch import by_socket
+from codehub.domain.errors import BackendDown, ImagePullFailed, Terminal, Transient
 from codehub.domain.model import Progress
 from codehub.domain.profiles import AppProfile, Runs
-from codehub.domain.routing import workspace_path
 from codehub.ports.fence import Fence, Report
 from codehub.ports.instances import ABSENT, InstanceSpec, InstanceStatus, MountKind, Upstream, spec_digest
 
 ROLE_INSTANCE = "instance"
-HOME = "/home/coder"
-CONTAINER_UID = 1000
 _SPEC, _SECRET = "codehub.spec", "codehub.secret-header"
+# The directory of the start, the user it runs as, and the secret of its `workspaced`.
+_START, _UID, _WORKSPACED = "codehub.start", "codehub.uid", "codehub.workspaced-secret"
 _ASKED_TO = {0, 143}  # ended by itself in order, or by our TERM
-
-
-@dataclass(frozen=True, slots=True)
-class DockerLimits:
-    memory_bytes: int = 4 << 30
-    cpus: float = 2.0
-    pids: int = 2048
-    grace_s: int = 10
-
-    def __str__(self) -> str:
-        return f"{self.memory_bytes}/{self.cpus}/{self.pids}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,123 +52,119 @@ class HomesSeen:
     engines: Path | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class DockerOptions:
+    """`sockets_dir` has the same path for CodeHub's parts and for the engine."""
+
+    sockets_dir: Path
+    limits: DockerLimits = field(default_factory=DockerLimits)
+    homes: HomesSeen = field(default_factory=HomesSeen)
+    allowed_networks: tuple[str, ...] = ()  # private ones that workspaces may reach
+
+
 class DockerInstances:
     name = "local-docker"
     runs = Runs.IMAGE
 
-    def __init__(self, engine: Engine, limits: DockerLimits | None = None, homes: HomesSeen | None = None) -> None:
+    def __init__(self, engine: Engine, options: DockerOptions, ide: IdeTool | None = None) -> None:
         self._engine = engine
-        self._limits = limits or DockerLimits()
-        self._homes = homes or HomesSeen()
-        self.network = Network(engine)
-
-    @property
-    def uid(self) -> int:
-        """Root gives homes to the images' user; another user keeps his own, and runs the container as himself."""
-        return CONTAINER_UID if os.geteuid() == 0 else os.geteuid()
+        self._options = options
+        self._starts = StartDirs(options.sockets_dir)
+        self._images: dict[str, ImageInfo] = {}
+        self._looking = asyncio.Lock()
+        self.network = Network(engine, options.allowed_networks)
+        self.tools = Tools(engine, ide)
 
     async def ping(self) -> None:
         await self._engine.ping()
 
     async def start(self, spec: InstanceSpec, report: Report, fence: Fence, *, replace: bool = False) -> None:
-        name = container_name(spec.workspace_id)
-        digest = spec_digest(spec, f"{self._limits}/{self.uid}")
+        self._engine.check_local()
+        uid = container_uid_for(spec.workspace_id)
+        digest = spec_digest(spec, f"{self._options.limits}/{uid}")
         found = await self._find(spec.workspace_id)
         if found is not None:
             labels = found["Config"]["Labels"] or {}
             if found["State"]["Running"] and labels.get(_SPEC) == digest and not replace:
                 return
-        await ensure_image(self._engine, spec.image, report)
+        image = await self._image(spec.image, report)
+        plan = plan_of(spec, image)
+        tools = await self.tools.mounts(report, ide=plan.brings_ide)
         network = await self.network.ensure()
-        await asyncio.to_thread(self._own_home, spec)
+        # Of earlier starts. Looked for before the fence: what a later leader makes is not among them.
+        before = self._starts.of(spec.workspace_id)
         fence()
         if found is not None:
             await self._remove(found["Id"])
+        await self._own_home(spec, uid, tools)
         report(Progress("start", 0, 1, "steps"))
-        config = self._config(spec, digest, network)
+        start, secret, helper = (
+            self._starts.new(spec.workspace_id),
+            secrets.token_urlsafe(32),
+            secrets.token_urlsafe(32),
+        )
+        labels = self._engine.labels(spec.workspace_id, ROLE_INSTANCE) | {
+            _SPEC: digest,
+            _START: start.name,
+            _UID: "" if uid is None else str(uid),
+            _WORKSPACED: helper,
+        }
+        header = secret_of(spec.profile, secret)
+        if header is not None:
+            labels[_SECRET] = f"{header[0]}: {header[1]}"
+        ids = f"{os.geteuid()}:{os.getegid()}" if uid is None else f"{uid}:{uid}"
+        around = Surroundings(
+            labels, network, ids, self._options.limits, [*tools, *start.mounts()], image.shell, _sysctls()
+        )
         fence()
-        created = await self._create(name, config)
-        await self._engine.send("POST", f"containers/{created}/start", timeout_s=120)
-
-    async def _create(self, name: str, config: dict[str, object]) -> str:
         try:
-            made = await self._engine.send("POST", "containers/create", config, timeout_s=120, params={"name": name})
+            await asyncio.to_thread(self._starts.make, start, uid, image, launch_of(spec, plan, helper))
+            created = await self._create(spec.workspace_id, container_config(spec, plan, secret, around))
+            await self._engine.send("POST", f"containers/{created}/start", timeout_s=120)
+        except Transient:
+            await asyncio.to_thread(start.remove)
+            raise
+        await asyncio.to_thread(remove_all, before)
+
+    async def _image(self, image: str, report: Report) -> ImageInfo:
+        found = await ensure_image(self._engine, image, report)
+        async with self._looking:
+            known = self._images.get(found["Id"])
+            if known is None:
+                known = self._images[found["Id"]] = await look_into(self._engine, found)
+        return known
+
+    async def _create(self, workspace_id: str, config: dict[str, object]) -> str:
+        params = {"name": container_name(workspace_id)}
+        try:
+            made = await self._engine.send("POST", "containers/create", config, timeout_s=120, params=params)
         except Transient as error:
             if "No such image" in str(error):
                 raise ImagePullFailed(f"the image {config['Image']} is not there any more") from error
             raise
         return str(made["Id"])
 
-    def _own_home(self, spec: InstanceSpec) -> None:
-        """A new home belongs to root; the container's user must be able to write to it."""
-        if spec.mount.kind is not MountKind.DIR or os.geteuid() != 0:
+    async def _own_home(self, spec: InstanceSpec, uid: int | None, tools: list[dict[str, object]]) -> None:
+        """A new home belongs to root, an older one to the user whom all workspaces had once."""
+        if uid is None:
             return
-        path = Path(spec.mount.source)
-        if self._homes.ours is not None and self._homes.engines is not None:
-            path = self._homes.ours / path.relative_to(self._homes.engines)
-        if path.is_dir():
-            own(path, self.uid)
-
-    def _config(self, spec: InstanceSpec, digest: str, network: str) -> dict[str, object]:
-        profile = spec.profile
-        secret = secrets.token_urlsafe(32)
-        values = {
-            "port": str(profile.port),
-            "socket": "",
-            "base_path": workspace_path(spec.workspace_id),
-            "home": HOME,
-            "id": spec.workspace_id,
-            "secret": secret,
-        }
-        env = {
-            "HOME": HOME,
-            "CODEHUB_WORKSPACE_ID": spec.workspace_id,
-            "CODEHUB_BASE_PATH": values["base_path"],
-            "CODEHUB_PORT": values["port"],
-        }
-        # The template's never take the place of ours, nor of what the profile needs to run.
-        env = dict(spec.env) | env | {key: filled(value, values) for key, value in profile.env.items()}
-        memory = spec.size.memory_bytes or self._limits.memory_bytes
-        cpus = spec.size.cpus or self._limits.cpus
-        header = secret_of(profile, secret)
-        labels = self._engine.labels(spec.workspace_id, ROLE_INSTANCE) | {_SPEC: digest}
-        if header is not None:
-            labels[_SECRET] = f"{header[0]}: {header[1]}"
-        mount: dict[str, object] = {"Target": HOME, "Source": spec.mount.source}
         if spec.mount.kind is MountKind.VOLUME:
-            mount |= {"Type": "volume", "VolumeOptions": {"NoCopy": True}}
-        else:
-            mount |= {"Type": "bind"}
-        port = f"{profile.port}/tcp"
-        return {
-            "Image": spec.image,
-            "Env": [f"{key}={value}" for key, value in env.items()],
-            "User": f"{self.uid}:{CONTAINER_UID if os.geteuid() == 0 else os.getegid()}",
-            "WorkingDir": HOME,
-            "Labels": labels,
-            "ExposedPorts": {port: {}},
-            "HostConfig": {
-                "Init": True,
-                "Mounts": [mount],
-                "NetworkMode": network,
-                "PortBindings": {port: [{"HostIp": "127.0.0.1", "HostPort": ""}]},
-                "CapDrop": ["ALL"],
-                "SecurityOpt": ["no-new-privileges:true"],
-                "Memory": memory,
-                "MemorySwap": memory,
-                "NanoCpus": int(cpus * 1e9),
-                "PidsLimit": self._limits.pids,
-                "RestartPolicy": {"Name": "no"},
-                "LogConfig": {"Type": "json-file", "Config": {"max-size": "8m", "max-file": "2"}},
-            },
-        }
+            await own_volume(self._engine, spec.workspace_id, spec.mount.source, uid, tools)
+            return
+        if spec.mount.kind is not MountKind.DIR:
+            raise Terminal(f"a container needs a directory or a volume as its home, not a {spec.mount.kind}")
+        path, seen = Path(spec.mount.source), self._options.homes
+        if seen.ours is not None and seen.engines is not None:
+            path = seen.ours / path.relative_to(seen.engines)
+        if await asyncio.to_thread(path.is_dir):
+            await asyncio.to_thread(own, path, uid)
 
     async def stop(self, workspace_id: str, fence: Fence) -> None:
         found = await self._find(workspace_id)
         if found is None or not found["State"]["Running"]:
             return
         fence()
-        grace = self._limits.grace_s
+        grace = self._options.limits.grace_s
         await self._engine.send(
             "POST",
             f"containers/{found['Id']}/stop",
@@ -179,11 +174,14 @@ class DockerInstances:
         )
 
     async def delete(self, workspace_id: str, fence: Fence) -> None:
+        before = self._starts.of(workspace_id)
         await self.stop(workspace_id, fence)
         found = await self._find(workspace_id)
-        if found is not None:
+        if found is not None or before:
             fence()
+        if found is not None:
             await self._remove(found["Id"])
+        await asyncio.to_thread(remove_all, before)
 
     async def _remove(self, container: str) -> None:
         await self._engine.remove(f"containers/{container}", force="true", v="true")
@@ -205,12 +203,37 @@ class DockerInstances:
             return ABSENT
         ports = (found["NetworkSettings"].get("Ports") or {}).values()
         published = [int(binding["HostPort"]) for bindings in ports for binding in bindings or []]
-        return _status(found["Id"], found["Config"]["Labels"], found["State"], published)
+        return self._status(found["Id"], found["Config"]["Labels"], found["State"], published)
+
+    def _status(
+        self, container: str, labels: Mapping[str, str], state: Mapping[str, Any], published: list[int]
+    ) -> InstanceStatus:
+        running = bool(state.get("Running"))
+        upstream = helper = None
+        name, colon, value = labels.get(_SECRET, "").partition(": ")
+        secret = (name, value) if colon else None
+        if running and published and _START not in labels:
+            # Started by an older CodeHub: reached as it was then, until its next start.
+            upstream = Upstream(container, "127.0.0.1", published[0], secret=secret)
+        elif running and _START in labels:
+            start = StartDir(self._options.sockets_dir, labels[_START])
+            uid = int(labels[_UID]) if labels.get(_UID) else None
+            upstream = Upstream(container, socket_path=start.ide_socket, secret=secret, uid=uid)
+            helper = by_socket(container, start.workspaced_socket, labels.get(_WORKSPACED, ""), uid)
+        return InstanceStatus(
+            exists=True,
+            running=running,
+            identity=container,
+            spec_digest=labels.get(_SPEC, ""),
+            upstream=upstream,
+            exit_reason=_exit_reason(state),
+            workspaced=helper,
+        )
 
     async def list_all(self) -> Mapping[str, InstanceStatus]:
         listed = await self._engine.get("containers/json", all="true", filters=self._engine.filters(ROLE_INSTANCE))
         running = {
-            item["Labels"][WORKSPACE]: _status(
+            item["Labels"][WORKSPACE]: self._status(
                 item["Id"],
                 item["Labels"],
                 {"Running": True},
@@ -273,20 +296,17 @@ class DockerInstances:
         }
 
 
+def _sysctls() -> dict[str, str]:
+    """The engine takes IPv6 from containers, and with it ::1, on which many dev servers listen."""
+    return {"net.ipv6.conf.lo.disable_ipv6": "0"} if Path("/proc/sys/net/ipv6/conf").is_dir() else {}
+
+
 def container_name(workspace_id: str) -> str:
     return f"codehub-ws-{workspace_id}"
 
 
-def _status(
-    container: str, labels: Mapping[str, str], state: Mapping[str, Any], published: list[int]
-) -> InstanceStatus:
-    running = bool(state.get("Running"))
-    upstream = None
-    if running and published:
-        name, colon, value = labels.get(_SECRET, "").partition(": ")
-        upstream = Upstream(container, "127.0.0.1", published[0], secret=(name, value) if colon else None)
-    reason = None
-    if not running and state.get("Status") != "created":
-        code = int(state.get("ExitCode", 0))
-        reason = "OOMKilled" if state.get("OOMKilled") else None if code in _ASKED_TO else f"ExitCode:{code}"
-    return InstanceStatus(True, running, container, labels.get(_SPEC, ""), upstream, reason)
+def _exit_reason(state: Mapping[str, Any]) -> str | None:
+    if state.get("Running") or state.get("Status") == "created":
+        return None
+    code = int(state.get("ExitCode", 0))
+    return "OOMKilled" if state.get("OOMKilled") else None if code in _ASKED_TO else f"ExitCode:{code}"

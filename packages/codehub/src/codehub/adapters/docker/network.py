@@ -1,7 +1,8 @@
-"""The one network of an installation's containers: no traffic between them, and none to services of this machine.
+"""The one network of an installation's containers: no traffic between them, with this machine or to private networks.
 
 Containers reach the world through the engine's masquerading. What they send to the machine itself (CodeHub, its
-database, anything on the bridge's own address) is dropped by one packet-filter rule, when CodeHub may set it.
+database, anything on the bridge's own address), to link-local addresses (cloud metadata) and to private networks that are
+not allowed is dropped by the packet filter, when CodeHub may set it; and so is what the machine sends to them.
 """
 
 from __future__ import annotations
@@ -10,17 +11,24 @@ import asyncio
 import hashlib
 import os
 import shutil
+from collections.abc import Sequence
 
 from codehub.adapters.docker.engine import Engine
 from codehub.domain.errors import Transient
+from codehub.domain.networks import blocked_networks
+
+_FORWARDED = "DOCKER-USER"  # the engine's chain for rules of others, which it leaves alone
+_FAILED = "the packet filter that keeps workspaces from this machine's services could not be set"
 
 
 class Network:
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, allowed: Sequence[str] = ()) -> None:
         digest = hashlib.sha256(engine.installation_id.encode()).hexdigest()
         self._engine = engine
+        self._allowed = tuple(allowed)
         self.name = f"codehub-{digest[:12]}"
         self.bridge = f"ch-{digest[:11]}"
+        self.chain = f"CODEHUB-{digest[:12]}"
         self._lock = asyncio.Lock()
         self._ready = False
 
@@ -33,7 +41,8 @@ class Network:
         async with self._lock:
             if not self._ready or await self._engine.get(f"networks/{self.name}") is None:
                 await self._make()
-                await self._guard()
+                if self.can_guard:
+                    await self._guard()
                 self._ready = True
         return self.name
 
@@ -59,28 +68,50 @@ class Network:
             if await self._engine.get(f"networks/{self.name}") is None:
                 raise
 
+    @property
+    def _jumps(self) -> list[list[str]]:
+        """From the chains that packets pass to what this installation refuses."""
+        dropped = ["-m", "conntrack", "--ctstate", "NEW", "-j", "DROP"]
+        return [
+            ["INPUT", "-i", self.bridge, *dropped],
+            # Users of this machine do not reach what listens in a container either: CodeHub comes through its sockets.
+            ["OUTPUT", "-o", self.bridge, *dropped],
+            [_FORWARDED, "-i", self.bridge, "-j", self.chain],
+        ]
+
     async def _guard(self) -> None:
-        if not self.can_guard:
-            return
-        program = _iptables() or ""
-        rule = ["INPUT", "-i", self.bridge, "-m", "conntrack", "--ctstate", "NEW", "-j", "DROP"]
-        if await _run(program, "-w", "10", "-C", *rule) != 0 and await _run(program, "-w", "10", "-I", *rule) != 0:
-            raise Transient("the packet filter that keeps workspaces from this machine's services could not be set")
+        await _iptables_run("-N", self.chain)  # fails when it is there
+        if await _iptables_run("-F", self.chain) != 0:
+            raise Transient(_FAILED)
+        for network in blocked_networks((), self._allowed):
+            rule = [self.chain, "-d", network, "-m", "conntrack", "--ctstate", "NEW", "-j", "DROP"]
+            if await _iptables_run("-A", *rule) != 0:
+                raise Transient(_FAILED)
+        for jump in self._jumps:
+            if await _iptables_run("-C", *jump) != 0 and await _iptables_run("-I", *jump) != 0:
+                raise Transient(_FAILED)
 
     async def remove(self) -> None:
         """For tests and for taking an installation off an engine."""
         await self._engine.remove(f"networks/{self.name}")
         if self.can_guard:
-            rule = ["INPUT", "-i", self.bridge, "-m", "conntrack", "--ctstate", "NEW", "-j", "DROP"]
-            await _run(_iptables() or "", "-w", "10", "-D", *rule)
+            for jump in self._jumps:
+                await _iptables_run("-D", *jump)
+            await _iptables_run("-F", self.chain)
+            await _iptables_run("-X", self.chain)
 
 
 def _iptables() -> str | None:
     return shutil.which("iptables", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
 
 
-async def _run(*command: str) -> int:
+async def _iptables_run(*words: str) -> int:
     process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
+        _iptables() or "iptables",
+        "-w",
+        "10",
+        *words,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
     )
     return await process.wait()

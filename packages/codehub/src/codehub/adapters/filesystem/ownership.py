@@ -1,12 +1,29 @@
-"""Giving a whole tree to one user, by descriptors, so that no link is followed."""
+"""A workspace's own user, and giving a whole tree to it: by descriptors, so that no link is followed."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from pathlib import Path
 
 from codehub.adapters.filesystem.dir_cursor import DirCursor
+
+_FIRST_UID = 1_000_000_000  # above what distributions, containers and directories hand out
+_UIDS = 1_000_000_000
+
+
+def uid_for(workspace_id: str) -> int | None:
+    """The workspace's own uid when CodeHub is root; else None, and the instance runs as CodeHub's user."""
+    if os.geteuid() != 0:
+        return None
+    digest = hashlib.sha256(workspace_id.encode()).digest()
+    return _FIRST_UID + int.from_bytes(digest[:8], "big") % _UIDS
+
+
+def container_uid_for(workspace_id: str) -> int | None:
+    """The same for a container. Another one, as to end a process workspace is to end every process of its uid."""
+    return uid_for(f"container:{workspace_id}")
 
 
 def own(home: Path, uid: int | None) -> None:

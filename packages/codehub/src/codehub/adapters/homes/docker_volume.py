@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from codehub.adapters.docker.engine import WORKSPACE, Engine
+from codehub.adapters.docker.volume_copy import FOLDER, OWNER, Door, copy_container, make_door, remove_copies
+from codehub.adapters.filesystem.ownership import container_uid_for
 from codehub.adapters.homes.bridge import FromThread, from_loop
 from codehub.adapters.homes.space import check_room_for_restore
 from codehub.adapters.homes.stored import StoredHomes
-from codehub.adapters.homes.volume_copy import FOLDER, Door, copy_container, make_door, remove_copies
 from codehub.adapters.homes.work import Workers
 from codehub.adapters.objectstore.layout import Meta, parse_key
 from codehub.adapters.objectstore.layout import archive_key as key_of
@@ -71,10 +72,6 @@ class DockerVolumeHomes(StoredHomes):
         super().__init__(store, workers, at)
         self._engine = engine
 
-    @property
-    def _uid(self) -> int:
-        return 1000 if os.geteuid() == 0 else os.geteuid()
-
     async def ping(self) -> None:
         await self._engine.ping()
 
@@ -120,7 +117,7 @@ class DockerVolumeHomes(StoredHomes):
         fence()
         door = await self._make(home, ctx)
         self._at("provision:staged")
-        await door.put(tar.encode(tar.Entry(FOLDER, tar.DIR, 0o700, self._uid, self._uid)) + tar.END)
+        await door.put(tar.encode(_root_of(home)) + tar.END)
         await self._mark(home, ctx, fence, "provision")
         return ctx
 
@@ -164,9 +161,9 @@ class DockerVolumeHomes(StoredHomes):
         cancelled = threading.Event()
         job = Job(report, fence, cancelled, self._at)
         # An archive of nothing does not say whose the home is.
-        root = tar.encode(tar.Entry(FOLDER, tar.DIR, 0o700, self._uid, self._uid))
+        root = tar.encode(_root_of(home))
         stream = download(self._store, archive_key, meta, job)
-        made = FromThread(_after(root, renamed(stream, into(FOLDER), Packed(), meta.tar_bytes)))
+        made = FromThread(_after(root, renamed(stream, into(FOLDER), Packed(), meta.tar_bytes, _uid(home))))
         try:
             await door.put(made)
             self._at("restore:unpacked")
@@ -265,7 +262,8 @@ class DockerVolumeHomes(StoredHomes):
         self._at(f"{doing}:swapped")
 
     def _labelled(self, home: HomeKey, ctx: HomeCtx, role: str) -> dict[str, str]:
-        labels = self._engine.labels(home.workspace_id, role) | {_INCARNATION: ctx.incarnation}
+        labels = self._engine.labels(home.workspace_id, role)
+        labels |= {_INCARNATION: ctx.incarnation, OWNER: str(_uid(home))}
         return labels if ctx.restore_marker is None else labels | {_RESTORED: ctx.restore_marker}
 
     async def _check_room(self, meta: Meta) -> None:
@@ -296,6 +294,15 @@ def _judge(home: Mapping[str, str] | None, marks: Sequence[Mapping[str, str]]) -
         if mark[_INCARNATION] == home[_INCARNATION]:
             return HomeStatus(HomeState.WHOLE, HomeCtx(mark[_INCARNATION], mark.get(_RESTORED)))
     return HomeStatus(HomeState.INCOMPLETE)
+
+
+def _uid(home: HomeKey) -> int:
+    uid = container_uid_for(home.workspace_id)
+    return os.geteuid() if uid is None else uid
+
+
+def _root_of(home: HomeKey) -> tar.Entry:
+    return tar.Entry(FOLDER, tar.DIR, 0o700, _uid(home), _uid(home))
 
 
 def _after(head: bytes, chunks: Any) -> Any:

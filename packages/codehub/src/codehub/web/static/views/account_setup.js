@@ -114,6 +114,24 @@ async function newSecret(after) {
   if (made) await after();
 }
 
+/** In which the schedules of one's workspaces are read. */
+export function timeZoneForm() {
+  const zone = el("input", {name: "time_zone", required: true, maxlength: 100, autocomplete: "off", spellcheck: "false"});
+  const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const form = el("form", {class: "narrow"}, field("Time zone", zone, `Templates may start workspaces at a time of day. This browser is in ${here}.`), el("button", {type: "submit"}, "Save"));
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    try {
+      await put("time-zone", {time_zone: zone.value.trim()});
+      said("Your time zone was saved.");
+    } catch (error) {
+      failed(error, "Time zone");
+    }
+  });
+  get("time-zone").then((found) => (zone.value = found.time_zone), (error) => failed(error, "Time zone"));
+  return el("section", {class: "card"}, el("h2", {}, "Time zone"), form);
+}
+
 export function dotfilesForm() {
   const url = el("input", {name: "url", autocomplete: "off", spellcheck: "false"});
   const ref = el("input", {name: "ref", autocomplete: "off", spellcheck: "false"});

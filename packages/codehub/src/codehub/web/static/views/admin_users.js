@@ -18,7 +18,7 @@ export function adminUsersView() {
     columns: [
       ["Name", (user) => user.username],
       ["Role", (user) => (user.is_admin ? "admin" : "user")],
-      ["Enabled", (user) => (user.disabled ? "no" : "yes")],
+      ["Can sign in", (user) => (user.disabled ? "no" : "yes")],
       ["Created", (user) => clock(user.created_at)],
       ["Actions", (user) => actions(user, () => users.refresh())],
     ],
@@ -55,7 +55,7 @@ function actions(user, after) {
   return el(
     "div",
     {class: "row"},
-    user.disabled ? toggle("Let in", {disabled: false}) : toggle("Lock out", {disabled: true}),
+    user.disabled ? toggle("Enable", {disabled: false}) : toggle("Disable", {disabled: true}),
     user.is_admin ? toggle("Make user", {is_admin: false}) : toggle("Make admin", {is_admin: true}),
     el("button", {type: "button", "aria-label": `New password for ${user.username}`, onclick: () => newPassword(user)}, "Password"),
     dropButton("Delete", user.username, `Delete ${user.username}?`, "Only a user without workspaces can be deleted.", `users/${user.id}`, after),

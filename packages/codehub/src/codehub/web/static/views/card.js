@@ -2,6 +2,7 @@
 
 import {ACTIONS, allows, isOffered, perform} from "../actions.js";
 import {el, reconcile, setAttribute, setHidden, setText} from "../dom.js";
+import {state} from "../store.js";
 import {describe, percent} from "../words.js";
 import {setupLine} from "./setup.js";
 
@@ -36,7 +37,10 @@ export function statusBlock() {
   const badge = el("span", {class: "badge"});
   const line = el("span", {class: "line"});
   const progress = el("progress", {max: 100, "aria-label": "Progress", hidden: true});
-  const todo = el("p", {class: "todo", hidden: true});
+  const cause = el("span", {class: "cause"});
+  const remedy = el("span", {});
+  const command = el("code", {});
+  const todo = el("p", {class: "todo", hidden: true}, cause, remedy, " ", command);
   return {
     nodes: [el("p", {class: "status"}, badge, " ", line), progress, todo],
     update(workspace) {
@@ -49,22 +53,35 @@ export function statusBlock() {
       if (done === null) progress.removeAttribute("value");
       else progress.value = done;
       setHidden(todo, !workspace.error);
-      if (workspace.error) setText(todo, workspace.error.remedy);
+      if (!workspace.error) return;
+      setText(cause, workspace.error.detail ?? "");
+      setHidden(cause, !workspace.error.detail);
+      setText(remedy, workspace.error.remedy);
+      setText(command, workspace.error.command ?? "");
+      setHidden(command, !workspace.error.command);
     },
   };
 }
 
+
 /** The two ways in by a browser: the IDE, and a terminal beside it. */
 export function openers(id) {
-  const open = el("a", {class: "button primary", target: "_blank", rel: "noopener"}, "Open");
+  // One that was archived or never started is started by the same click; the new tab shows how far it is, and goes on by itself.
+  const starts = (ws) => !allows(ws, "open") && allows(ws, "start") && ws.status !== "ERROR" && ws.owner === state.user?.username;
+  let current = null;
+  const open = el("a", {class: "button primary", target: "_blank", rel: "noopener", onclick: () => current && starts(current) && perform("start", current)}, "Open");
   const terminal = el("a", {class: "button", target: "_blank", rel: "noopener", href: `/terminal/${id}`}, "Terminal");
   return {
     nodes: [open, terminal],
     update(workspace, focusInstead) {
+      current = workspace;
+      const label = !starts(workspace) ? "Open" : workspace.status === "CREATED" ? "Start and open" : "Restore and open";
+      setText(open, label);
       setAttribute(open, "href", workspace.url);
-      setAttribute(open, "aria-label", `Open ${workspace.name} in a new tab`);
+      setAttribute(open, "aria-label", `${label} ${workspace.name} in a new tab`);
       setAttribute(terminal, "aria-label", `Terminal of ${workspace.name} in a new tab`);
-      for (const node of [open, terminal]) setHidden(node, !allows(workspace, "open"), focusInstead);
+      setHidden(open, !allows(workspace, "open") && !starts(workspace), focusInstead);
+      setHidden(terminal, !allows(workspace, "open"), focusInstead);
     },
   };
 }

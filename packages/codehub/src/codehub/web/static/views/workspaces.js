@@ -18,15 +18,32 @@ const TICK_MS = 15_000;
 // A time of last use that has passed is asked for again, but not more often than this per workspace.
 const ASK_AGAIN_MS = 60_000;
 
+/** What runs first, then by last use. Sorted again only when something starts, stops, comes or goes: cards do not jump. */
+function ordering() {
+  let known = "";
+  let ranks = new Map();
+  const used = (ws) => ws.last_access_at ?? ws.created_at;
+  return (items) => {
+    const now = items.map((ws) => `${ws.id}${GROUPS.running(ws) ? "+" : "-"}`).sort().join();
+    if (now !== known) {
+      known = now;
+      const sorted = [...items].sort((a, b) => GROUPS.running(b) - GROUPS.running(a) || (used(a) < used(b) ? 1 : -1));
+      ranks = new Map(sorted.map((ws, rank) => [ws.id, rank]));
+    }
+    return items.sort((a, b) => ranks.get(a.id) - ranks.get(b.id));
+  };
+}
+
 export function workspacesView() {
-  const search = el("input", {type: "search", placeholder: "Find by name or description", "aria-label": "Find by name or description", oninput: update});
+  const order = ordering();
+  const search = el("input", {type: "search", placeholder: "Find by name or description", "aria-label": "Find by name or description", "aria-keyshortcuts": "/", title: "Press / to search", oninput: update});
   const group = el(
     "select",
     {"aria-label": "Which workspaces", onchange: update},
     el("option", {value: "all"}, "All"),
     el("option", {value: "running"}, "Running"),
-    el("option", {value: "resting"}, "Resting"),
-    el("option", {value: "error"}, "In error"),
+    el("option", {value: "resting"}, "Not running"),
+    el("option", {value: "error"}, "Error"),
   );
   const count = el("p", {class: "quiet", role: "status"});
   const empty = el(
@@ -45,7 +62,7 @@ export function workspacesView() {
       "div",
       {class: "row head"},
       el("h1", {}, "Workspaces"),
-      el("button", {type: "button", class: "primary", onclick: () => createWorkspace()}, "New workspace"),
+      el("button", {type: "button", class: "primary", "aria-keyshortcuts": "n", title: "Press n", onclick: () => createWorkspace()}, "New workspace"),
     ),
     filters,
     empty,
@@ -54,7 +71,7 @@ export function workspacesView() {
   const asked = new Map();
 
   function update() {
-    const mine = [...state.workspaces.values()].sort((a, b) => (a.created_at < b.created_at ? 1 : -1));
+    const mine = order([...state.workspaces.values()]);
     const text = search.value.trim().toLowerCase();
     const found = (ws) => !text || `${ws.name} ${ws.description} ${ws.memo}`.toLowerCase().includes(text);
     const shown = new Set(mine.filter((ws) => GROUPS[group.value](ws) && found(ws)));
@@ -85,6 +102,17 @@ export function workspacesView() {
     }
   }
 
+  /** "/" finds, "n" makes a new one; not while something is typed or a dialog is open. */
+  function onKey(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog, [contenteditable]")) return;
+    if (document.querySelector("dialog[open]")) return;
+    if (event.key === "/" && !filters.hidden) search.focus();
+    else if (event.key === "n") createWorkspace();
+    else return;
+    event.preventDefault();
+  }
+
+  document.addEventListener("keydown", onKey);
   const stop = store.subscribe(update);
   const timer = setInterval(tick, TICK_MS);
   update();
@@ -94,6 +122,7 @@ export function workspacesView() {
     leave() {
       stop();
       clearInterval(timer);
+      document.removeEventListener("keydown", onKey);
     },
   };
 }

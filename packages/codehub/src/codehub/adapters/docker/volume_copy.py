@@ -20,6 +20,7 @@ from codehub.domain.errors import Transient
 from codehub.ports.fence import Fence
 
 FOLDER = b"volume"
+OWNER = "codehub.uid"  # a volume's label: whose its files are. Older volumes have none
 _IMAGE = "codehub-empty:1"
 _ROLE_COPY = "copy"
 
@@ -45,7 +46,6 @@ async def make_door(
     engine: Engine, name: str, labels: Mapping[str, str], volume: str, volume_labels: Mapping[str, str] | None = None
 ) -> Door:
     """The volume is made in the same step when it is not there, with these labels."""
-    await _ensure_empty_image(engine)
     mount = {
         "Type": "volume",
         "Source": volume,
@@ -53,7 +53,7 @@ async def make_door(
         "VolumeOptions": {"NoCopy": True, "Labels": dict(volume_labels or {})},
     }
     config = {
-        "Image": _IMAGE,
+        "Image": await empty_image(engine),
         "Cmd": ["never-run"],
         "Labels": dict(labels),
         "NetworkDisabled": True,
@@ -81,11 +81,13 @@ async def remove_copies(engine: Engine, workspace_id: str, fence: Fence) -> None
         await engine.remove(f"containers/{item['Id']}", force="true")
 
 
-async def _ensure_empty_image(engine: Engine) -> None:
+async def empty_image(engine: Engine) -> str:
+    """Its name; imported when it is not there."""
     if await engine.get(f"images/{_IMAGE}/json") is not None:
-        return
+        return _IMAGE
     repository, _, tag = _IMAGE.partition(":")
     async with engine.stream("images/create", "POST", END, fromSrc="-", repo=repository, tag=tag) as response:
         await response.read()
     if await engine.get(f"images/{_IMAGE}/json") is None:
         raise Transient("the Docker engine did not take the empty image that volumes are copied through")
+    return _IMAGE

@@ -1,0 +1,121 @@
+"""A page that a container serves, in a real browser: it reaches neither the API nor another workspace, and hears no cookie.
+
+The process runtime's counterpart is test_hostile_page.py; here the workspace, the proxy and the dashboard are all real.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+
+import httpx
+import pytest
+from playwright.async_api import BrowserContext, Error
+
+from testing.codehub.docker import DockerEngine
+from testing.codehub.doors import Doors, on_docker, open_doors
+from testing.codehub.full_stack import PATIENCE_S, Stack, fresh_stack
+from testing.ports import free_ports
+
+pytestmark = [pytest.mark.needs("docker", "root"), pytest.mark.timeout(900)]
+
+SERVER = """
+import http.server, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        with open("heard", "a") as heard:
+            heard.write(self.path + " " + str(self.headers.get("Cookie")) + "\\n")
+        body = open("page.html", "rb").read()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+http.server.ThreadingHTTPServer(("0.0.0.0", int(sys.argv[1])), Handler).serve_forever()
+"""
+PAGE = """<!doctype html><title>hostile</title><body><script>
+async function attempt(url, options) {
+  const end = new AbortController();
+  setTimeout(() => end.abort(), 4000);
+  try { await fetch(url, {credentials: "include", signal: end.signal, ...options}); return "reached"; }
+  catch (error) { return "failed"; }
+}
+(async () => {
+  const seen = {};
+  seen.api = await attempt("%(api)s/api/v1/session");
+  seen.change = await attempt("%(api)s/api/v1/tokens", {method: "POST", body: '{"name": "evil"}',
+    headers: {"Content-Type": "application/json"}});
+  for (const place of %(places)s) seen[place] = await attempt(place + "/direct", {mode: "no-cors"});
+  seen.cookies = document.cookie;
+  seen.key = localStorage.getItem("codehub.session_key");
+  document.title = JSON.stringify(seen);
+})();
+</script></body>"""
+
+
+def serve_page(doors: Doors, port: int, page: str) -> str:
+    """The page on a port of the workspace; its address at the proxy."""
+    with doors.client() as client:
+        assert client.put(doors.api + "/files/page.html", content=page.encode()).is_success
+        client.post(doors.api + "/processes", json={"command": ["python3", "-c", SERVER, str(port)]})
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            found = {item["port"]: item for item in client.get(doors.api + "/ports").json()["items"]}
+            if port in found:
+                return str(found[port]["url"])
+            assert time.monotonic() < deadline, doors.stack.said()
+            time.sleep(0.1)
+
+
+def addresses(engine: DockerEngine, workspace_id: str) -> list[str]:
+    with engine.client() as client:
+        shown = client.get(f"http://docker/containers/codehub-ws-{workspace_id}/json").json()
+    return [network["IPAddress"] for network in shown["NetworkSettings"]["Networks"].values()]
+
+
+async def sign_in(stack: Stack, context: BrowserContext) -> str:
+    with stack.client() as client:
+        secret = client.cookies["session"]
+        key = client.headers["X-CodeHub-Session-Key"]
+        await context.add_cookies([{"name": "session", "value": secret, "url": stack.url}])
+        page = await context.new_page()
+        await page.goto(f"{stack.url}/health")
+        await page.evaluate("key => localStorage.setItem('codehub.session_key', key)", key)
+        await page.close()
+    return secret
+
+
+async def test_a_page_of_a_container_reaches_nothing_and_its_workspace_hears_no_cookie(
+    docker_engine: DockerEngine, browser_context: BrowserContext
+) -> None:
+    with fresh_stack() as stack:
+        on_docker(docker_engine)(stack)
+        await asyncio.to_thread(stack.up)
+        doors = await asyncio.to_thread(open_doors, stack)
+        (port,) = free_ports(1)
+        (own,) = addresses(docker_engine, doors.workspace_id)
+        places = [f"http://{host}:{port}" for host in ("127.0.0.1", own)] + [f"http://{own}:8080"]
+        body = PAGE % {"api": stack.url, "places": json.dumps(places)}
+        address = await asyncio.to_thread(serve_page, doors, port, body)
+        secret = await sign_in(stack, browser_context)
+        page = await browser_context.new_page()
+        await page.goto(address)
+        await page.wait_for_function("document.title.startsWith('{')")
+        seen = await page.evaluate("JSON.parse(document.title)")
+        assert {seen[name] for name in ("api", "change", *places)} == {"failed"}, seen
+        assert "session" not in seen["cookies"]
+        assert seen["key"] is None
+        # Nothing of the container listens on the dashboard's host, so no navigation brings it a cookie.
+        with pytest.raises(Error, match="ERR_CONNECTION_REFUSED"):
+            await page.goto(f"http://127.0.0.1:{port}/navigation")
+        heard = await asyncio.to_thread(doors.sh, "cat heard")
+        assert "/ " in heard, "the page was served by the workspace"
+        assert "navigation" not in heard
+        assert "direct" not in heard
+        assert secret not in heard
+        async with httpx.AsyncClient(
+            base_url=stack.url, headers={"Authorization": f"Bearer {doors.token}"}
+        ) as client:
+            tokens = (await client.get("/api/v1/tokens")).json()["items"]
+        assert "evil" not in [token["name"] for token in tokens]

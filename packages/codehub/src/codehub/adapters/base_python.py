@@ -1,0 +1,12 @@
+"""The interpreter that CodeHub's own environment is made from. Workspaces run it; the environment itself is not theirs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+
+def base_python() -> Path:
+    found = Path(sys.executable).resolve()
+    is_copy = sys.prefix != sys.base_prefix and found.is_relative_to(Path(sys.prefix).resolve())
+    return Path(sys._base_executable).resolve() if is_copy else found  # type: ignore[attr-defined]

@@ -1,0 +1,122 @@
+"""Programs of this machine, made to run in any image: copied with their libraries and their loader.
+
+The place of both is written into each program, so neither the image's C library nor an environment variable matters, and
+what a program starts is not affected.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from codehub.domain.errors import Terminal
+
+_LOADER = "ld.so"
+_LISTED = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
+# What nobody needs to run a program of the standard library.
+_LEFT_OUT = (
+    "*.opt-?.pyc",
+    "site-packages",
+    "dist-packages",
+    "test",
+    "tests",
+    "idlelib",
+    "tkinter",
+    "turtledemo",
+    "lib2to3",
+    "ensurepip",
+    "pydoc_data",
+    "config-*",
+    "_tkinter*",
+    "_test*.so",
+    "xx*.so",
+)
+
+
+def python_program() -> Path:
+    """The interpreter that runs this, not a virtual environment's link to it."""
+    return Path(os.readlink("/proc/self/exe"))
+
+
+def loader_of(program: Path) -> Path:
+    """The loader that a program names."""
+    said = _patchelf("--print-interpreter", program)
+    return Path(said.strip()).resolve()
+
+
+def put_programs(programs: Iterable[tuple[Path, Path]], libraries: Path, seen_at: Sequence[str]) -> None:
+    """Copies (program, to) with the libraries; `seen_at` are the library folders as the program will see them.
+
+    The loader is in the last of them.
+    """
+    libraries.mkdir(parents=True, exist_ok=True)
+    for program, to in programs:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(program, to)
+        to.chmod(0o755)
+        put_libraries([program], libraries, loader_of(program), seen_at)
+        _patchelf("--set-interpreter", f"{seen_at[-1]}/{_LOADER}", to)
+        _search_in(to, seen_at)
+
+
+def put_libraries(files: Iterable[Path], libraries: Path, loader: Path, seen_at: Sequence[str]) -> None:
+    """What these files need, and the loader itself under a name of its own."""
+    target = libraries / _LOADER
+    if not target.exists():
+        shutil.copy(loader, target)
+        target.chmod(0o755)
+    for file in files:
+        said = subprocess.run([loader, "--list", file], capture_output=True, text=True, check=False).stdout
+        for path in map(Path, _LISTED.findall(said)):
+            to = libraries / path.name
+            if not to.exists() and path.resolve() != loader:
+                shutil.copy(path.resolve(), to)
+                to.chmod(0o755)
+                replace_search(to, seen_at)
+
+
+def replace_search(library: Path, seen_at: Sequence[str]) -> None:
+    """One that says where its own libraries are says it for another machine, and does not listen to the program."""
+    if _patchelf("--print-rpath", library).strip():
+        _search_in(library, seen_at)
+
+
+def _search_in(file: Path, seen_at: Sequence[str]) -> None:
+    _patchelf("--force-rpath", "--set-rpath", ":".join(seen_at), file)
+
+
+def put_python(place: Path, seen_at: str) -> None:
+    """`place/bin/python3` with its standard library, to be seen at `seen_at`."""
+    program, library = python_program(), Path(sysconfig.get_path("stdlib"))
+    put_programs([(program, place / "bin/python3")], place / "lib", [f"{seen_at}/lib"])
+    modules = place / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}"
+    shutil.copytree(library, modules, ignore=shutil.ignore_patterns(*_LEFT_OUT))
+    put_compiled(modules)
+    extensions = list(modules.glob("lib-dynload/*.so"))
+    put_libraries(extensions, place / "lib", loader_of(program), [f"{seen_at}/lib"])
+    for extension in extensions:
+        replace_search(extension, [f"{seen_at}/lib"])
+
+
+def put_compiled(modules: Path) -> None:
+    """Where nobody can write, a module that is not compiled is compiled at every start."""
+    command = [sys.executable, "-I", "-S", "-m", "compileall", "-qq", str(modules)]
+    subprocess.run(command, check=False, capture_output=True)  # what cannot be compiled is not imported either
+
+
+def _patchelf(*words: str | Path) -> str:
+    program = shutil.which("patchelf", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}")
+    if program is None:
+        raise Terminal(
+            "patchelf is not installed, and containers need it: install CodeHub again with its dependencies"
+        )
+    done = subprocess.run([program, *words], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Terminal(f"a program could not be prepared for containers: {done.stderr.strip()[-300:]}")
+    return done.stdout

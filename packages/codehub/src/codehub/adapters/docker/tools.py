@@ -1,0 +1,174 @@
+"""`/opt/codehub`: what CodeHub brings into every container, in read-only volumes that are filled once per version.
+
+Python, `workspaced` and OpenSSH's server; and, only for images without an IDE of their own, code-server at
+`/opt/codehub/ide`. A volume is complete when a second, empty one beside it says so, as with homes. Installations that share
+an engine share them: their names say what is in them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from functools import cache
+from pathlib import Path
+
+from codehub.adapters.docker.engine import ROLE, Engine
+from codehub.adapters.docker.portable import loader_of, put_compiled, put_programs, put_python, python_program
+from codehub.adapters.docker.volume_copy import FOLDER, make_door
+from codehub.adapters.workspaced_launch import FOLDER as WORKSPACED
+from codehub.domain.errors import Terminal, Transient
+from codehub.domain.model import Progress
+from codehub.ports.fence import Report
+
+PLACE = "/opt/codehub"
+IDE_PLACE = f"{PLACE}/ide"
+PYTHON = f"{PLACE}/bin/python3"
+_PREFIX = "codehub-tools"
+_LABELS = {ROLE: "tools"}
+_FORMAT = "2"  # of what is in them; another number makes new volumes
+_SSH = (("sshd", "sbin"), ("ssh-keygen", "bin"))
+_SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"
+_CHUNK = 1 << 20
+
+# Installs code-server on first need and says which directory holds it.
+IdeTool = Callable[[Report], Path]
+
+
+class Tools:
+    def __init__(self, engine: Engine, ide: IdeTool | None = None) -> None:
+        self._engine = engine
+        self._ide = ide
+        self._lock = asyncio.Lock()
+
+    async def mounts(self, report: Report, *, ide: bool) -> list[dict[str, object]]:
+        """The container's mounts. Fills the volumes when they are not there."""
+        version = await asyncio.to_thread(_version)
+        name = f"{_PREFIX}-{version}"
+        async with self._lock:
+            there = await self._there()
+            if not _is_whole(there, name):
+                report(Progress("prepare containers", 0, 1, "steps"))
+                await self._fill(there, name, _stage_tools)
+                await self._remove_older(version)
+            found = [_mount(name, PLACE)]
+            if ide:
+                found.append(await self._ide_mount(there, version, report))
+        return found
+
+    async def _ide_mount(self, there: set[str], version: str, report: Report) -> dict[str, object]:
+        if self._ide is None:
+            raise Terminal("this image has no IDE, and there is none here to bring along")
+        bin_dir = await asyncio.to_thread(self._ide, report)
+        home = bin_dir.parent
+        name = f"{_PREFIX}-{version}-{home.name}"
+        if not _is_whole(there, name):
+            report(Progress("copy code-server to the engine", 0, 1, "steps"))
+            await self._fill(there, name, lambda place: _stage_ide(home, place), home)
+        return _mount(name, IDE_PLACE)
+
+    async def _there(self) -> set[str]:
+        listed = await self._engine.get(
+            "volumes", filters=json.dumps({"label": ["=".join(pair) for pair in _LABELS.items()]})
+        )
+        return {str(volume["Name"]) for volume in listed.get("Volumes") or []}
+
+    async def _fill(
+        self, there: set[str], name: str, stage: Callable[[Path], None], also: Path | None = None
+    ) -> None:
+        if name in there:  # a fill that was interrupted
+            await self._engine.remove(f"volumes/{name}")
+        await self._engine.remove(f"containers/{name}-fill", force="true")
+        door = await make_door(self._engine, f"{name}-fill", _LABELS, name, _LABELS)
+        try:
+            with tempfile.TemporaryDirectory(prefix="codehub-tools-") as place:
+                await asyncio.to_thread(stage, Path(place))
+                await door.put(_packed(Path(place), also))
+        finally:
+            await asyncio.shield(self._engine.remove(f"containers/{door.container}", force="true"))
+        await self._engine.send("POST", "volumes/create", {"Name": f"{name}-whole", "Labels": _LABELS})
+
+    async def _remove_older(self, version: str) -> None:
+        """Of versions before this one; those that a container still has are left."""
+        for name in sorted(await self._there(), key=len, reverse=True):  # markers before what they mark
+            if not name.startswith(f"{_PREFIX}-{version}"):
+                with contextlib.suppress(Transient):
+                    await self._engine.remove(f"volumes/{name}")
+
+
+def _is_whole(there: set[str], name: str) -> bool:
+    return {name, f"{name}-whole"} <= there
+
+
+def _mount(name: str, target: str) -> dict[str, object]:
+    return {
+        "Type": "volume",
+        "Source": name,
+        "Target": target,
+        "ReadOnly": True,
+        "VolumeOptions": {"NoCopy": True},
+    }
+
+
+@cache
+def _version() -> str:
+    """Of everything that goes in: a new workspaced, a new Python or a new OpenSSH makes a new volume."""
+    digest = hashlib.sha256(f"{_FORMAT} {sys.version}".encode())
+    for path in sorted(WORKSPACED.glob("*.py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    for program in (python_program(), loader_of(python_program()), *filter(None, map(_which, dict(_SSH)))):
+        found = program.stat()
+        digest.update(f"{program} {found.st_size} {found.st_mtime_ns}".encode())
+    return digest.hexdigest()[:12]
+
+
+def _which(name: str) -> Path | None:
+    found = shutil.which(name, path=_SYSTEM_PATH)
+    return Path(found).resolve() if found else None
+
+
+def _stage_tools(place: Path) -> None:
+    put_python(place, PLACE)
+    programs = [(program, place / folder / name) for name, folder in _SSH if (program := _which(name)) is not None]
+    put_programs(programs, place / "lib", [f"{PLACE}/lib"])
+    shutil.copytree(WORKSPACED, place / "workspaced", ignore=shutil.ignore_patterns("__pycache__"))
+    put_compiled(place / "workspaced")
+    (place / "ide").mkdir()  # where code-server is mounted
+
+
+def _stage_ide(home: Path, place: Path) -> None:
+    """Its Node, made to run in any image; the rest is taken as it is."""
+    node = home / "node/bin/node"
+    put_programs([(node, place / "node/bin/node")], place / "lib", [f"{IDE_PLACE}/lib", f"{PLACE}/lib"])
+
+
+async def _packed(place: Path, also: Path | None) -> AsyncIterator[bytes]:
+    """As a tar of files of root that everybody may read; what is in `place` stands for the same in `also`.
+
+    By `tar`: half a gigabyte in Python would keep a coordinator from its other work, and from leading.
+    """
+    command = ["tar", "--create", "--file=-", "--owner=0", "--group=0", "--numeric-owner", "--mode=u=rwX,go=rX"]
+    command += [f"--transform=flags=rh;s,^\\.,{FOLDER.decode()},", f"--directory={place}", "."]
+    if also is not None:
+        instead = [f"--exclude=./{path.relative_to(place)}" for path in place.rglob("*") if path.is_file()]
+        command += [*instead, f"--directory={also}", "."]
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        while chunk := await process.stdout.read(_CHUNK):
+            yield chunk
+        said = (await process.stderr.read()).decode(errors="replace")
+        if await process.wait() != 0:
+            raise Transient(f"what containers need could not be packed: {said[-300:]}")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()

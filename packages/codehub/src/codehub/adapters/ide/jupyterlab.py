@@ -1,0 +1,101 @@
+"""JupyterLab for the process runtime: installed into `IDE_DIR/jupyterlab-VERSION`, whole or not there.
+
+It has a Python environment of its own, which workspaces cannot change. Its kernels run in the workspace's environment
+instead, so that `%pip install` works: `kernel.py` brings the kernel's own packages along, behind those of the workspace.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from importlib.resources import files
+from pathlib import Path
+
+from codehub.adapters.base_python import base_python
+from codehub.adapters.filesystem.remove import remove_tree
+from codehub.adapters.ide.npm import only_one, readable_by_all
+from codehub.adapters.ide.python_packages import install_packages
+from codehub.domain.errors import Transient
+from codehub.domain.model import Progress
+from codehub.ports.fence import Report
+
+_START = """#!/bin/sh
+# Its own environment, found from here: nothing in it names the place where it was installed.
+here=$(dirname "$(dirname "$(readlink -f "$0")")")
+exec "$here/python/bin/python" -P -m jupyterlab "$@"
+"""
+# Run by the workspace's Python. What the workspace installed comes first; the rest of the kernel is found behind it.
+_KERNEL = """import glob, os, sys
+here = os.path.dirname(os.path.abspath(__file__))
+sys.path[:] = [place for place in sys.path if os.path.abspath(place or ".") != here]
+sys.path += glob.glob(os.path.join(here, "python", "lib", "python*", "site-packages"))
+from ipykernel import kernelapp
+kernelapp.launch_new_instance()
+"""
+
+
+class JupyterLabInstall:
+    """Blocking; meant for a worker thread. Two at once on one directory: the second waits and finds it done."""
+
+    def __init__(self, ide_dir: Path) -> None:
+        self._dir = ide_dir
+        self._lock = Path(str(files("codehub.adapters.ide").joinpath("jupyterlab.txt")))
+        found = re.search(r"^jupyterlab==([\w.]+)", self._lock.read_text(encoding="utf-8"), re.MULTILINE)
+        assert found is not None, "the lock file names JupyterLab"
+        self.home = ide_dir / f"jupyterlab-{found[1]}"
+        self._partial = ide_dir / f"{self.home.name}.partial"
+
+    @property
+    def bin_dir(self) -> Path:
+        return self.home / "bin"
+
+    @property
+    def installed(self) -> bool:
+        return (self.bin_dir / "jupyter-lab").is_file()
+
+    def ensure(self, report: Report) -> Path:
+        """Install it unless it is there; returns where `jupyter-lab` is."""
+        if not self.installed:
+            self._dir.mkdir(parents=True, exist_ok=True, mode=0o755)
+            with only_one(self._dir / ".install-jupyterlab.lock"):
+                if not self.installed:
+                    self._install(report)
+        return self.bin_dir
+
+    def _install(self, report: Report) -> None:
+        report(Progress("install jupyterlab: python", 0, 3, "steps"))
+        remove_tree(self._partial)
+        self._partial.mkdir(mode=0o755)
+        environment = self._partial / "python"
+        make = [str(base_python()), "-I", "-m", "venv", "--without-pip", str(environment)]
+        done = subprocess.run(make, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise Transient(f"no environment for JupyterLab could be made: {(done.stderr or done.stdout)[-300:]}")
+        report(Progress("install jupyterlab: packages", 1, 3, "steps"))
+        try:
+            install_packages(self._lock, (), environment / "bin/python")
+        except Transient as error:
+            raise Transient(f"JupyterLab could not be installed from PyPI: {error}") from error
+        report(Progress("install jupyterlab: kernel", 2, 3, "steps"))
+        self._write_kernel(environment)
+        start = self._partial / "bin/jupyter-lab"
+        start.parent.mkdir()
+        start.write_text(_START)
+        start.chmod(0o755)
+        readable_by_all(self._partial)
+        self._partial.rename(self.home)
+        report(Progress("install jupyterlab", 3, 3, "steps"))
+
+    def _write_kernel(self, environment: Path) -> None:
+        (self._partial / "kernel.py").write_text(_KERNEL)
+        # Through `env`: Jupyter would take a bare `python3` for its own interpreter.
+        spec = {
+            "argv": ["/usr/bin/env", "python3", str(self.home / "kernel.py"), "-f", "{connection_file}"],
+            "display_name": "Python 3",
+            "language": "python",
+            "metadata": {"debugger": True},
+        }
+        place = environment / "share/jupyter/kernels/python3"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "kernel.json").write_text(json.dumps(spec, indent=1) + "\n")

@@ -1,0 +1,34 @@
+"""Python packages for workspaces: installed by pip or uv from a lock file with hashes, never into CodeHub's environment."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from codehub.domain.errors import Transient
+
+
+def install_packages(lock: Path, where: Sequence[str], python: Path | None = None) -> None:
+    """Everything in `lock`, each package checked against its hash. `where` and `python` say into which place."""
+    options = ["--require-hashes", "--no-deps", *where, "-r", str(lock)]
+    problem = "neither pip nor uv is installed"
+    for command in _installers(python):
+        done = subprocess.run([*command, *options], capture_output=True, text=True, check=False, env=dict(os.environ))
+        if done.returncode == 0:
+            return
+        problem = done.stderr.strip()[-500:]
+    raise Transient(problem)
+
+
+def _installers(python: Path | None) -> list[list[str]]:
+    pip = [sys.executable, "-m", "pip"]
+    found = [
+        [*pip, *(("--python", str(python)) if python else ()), "install", "--disable-pip-version-check", "--quiet"]
+    ]
+    if uv := shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"):
+        found.insert(0, [uv, "pip", "install", "--quiet", "--python", str(python or sys.executable)])
+    return found

@@ -1,0 +1,119 @@
+"""A home that people can work in: a shell's start-up files and a Python environment. Run as the workspace's user.
+
+Only what is missing is made, and nothing that the user wrote is changed. Idempotent; safe to kill at any point.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+
+ENVIRONMENT = ".venv"
+_SKELETON = "/etc/skel"
+_BASHRC = """# Read by interactive shells.
+[ -z "$PS1" ] && return
+PS1='\\w\\$ '
+alias ll='ls -l'
+"""
+_PROFILE = """# Read by login shells.
+if [ -n "$BASH_VERSION" ] && [ -f "$HOME/.bashrc" ]; then
+    . "$HOME/.bashrc"
+fi
+"""
+_SHELL_FILES = ((".bashrc", _BASHRC), (".profile", _PROFILE))
+_PARTS = {"bin", "include", "lib", "lib64", "pyvenv.cfg", ".gitignore"}
+_OUR_PATH = "codehub-pip.pth"
+_PIP = """#!/bin/sh
+exec "$(dirname "$0")/python" -m pip "$@"
+"""
+
+
+def set_up(home: str, pip: str) -> None:
+    """`pip` is a folder with pip's package in it, or empty."""
+    _write_shell_files(home)
+    os.makedirs(os.path.join(home, ".local", "bin"), mode=0o755, exist_ok=True)
+    place = os.path.join(home, ENVIRONMENT)
+    if _is_missing(place):
+        _make_environment(place, pip)
+    elif _is_ours(place):
+        _offer_pip(place, pip)
+
+
+def _write_shell_files(home: str) -> None:
+    for name, otherwise in _SHELL_FILES:
+        path = os.path.join(home, name)
+        if os.path.lexists(path):
+            continue
+        given = os.path.join(_SKELETON, name)
+        if os.path.isfile(given):
+            shutil.copyfile(given, path)
+        else:
+            _write(path, otherwise, 0o644)
+
+
+def _is_missing(place: str) -> bool:
+    """Not there, left half-made, or made from an interpreter that is gone."""
+    if os.path.exists(os.path.join(place, "bin", "python")) or (os.path.lexists(place) and not os.path.isdir(place)):
+        return False
+    return not os.path.isdir(place) or set(os.listdir(place)) <= _PARTS
+
+
+def _is_ours(place: str) -> bool:
+    return any(
+        os.path.exists(os.path.join(folder, _OUR_PATH))
+        for folder in glob.glob(f"{glob.escape(place)}/lib/python*/site-packages")
+    )
+
+
+def _make_environment(place: str, pip: str) -> None:
+    """With the system's packages in view: only then does `pip install --user` work in it, too."""
+    import venv
+
+    # First, since it also says that the environment is ours.
+    os.makedirs(_packages(place), mode=0o755, exist_ok=True)
+    _write(os.path.join(_packages(place), _OUR_PATH), f"{pip}\n", 0o644)
+    # Links to an interpreter that is gone. The packages of an older Python stay where they are.
+    for path in glob.glob(f"{glob.escape(place)}/bin/python*"):
+        if os.path.islink(path):
+            os.unlink(path)
+    venv.EnvBuilder(system_site_packages=True, symlinks=True, with_pip=False).create(place)
+    _offer_pip(place, pip)
+
+
+def _offer_pip(place: str, pip: str) -> None:
+    """By reference: it stays outside of the home. One that the user installs comes before it."""
+    if not pip:
+        return
+    os.makedirs(_packages(place), mode=0o755, exist_ok=True)
+    _write(os.path.join(_packages(place), _OUR_PATH), f"{pip}\n", 0o644)
+    for name in ("pip", "pip3"):
+        path = os.path.join(place, "bin", name)
+        if not os.path.lexists(path):
+            _write(path, _PIP, 0o755)
+
+
+def _packages(place: str) -> str:
+    return os.path.join(place, "lib", f"python{sys.version_info[0]}.{sys.version_info[1]}", "site-packages")
+
+
+def _write(path: str, content: str, mode: int) -> None:
+    with open(path + ".codehub-new", "w") as file:
+        file.write(content)
+    os.chmod(path + ".codehub-new", mode)
+    os.replace(path + ".codehub-new", path)
+
+
+def main(arguments: Sequence[str]) -> None:
+    home, pip = arguments
+    os.umask(0o022)
+    try:
+        set_up(home, pip)
+    except Exception as error:  # noqa: BLE001 - a full disk or a strange home must not keep the IDE from starting
+        print(f"the home could not be set up completely: {error!r}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,82 @@
+"""An image that a user names, without Python, IDE or SSH: CodeHub brings all of it along."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from testing.codehub.container_walkthrough import docker_stack
+from testing.codehub.docker import DockerEngine
+from testing.codehub.doors import Doors
+from testing.codehub.ide import IDE_DIR, installed_code_server
+from testing.codehub.objectstore import S3Server
+
+pytestmark = [
+    pytest.mark.needs("docker", "root", "sshd"),
+    pytest.mark.xdist_group("interfaces"),
+    pytest.mark.timeout(900),
+]
+IMAGE = "codehub-test/plain:1"
+PROGRAMS = ("sh", "cat", "ls", "id", "mkdir", "readlink", "dirname", "uname")
+
+
+def plain_root() -> bytes:
+    """A shell and a few tools, as a distribution's smallest image has them: not even /etc/passwd."""
+    wanted = {Path("/bin", name) for name in PROGRAMS}
+    for program in tuple(wanted):
+        said = subprocess.run(["ldd", program.resolve()], capture_output=True, text=True, check=True).stdout
+        wanted |= {Path(word) for line in said.splitlines() for word in line.split() if word.startswith("/")}
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", dereference=True) as out:
+        tmp = tarfile.TarInfo("tmp")
+        tmp.type, tmp.mode = tarfile.DIRTYPE, 0o1777
+        out.addfile(tmp)
+        for path in sorted(wanted):
+            out.add(path.resolve(), str(path).lstrip("/"))
+    return buffer.getvalue()
+
+
+def load_plain_image(engine: DockerEngine) -> None:
+    repository, _, tag = IMAGE.partition(":")
+    with engine.client() as client:
+        answer = client.post(
+            "http://docker/images/create",
+            params={
+                "fromSrc": "-",
+                "repo": repository,
+                "tag": tag,
+                "changes": ['CMD ["sh"]', "ENV PATH=/usr/bin:/bin"],
+            },
+            content=plain_root(),
+        )
+    assert answer.status_code == 200, answer.text
+    assert "error" not in answer.text, answer.text
+
+
+def test_an_image_with_nothing_but_a_shell_gets_ide_terminal_and_ssh(
+    docker_engine: DockerEngine, s3_server: S3Server
+) -> None:
+    load_plain_image(docker_engine)
+    installed_code_server()
+    with docker_stack(docker_engine, s3_server, CODEHUB_ALLOWED_IMAGES=IMAGE, up=False) as walk:
+        (walk.stack.data_dir / "ide").symlink_to(IDE_DIR)
+        walk.stack.up()
+        with walk.signed_in() as client:
+            workspace_id = walk.create(client, IMAGE)
+            walk.reach(client, workspace_id, "RUNNING")
+            walk.page(client, workspace_id, "/healthz")
+            assert "<html" in walk.page(client, workspace_id, "/?folder=/home/coder")
+            token = client.headers["Authorization"].removeprefix("Bearer ")
+        doors = Doors(walk.stack, workspace_id, token)
+        assert doors.sh("id -un; command -v python3 || echo none; echo $HOME").split() == [
+            "coder",
+            "none",
+            "/home/coder",
+        ]
+        said = doors.codehub("ssh", workspace_id, "--", "id -un; cat /etc/passwd")
+        assert said.returncode == 0, said.stderr
+        assert said.stdout.startswith(b"coder\n")
