@@ -182,17 +182,20 @@ class Surroundings:
         names.setblocking(False)
         names.bind((DNS, 53))
         resolver = asyncio.create_task(self._answer_names(names))
+        servers: list[asyncio.Server] = []
         try:
             while not self._stop.is_set():
                 await asyncio.to_thread(self._look)
                 for address, port in set(self._backends) - self._listening:
                     self._own(address)
-                    await asyncio.start_server(self._forward_for(address, port), address, port)
+                    servers.append(await asyncio.start_server(self._forward_for(address, port), address, port))
                     self._listening.add((address, port))
                 await asyncio.sleep(0.2)
         finally:
             resolver.cancel()
             names.close()
+            for server in servers:
+                server.close()
 
     def _own(self, address: str) -> None:
         subprocess.run(["ip", "addr", "add", f"{address}/32", "dev", BRIDGE], check=False, capture_output=True)
