@@ -136,8 +136,8 @@ MUTANTS: Final = (
     Mutant(
         "an unhealthy instance is never replaced",
         "control/act.py",
-        'replace = workspace.error_count > 0 or container.reason == "NotHealthy"',
-        "replace = False and container is None",
+        'again = workspace.error_count > 0 or container.reason == "NotHealthy"',
+        "again = False and container is None",
         _CONTROL,
     ),
     Mutant(
