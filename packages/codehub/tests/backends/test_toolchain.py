@@ -187,7 +187,9 @@ async def _run_cell(world: ProcessWorld, code: str) -> str:
     message = {"header": header, "parent_header": {}, "metadata": {}, "content": content, "channel": "shell"}
     said = []
     url = f"ws://localhost{base}/api/kernels/{kernel}/channels"
-    async with websockets.unix_connect(upstream.socket_path, url, additional_headers=headers) as channel:
+    async with websockets.unix_connect(
+        upstream.socket_path, url, additional_headers=headers, open_timeout=120
+    ) as channel:
         await channel.send(json.dumps(message))
         async with asyncio.timeout(240):
             async for raw in channel:
