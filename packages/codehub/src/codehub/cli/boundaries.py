@@ -35,7 +35,8 @@ _MOST_FILES = 50
 # In a workspace's own network: where slirp4netns would lead to this machine, and the address that each workspace has.
 _GATEWAY, _GUEST = "198.18.0.2", "198.18.0.100"
 _METADATA = ("169.254.169.254", "fd00:ec2::254")
-_PUBLIC_PARTS = ("ide", "homes", "run")  # programs that workspaces run; and what has boundaries of its own
+# Programs that workspaces run; homes, which are a boundary of their own; and where the probes themselves are.
+_OTHER_PARTS = ("ide", "homes", "run")
 
 _NETWORK_FIX = (
     "install bubblewrap and slirp4netns (Debian: apt-get install bubblewrap slirp4netns) and restart the workspaces, or "
@@ -47,7 +48,7 @@ _PART, _START = "boundary", "start CodeHub (`codehub up`), then run `codehub doc
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class Place:
     """Where a part listens: `path` of a Unix socket, or addresses and a port."""
 
     path: str = ""
@@ -73,7 +74,7 @@ async def check_boundaries(state: EffectiveSettings, deadline_s: int = DEADLINE_
     try:
         return [_finding(judgement) for judgement in await _try_all(state.settings, deadline_s)]
     except (CodeHubError, OSError) as error:
-        return [_untried(f"no workspace can be started: {error}", "fix that, then run `codehub doctor` again")]
+        return [_untried(f"a throw-away workspace: {error}", "fix that, then run `codehub doctor` again")]
 
 
 def _not_here(settings: Settings) -> tuple[str, str] | None:
@@ -83,7 +84,10 @@ def _not_here(settings: Settings) -> tuple[str, str] | None:
         runtime = "docker"
     if runtime != "process" and runtime != "auto":
         names = {"docker": "Docker", "kubernetes": "Kubernetes"}
-        return f"not tried on {names[runtime]}: only process workspaces are tried from inside", "see docs/security.md"
+        return (
+            f"not tried on {names[runtime]}: only process workspaces are tried from inside",
+            "docs/security.md names the test of each boundary",
+        )
     owner = settings.data_dir.stat().st_uid if settings.data_dir.exists() else os.geteuid()
     if os.geteuid() not in (0, owner):
         return f"{settings.data_dir} belongs to another user", "run `codehub doctor` as the user who runs CodeHub"
@@ -125,10 +129,10 @@ async def _parts(settings: Settings) -> list[Boundary]:
     """CodeHub's own parts, each if it answers us: what does not answer anybody proves nothing."""
     found = []
     for name, where in (
-        ("reach the API", lambda: _bound(settings.api_bind)),
-        ("reach the proxy", lambda: _bound(settings.proxy_bind)),
-        ("reach the database", lambda: _database(settings.database_url)),
-        ("reach Valkey", lambda: _redis(settings.redis_url)),
+        ("reach the API", lambda: bound_place(settings.api_bind)),
+        ("reach the proxy", lambda: bound_place(settings.proxy_bind)),
+        ("reach the database", lambda: database_place(settings.database_url)),
+        ("reach Valkey", lambda: redis_place(settings.redis_url)),
     ):
         place = await asyncio.to_thread(_located, where)
         if place is None:
@@ -140,43 +144,43 @@ async def _parts(settings: Settings) -> list[Boundary]:
     return found
 
 
-def _located(where: Callable[[], _Place | None]) -> _Place | None:
+def _located(where: Callable[[], Place | None]) -> Place | None:
     with contextlib.suppress(OSError, ValueError, psycopg.Error):
         return where()
     return None
 
 
-def _resolved(host: str, port: int) -> _Place:
+def _resolved(host: str, port: int) -> Place:
     """Wildcards are this machine; names are looked up here, as the probe may have no resolver."""
     host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return _Place(addresses=tuple(dict.fromkeys(str(each[4][0]).partition("%")[0] for each in found)), port=port)
+    return Place(addresses=tuple(dict.fromkeys(str(each[4][0]).partition("%")[0] for each in found)), port=port)
 
 
-def _bound(bind: str) -> _Place:
+def bound_place(bind: str) -> Place:
     host, _, port = bind.rpartition(":")
     return _resolved(host.strip("[]"), int(port))
 
 
-def _database(url: str) -> _Place | None:
+def database_place(url: str) -> Place | None:
     if not url:
         return None
     values = conninfo_to_dict(url)
     host = str(values.get("hostaddr") or values.get("host") or "/var/run/postgresql").partition(",")[0]
     port = int(str(values.get("port") or 5432).partition(",")[0])
-    return _Place(f"{host}/.s.PGSQL.{port}") if host.startswith("/") else _resolved(host, port)
+    return Place(f"{host}/.s.PGSQL.{port}") if host.startswith("/") else _resolved(host, port)
 
 
-def _redis(url: str) -> _Place | None:
+def redis_place(url: str) -> Place | None:
     if not url:
         return None
     parts = urlsplit(url)
     return (
-        _Place(unquote(parts.path)) if parts.scheme == "unix" else _resolved(parts.hostname or "", parts.port or 6379)
+        Place(unquote(parts.path)) if parts.scheme == "unix" else _resolved(parts.hostname or "", parts.port or 6379)
     )
 
 
-async def _answers(place: _Place) -> bool:
+async def _answers(place: Place) -> bool:
     opened: Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
     for address in place.addresses or ("",):
         opened = asyncio.open_connection(address, place.port) if address else asyncio.open_unix_connection(place.path)
@@ -209,7 +213,7 @@ async def _bait() -> AsyncIterator[list[Boundary]]:
                 listening.append(Boundary(name, (), _NETWORK_FIX, f"cannot listen on {address}: {error}"))
                 continue
             await stack.enter_async_context(server)
-            place = _Place(addresses=(address,), port=server.sockets[0].getsockname()[1])
+            place = Place(addresses=(address,), port=server.sockets[0].getsockname()[1])
             listening.append(Boundary(name, place.attempts, _NETWORK_FIX))
         yield listening
 
@@ -239,10 +243,10 @@ def _metadata() -> Boundary:
 
 def _files(settings: Settings, other: Neighbour) -> list[Boundary]:
     homes = [other.home / "secret", other.home, *_some(settings.homes, 1, ())]
-    data = _some(settings.data_dir, 2, _PUBLIC_PARTS)
+    data = [other.record, *_some(settings.data_dir, 2, _OTHER_PARTS)]
     return [
         Boundary("read another home", _reads(homes), _FILES_FIX),
-        Boundary("read CodeHub's data directory", _reads(data), _FILES_FIX, "it has no files yet", _START),
+        Boundary("read CodeHub's data directory", _reads(data), _FILES_FIX),
     ]
 
 

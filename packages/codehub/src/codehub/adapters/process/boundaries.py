@@ -24,6 +24,7 @@ from codehub.adapters.process import boundary_probe
 from codehub.adapters.process.cgroup import Limits
 from codehub.adapters.process.instances import ProcessInstances, ProcessOptions
 from codehub.adapters.process.isolation import find_isolation
+from codehub.adapters.process.records import RECORD
 from codehub.domain.boundaries import Attempt, Outcome
 from codehub.domain.errors import CodeHubError, Transient
 from codehub.domain.profiles import AppProfile
@@ -46,6 +47,7 @@ class Neighbour:
     abstract: str
     socket_path: str
     home: Path
+    record: Path  # what CodeHub keeps about it, secrets included
 
 
 class ProbeWorkspaces:
@@ -77,7 +79,9 @@ class ProbeWorkspaces:
         async for line in self._lines(name):
             upstream = await self._instances.resolve_upstream(name)
             if "port" in line and upstream is not None:
-                return Neighbour(int(str(line["port"])), name, upstream.socket_path, home)
+                return Neighbour(
+                    int(str(line["port"])), name, upstream.socket_path, home, self._base / "run" / name / RECORD
+                )
         raise Transient("the second workspace ended before it listened")
 
     async def attack(self, attempts: Sequence[Attempt], outcomes: dict[Attempt, Outcome]) -> None:
