@@ -38,9 +38,7 @@ class PathRewrite:
     strip: bool
     secret: tuple[bytes, bytes] | None = None  # a header the instance requires, name in lower case
     scheme: bytes = b"http"
-    learns: bool = (
-        False  # whether to detect an application that is configured for the prefix, and to keep the prefix for it
-    )
+    learns: bool = False  # detects and keeps the prefix for applications configured with it
 
 
 def is_ours(cookie_name: bytes) -> bool:
