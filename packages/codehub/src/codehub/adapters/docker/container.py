@@ -44,8 +44,7 @@ def plan_of(spec: InstanceSpec, image: ImageInfo) -> Plan:
     """Plan how to run the IDE.
 
     The profile's default image and images with a label that says how their IDE listens run their own command. Any other
-    image
-    is only the environment for the profile's IDE, which CodeHub provides.
+    image is only the environment for the profile's IDE, which CodeHub provides.
     """
     if image.ide is not Ide.NONE or spec.profile.own_image:
         if not image.command:

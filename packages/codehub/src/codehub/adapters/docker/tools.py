@@ -1,8 +1,7 @@
 """`/opt/codehub`: the tools that CodeHub provides in every container, in read-only volumes filled once per version.
 
 Contains Python, `workspaced` and OpenSSH's server, plus code-server at `/opt/codehub/ide` for images without an IDE. As
-with
-homes, a volume is complete when a second, empty volume marks it. Installations that share an engine share the volumes,
+with homes, a volume is complete when a second, empty volume marks it. Installations that share an engine share the volumes,
 because their names identify their content.
 """
 
@@ -149,8 +148,9 @@ def _stage_ide(home: Path, place: Path) -> None:
 
 
 async def _packed(place: Path, also: Path | None) -> AsyncIterator[bytes]:
-    """Pack into a tar in which root owns all files and everyone may read them. Files in `place` replace the same ones in
-    `also`.
+    """Pack into a tar in which root owns all files and everyone may read them.
+
+    Files in `place` replace the same ones in `also`.
 
     Uses `tar`: packing half a gigabyte in Python would block a coordinator's other work, including its leadership.
     """

@@ -1,9 +1,8 @@
 """The system user for processes that need not be root, and checks of what that user can reach.
 
 PostgreSQL refuses to run as root, and the API, the proxy and Valkey do not need root. If CodeHub is started as root, it
-runs
-them as a dedicated system user that no other service shares, and creates that user if it is missing. CodeHub never changes
-modes of directories outside the data directory: if the user cannot reach a path, an error says so.
+runs them as a dedicated system user that no other service shares, and creates that user if it is missing. CodeHub never
+changes modes of directories outside the data directory: if the user cannot reach a path, an error says so.
 """
 
 from __future__ import annotations
@@ -133,8 +132,7 @@ def give_tree(top: Path, account: Account) -> bool:
     """Give a tree that an earlier account owned to this one, once. Return whether there was anything to do.
 
     No link is followed, and only files of the earlier account are given. The top directory comes last: after a crash, it
-    still
-    belongs to the earlier account.
+    still belongs to the earlier account.
     """
     try:
         before = top.lstat()

@@ -46,8 +46,7 @@ def finish_npm(node: Path) -> None:
     This tree is read-only for workspaces.
 
     The setting is in npm's own configuration file, which only this npm reads: nvm refuses to work if the prefix is set in
-    the
-    environment or in `~/.npmrc`.
+    the environment or in `~/.npmrc`.
     """
     npm = node / "lib/node_modules/npm"
     if not npm.is_dir():

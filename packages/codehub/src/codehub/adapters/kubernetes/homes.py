@@ -1,8 +1,7 @@
 """Homes as PersistentVolumeClaims, one per incarnation. Archives and restores run in Jobs (`transfer`).
 
 A claim is complete when its annotation says so. The annotation is written last, by a patch that is bound to the claim's
-uid.
-All removals are bound to a uid too. A claim that is being deleted counts as incomplete until it is gone.
+uid. All removals are bound to a uid too. A claim that is being deleted counts as incomplete until it is gone.
 """
 
 from __future__ import annotations

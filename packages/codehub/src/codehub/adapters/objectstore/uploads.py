@@ -56,8 +56,7 @@ class UploadsOfS3:
     """Lists and aborts uploads.
 
     With credentials from another source (a machine's role) it silently finds nothing: such buckets need a lifecycle rule,
-    as
-    docs/backends.md says.
+    as docs/backends.md says.
     """
 
     def __init__(self, access: S3Access) -> None:

@@ -1,8 +1,7 @@
 """ports.control_store.TtlStore on PostgreSQL. Rows are locked, judged by `domain.ttl` and written in one transaction.
 
 These statements write desired_state and last_access_at for the TTL Runner, as `workspaces.py` does for everything else.
-They
-are separate only because they belong to the leader and are fenced by its epoch.
+They are separate only because they belong to the leader and are fenced by its epoch.
 """
 
 from __future__ import annotations

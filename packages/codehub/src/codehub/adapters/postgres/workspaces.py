@@ -207,8 +207,7 @@ async def recover_from_archive(tx: Transaction, workspace_id: str, archive_key: 
     """After data loss, continue from this archive or from an empty home. An existing complete volume is kept.
 
     Apart from recovery, only the controller writes archive_key and home_ctx. Here the workspace is in ERROR, so no
-    operation
-    is in progress that could read them (docs/adr/0053).
+    operation is in progress that could read them (docs/adr/0053).
     """
     await tx.execute(
         "UPDATE workspaces SET archive_key = %s, error_reason = NULL, error_message = NULL, error_count = 0,"

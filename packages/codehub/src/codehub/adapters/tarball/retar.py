@@ -41,8 +41,9 @@ def renamed(
     limit: int | None = None,
     owner: int | None = None,
 ) -> Iterator[bytes]:
-    """Yield the renamed stream without sockets and devices. Targets of hard links are renamed too, those of symbolic links
-    are not.
+    """Yield the renamed stream, without sockets and devices.
+
+    Targets of hard links are renamed too, those of symbolic links are not.
 
     With an `owner`, every entry belongs to that user, regardless of its original owner.
     """

@@ -48,8 +48,7 @@ def unpack_tree(chunks: Iterable[bytes], root: Path, limit: int | None = None, *
     """Unpack into the existing, empty directory `root`, and return the number of entries.
 
     `limit`: the tar stream's size when it was packed; a longer stream is not what was archived. `root_is_ours`: whether to
-    set
-    the archived attributes on the directory itself; a volume's root may belong to the volume's creator.
+    set the archived attributes on the directory itself; a volume's root may belong to the volume's creator.
     """
     stream = TarStream(chunks, limit)
     unpacker = _Unpacker(root, stream, root_is_ours=root_is_ours)
@@ -147,8 +146,9 @@ class _Unpacker:
             os.close(fd)
 
     def _new_file(self, dir_fd: int, name: str, entry: Entry) -> tuple[int, bool]:
-        """Create a file and return whether it already has its final mode, which it gets at creation if nothing prevents
-        that.
+        """Create a file and return its descriptor and whether it already has its final mode.
+
+        It gets the mode at creation if nothing prevents that.
 
         No other user can access it yet, because the root's mode is set last.
         """
