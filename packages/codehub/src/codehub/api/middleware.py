@@ -123,8 +123,9 @@ class Guarded:
         await self.app(scope, receive, guard)
 
     def _elsewhere(self, scope: Scope, headers: Headers) -> bool:
-        """Return whether a browser uses another host name: its cookie would belong to another, because cookies ignore
-        ports.
+        """Return whether a browser uses another host name.
+
+        Its cookies could be another program's, because cookies ignore ports.
         """
         host = requested_host(scope, headers, self.config.trusted_proxies, self.config.proxy_secret)
         if host == self.config.public_url.partition("://")[2].lower():
