@@ -31,7 +31,7 @@ async def test_two_windows_and_another_browser_see_each_others_changes(
     await press(phone, "Stop shared")
     for window in (page, other, phone):
         await until_is(card(window, "shared"), "Asleep")
-    await card(other, "shared").get_by_role("link", name="shared").click()
+    await card(other, "shared").get_by_role("link", name="shared", exact=True).click()
     await press(other, "Delete shared")
     await other.get_by_role("dialog").get_by_role("textbox").fill("shared")
     await other.get_by_role("dialog").get_by_role("button", name="Delete").click()
