@@ -49,7 +49,7 @@ class HungUp(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DaemonView:
-    """One live daemon of the registry: this one, those being replaced, and daemons before 3.0 (no HTTP server)."""
+    """One live daemon of the registry: this one, those being replaced, and sari before 3 (without our HTTP server)."""
 
     version: str
     pid: int
