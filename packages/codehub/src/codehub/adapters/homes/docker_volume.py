@@ -270,8 +270,9 @@ class DockerVolumeHomes(StoredHomes):
         return labels if ctx.restore_marker is None else labels | {_RESTORED: ctx.restore_marker}
 
     async def _check_room(self, meta: Meta) -> None:
-        """Check the free space if the engine's disk is visible here. An engine on another machine reports a full disk
-        itself.
+        """Check the free space if the engine's disk is visible here.
+
+        An engine on another machine reports a full disk itself.
         """
         if not self._engine.is_local:
             return

@@ -29,8 +29,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Cgroups:
-    """Control groups. `tops` are the parent directories of the workspaces' groups: one for version 2, one per controller
-    for 1.
+    """Control groups.
+
+    `tops` are the parent directories of the workspaces' groups: one for version 2, one per controller for 1.
     """
 
     version: int

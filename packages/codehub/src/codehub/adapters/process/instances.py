@@ -124,8 +124,9 @@ class ProcessInstances:
         return self._isolation().separates_users if recorded is None else recorded
 
     def record_isolation(self) -> None:
-        """Record the isolation for processes that call `isolates_users`. Called by the process that starts workspaces.
-        Blocking.
+        """Record the isolation for processes that call `isolates_users`.
+
+        Called by the process that starts workspaces. Blocking.
         """
         with contextlib.suppress(OSError):  # a full disk: they determine it themselves
             self._places.record_isolation(self._isolation().separates_users)

@@ -92,8 +92,9 @@ def hide_mounts() -> None:
 
 
 def way_out(program: str, network: int, user: int | None, until: int) -> list[str]:
-    """Return slirp4netns' command for the open namespaces `network` and `user`. It ends when the other end of `until`
-    closes.
+    """Return slirp4netns' command for the open namespaces `network` and `user`.
+
+    It ends when the other end of `until` closes.
     """
     words = [
         program,

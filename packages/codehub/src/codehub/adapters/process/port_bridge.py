@@ -21,9 +21,7 @@ from codehub.adapters.process.confinement import (
 
 
 def start_bridge(plan: Confinement, held: Namespaces, uid: int | None) -> int:
-    """Start a process in the namespace, as the workspace's user, that connects its Unix socket outside to its port
-    inside.
-    """
+    """Start a process in the namespace, as the workspace's user, between its socket outside and its port inside."""
     pid = os.fork()
     if pid == 0:
         try:

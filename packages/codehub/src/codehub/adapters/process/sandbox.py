@@ -214,8 +214,9 @@ def _resolver(nameserver: str | None) -> str:
 
 
 def check_reachable(path: Path, uid: int | None) -> None:
-    """Check that the uid can reach its home, which it must without a sandbox. A closed directory is reported, not
-    opened.
+    """Check that the uid can reach its home, which it must without a sandbox.
+
+    A closed directory is reported, not opened.
     """
     if uid is None:
         return
@@ -234,7 +235,5 @@ def tool_dirs() -> tuple[Path, ...]:
 
 
 def python_dirs(program: str) -> tuple[Path, ...]:
-    """Return the directories that a workspace sees: Python, and CodeHub's environment only if the profile's program is in
-    it.
-    """
+    """Return the directories that a workspace sees: Python and, if it contains the program, CodeHub's environment."""
     return tool_dirs() if Path(program).is_relative_to(sys.prefix) else (Path(sys.base_prefix).resolve(),)
