@@ -110,7 +110,7 @@ async def serve_api(
             ws="websockets-sansio",
             ws_max_size=1 << 20,
             ws_ping_interval=30.0,
-            # A terminal's screen already compresses its output, so further compression gains nothing.
+            # WebSockets carry terminal output; nothing is gained by compressing it again.
             ws_per_message_deflate=False,
             lifespan="on",
             log_config=None,

@@ -47,10 +47,14 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
+    """`boundary` and `verdict` are for scripts, of findings that tried a boundary of a workspace."""
+
     part: str
     health: Health
     said: str
     fix: str = ""
+    boundary: str = ""
+    verdict: str = ""
 
 
 Check = Callable[[EffectiveSettings], Awaitable[list[Finding]]]

@@ -25,7 +25,7 @@ def judge_busy(workspace: Workspace, work: Work | None, now: datetime, busy_max:
     if work is None:
         return None
     before = workspace.busy
-    # An access after the last report was made by a user.
+    # An access later than the last report came from a user.
     continued = before is not None and (workspace.last_access_at is None or workspace.last_access_at <= before.at)
     since = before.since if continued and before is not None else now
     if now - since > busy_max:

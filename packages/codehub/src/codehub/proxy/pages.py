@@ -80,7 +80,7 @@ _STYLE: Final = (
     "text-decoration:none;margin-right:.6rem}progress{width:100%}.quiet{color:#55606e}"
     "@media(prefers-color-scheme:dark){body{background:#14181f;color:#e6eaf0}.quiet{color:#9aa5b4}}"
 )
-# Polls a second after each answer, whatever it was, because a proxy or a database that is down comes back.
+# Polls a second after each answer, even after an error, because a proxy or a database that is down comes back.
 _SCRIPT: Final = """
 const status = document.getElementById("step"), bar = document.querySelector("progress");
 const first = document.body.dataset.page;

@@ -474,7 +474,7 @@ class Workspaces:
             await note(tx, kind, self.clock(), who, workspace_id=workspace_id, detail=detail)
 
     async def _tell(self, tx: Transaction, workspace_id: str, who: Principal, kind: str, message: str) -> None:
-        """Add a timeline entry. Also audit actions of administrators, and actions on another user's workspace."""
+        """Add a timeline entry. Also audit what only administrators do, and what they do to other users' workspaces."""
         now = self.clock()
         await timeline.record(tx, workspace_id, at=now, kind=kind, message=message, actor=who.username)
         if not who.is_admin:  # the owner: other users without administrator rights cannot change anything

@@ -13,7 +13,7 @@ _TRIES = 50
 
 
 def listen(bind: str, *, asked: bool, name: str) -> socket.socket:
-    """Listen on HOST:PORT. If the port is in use and was not explicitly `asked` for, use the next free one."""
+    """Listen on HOST:PORT. If the port is in use and was not explicitly configured (`asked`), use the next free one."""
     host, _, port = bind.rpartition(":")
     host = host.strip("[]")
     for number in [int(port)] if asked else range(int(port), int(port) + _TRIES):

@@ -105,7 +105,10 @@ class Tunnel:
         self.server.transport.abort()
 
     def go_away(self) -> bool:
-        """Send a close frame to both sides and close. Returns False while a frame is still being sent to the browser."""
+        """Send close frames between two frames, then close.
+
+        Returns False while a frame is still being sent to the browser.
+        """
         if self._closing:
             return True
         if self.is_websocket:
