@@ -161,8 +161,9 @@ async def running_api(database: Database, bus: Bus | None = None, **given: Any) 
 
 @asynccontextmanager
 async def listening(api: Api, *, send_buffer: int | None = None) -> AsyncIterator[str]:
-    """Serve the same app on a real listener and yield its address. A small send buffer makes a client that does not read
-    block soon.
+    """Serve the same app on a real listener and yield its address.
+
+    A small send buffer makes a client that does not read block soon.
     """
     listener = socket.create_server(("127.0.0.1", 0), backlog=2_048)
     if send_buffer is not None:

@@ -1,6 +1,4 @@
-"""`deploy/compose.yaml` as an operator runs it: real `docker compose`, an image built from `Dockerfile`, external
-servers.
-"""
+"""`deploy/compose.yaml` as an operator runs it: real `docker compose`, an image from `Dockerfile`, external servers."""
 
 from __future__ import annotations
 
@@ -46,8 +44,9 @@ def build_image(engine: DockerEngine) -> None:
 
 
 def import_image(engine: DockerEngine) -> None:
-    """Create the same image without building, from CodeHub and its dependencies as installed here. Seconds instead of
-    minutes.
+    """Create the same image without building, from CodeHub and its dependencies as installed here.
+
+    Seconds instead of minutes.
     """
     environment = {**os.environ, "DOCKER_HOST": engine.host}
     changes = [

@@ -77,8 +77,9 @@ class DockerEngine:
         raise RuntimeError(f"dockerd did not come up: {self.log()[-2000:]}")
 
     def _listens(self) -> bool:
-        """Return whether the engine listens. Uses a plain socket: a refused connection of the HTTP client leaves its socket
-        open.
+        """Return whether the engine listens.
+
+        Uses a plain socket: a refused connection of the HTTP client leaves its socket open.
         """
         with socket.socket(socket.AF_UNIX) as probe:
             return probe.connect_ex(str(self.socket)) == 0
@@ -200,8 +201,9 @@ _SYSTEM = ("/lib/", "/lib64/", "/usr/")  # other libraries must come with their 
 
 
 def tiny_root(libraries_of: tuple[Path, ...] = (), programs: tuple[str, ...] = ()) -> bytes:
-    """Return /usr/bin/python3 with its libraries and standard library, a shell and a few tools, and additional
-    libraries.
+    """Return a root with /usr/bin/python3, its libraries and standard library, a shell and a few tools.
+
+    Also contains the libraries of `libraries_of`.
     """
     programs = (
         *(found for name in programs if (found := shutil.which(name, path="/usr/bin:/bin"))),

@@ -12,8 +12,9 @@ from testing.codehub.objectstore import S3Server
 
 @dataclass
 class FaultyS3:
-    """The proxy. `mode` applies to new connections: "", "500", "403", "silent", "slow", "reset-up:BYTES" or
-    "reset-down:BYTES".
+    """The proxy.
+
+    `mode` applies to new connections: "", "500", "403", "silent", "slow", "reset-up:BYTES" or "reset-down:BYTES".
     """
 
     target: int

@@ -47,8 +47,9 @@ RESTORE = (
 
 @dataclass
 class KillChain:
-    """The chain. `files` returns where the home's files are, `leftovers` what must not exist while no operation is in
-    progress.
+    """The chain.
+
+    `files` returns where the home's files are, `leftovers` what must not exist while no operation is in progress.
     """
 
     here: Installation

@@ -38,8 +38,9 @@ def prepare(here: Installation) -> None:
 
 
 def volume_of(node: Node, namespace: str, workspace_id: str) -> Callable[[], Path]:
-    """Return the complete claim's directory on the node. Creates the volume, which otherwise happens when a pod needs
-    it.
+    """Return the complete claim's directory on the node.
+
+    Creates the volume, which otherwise happens when a pod needs it.
     """
 
     def claims() -> list[dict[str, Any]]:

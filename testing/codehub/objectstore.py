@@ -101,8 +101,9 @@ def running_s3_server(base: Path) -> Iterator[S3Server]:
 
 
 def _start(base: Path) -> tuple[subprocess.Popen[bytes], str]:
-    """Start the server. Every port is set: the defaults, including those of gRPC and the catalogs, would clash with
-    others.
+    """Start the server.
+
+    Every port is set: the defaults, including those of gRPC and the catalogs, would clash with others.
     """
     s3, s3g, master, masterg, volume, volumeg, filer, filerg = free_ports(8)
     command = [

@@ -105,8 +105,9 @@ def write_source(rng: random.Random, path: Path, number: int) -> None:
 
 
 def hostile(root: Path) -> Path:
-    """Create every case that was ever handled wrongly: encodings, NULs, names, links, ignore rules, long lines, empty
-    files.
+    """Create every case that was ever handled wrongly.
+
+    Contains encodings, NULs, names, links, ignore rules, long lines and empty files.
     """
     root.mkdir(parents=True)
     for folder in ("a/b/c", "empty/deep", "build", ".hidden", "ignored_dir", "sub/nested", "logs/x", "sp ace"):

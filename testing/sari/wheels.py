@@ -36,8 +36,9 @@ def wheels() -> Path:
 
 
 def sari_wheel(version: str, *, broken: str = "") -> Path:
-    """Return sari's wheel as this version. `broken` is Python code that is inserted at the start of its daemon or its
-    shim.
+    """Return sari's wheel as this version.
+
+    `broken` is Python code that is inserted at the start of its daemon or its shim.
     """
     with _locked():
         folder = _PLACE / f"{version}-{_digest(version + broken)}"

@@ -23,8 +23,9 @@ class InstancesWorld(Protocol):
     def instances(self) -> Instances: ...
 
     async def spec(self, workspace_id: str, variant: str = "a") -> InstanceSpec:
-        """Return a spec whose home exists. Variants differ in their spec. The instance writes `hello from {id}` to its
-        output.
+        """Return a spec whose home exists.
+
+        Variants differ in their spec. The instance writes `hello from {id}` to its output.
         """
         ...
 
@@ -46,8 +47,9 @@ async def until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
 
 
 async def healthy(world: InstancesWorld, spec: InstanceSpec) -> InstanceStatus:
-    """Return the status once the instance answers. If it ended first (its port was taken), start it again, as the
-    controller does.
+    """Return the status once the instance answers.
+
+    If it ended first (its port was taken), start it again, as the controller does.
     """
 
     async def answers() -> bool:

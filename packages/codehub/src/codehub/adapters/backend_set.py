@@ -66,8 +66,9 @@ class BackendOptions:
 
 @dataclass(frozen=True, slots=True)
 class BackendSet:
-    """All backends. `instances` and `homes` are keyed by backend name; a workspace whose backend is missing is Unknown, not
-    lost.
+    """All backends.
+
+    `instances` and `homes` are keyed by backend name; a workspace whose backend is missing is Unknown, not lost.
     """
 
     instances: Mapping[str, Instances]
@@ -107,8 +108,9 @@ async def open_backends(
     several_users: Callable[[], Awaitable[bool]] = _one_user,
     owner_name: Callable[[str], Awaitable[str]] | None = None,
 ) -> BackendSet:
-    """Open all backends and choose one for new workspaces. Processes are always available; an engine may become available
-    later.
+    """Open all backends and choose one for new workspaces.
+
+    Processes are always available; an engine may become available later.
     """
     if options.runtime == "kubernetes" and options.kubernetes is None:
         raise Invalid("CODEHUB_RUNTIME=kubernetes needs a cluster: set KUBECONFIG, or run CodeHub in one")
@@ -165,8 +167,9 @@ async def open_backends(
 
 
 async def choose_runtime(options: BackendOptions, catalog: Catalog) -> str:
-    """Return `process`, `docker` or `kubernetes`: the result of CODEHUB_RUNTIME on this machine. May pull the default
-    image.
+    """Return `process`, `docker` or `kubernetes`: the result of CODEHUB_RUNTIME on this machine.
+
+    May pull the default image.
     """
     engine = Engine(options.docker_host, options.installation_id)
     try:
@@ -177,8 +180,9 @@ async def choose_runtime(options: BackendOptions, catalog: Catalog) -> str:
 
 
 def _storage(chosen: str, asked: str) -> str:
-    """Return a storage backend that the instance backend can mount: a process cannot use an engine's volume, only pods use
-    claims.
+    """Return a storage backend that the instance backend can mount.
+
+    A process cannot use an engine's volume, and only pods use claims.
     """
     if chosen == KubernetesInstances.name:
         return PvcHomes.name

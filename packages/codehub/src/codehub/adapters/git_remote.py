@@ -45,8 +45,9 @@ class Branches:
 
 
 class GitRemote:
-    """Lists branches. `allowed`: private networks that workspaces, and thus their owners, may reach. `ca` as for
-    workspaces.
+    """Lists branches.
+
+    `allowed`: private networks that workspaces, and thus their owners, may reach. `ca` as for workspaces.
     """
 
     def __init__(self, allowed: Sequence[str] = (), ca: str = "") -> None:

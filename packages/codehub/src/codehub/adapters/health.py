@@ -14,8 +14,9 @@ _TIMEOUT_S = 5.0  # of one probe; the caller decides how often to probe
 
 
 async def answers(upstream: Upstream, workspace_id: str, profile: AppProfile) -> bool:
-    """Return whether `GET health_path` gets any answer below 500 (a redirect or a refusal also comes from a working
-    IDE).
+    """Return whether `GET health_path` gets any answer below 500.
+
+    A redirect or a refusal also comes from a working IDE.
     """
     path = (
         profile.health_path

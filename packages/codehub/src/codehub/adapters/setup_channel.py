@@ -1,6 +1,4 @@
-"""The link to the `workspaced` of one start: an upgraded connection that carries JSON objects as lines in both
-directions.
-"""
+"""The link to the `workspaced` of one start: an upgraded connection with JSON objects as lines in both directions."""
 
 from __future__ import annotations
 

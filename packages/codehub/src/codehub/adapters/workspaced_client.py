@@ -71,8 +71,9 @@ class WorkspacedClient:
         headers: Mapping[str, str] | None = None,
         body: AsyncIterable[bytes] | bytes | None = None,
     ) -> AsyncIterator[Answer]:
-        """Send a request. `target` is the percent-encoded path and query. Raises UpstreamUnavailable if there is no
-        answer.
+        """Send a request.
+
+        `target` is the percent-encoded path and query. Raises UpstreamUnavailable if there is no answer.
         """
         async with self._sent(upstream, method, target, headers or {}, body) as response:
             yield Answer(response.status, _headers(response), _parts(response))

@@ -39,10 +39,10 @@ _METADATA = ("169.254.169.254", "fd00:ec2::254")
 _OTHER_PARTS = ("ide", "homes", "run")
 
 _NETWORK_FIX = (
-    "install bubblewrap and slirp4netns (Debian: apt-get install bubblewrap slirp4netns) and restart the workspaces, or "
-    "use CODEHUB_RUNTIME=docker; if the address is in CODEHUB_INSTANCE_NETWORKS, take it out"
+    "install bubblewrap and slirp4netns and restart the workspaces, or set CODEHUB_RUNTIME=docker; if the address is in "
+    "CODEHUB_INSTANCE_NETWORKS, take it out"
 )
-_FILES_FIX = "install bubblewrap (Debian: apt-get install bubblewrap) and restart the workspaces"
+_FILES_FIX = "install bubblewrap and restart the workspaces"
 _LIMITS_FIX = "run CodeHub as root, or have systemd delegate a subtree of control groups to it (Delegate=yes)"
 _PART, _START = "boundary", "start CodeHub (`codehub up`), then run `codehub doctor` again"
 

@@ -88,8 +88,9 @@ def take(path: str) -> str:
 
 
 def set_up_home(configuration: dict[str, object]) -> None:
-    """Set up the home before the IDE starts, so that its first terminal finds it complete. A separate process, which may
-    fail.
+    """Set up the home before the IDE starts, so that its first terminal finds it complete.
+
+    A separate process, which may fail.
     """
     if "pip" not in configuration:
         return
@@ -99,9 +100,7 @@ def set_up_home(configuration: dict[str, object]) -> None:
 
 
 def own_environment(configuration: dict[str, object]) -> dict[str, str]:
-    """Return the environment of everything in the workspace: git credentials, the path of secrets, the repository's
-    variables.
-    """
+    """Return variables for everything in the workspace: for git credentials, the path of secrets, the repository's."""
     from . import git_access, secret_files
 
     runtime = str(configuration["runtime"])

@@ -53,9 +53,7 @@ def below(procs: Iterable[Proc], roots: Iterable[int]) -> set[int]:
 
 
 def in_foreground(proc: Proc, started: set[int]) -> bool:
-    """Return whether a process is in the foreground: in its terminal's foreground group, or without a terminal if
-    `started`.
-    """
+    """Return whether a process is in its terminal's foreground group or, without a terminal, was started by exec or SSH."""
     if proc.tty:
         return proc.group == proc.foreground_group
     return proc.pid in started

@@ -38,8 +38,9 @@ class Failed(Exception):
 
 
 def git_environment() -> dict[str, str]:
-    """Return an environment in which git never prompts, prints English, and uses no protocol that runs programs or reads
-    files.
+    """Return an environment in which git never prompts and prints English.
+
+    It also disables protocols that run programs or read files.
     """
     ssh = "ssh -o BatchMode=yes -o StrictHostKeyChecking=accept-new -o ConnectTimeout=30"
     return {

@@ -48,8 +48,9 @@ async def load(link: Link, home: str, folder: str) -> dict[str, object]:
 
 
 def write_settings(home: str, settings: object) -> list[list[str]]:
-    """Add settings to code-server's machine settings. Existing ones win, because users chose them. Return what failed, as
-    text.
+    """Add settings to code-server's machine settings.
+
+    Existing ones win, because users chose them. Return what failed, as text.
     """
     if not isinstance(settings, dict) or not settings:
         return []

@@ -26,8 +26,9 @@ def config_path(runtime: str) -> str:
 
 
 def environment(runtime: str) -> dict[str, str]:
-    """Return variables for everything in the workspace. Git reads the file after the user's own configuration (git
-    2.31).
+    """Return variables for everything in the workspace.
+
+    Git reads the file after the user's own configuration (git 2.31).
     """
     return {
         "SSH_AUTH_SOCK": os.path.join(runtime, "agent.sock"),

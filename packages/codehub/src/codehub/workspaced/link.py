@@ -24,8 +24,9 @@ class LinkError(Exception):
 
 
 class Link:
-    """The connection. `take` gets every message that is not an answer; `greet` returns the first message of a new
-    connection.
+    """The connection.
+
+    `take` gets every message that is not an answer; `greet` returns the first message of a new connection.
     """
 
     def __init__(

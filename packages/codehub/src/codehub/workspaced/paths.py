@@ -38,8 +38,9 @@ def split(path: bytes, home: bytes) -> list[bytes]:
 
 @contextlib.contextmanager
 def locate(home: bytes, path: bytes, *, make_parents: bool = False, follow: bool = True) -> Iterator[Place]:
-    """Yield the directory that contains `path`, and the last name. The name may be absent; with `follow` it is not a
-    link.
+    """Yield the directory that contains `path`, and the last name.
+
+    The name may be absent; with `follow` it is not a link.
     """
     shown = os.fsdecode(path)
     stack = [os.open(home, _DIRECTORY & ~os.O_NOFOLLOW)]

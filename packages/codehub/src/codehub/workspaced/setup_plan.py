@@ -37,8 +37,9 @@ def first_steps(message: dict[str, object]) -> list[Step]:
 
 
 def command_steps(commands: object, prefix: str, folder: str, *, needs_clone: bool) -> list[Step]:
-    """Return steps for commands of a template or of devcontainer.json: `{name, when: create|start, shell | words,
-    group}`.
+    """Return steps for commands of a template or of devcontainer.json.
+
+    A command is `{name, when: create|start, shell | words, group}`.
     """
     steps: list[Step] = []
     for number, command in enumerate(commands if isinstance(commands, list) else []):

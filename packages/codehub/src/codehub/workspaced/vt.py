@@ -260,8 +260,9 @@ class Terminal:
             self.modes[number] = on
 
     def snapshot(self) -> bytes:
-        """Return the bytes that bring a freshly reset terminal of this size to this state: scrollback, screen, modes,
-        cursor.
+        """Return the bytes that bring a freshly reset terminal of this size to this state.
+
+        They contain the scrollback, screen, modes and cursor.
         """
         screen = self.screen
         out: list[str] = []

@@ -14,7 +14,7 @@ IGNORE_FILES = (".gitignore", ".ignore", ".rgignore")
 
 
 class Ignored:
-    """Whether a folder is ignored, by the ignore files from the root down to it. Conservative: if in doubt, it is not."""
+    """Decides whether a folder is ignored, by the ignore files from the root down to it. If in doubt, it is not ignored."""
 
     def __init__(self, root: Path) -> None:
         self._root = os.fspath(root)

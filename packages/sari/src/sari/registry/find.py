@@ -26,8 +26,8 @@ from sari.registry.store import Store, read_token
 
 # A version that could not start is not retried at every connection.
 FAILED_START_PAUSE_S = 60.0
-# The holder of the start lock finishes within the start timeout. If it takes longer than this grace period, it is
-# stopped.
+# The holder of the start lock finishes within the start timeout. If it holds the lock for this much longer, its process
+# is suspended.
 _LOCK_GRACE_S = 5.0
 
 

@@ -18,7 +18,7 @@ from sari.registry.locks import FileLock, is_locked
 from sari.registry.model import DaemonEntry, Damaged, Registry, dump, parse, parse_daemon
 from sari.registry.processes import is_same_process
 
-# A write takes milliseconds. A process that holds the lock for longer is stopped or on a dead file system.
+# A write takes milliseconds. A process that holds the lock for longer is suspended or on a dead file system.
 LOCK_WAIT_S = 10.0
 _KEPT_DAMAGED = 3
 

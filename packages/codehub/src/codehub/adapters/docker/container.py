@@ -1,5 +1,6 @@
 """Builds a container's configuration: hardened, no published ports, with the start's directory and CodeHub's tools.
-Pure.
+
+This module is pure.
 """
 
 from __future__ import annotations

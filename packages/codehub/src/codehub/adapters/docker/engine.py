@@ -34,8 +34,9 @@ class Engine:
         return self.host.startswith("unix://")
 
     def check_local(self) -> None:
-        """Check that the engine is local: containers are reached through Unix sockets in a directory shared with the
-        engine.
+        """Check that the engine is local.
+
+        Containers are reached through Unix sockets in a directory shared with the engine.
         """
         if not self.is_local:
             raise Terminal(
@@ -117,9 +118,7 @@ class Engine:
         return await self.read_archive(container, path, 0) is not None
 
     async def read_archive(self, container: str, path: str, most: int) -> bytes | None:
-        """Return the first `most` bytes of a tar of a path in a container, running or not, or None if the path does not
-        exist.
-        """
+        """Return the first `most` bytes of a tar of a path in a container, running or not; None if it does not exist."""
         try:
             async with self.stream(f"containers/{container}/archive", path=path) as response:
                 raw = b""

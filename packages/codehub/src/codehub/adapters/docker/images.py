@@ -1,5 +1,6 @@
-"""Images: finds or pulls them with progress, fails at once with ImagePullFailed, and reads what CodeHub needs to start
-one.
+"""Finds images or pulls them with progress, or fails at once with ImagePullFailed.
+
+Also reads what CodeHub needs to know of an image to start it.
 """
 
 from __future__ import annotations

@@ -146,8 +146,9 @@ class DockerInstances:
         return str(made["Id"])
 
     async def _own_home(self, spec: InstanceSpec, uid: int | None, tools: list[dict[str, object]]) -> None:
-        """Give the home to the workspace's user. New homes belong to root, older ones to the user that all workspaces once
-        shared.
+        """Give the home to the workspace's user.
+
+        New homes belong to root, older ones to the user that all workspaces once shared.
         """
         if uid is None:
             return

@@ -102,9 +102,7 @@ def remove_all(starts: Iterable[StartDir]) -> None:
 
 
 def with_user(table: str, line: str) -> str:
-    """Return an image's passwd or group with the workspace's line added and entries with the same name or number
-    removed.
-    """
+    """Return an image's passwd or group with the workspace's line, without entries of the same name or number."""
     name, _, number = line.split(":")[:3]
     kept = [
         old

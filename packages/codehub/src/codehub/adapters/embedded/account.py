@@ -50,8 +50,9 @@ class Account:
         return [] if self.switched else None
 
     def own(self, path: Path) -> None:
-        """Give a path to the account. Never follows a link: the account may write there and could gain whatever the link
-        names.
+        """Give a path to the account.
+
+        Never follows a link: the account may write there and could gain whatever the link names.
         """
         if self.switched:
             os.chown(path, self.uid, self.gid, follow_symlinks=False)

@@ -43,8 +43,9 @@ def readable_dir(path: Path, account: Account) -> Path:
 
 
 def write_for(path: Path, content: str, account: Account) -> None:
-    """Write a file of the account in a directory that it can write to. Whatever exists at the path is replaced, not
-    followed.
+    """Write a file of the account in a directory that it can write to.
+
+    Whatever exists at the path is replaced, not followed.
     """
     path.unlink(missing_ok=True)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -71,8 +72,9 @@ def open_log(path: Path, account: Account) -> int:
 
 
 def socket_dir(data_dir: Path, name: str, account: Account) -> Path:
-    """Return a private directory whose path is short enough for sockets. It is outside the data directory if that path is
-    long.
+    """Return a private directory whose path is short enough for sockets.
+
+    It is outside the data directory if that path is long.
     """
     wanted = data_dir / "run" / name
     if len(os.fsencode(wanted)) <= _LONGEST_SOCKET_DIR:

@@ -1,5 +1,6 @@
-"""PostgreSQL in the data directory: created once, completely or not at all, and reached by a socket in a private
-directory.
+"""PostgreSQL in the data directory, reached by a socket in a private directory.
+
+The cluster is created once, completely or not at all.
 """
 
 from __future__ import annotations

@@ -22,8 +22,9 @@ def uid_for(workspace_id: str) -> int | None:
 
 
 def container_uid_for(workspace_id: str) -> int | None:
-    """Like `uid_for`, for a container. The uid differs, because ending a process workspace kills every process of its
-    uid.
+    """Like `uid_for`, for a container.
+
+    The uid differs, because ending a process workspace kills every process of its uid.
     """
     return uid_for(f"container:{workspace_id}")
 

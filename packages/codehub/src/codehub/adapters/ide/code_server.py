@@ -63,8 +63,9 @@ class CodeServerLock:
 
 
 class CodeServerInstall:
-    """Installs code-server. Blocking: run it in a worker thread. A second install in the same directory waits for the
-    first.
+    """Installs code-server.
+
+    Blocking: run it in a worker thread. A second install in the same directory waits for the first.
     """
 
     def __init__(self, ide_dir: Path, lock: CodeServerLock | None = None) -> None:

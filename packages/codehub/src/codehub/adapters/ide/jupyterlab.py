@@ -36,8 +36,9 @@ kernelapp.launch_new_instance()
 
 
 class JupyterLabInstall:
-    """Installs JupyterLab. Blocking: run it in a worker thread. A second install in the same directory waits for the
-    first.
+    """Installs JupyterLab.
+
+    Blocking: run it in a worker thread. A second install in the same directory waits for the first.
     """
 
     def __init__(self, ide_dir: Path) -> None:

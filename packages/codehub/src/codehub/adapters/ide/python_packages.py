@@ -1,5 +1,6 @@
-"""Python packages for workspaces: pip or uv installs them from a lock file with hashes, never into CodeHub's
-environment.
+"""Installs Python packages for workspaces with pip or uv, from a lock file with hashes.
+
+Never installs into CodeHub's environment.
 """
 
 from __future__ import annotations

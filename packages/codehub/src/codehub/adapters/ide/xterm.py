@@ -26,8 +26,9 @@ _FILES: Final = {
 
 
 class XtermInstall:
-    """Installs xterm.js. Blocking: run it in a worker thread. A second install in the same directory waits for the
-    first.
+    """Installs xterm.js.
+
+    Blocking: run it in a worker thread. A second install in the same directory waits for the first.
     """
 
     def __init__(self, ide_dir: Path) -> None:

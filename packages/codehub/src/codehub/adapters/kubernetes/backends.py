@@ -36,8 +36,9 @@ class KubernetesOptions:
     claims: ClaimOptions = field(default_factory=ClaimOptions)
 
     def access(self, environment: Mapping[str, str] | None = None) -> ClusterAccess:
-        """Return how to access the cluster. Raises Invalid if no cluster is configured, or if the configuration is
-        wrong.
+        """Return how to access the cluster.
+
+        Raises Invalid if no cluster is configured, or if the configuration is wrong.
         """
         given = dict(os.environ if environment is None else environment)
         if self.kubeconfig:

@@ -258,8 +258,9 @@ def tls_context(access: ClusterAccess, given: tuple[bytes, bytes] | None = None)
 
 @contextlib.contextmanager
 def _private_file(content: bytes) -> Iterator[str]:
-    """OpenSSL reads keys only from files. Use an in-memory file if the system supports it, so that no key reaches a
-    disk.
+    """Yield the path of a private file with this content, because OpenSSL reads keys only from files.
+
+    Uses an in-memory file if the system supports it, so that no key reaches a disk.
     """
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("codehub-client-certificate", os.MFD_CLOEXEC)

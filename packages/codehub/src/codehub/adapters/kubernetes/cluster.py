@@ -70,9 +70,7 @@ class Cluster:
         return None if item is None else decode_node(item)
 
     async def is_released(self, pod: Pod) -> bool:
-        """Return whether the node is certainly off: it was removed from the cluster, or an operator marked it with the
-        taint.
-        """
+        """Return whether the node is certainly off: removed from the cluster, or marked by an operator's taint."""
         if not pod.node:
             return False
         try:

@@ -45,8 +45,9 @@ _PROBE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check. `fix` is empty if nothing is wrong. `is_fatal` means that workspaces cannot work like
-    this.
+    """The result of one check.
+
+    `fix` is empty if nothing is wrong. `is_fatal` means that workspaces cannot work like this.
     """
 
     part: str

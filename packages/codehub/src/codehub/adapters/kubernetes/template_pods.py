@@ -10,9 +10,7 @@ from codehub.domain.template_options import KubernetesOptions, Size, Toleration
 
 
 def with_template(options: PodOptions, size: Size, chosen: KubernetesOptions) -> PodOptions:
-    """Return options in which the template's values replace the installation's, or extend them where several are
-    possible.
-    """
+    """Return options in which the template's values replace the installation's, or extend lists."""
     return replace(
         _sized(options, size),
         runtime_class=chosen.runtime_class or options.runtime_class,

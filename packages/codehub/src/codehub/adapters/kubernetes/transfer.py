@@ -118,8 +118,9 @@ def _error(found: dict[str, Any], code: int = 500) -> CodeHubError:
 
 
 def job_name(workspace_id: str, operation: str) -> str:
-    """Return a Job's name. It is also a label of its pod, limited to 63 characters, so it contains a digest of the
-    operation.
+    """Return a Job's name.
+
+    It is also a label of its pod, limited to 63 characters, so it contains a digest of the operation.
     """
     return f"codehub-ws-{workspace_id}-{hashlib.sha256(operation.encode()).hexdigest()[:12]}"
 

@@ -247,8 +247,9 @@ def serve(direction: str, root: Path, secret: str, port: int = PORT, host: str =
 
 
 def _end_now(number: int, frame: FrameType | None) -> None:
-    """Exit on a signal. As PID 1 the process gets no default action: otherwise every deletion would wait for its grace
-    period.
+    """Exit on a signal.
+
+    As PID 1 the process gets no default action: otherwise every deletion would wait for its grace period.
     """
     os._exit(128 + number)
 

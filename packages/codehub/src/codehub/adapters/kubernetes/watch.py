@@ -235,8 +235,9 @@ class Informer(Generic[T]):
         self._version = str(version or self._version)
 
     def _is_newer(self, meta: Meta) -> bool:
-        """Return whether this state is later than the table's: our own write may have been added before its event
-        arrived.
+        """Return whether this state is later than the table's.
+
+        Our own write may have been added before its event arrived.
         """
         known = self._table.get(meta.uid)
         if known is None:

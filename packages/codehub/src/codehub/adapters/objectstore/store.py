@@ -132,8 +132,9 @@ class Store:
             self._sync(key)
 
     def put_stream(self, key: str, chunks: Iterable[bytes]) -> None:
-        """Write an object, completely or not at all. The producer's error aborts the upload and is raised unchanged. Then
-        `sync`.
+        """Write an object, completely or not at all.
+
+        The producer's error aborts the upload and is raised unchanged. Then `sync`.
         """
         produced = _Produced(chunks)
         try:
@@ -233,8 +234,9 @@ class Store:
         return found.f_bavail * found.f_frsize
 
     def sync(self, key: str) -> None:
-        """Flush a local archive to the disk, which must happen before its volume is removed. Other stores confirm only
-        durable writes.
+        """Flush a local archive to the disk, which must happen before its volume is removed.
+
+        Other stores confirm only durable writes.
         """
         with self._guarded(f"write {key}"):
             self._sync(key)

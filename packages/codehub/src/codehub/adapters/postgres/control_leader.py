@@ -89,8 +89,9 @@ class PostgresElection:
         return await psycopg.AsyncConnection.connect(self._url, **arguments)
 
     async def _wait_for_the_lock(self, connection: psycopg.AsyncConnection[DictRow]) -> None:
-        """Wait for the lock inside the call, so that we get a released lock at once. Bounded and repeated, so that vacuum
-        is not held up.
+        """Wait for the lock inside the call, so that we get a released lock at once.
+
+        Bounded and repeated, so that vacuum is not held up.
         """
         while True:
             try:

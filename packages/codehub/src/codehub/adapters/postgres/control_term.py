@@ -36,8 +36,9 @@ async def as_leader(database: Database, epoch: int) -> AsyncIterator[Transaction
 
 
 async def fenced(database: Database, epoch: int, statement: str, values: Mapping[str, object]) -> Mapping[str, Any]:
-    """Run a write of one statement that starts with TERM and checks `leads`, and return its one row. Raises Deposed as
-    above.
+    """Run a write of one statement that starts with TERM and checks `leads`, and return its one row.
+
+    Raises Deposed as above.
     """
     async with database.statement() as connection:
         row = await (await connection.execute(statement.encode(), {**values, "epoch": epoch})).fetchone()

@@ -87,8 +87,9 @@ class Database:
                 self._answered[connection] = asyncio.get_running_loop().time()
 
     async def take_writes(self) -> None:
-        """Raise BackendDown unless the database accepts writes. Checks for a full disk only after one was seen, because it
-        costs a write.
+        """Raise BackendDown unless the database accepts writes.
+
+        Checks for a full disk only after one was seen, because it costs a write.
         """
         async with self.transaction() as tx:
             row = await (await tx.execute("SELECT current_setting('transaction_read_only') AS read_only")).fetchone()

@@ -52,8 +52,9 @@ async def link_is_live(tx: Transaction, secret_hash: bytes, workspace_id: str, p
 async def still_open(
     tx: Transaction, asked: Sequence[tuple[str, int, bytes]], widest: str, now: datetime
 ) -> set[tuple[str, int, bytes]]:
-    """Return those of the (workspace, port, hash of a cookie, token or link) that belong to the owner or that the sharing
-    admits.
+    """Return those of the (workspace, port, hash) that belong to the owner or that the sharing admits.
+
+    Each hash is of a cookie, token or link.
     """
     rows = await (
         await tx.execute(

@@ -75,8 +75,9 @@ async def by_session_secret(tx: Transaction, secret_hash: bytes, key_hash: bytes
 
 
 async def user_of_cookie(tx: Transaction, secret_hash: bytes, now: datetime) -> tuple[str, str] | None:
-    """Return the (id, user name) that a cookie alone points to. Good enough to show who is signed in, but not to grant
-    access.
+    """Return the (id, user name) that a cookie alone points to.
+
+    Good enough to show who is signed in, but not to grant access.
     """
     row = await (
         await tx.execute(

@@ -29,8 +29,9 @@ async def linkable(tx: Transaction) -> list[Linkable]:
 
 
 async def bind(tx: Transaction, workspace_id: str, instance: str, owner_user_id: str) -> bool:
-    """Return whether this start may receive this owner's secrets: the workspace is theirs now and was when it was first
-    linked.
+    """Return whether this start may receive this owner's secrets.
+
+    The workspace must be theirs now, and must have been when it was first linked.
     """
     row = await (
         await tx.execute(

@@ -57,8 +57,9 @@ async def hold(tx: Transaction, name: str) -> None:
 
 
 async def push(tx: Transaction, name: str, source: str, by: str, now: datetime) -> int:
-    """Add the next version, and unarchive the template if needed. The caller must have locked the row unless there is
-    none.
+    """Add the next version, and unarchive the template if needed.
+
+    The caller must have locked the row unless there is none.
     """
     await tx.execute(
         "INSERT INTO templates (name, created_at) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET archived_at = NULL",

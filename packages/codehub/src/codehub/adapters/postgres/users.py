@@ -70,8 +70,9 @@ async def lock(tx: Transaction, user_id: str) -> bool:
 
 
 async def lock_all_admins(tx: Transaction) -> set[str]:
-    """Return and lock the ids of the administrators who can sign in, so that two requests cannot remove the last two at
-    once.
+    """Return and lock the ids of the administrators who can sign in.
+
+    The lock prevents two requests from removing the last two at once.
     """
     rows = await (
         await tx.execute("SELECT id FROM users WHERE is_admin AND disabled_at IS NULL ORDER BY id FOR NO KEY UPDATE")

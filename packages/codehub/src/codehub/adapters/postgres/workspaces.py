@@ -92,8 +92,9 @@ async def versions(tx: Transaction, owner_user_ids: Collection[str] | None) -> d
 
 
 async def insert(tx: Transaction, workspace: Workspace) -> None:
-    """Insert a row. Columns that the controller owns keep their defaults, except the archive that the workspace is created
-    from.
+    """Insert a row.
+
+    Columns that the controller owns keep their defaults, except the archive that the workspace is created from.
     """
     await tx.execute(
         "INSERT INTO workspaces (id, owner_user_id, name, description, memo, image_ref, instance_backend,"

@@ -28,8 +28,9 @@ def connect(url: str) -> redis.Redis:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Translate driver errors raised inside into BackendDown, and restore a cancellation that the driver took for a
-    timeout.
+    """Translate driver errors raised inside into BackendDown.
+
+    A cancellation that the driver took for a timeout leaves as a cancellation.
     """
     try:
         yield

@@ -1,3 +1,4 @@
-"""Converts between trees and tar streams. Uses directory descriptors and never follows links, so it never leaves the
-tree.
+"""Converts between trees and tar streams.
+
+Uses directory descriptors and never follows links, so it never leaves the tree.
 """

@@ -30,8 +30,9 @@ _OCTAL_SIZE = 0o77777777777
 
 @dataclass(slots=True)
 class Entry:
-    """An entry of a tar stream. `size` is the number of bytes that follow in the stream; a sparse file's real size is in
-    its map.
+    """An entry of a tar stream.
+
+    `size` is the number of bytes that follow in the stream; a sparse file's real size is in its map.
     """
 
     name: bytes
@@ -144,8 +145,9 @@ def _block(
 
 @lru_cache(64)
 def _pax_block(size: int) -> bytes:
-    """Return the header of a pax header. Cached: most files have one, for fractions of a second, and most have the same
-    size.
+    """Return the header of a pax header.
+
+    Cached: most files have one, for fractions of a second, and most have the same size.
     """
     return _block(b"././@PaxHeader", PAX, size=size)
 

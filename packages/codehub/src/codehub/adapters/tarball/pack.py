@@ -91,8 +91,9 @@ def pack_tree(
 
 
 def _bounded(path: bytes, depth: int = 0) -> bytes:
-    """Return the path if it is short enough. Each entry repeats its full path: otherwise 12 MB of nested directories become
-    a 1 GB archive.
+    """Return the path if it is short enough.
+
+    Each entry repeats its full path: otherwise 12 MB of nested directories become a 1 GB archive.
     """
     if depth <= MAX_DEPTH and len(path) <= MAX_PATH:
         return path

@@ -1,5 +1,6 @@
-"""Parses a tar stream into entries and their content. Reads what pack, GNU tar and the Docker engine write, and trusts
-none.
+"""Parses a tar stream into entries and their content.
+
+Reads what pack, GNU tar and the Docker engine write, and trusts none.
 """
 
 from __future__ import annotations
