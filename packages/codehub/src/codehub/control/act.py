@@ -132,7 +132,12 @@ class Actor:
                 receipt = await self._receipt(key)
             case FromHome(ctx, stamp):
                 backends = self._of(original, task.fence)
-                receipt = await backends.archive(ctx, f"{_op_id(task.workspace)}.{stamp}", task.report)
+                try:
+                    receipt = await backends.archive(ctx, f"{_op_id(task.workspace)}.{stamp}", task.report)
+                except DataLost as error:
+                    # The original's volume, not the copy's. Archiving the original removes it; if it is really lost, the
+                    # original goes to ERROR, and the next attempt reports that.
+                    raise Transient("the volume of the original was removed while it was copied") from error
                 if (await backends.instance_status()).running:
                     raise Transient("the original was started while it was copied")
         _, now = await self._original_of(task.workspace)
