@@ -143,7 +143,9 @@ def test_without_a_network_of_its_own_exactly_the_network_is_not_held(tmp_path: 
 def test_without_bubblewrap_files_and_system_calls_are_not_held(tmp_path: Path) -> None:
     """What the workspace's own user keeps from others still holds."""
     code, found = doctor(tmp_path, without("bwrap") + python_for_everybody())
-    assert by_verdict(found, "NOT HELD") == {"read CodeHub's data directory", "make a user namespace"}, json.dumps(found)
+    assert by_verdict(found, "NOT HELD") == {"read CodeHub's data directory", "make a user namespace"}, json.dumps(
+        found
+    )
     assert by_verdict(found, "held") == (NETWORK | REST) - by_verdict(found, "NOT HELD"), found
     assert code == 1
 
