@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -67,7 +66,7 @@ def small_disk() -> Iterator[Path]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+@pytest.mark.needs("root")
 async def test_a_full_database_disk_makes_the_api_not_ready_until_there_is_room(small_disk: Path) -> None:
     server = EmbeddedPostgres(small_disk, settings=("fsync=off", "max_wal_size=32MB", "min_wal_size=32MB"))
     server.start()
