@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -50,6 +51,14 @@ CONFIG = ApiConfig(
     lock_id=12345,
     node_id="test-node",
 )
+
+
+_numbers = itertools.count(1)
+
+
+def new_name(beginning: str = "one") -> str:
+    """Return a name that no other workspace has: names are unique per owner."""
+    return f"{beginning}-{next(_numbers)}"
 
 
 class TestClock:

@@ -19,7 +19,7 @@ from codehub.domain.profiles import AppProfile, Catalog, Runs
 from codehub.ports.instances import Instances, Upstream
 from codehub.proxy.run import ProxyDeps, listen, run_proxy
 from codehub.settings import Settings
-from testing.codehub.api import ADMIN, Api, put_in_state, running_api
+from testing.codehub.api import ADMIN, Api, new_name, put_in_state, running_api
 from testing.codehub.memory.activity import MemoryActivity
 from testing.codehub.rawhttp import ScriptedUpstream, scripted_upstream
 
@@ -83,7 +83,7 @@ class World:
 
     async def workspace(self, client: httpx.AsyncClient | None = None, **columns: Any) -> str:
         """Create a workspace of the owner, by default RUNNING at the scripted upstream."""
-        answer = await (client or self.owner).post("/api/v1/workspaces", json={"name": "w", "start": False})
+        answer = await (client or self.owner).post("/api/v1/workspaces", json={"name": new_name("w"), "start": False})
         assert answer.status_code == 201, answer.text
         workspace_id = str(answer.json()["id"])
         state: Mapping[str, Any] = {"phase": "RUNNING", "desired_state": "RUNNING", "operation": "NONE", **columns}

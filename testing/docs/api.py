@@ -33,6 +33,7 @@ API token as `Authorization: Bearer cht_…`. A token cannot create tokens, mana
 | NOT_FOUND, WORKSPACE_NOT_FOUND | 404; a deleted workspace is not found |
 | METHOD_NOT_ALLOWED | 405 |
 | INVALID_STATE | 409 |
+| NAME_TAKEN | 409 |
 | PAYLOAD_TOO_LARGE | 413 |
 | RUNNING_LIMIT_EXCEEDED | 429 |
 | TOO_MANY_REQUESTS | 429 with `Retry-After` |

@@ -61,6 +61,8 @@ def http_error(error: Exception) -> HttpError:
             return HttpError(404, "WORKSPACE_NOT_FOUND", str(error))
         case errors.NotFound():
             return _plain(404, str(error))
+        case errors.NameTaken():
+            return HttpError(409, "NAME_TAKEN", str(error))
         case errors.Conflict():
             return _plain(409, str(error))
         case errors.LimitExceeded():

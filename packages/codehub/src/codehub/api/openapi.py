@@ -15,7 +15,7 @@ _WHY: Mapping[int, str] = {
     401: "Nobody is signed in, or not any more: UNAUTHORIZED.",
     403: "Not allowed, or sent from a foreign origin: FORBIDDEN.",
     404: "There is no such thing: NOT_FOUND or WORKSPACE_NOT_FOUND.",
-    409: "Not from this state: INVALID_STATE.",
+    409: "Not from this state: INVALID_STATE. Or the name is in use: NAME_TAKEN.",
     413: "The body is too long: PAYLOAD_TOO_LARGE.",
     429: "RUNNING_LIMIT_EXCEEDED, or TOO_MANY_REQUESTS with Retry-After.",
     502: "What the workspace runs on does not answer: UPSTREAM_UNAVAILABLE.",

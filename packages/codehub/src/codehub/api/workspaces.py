@@ -40,7 +40,7 @@ async def list_workspaces(query: Annotated[WorkspacePageQuery, Query()], ctx: Ct
     return WorkspacePage(items=await _views(found, ctx, who), page=query.page, per_page=query.per_page, total=total)
 
 
-@router.post("/workspaces", status_code=201, responses=signed_in(413, 429))
+@router.post("/workspaces", status_code=201, responses=signed_in(409, 413, 429))
 async def create_workspace(body: WorkspaceCreate, ctx: Ctx, who: Who) -> WorkspaceView:
     """Create a workspace and start it, unless `start` is false. If a limit is exceeded, nothing is created."""
     repo = None if body.repo is None else parse_source(body.repo.url, body.repo.ref, body.repo.path)

@@ -69,6 +69,10 @@ class Conflict(CodeHubError):
     """Not allowed in the current state (409)."""
 
 
+class NameTaken(Conflict):
+    """Another workspace of the owner has this name (409)."""
+
+
 class LimitExceeded(CodeHubError):
     """Another running workspace would exceed the limit (429)."""
 

@@ -27,7 +27,7 @@ from codehub.domain.repository import RepositorySource
 from codehub.domain.ttl import Span
 from codehub.domain.wording import OPERATIONS
 from codehub.ports.archives import ArchiveReceipts
-from codehub.services import templates
+from codehub.services import templates, workspace_names
 from codehub.services.audit import Visits, note
 from codehub.services.principal import Clock, Ids, Principal
 
@@ -152,6 +152,7 @@ class Workspaces:
         async with self.database.transaction() as tx:
             if not await users.lock(tx, who.user_id):
                 raise Unauthorized("the user is gone")
+            await workspace_names.check(tx, who.user_id, new.name, but=workspace_id)
             if new.start:
                 await workspaces.take_running_slot(tx, who.user_id, workspace_id, self.limits)
             workspace = await self._from_template(tx, who, workspace, new, backends.runs)
@@ -194,6 +195,7 @@ class Workspaces:
             await self._seen(tx, who, workspace_id)
             if not await users.lock(tx, who.user_id):
                 raise Unauthorized("the user is gone")
+            await workspace_names.check(tx, who.user_id, name, but=copy_id)
             if start:
                 await workspaces.take_running_slot(tx, who.user_id, copy_id, self.limits)
             original = await self._locked(tx, workspace_id)
@@ -227,6 +229,9 @@ class Workspaces:
             raise Invalid("desired_state: a workspace is deleted with DELETE")
         async with self.database.transaction() as tx:
             seen = await self._seen(tx, who, workspace_id)
+            if edit.name is not None and edit.name != seen.workspace.name:
+                await users.lock(tx, seen.workspace.owner_user_id)
+                await workspace_names.check(tx, seen.workspace.owner_user_id, edit.name, but=workspace_id)
             if edit.desired_state is DesiredState.RUNNING:
                 await self._slot(tx, seen.workspace)
             workspace = await self._locked(tx, workspace_id)
@@ -350,7 +355,9 @@ class Workspaces:
             check_allowed(Action.CONTINUE_FROM_ARCHIVE, workspace)
             await workspaces.set_desired_state(tx, workspace_id, DesiredState.STANDBY, now)
             await workspaces.take_running_slot(tx, who.user_id, new_id, self.limits)
-            await workspaces.insert(tx, continued(workspace, new_id, now))
+            copy = continued(workspace, new_id, now)
+            name = await workspace_names.free(tx, who.user_id, copy.name, but=new_id)
+            await workspaces.insert(tx, replace(copy, name=name))
             await self._tell(tx, workspace_id, who, "continued", f"continued from its last archive as {new_id}")
             await self._tell(tx, new_id, who, "created", f"created from the last archive of {workspace.name}")
             return await self._again(tx, new_id)
@@ -358,11 +365,15 @@ class Workspaces:
     async def undelete(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
         who.must_be_admin()
         async with self.database.transaction() as tx:
-            workspace = await workspaces.lock(tx, _checked(workspace_id))
+            seen = await workspaces.get(tx, _checked(workspace_id))
+            if seen is not None:
+                await users.lock(tx, seen.workspace.owner_user_id)
+            workspace = await workspaces.lock(tx, workspace_id)
             if workspace is None:
                 raise WorkspaceNotFound("there is no such workspace")
             check_allowed(Action.UNDELETE, workspace)
             await workspaces.undelete(tx, workspace_id, self.clock())
+            await self._give_free_name(tx, who, workspace, workspace.owner_user_id)
             await self._tell(tx, workspace_id, who, "undelete", "undeleted")
             return await self._again(tx, workspace_id)
 
@@ -374,6 +385,7 @@ class Workspaces:
             known = await users.credentials(tx, username)
             if known is None or known.user.disabled_at is not None:
                 raise Invalid(f"username: there is no enabled user {username!r}")
+            await users.lock(tx, known.user.id)
             workspace = await self._locked(tx, workspace_id)
             if workspace.desired_state is DesiredState.DELETED:
                 raise Conflict("the workspace is being deleted")
@@ -382,6 +394,7 @@ class Workspaces:
                     await workspaces.set_desired_state(tx, workspace_id, DesiredState.STANDBY, self.clock())
                 await workspaces.transfer(tx, workspace_id, known.user.id, self.clock())
                 await self._tell(tx, workspace_id, who, "transferred", f"transferred to {username}")
+                await self._give_free_name(tx, who, workspace, known.user.id)
             return await self._again(tx, workspace_id)
 
     async def archives_in_store(self, workspace_id: str) -> list[Generation]:
@@ -450,6 +463,13 @@ class Workspaces:
         if changed:
             await workspaces.edit(tx, workspace.id, name=name, description=description, memo=memo, now=self.clock())
             await self._tell(tx, workspace.id, who, "edited", f"changed {', '.join(changed)}")
+
+    async def _give_free_name(self, tx: Transaction, who: Principal, workspace: Workspace, owner_id: str) -> None:
+        """Rename a workspace that comes to an owner who uses its name already."""
+        name = await workspace_names.free(tx, owner_id, workspace.name, but=workspace.id)
+        if name != workspace.name:
+            await workspaces.rename(tx, workspace.id, name)
+            await self._tell(tx, workspace.id, who, "edited", f"renamed to {name}: {workspace.name} was in use")
 
     async def _ask(
         self,

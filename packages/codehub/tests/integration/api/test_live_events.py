@@ -18,7 +18,7 @@ from codehub.adapters.postgres.pool import Database
 from codehub.adapters.redis.bus import RedisBus
 from codehub.adapters.redis.client import connect
 from codehub.services.event_stream import Pace
-from testing.codehub.api import Api, listening, put_in_state, running_api, until
+from testing.codehub.api import Api, listening, new_name, put_in_state, running_api, until
 from testing.codehub.sse import EventStream
 
 W = "/api/v1/workspaces"
@@ -49,7 +49,7 @@ async def hint(api: Api, ws: dict[str, Any]) -> None:
 
 
 async def made(client: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
-    answer = await client.post(W, json={"name": "one", "start": False, **body})
+    answer = await client.post(W, json={"name": new_name(), "start": False, **body})
     assert answer.status_code == 201, answer.text
     return dict(answer.json())
 

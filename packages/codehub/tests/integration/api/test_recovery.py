@@ -9,14 +9,14 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from codehub.adapters.postgres.pool import Database
-from testing.codehub.api import Api, put_in_state
+from testing.codehub.api import Api, new_name, put_in_state
 
 W = "/api/v1/workspaces"
 HOME = Jsonb({"incarnation": "i1", "restore_marker": None})
 
 
 async def in_error(client: httpx.AsyncClient, database: Database, reason: str, **columns: Any) -> str:
-    ws = (await client.post(W, json={"name": "broken", "start": False})).json()
+    ws = (await client.post(W, json={"name": new_name("broken"), "start": False})).json()
     await put_in_state(
         database,
         ws["id"],

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from codehub.adapters.postgres.pool import Database
-from testing.codehub.api import Api, docker_backends, put_in_state, running_api
+from testing.codehub.api import Api, docker_backends, new_name, put_in_state, running_api
 
 T, W = "/api/v1/templates", "/api/v1/workspaces"
 WEB = """
@@ -39,7 +39,7 @@ async def push(client: httpx.AsyncClient, source: str) -> list[dict[str, Any]]:
 
 
 async def made(client: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
-    answer = await client.post(W, json={"name": "one", "start": False, **body})
+    answer = await client.post(W, json={"name": new_name(), "start": False, **body})
     assert answer.status_code == 201, answer.text
     return dict(answer.json())
 

@@ -10,7 +10,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from codehub.adapters.postgres.pool import Database
-from testing.codehub.api import Api, docker_backends, new_id, put_in_state, running_api
+from testing.codehub.api import Api, docker_backends, new_id, new_name, put_in_state, running_api
 
 W = "/api/v1/workspaces"
 SHOWN = {
@@ -23,7 +23,7 @@ SHOWN = {
 
 
 async def made(client: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
-    answer = await client.post(W, json={"name": "one", "start": False, **body})
+    answer = await client.post(W, json={"name": new_name(), "start": False, **body})
     assert answer.status_code == 201, answer.text
     return dict(answer.json())
 
@@ -102,7 +102,7 @@ async def test_anothers_workspace_is_forbidden_an_unknown_one_not_found_and_an_a
     for path in ("events", "archives", "logs", "usage"):
         assert (await bob.get(f"{W}/{ws['id']}/{path}")).status_code == 403
     assert (await admin.patch(f"{W}/{ws['id']}", json={"memo": "seen"})).status_code == 200
-    assert (await ada.get(f"{W}/{ws['id']}")).json()["name"] == "one"
+    assert (await ada.get(f"{W}/{ws['id']}")).json()["name"] == ws["name"]
 
 
 async def test_patch_changes_what_is_given_and_tells_the_timeline_who_asked(api: Api) -> None:

@@ -125,6 +125,21 @@ async def insert(tx: Transaction, workspace: Workspace) -> None:
     )
 
 
+async def names_of(tx: Transaction, owner_user_id: str, *, but: str) -> dict[str, str]:
+    """Return name → id of the owner's live workspaces except one. A name is free again once its deletion is requested.
+
+    Lock the owner's row first: then no concurrent request takes the same name.
+    """
+    rows = await (
+        await tx.execute(
+            "SELECT name, id FROM workspaces WHERE owner_user_id = %s AND id <> %s AND deleted_at IS NULL"
+            " AND desired_state <> 'DELETED'",
+            [owner_user_id, but],
+        )
+    ).fetchall()
+    return {row["name"]: row["id"] for row in rows}
+
+
 async def retry_setup(tx: Transaction, workspace_id: str, now: datetime) -> None:
     """Request that the running start retries its failed steps."""
     await tx.execute(
@@ -217,6 +232,10 @@ async def recover_from_archive(tx: Transaction, workspace_id: str, archive_key: 
         " updated_at = %s WHERE id = %s AND phase = 'ERROR' AND operation = 'NONE'",
         [archive_key, now, workspace_id],
     )
+
+
+async def rename(tx: Transaction, workspace_id: str, name: str) -> None:
+    await tx.execute("UPDATE workspaces SET name = %s WHERE id = %s", [name, workspace_id])
 
 
 async def transfer(tx: Transaction, workspace_id: str, owner_user_id: str, now: datetime) -> None:
