@@ -119,7 +119,10 @@ def _leaves(command: click.Command, path: tuple[str, ...]) -> list[tuple[tuple[s
     if not isinstance(command, click.Group):
         return [(path, command)]
     found: list[tuple[tuple[str, ...], click.Command]] = []
-    for name, below in command.commands.items():
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        below = command.get_command(context, name)
+        assert below is not None, name
         found += _leaves(below, (*path, name))
     return found
 

@@ -13,7 +13,8 @@ from codehub.domain.actions import NEEDS_ADMIN, Action, Viewer, allowed_actions,
 from codehub.domain.errors import Conflict
 from codehub.domain.model import DesiredState, ErrorReason, HomeCtx, Operation, Phase, Progress, Status, Workspace
 from codehub.domain.status import status_of
-from codehub.domain.wording import ERRORS, OPERATIONS, error_text, format_amount, progress_text, summarize
+from codehub.domain.units import format_amount
+from codehub.domain.wording import ERRORS, OPERATIONS, error_text, progress_text, summarize
 from testing.codehub.workspaces import workspace as a_workspace
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)

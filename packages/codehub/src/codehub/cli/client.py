@@ -5,9 +5,11 @@ Every message says what to do next. Knows nothing about the output format.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Self
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 from urllib.parse import urlsplit
 
 from codehub import __version__
@@ -16,7 +18,6 @@ from codehub.domain import errors
 if TYPE_CHECKING:
     import httpx
 
-# httpx is imported on the first request, so that commands without a server do not wait for it.
 Json = Mapping[str, Any]
 
 _TIMEOUT_S = 30.0
@@ -46,8 +47,7 @@ class Client:
     """A client for one server and token. A context manager."""
 
     def __init__(self, server: str, token: str | None, *, transport: httpx.BaseTransport | None = None) -> None:
-        import httpx
-
+        httpx = _httpx()
         self.server = server
         headers = {"User-Agent": f"codehub-cli/{__version__}", "Accept": "application/json"}
         if token:
@@ -57,6 +57,8 @@ class Client:
             headers=headers,
             timeout=_timeout(connect=10.0),
             transport=transport,
+            # Reading the CA certificates takes as long as importing httpx; redirects to https:// are not followed.
+            verify=server.startswith("https:"),
             # HTTP_PROXY must not apply to this machine itself.
             trust_env=urlsplit(server).hostname not in _HERE,
         )
@@ -149,8 +151,7 @@ class Client:
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
-        import httpx
-
+        httpx = _httpx()
         try:
             yield
         except httpx.TransportError as error:
@@ -165,9 +166,17 @@ def _text(value: object) -> str:
 
 
 def _timeout(**limits: float | None) -> httpx.Timeout:
+    made: httpx.Timeout = _httpx().Timeout(_TIMEOUT_S, **limits)
+    return made
+
+
+def _httpx() -> ModuleType:
+    """Import httpx on the first request, without its own command line, which would import rich and pygments."""
+    if "httpx" not in sys.modules:
+        sys.modules.setdefault("httpx._main", cast(ModuleType, None))  # None: httpx goes on without it
     import httpx
 
-    return httpx.Timeout(_TIMEOUT_S, **limits)
+    return httpx
 
 
 def _error_of(response: httpx.Response) -> errors.CodeHubError:

@@ -5,7 +5,6 @@ The exit code says what kind of failure it was: see `Exit`, and the help of `cod
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ import click
 
 from codehub import __version__
 from codehub.cli.credential_file import load_credentials
+from codehub.cli.lazy_group import Entry, LazyGroup
 from codehub.domain import errors
 
 
@@ -31,8 +31,7 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-# command → (module, attribute, one line for the list). The line is here so that `codehub --help` imports no module.
-_COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
+_COMMANDS: Final[Mapping[str, Entry]] = {
     "up": ("codehub.cli.up", "up", "Run CodeHub on this machine with everything it needs."),
     "down": ("codehub.cli.down", "down", "Stop a running CodeHub and its workspaces."),
     "env": ("codehub.cli.env", "env", "Print the effective settings as NAME=value lines."),
@@ -72,26 +71,7 @@ _EXIT_OF: Final[tuple[tuple[type[errors.CodeHubError], Exit], ...]] = (
 )
 
 
-class LazyGroup(click.Group):
-    """Knows every command's name and summary; imports a command's module when it runs."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = _COMMANDS.get(cmd_name)
-        if entry is None:
-            return None
-        command = getattr(importlib.import_module(entry[0]), entry[1])
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, _, line) in _COMMANDS.items()])
-
-
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, entries=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="codehub")
 def cli() -> None:
     """Self-hosted dev workspaces that cost nothing while idle.

@@ -1,21 +1,43 @@
-"""`codehub ws …`: the group, and the read-only commands. Commands that change things are in `ws_change`."""
+"""`codehub ws …`: the group, and the read-only commands. `ws_change` and `ws_inside` are imported when they are used."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import click
 
-from codehub.cli import ws_change, ws_inside
 from codehub.cli.follow import follow
+from codehub.cli.lazy_group import Entry, LazyGroup
 from codehub.cli.options import connect, find_workspace, json_option, server_option, workspace_argument
 from codehub.cli.output import console, doing, print_json, print_table, remedy, status_text, when
-from codehub.domain.wording import format_amount
+from codehub.domain.units import format_amount
+
+_CHANGE, _INSIDE = "codehub.cli.ws_change", "codehub.cli.ws_inside"
+_COMMANDS: Final[Mapping[str, Entry]] = {
+    "create": (_CHANGE, "create", "Create a workspace."),
+    "start": (_CHANGE, "start", "Start a workspace."),
+    "stop": (_CHANGE, "stop", "Stop a workspace."),
+    "restart": (_CHANGE, "restart", "Stop a workspace and start it again."),
+    "archive": (_CHANGE, "archive", "Archive a workspace."),
+    "cancel": (_CHANGE, "cancel", "Cancel the start, restore or archive that is under way."),
+    "continue": (_CHANGE, "continue_", "Continue from the last archive while a workspace's node does not answer."),
+    "edit": (_CHANGE, "edit", "Change a workspace's name, description or memo."),
+    "rm": (_CHANGE, "rm", "Delete a workspace."),
+    "duplicate": (_CHANGE, "duplicate", "Create a workspace with the files of another."),
+    "update-template": (_CHANGE, "update_template", "Take the newest version of a workspace's template."),
+    "exec": (_INSIDE, "exec_", "Run a command in a workspace."),
+    "cp": (_INSIDE, "cp", "Copy files and folders to or from a workspace."),
+    "ps": (_INSIDE, "ps", "List what was started in a workspace by exec or as a process."),
+    "ports": (_INSIDE, "ports", "List what listens in a workspace, and where it can be opened."),
+    "keep-awake": (_INSIDE, "keep_awake", "Keep a workspace awake for some time."),
+    "setup-log": (_INSIDE, "setup_log", "Print the output of a workspace's setup."),
+    "retry-setup": (_INSIDE, "retry_setup", "Repeat the failed steps of a workspace's setup."),
+}
 
 
-@click.group()
+@click.group(cls=LazyGroup, entries=_COMMANDS)
 def ws() -> None:
     """Manage workspaces. WORKSPACE is a name, an id, or the beginning of an id.
 
@@ -28,10 +50,6 @@ def ws() -> None:
       codehub ws exec api -- make      run a command in it
       codehub ws ls --json | jq '.items[].name'
     """
-
-
-for _command in (*ws_change.COMMANDS, *ws_inside.COMMANDS):
-    ws.add_command(_command)
 
 
 @ws.command("ls")

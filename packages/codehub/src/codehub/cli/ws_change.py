@@ -342,6 +342,3 @@ def _show(workspace: Mapping[str, Any], as_json: bool) -> None:
         return
     tail = doing(workspace)
     console().print(f"{workspace['name']}: {workspace['summary']['label']}{f' ({tail})' if tail else ''}")
-
-
-COMMANDS = (create, start, stop, restart, archive, cancel, continue_, edit, rm, duplicate, update_template)

@@ -344,6 +344,3 @@ def retry_setup(workspace: str, wait: bool, server: str | None) -> None:
         if wait:
             follow_setup(client, now)
             console().print(f"{found['name']}: the setup is done.")
-
-
-COMMANDS = (exec_, cp, ps, ports, keep_awake, setup_log, retry_setup)

@@ -10,6 +10,7 @@ from codehub.domain.errors import Invalid
 
 SECONDS: Mapping[str, int] = MappingProxyType({"s": 1, "m": 60, "h": 3600, "d": 86_400})
 BYTES: Mapping[str, int] = MappingProxyType({"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40})
+_UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 
 def parse_duration(text: str) -> timedelta:
@@ -44,3 +45,13 @@ def shown_duration(duration: timedelta) -> str:
         if seconds >= size and seconds % size == 0:
             return f"{seconds / size:g}{unit}"
     return f"{seconds:g}s"
+
+
+def format_amount(count: int, unit: str = "bytes") -> str:
+    """ "1.5 MB", "42 files"."""
+    if unit not in ("bytes", ""):
+        return f"{count} {unit}"
+    value, at = float(count), 0
+    while value >= 1000 and at < len(_UNITS) - 1:
+        value, at = value / 1000, at + 1
+    return f"{value:.0f} {_UNITS[at]}" if at == 0 or value >= 100 else f"{value:.1f} {_UNITS[at]}"

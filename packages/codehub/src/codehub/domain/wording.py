@@ -14,6 +14,7 @@ from types import MappingProxyType
 from codehub.domain.actions import NEEDS_ADMIN
 from codehub.domain.model import ErrorReason, Operation, Phase, Progress, Status, Workspace
 from codehub.domain.status import status_of
+from codehub.domain.units import format_amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,6 @@ _STEPS = {
     "verify": "verifying what was written",
 }
 _INSTALL = re.compile(r"install ([\w-]+)(?:: (.+))?")
-_UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 
 def error_text(reason: ErrorReason | None, *, is_admin: bool) -> tuple[str, str]:
@@ -163,16 +163,6 @@ def progress_text(progress: Progress | None) -> str:
     if progress is None:
         return ""
     return ", ".join(part for part in (_step_text(progress.step), _amount_done(progress)) if part)
-
-
-def format_amount(count: int, unit: str = "bytes") -> str:
-    """ "1.5 MB", "42 files"."""
-    if unit not in ("bytes", ""):
-        return f"{count} {unit}"
-    value, at = float(count), 0
-    while value >= 1000 and at < len(_UNITS) - 1:
-        value, at = value / 1000, at + 1
-    return f"{value:.0f} {_UNITS[at]}" if at == 0 or value >= 100 else f"{value:.1f} {_UNITS[at]}"
 
 
 def _step_text(step: str) -> str:

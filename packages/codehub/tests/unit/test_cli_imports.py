@@ -1,0 +1,57 @@
+"""A command imports what it needs and nothing else: starting `codehub` must not take longer than what it then does.
+
+Names of modules, not seconds: a loaded machine changes the time, never the modules.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from testing.ports import free_ports
+
+# The server's frameworks and drivers, and what other libraries import only to colour their own command lines.
+HEAVY = {"asyncio", "fastapi", "starlette", "uvicorn", "pydantic", "psycopg", "redis", "rich", "pygments"}
+RUN = "import sys; from codehub.cli.main import main; code = main(); print(*sys.modules, sep='\\n', file=sys.stderr)"
+
+
+def modules_of(home: Path, *words: str) -> set[str]:
+    (nobody,) = free_ports(1)
+    environment = {**os.environ, "HOME": str(home), "CODEHUB_SERVER": f"http://127.0.0.1:{nobody}"}
+    ran = subprocess.run(
+        [sys.executable, "-c", RUN, *words], env=environment, capture_output=True, text=True, timeout=120, check=True
+    )
+    loaded = set(ran.stderr.split())
+    assert "codehub.cli.main" in loaded
+    return loaded
+
+
+@pytest.mark.parametrize(
+    "words", [("ws", "ls"), ("ws", "start", "api"), ("ws", "exec", "api", "--", "ls"), ("whoami",)]
+)
+def test_a_command_of_the_server_loads_neither_the_server_nor_the_domain(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    loaded = modules_of(tmp_path, *words)
+    assert "httpx" in loaded, "it asked the server"
+    assert loaded & HEAVY == set()
+    assert {name for name in loaded if name.startswith("codehub.domain.")} <= {
+        "codehub.domain.errors",
+        "codehub.domain.units",
+    }
+    assert "codehub.settings" not in loaded
+
+
+def test_listing_workspaces_loads_no_other_command(tmp_path: Path) -> None:
+    loaded = modules_of(tmp_path, "ws", "ls")
+    assert loaded & {"codehub.cli.ws_change", "codehub.cli.ws_inside", "codehub.cli.admin", "tarfile"} == set()
+
+
+@pytest.mark.parametrize("words", [("--help",), ("--version",), ("ws", "--help")])
+def test_help_and_version_load_no_http_client(tmp_path: Path, words: tuple[str, ...]) -> None:
+    loaded = modules_of(tmp_path, *words)
+    assert loaded & (HEAVY | {"httpx", "httpcore", "ssl"}) == set()
