@@ -11,12 +11,13 @@ from typing import Any
 
 import click
 
+from codehub.cli.archive_all import archive_all
 from codehub.cli.client import Client
 from codehub.cli.credentials import Credentials
 from codehub.cli.options import connect, find_workspace, json_option, server_option
 from codehub.cli.output import console, print_json, print_table, when
 from codehub.domain.errors import Conflict, NotFound
-from codehub.domain.wording import format_amount
+from codehub.domain.units import format_amount
 
 
 @click.group()
@@ -261,21 +262,33 @@ def transfer(workspace: str, username: str, server: str | None, as_json: bool) -
 
 @users.command()
 @click.argument("username")
-@click.option("--to", "heir", required=True, help="Who gets the workspaces.")
+@click.option("--to", "heir", default=None, help="Who gets the workspaces; with --archive: you, unless given.")
+@click.option("--archive", is_flag=True, help="Archive the workspaces first.")
 @server_option
-def offboard(username: str, heir: str, server: str | None) -> None:
-    """Disable a user, end their sessions, give all their workspaces to another user, and remove the account.
+def offboard(username: str, heir: str | None, archive: bool, server: str | None) -> None:
+    """Disable a user, end their sessions, hand on all their workspaces, and remove the account.
 
-    While workspaces that the user deleted can still be undeleted, the account stays, disabled.
+    With --archive, the workspaces are archived first. If one cannot be archived, nothing is handed on
+    and the account stays, disabled: repeat the command when the problem is fixed. While workspaces
+    that the user deleted can still be undeleted, the account stays too.
 
     \b
-    Example:
+    Examples:
       codehub admin users offboard ada --to bob
+      codehub admin users offboard ada --archive
     """
+    if heir is None and not archive:
+        raise click.UsageError("say what happens to the workspaces: --to USERNAME, --archive, or both")
     with _as_admin(server) as client:
+        heir = heir or str(client.get("whoami")["username"])
+        if heir == username:
+            raise click.UsageError(f"--to: {username} is the user who leaves; name another one")
         user_id = _user_id(client, username)
+        _user_id(client, heir)
         client.patch(f"users/{user_id}", {"disabled": True})
         owned = [one for one in client.every("workspaces", all=True) if one["owner"] == username]
+        if archive:
+            archive_all(client, owned)
         for one in owned:
             client.post(f"workspaces/{one['id']}:transfer", {"username": heir})
         try:
@@ -283,7 +296,8 @@ def offboard(username: str, heir: str, server: str | None) -> None:
             now = "removed"
         except Conflict as error:
             now = f"disabled, and stays until `codehub admin users rm {username}` can remove it ({error})"
-    console().print(f"{len(owned)} workspaces belong to {heir} now. {username} is {now}.")
+    done = "archived and belong" if archive else "transferred and belong"
+    console().print(f"{len(owned)} workspaces are {done} to {heir} now. {username} is {now}.")
 
 
 @admin.command()

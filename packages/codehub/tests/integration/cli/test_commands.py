@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 
-from testing.codehub.dashboard import ARCHIVED, PATIENCE_S, RUNNING, DashboardServer, Stage
+from testing.codehub.dashboard import ARCHIVED, PASSWORD, PATIENCE_S, RUNNING, DashboardServer, Stage
 
 from .conftest import Command
 
@@ -121,12 +121,45 @@ async def test_a_user_who_leaves_hands_the_workspaces_on(signed_in: Command, sta
     await stage.add("api")
     await signed_in.ok("admin", "transfer", "api", "ada")
     out = await signed_in.ok("admin", "users", "offboard", "ada", "--to", "bob", **password)
-    assert out == "1 workspaces belong to bob now. ada is removed.\n"
+    assert out == "1 workspaces are transferred and belong to bob now. ada is removed.\n"
     owners = {
         item["name"]: item["owner"] for item in json.loads(await signed_in.ok("ws", "ls", "--all", "--json"))["items"]
     }
     assert owners["api"] == "bob"
     assert (await signed_in("admin", "users", "rm", "ada", **password)).code == 5, "the account is gone"
+
+
+async def test_a_user_who_leaves_has_everything_archived_and_an_archive_that_fails_stops_it(
+    signed_in: Command, stage: Stage
+) -> None:
+    password = {"CODEHUB_PASSWORD": PASSWORD}
+    await signed_in.ok("admin", "users", "add", "ada", "--password-stdin", stdin="long enough\n", **password)
+    assert (await signed_in("admin", "users", "offboard", "ada", **password)).code == 2, "neither --to nor --archive"
+    asleep = await stage.add("asleep", owner="ada")
+    broken = await stage.add("broken", owner="ada", phase="RUNNING", desired_state="RUNNING")
+    await stage.add("idea", owner="ada", phase="PENDING", desired_state="ARCHIVED")
+    await stage.add("idea", phase="PENDING", desired_state="ARCHIVED")
+
+    async def archive(workspace_id: str) -> None:
+        await stage.until(workspace_id, desired_state="ARCHIVED", error_reason=None)
+        await stage.change(workspace_id, phase="ARCHIVED")
+
+    leaving = await signed_in.begin("admin", "users", "offboard", "ada", "--archive", **password)
+    await archive(asleep)
+    await stage.until(broken, desired_state="ARCHIVED")
+    await stage.change(broken, phase="ERROR", error_reason="RetryExceeded")
+    failed = await signed_in.end(leaving)
+    assert failed.code == 6, failed
+    assert "nothing was handed on" in failed.err, failed
+    assert f"broken ({broken})" in failed.err, failed
+    assert (await stage.row(asleep))["owner_user_id"] == await stage.user_id("ada")
+
+    again = await signed_in.begin("admin", "users", "offboard", "ada", "--archive", **password)
+    await archive(broken)  # asking again cleared the error
+    done = await signed_in.end(again)
+    assert done.out == "3 workspaces are archived and belong to admin now. ada is removed.\n", done
+    names = [item["name"] for item in json.loads(await signed_in.ok("ws", "ls", "--json"))["items"]]
+    assert sorted(names) == ["asleep", "broken", "idea", "idea-2"], "names stay unique"
 
 
 async def test_the_demo_makes_its_workspaces_once_and_takes_them_away(signed_in: Command, stage: Stage) -> None:
