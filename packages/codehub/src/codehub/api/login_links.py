@@ -131,7 +131,8 @@ def _page(ctx: Context, status: int, title: str, text: str, form: str = "") -> H
     # too.
     onwards = ctx.config.workspace_origins
     policy = (
-        f"default-src 'none'; style-src 'self'; form-action 'self' {onwards}; base-uri 'none'; frame-ancestors 'none'"
+        f"default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self' {onwards}; base-uri 'none';"
+        " frame-ancestors 'none'"
     )
     body = _PAGE.format(title=escape(title), text=text, form=form, version=assets().version)
     return HTMLResponse(body, status, {"Content-Security-Policy": policy, "Cache-Control": "no-store"})

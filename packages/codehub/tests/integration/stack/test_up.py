@@ -77,6 +77,8 @@ def test_a_workspace_and_what_was_written_in_it_live_through_a_kill_of_everythin
         assert made.status_code == 201, made.text
         path = f"/api/v1/workspaces/{made.json()['id']}"
         stack.wait(lambda: client.get(path).json()["status"] == "RUNNING")
+        led = client.get("/health/coordinator").json()
+        assert led["is_leader"] is True, "the API knows that the coordinator of the same `up` leads"
 
     def run_inside(text: str) -> str:
         port = stack.value("CODEHUB_PROXY_BIND").rpartition(":")[2]
