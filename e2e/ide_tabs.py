@@ -86,6 +86,7 @@ class Workspace:
 
     def __init__(self, stack: Stack, name: str, profile: str) -> None:
         self.stack = stack
+        self.name = name
         with stack.client() as client:
             made = client.post("/api/v1/workspaces", json={"name": name, "image_ref": profile})
             assert made.status_code == 201, made.text

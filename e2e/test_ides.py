@@ -17,6 +17,7 @@ from e2e.ide_tabs import (
     FRESH_LAB,
     JUPYTER_TERMINAL,
     LAB,
+    PATIENCE_S,
     WORKBENCH,
     Workspace,
     arrives,
@@ -176,8 +177,24 @@ async def types_idles_and_wakes(
         await page.keyboard.type("x")
 
     await room.stays_up_while(begin, act, TTL_S)
-    # From here on the open tab is idle.
+    await expect(page).to_have_title(re.compile(rf"^{room.name} · "))
+    # From here on the open tab is idle. It says so itself, and keeps what is typed into it.
     await room.comes_to(phase="STANDBY", desired_state="STANDBY")
+    dialog = page.get_by_role("dialog", name=f"{room.name} is asleep")
+    await expect(dialog).to_be_visible(timeout=PATIENCE_S * 1000)
+    await page.keyboard.type("typed while asleep")
+    await expect(dialog.get_by_role("textbox")).to_have_value(re.compile("typed while asleep$"))
+    assert (await asyncio.to_thread(room.now))["desired_state"] == "STANDBY", "neither the page nor typing wakes it"
+    await dialog.get_by_role("button", name="Wake up").click()
+    await room.comes_to(phase="RUNNING")
+    kept = page.get_by_role("region", name="Typed while asleep")
+    await expect(kept.get_by_role("textbox")).to_have_value(
+        re.compile("typed while asleep$"), timeout=PATIENCE_S * 1000
+    )
+    await arrives(page, arrived)
+    # Opening it again wakes it, too.
+    await asyncio.to_thread(room.stop)
+    await room.comes_to(phase="STANDBY")
     await page.goto("about:blank")
     answer = await page.goto(address, wait_until="commit")
     assert answer is not None

@@ -30,6 +30,8 @@ _FIELDS: Mapping[str, type | tuple[type, ...]] = {
     "activity_path": str,
     "secret_header": str,
     "close_code": int,
+    "pages": list,
+    "reload_after_wake": bool,
 }
 _RENAMED: Mapping[str, str] = {"noise": "background_traffic"}
 _PLACEHOLDER = re.compile(r"\{([a-z_]*)\}")
@@ -86,6 +88,8 @@ def _profile(path: Path, name: str, table: Any) -> AppProfile:
         activity_path=table.get("activity_path"),
         secret_header=table.get("secret_header", ""),
         close_code=table.get("close_code", 1001),
+        pages=tuple(table.get("pages", ())),
+        reload_after_wake=table.get("reload_after_wake", True),
     )
     _check(where, profile)
     return profile
@@ -112,6 +116,8 @@ def _check(where: str, profile: AppProfile) -> None:
         raise Invalid(f"{where}: health_path begins with '/'")
     if profile.health_timeout_s <= 0:
         raise Invalid(f"{where}: health_timeout is a number of seconds above 0")
+    if not all(page.startswith("/") for page in profile.pages):
+        raise Invalid(f"{where}: pages are paths that begin with '/'")
     if profile.secret_header and ":" not in profile.secret_header:
         raise Invalid(f"{where}: secret_header is 'Name: value'")
     # Codes that a server may send according to RFC 6455 7.4 and its registry. 1004 to 1006 and 1015 are never sent.

@@ -51,6 +51,10 @@ class AppProfile:
     secret_header: str = ""
     close_code: int = 1001
     own_image: bool = True
+    # Globs of the IDE's pages, without the prefix: they show the workspace's name in the title, and that it sleeps.
+    pages: tuple[str, ...] = ()
+    # False for an IDE whose open page goes on with another server process, so that unsaved text in it is kept.
+    reload_after_wake: bool = True
     # Appended to the workspace's address to open a folder; `{home}` and `{folder}` are filled in. Empty if unsupported.
     folder_address: str = ""
 
@@ -73,6 +77,7 @@ CODE_SERVER = AppProfile(
     ),
     image="codehub/code-server:1",
     folder_address="?folder={home}/{folder}",
+    pages=("/",),
     port=8080,
     health_path="/healthz",
     strip_prefix=True,
@@ -107,6 +112,8 @@ JUPYTERLAB = AppProfile(
     ),
     image="codehub/jupyterlab:1",
     folder_address="lab/tree/{folder}",
+    pages=("/lab", "/lab/*", "/doc", "/doc/*"),
+    reload_after_wake=False,
     port=8888,
     health_path="/api",
     health_timeout_s=90.0,

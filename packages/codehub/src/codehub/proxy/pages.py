@@ -109,12 +109,14 @@ def step_of(workspace: Workspace) -> str:
     return _BEFORE_WAKING.get(operation, OPERATIONS[operation].started)
 
 
-def status_document(page: Page | None, workspace: Workspace) -> bytes:
-    """Return the status for a waiting page. `go` if the page should load the workspace."""
+def status_document(page: Page | None, workspace: Workspace, dashboard: str) -> bytes:
+    """Return the status for a page of the workspace's owner. `go` if the page should load the workspace."""
     progress = workspace.progress
     return json.dumps(
         {
             "go": page is None,
+            "name": workspace.name,
+            "dashboard": f"{dashboard}/",
             "page": page.value if page else None,
             "phase": workspace.phase.value,
             "operation": workspace.operation.value,

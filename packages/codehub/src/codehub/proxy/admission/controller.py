@@ -18,9 +18,9 @@ from codehub.domain import routing
 from codehub.domain.doors import Door, Kind, prefix_of, read_host, read_key
 from codehub.domain.errors import BackendDown, LimitExceeded, Transient
 from codehub.domain.ids import ID_LENGTH, is_id
-from codehub.domain.model import Operation, Phase
+from codehub.domain.model import Operation, Phase, Workspace
 from codehub.domain.routing import Page
-from codehub.proxy import pages
+from codehub.proxy import pages, tab
 from codehub.proxy.admission.addresses import Addresses, below_prefix, cookie_path
 from codehub.proxy.admission.cache import AdmissionCache
 from codehub.proxy.admission.decision import Admission, Credential, Reply, refusal
@@ -183,8 +183,13 @@ class AdmissionController:
             if guest is not None:
                 return guest
         way = _route(seen, navigation=context.navigation, with_token=bool(context.token))
-        if context.rest.partition("?")[0] == f"{prefix_of(context.workspace_id, context.door)}/{pages.STATUS_PATH}":
+        path = context.rest.partition("?")[0].removeprefix(f"{prefix_of(context.workspace_id, context.door)}/")
+        if path == pages.STATUS_PATH:
             return await self._status(context, seen)
+        if path == tab.SCRIPT_PATH:
+            return Reply(200, tab.script(), ((b"Content-Type", b"text/javascript; charset=utf-8"),))
+        if path == tab.WAKE_PATH:
+            return await self._wake_from_page(context, seen, way)
         for secret in (context.token, *context.cookies):
             self._cache.drop((context.key, secret))
         match way:
@@ -266,6 +271,21 @@ class AdmissionController:
             return self._answer(context, 502, Page.LIMIT, seen=seen, running=running)
         return self._answer(context, 503, Page.WAKING, seen=seen, retry_after_s=routing.RETRY_AFTER_S)
 
+    async def _wake_from_page(self, context: RequestContext, seen: AccessSnapshot, way: routing.Route) -> Reply:
+        """Wake the workspace for a page of its IDE that is still open, without leaving the page."""
+        if context.request.method != b"POST":
+            return refusal(405, "use POST", (b"Allow", b"POST"))
+        if seen.workspace is not None and seen.is_owner:
+            way = _route(seen, navigation=True, with_token=False)
+        if isinstance(way, routing.Wake):
+            try:
+                await self._access.wake(seen)
+            except LimitExceeded:
+                assert seen.workspace is not None
+                return self._status_reply(Page.LIMIT, seen.workspace)
+            seen = await self._lookups.do(context.workspace_id, context.cookies, context.token)
+        return await self._status(context, seen)
+
     async def _ask_running(self, seen: AccessSnapshot) -> None:
         try:
             await self._access.wake(seen)
@@ -286,7 +306,10 @@ class AdmissionController:
             page = None if await self._answers(seen, context.door) else closed
         elif isinstance(way, routing.Answer):
             page = way.page
-        body = pages.status_document(page, workspace)
+        return self._status_reply(page, workspace)
+
+    def _status_reply(self, page: Page | None, workspace: Workspace) -> Reply:
+        body = pages.status_document(page, workspace, self._addresses.dashboard)
         return Reply(200, body, ((b"Content-Type", b"application/json"),))
 
     async def _answers(self, seen: AccessSnapshot, door: Door) -> bool:

@@ -13,6 +13,7 @@ from codehub.proxy.activity.buffer import Activity
 from codehub.proxy.connections.upstream import UpstreamPool
 from codehub.proxy.http1.headers import PathRewrite
 from codehub.proxy.http1.messages import RequestHead
+from codehub.proxy.tab import TabScript
 
 Credential = tuple[bytes, bytes]  # (workspace id, the secret as received)
 
@@ -27,6 +28,7 @@ class Target:
     background: BackgroundTraffic
     activity: Activity
     close_code: int  # sent to its WebSockets when the proxy shuts down
+    tab: TabScript | None = None  # inserted into the IDE's pages
 
 
 @dataclass(slots=True)

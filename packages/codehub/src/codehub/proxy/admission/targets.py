@@ -20,6 +20,7 @@ from codehub.proxy.coarse_clock import CoarseClock
 from codehub.proxy.connections.port_pool import PortPool
 from codehub.proxy.connections.upstream import UpstreamPool
 from codehub.proxy.http1.headers import PathRewrite
+from codehub.proxy.tab import tab_script
 
 # How long an address is used without another query to its backend.
 BELIEVED_S = 2.0
@@ -91,7 +92,8 @@ class Targets:
         rewrite = PathRewrite(prefix, profile.strip_prefix, header, self._scheme)
         background = self._rules(profile.background_traffic)
         pool = UpstreamPool(upstream, loop)
-        return Target(workspace.id.encode(), pool, rewrite, background, activity, profile.close_code)
+        tab = tab_script(profile, prefix)
+        return Target(workspace.id.encode(), pool, rewrite, background, activity, profile.close_code, tab)
 
     def _rules(self, rules: tuple[str, ...]) -> BackgroundTraffic:
         background = self._rule_sets.get(rules)

@@ -27,6 +27,7 @@ from codehub.proxy.http1.headers import (
 )
 from codehub.proxy.http1.messages import BadMessage, RequestHead, ResponseHead
 from codehub.proxy.http1.parser import MAX_HEAD, parse_request
+from codehub.proxy.tab import is_document, without_encodings
 
 MAX_WAITING: Final = 256 * 1024  # what a client may send ahead while its request is being decided
 # Paths below a workspace's address that are not the IDE's: the proxy's own, and the ports', which are other targets.
@@ -92,6 +93,7 @@ class ClientConnection(Exchange):
         self.started_at = now
         self._cookies = warm.cookies
         self._admission = admission
+        self._insertion = b""
         self._counts = None
         if now >= admission.target.activity.quiet_at:
             self._flowed()
@@ -177,10 +179,16 @@ class ClientConnection(Exchange):
             self._counts = None
             self._flowed()
         server = self._server
+        self._insertion = b""
+        document = target.tab is not None and is_document(request) and not upgrade
+        if document and target.tab is not None and target.tab.is_for(request, target.rewrite.prefix):
+            self._insertion = target.tab.insertion
+            request.fields.lines = without_encodings(request.fields.lines)
         self._sent = request_bytes(
             request, target.rewrite, self._cookies, server.forwarded_for(request, self.peer), upgrade=upgrade
         )
-        server.warm.keep(self._block, request, admission, self._cookies, self.peer, self._sent)
+        if not document:  # whether there is an insertion depends on the path, which the cache does not know
+            server.warm.keep(self._block, request, admission, self._cookies, self.peer, self._sent)
         self._block = b""
         connection = target.pool.take(repeatable=self._body is None and request.method in _REPEATABLE)
         if connection is not None:

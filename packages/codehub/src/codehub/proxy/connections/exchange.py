@@ -16,6 +16,7 @@ from codehub.proxy.connections.upstream import EVENT_STREAM, WRITE_HIGH, Upstrea
 from codehub.proxy.http1.framing import BodyScanner
 from codehub.proxy.http1.headers import response_lines, wants_prefix
 from codehub.proxy.http1.messages import RequestHead, ResponseHead
+from codehub.proxy.tab import is_plain_page
 
 if TYPE_CHECKING:
     from codehub.proxy.server import ProxyServer
@@ -41,6 +42,7 @@ class Exchange(asyncio.Protocol):
         "_counts",
         "_ended",
         "_ends_upstream",
+        "_insertion",
         "_lingering",
         "_responded",
         "_retried",
@@ -76,6 +78,7 @@ class Exchange(asyncio.Protocol):
         self._responded = False
         self._ends_upstream = False
         self._counts: bool | None = False  # whether this exchange's bytes are activity; None: not determined yet
+        self._insertion = b""  # put in front of the response's body if it is an IDE's page
         self._lingering = False
         self._closing = False
         self._ended = False  # the client has finished sending
@@ -116,10 +119,11 @@ class Exchange(asyncio.Protocol):
             admission.target.rewrite = replace(rewrite, strip=False)
             admission.fresh_until = 0.0
         out = response_lines(response, rewrite, request.fields.host)
+        insertion = self._insertion if self._insertion and is_plain_page(response) else b""
         bodiless = request.method == b"HEAD" or response.status in (204, 304)
         endless = not bodiless and not response.chunked and response.content_length < 0
         if response.content_length >= 0 and not decode:
-            out.append(b"Content-Length: %d" % response.content_length)
+            out.append(b"Content-Length: %d" % (response.content_length + len(insertion)))
         elif response.chunked and not decode and not (bodiless and response.status == 204):
             out.append(b"Transfer-Encoding: chunked")
         if endless or decode or self._server.draining or self._body is not None:
@@ -133,13 +137,21 @@ class Exchange(asyncio.Protocol):
         # An event stream's heartbeat is not activity; a download is.
         if EVENT_STREAM in head:
             self._counts = False
+        if insertion:
+            head += b"%x\r\n%b\r\n" % (len(insertion), insertion) if response.chunked else insertion
         return head
+
+    @property
+    def inserts(self) -> bool:
+        """Whether the response's head is for this request alone."""
+        return bool(self._insertion)
 
     def repeats(self, status: int) -> bool:
         """Return whether the cached head for the same bytes may be used for this response."""
         request = self.request
         if (
             request is None
+            or self._insertion
             or not request.keep_alive
             or request.minor != 1
             or request.method == b"HEAD"
