@@ -339,7 +339,7 @@ def test_a_file_of_several_templates_is_taken_apart_with_its_comments() -> None:
     first, second = "# one\n[templates.a]\nports = [1]\n", '# two\n[templates.b]\n[templates.b.env]\nX = "1"\n'
     assert split_templates(first + "\n" + second) == {"a": first, "b": second}
     tangled = '[templates.a]\ndescription = """\n[templates.b]\n"""\n[templates.b]\n'
-    with pytest.raises(Invalid, match="cannot be told apart"):
+    with pytest.raises(Invalid, match="cannot be separated"):
         split_templates(tangled)
 
 

@@ -137,7 +137,7 @@ def _take_archive(connection: psycopg.Connection[dict[str, object]], row: Row, r
             row.id,
             now,
             "restored",
-            "Restored from a backup: its home goes on from the archive that was made meanwhile",
+            "Restored from a backup: its home continues from the archive made during the backup",
             Jsonb({"archive_key": receipt.archive_key}),
         ],
     )

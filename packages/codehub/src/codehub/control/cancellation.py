@@ -18,7 +18,7 @@ _LOOK_EVERY_S: Final = 10.0
 
 
 class OperationCancelled(Exception):
-    """The work was ended; the next look at the row decides how it goes on."""
+    """The work was ended. The next resync of the row decides how to continue."""
 
 
 class CancellationWatch:

@@ -72,7 +72,7 @@ class Doors:
                     if now.phase is Phase.ERROR:
                         raise Conflict(f"the workspace could not be started: {now.error_reason}; see its events")
                     if now.desired_state is not DesiredState.RUNNING:
-                        raise Conflict("the workspace was told to stop while it was starting")
+                        raise Conflict("the workspace was stopped while it was starting")
                     await asyncio.sleep(_LOOK_EVERY_S)
         except TimeoutError:
             raise UpstreamUnavailable("the workspace is still on its way up: try again later") from None
