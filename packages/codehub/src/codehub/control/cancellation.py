@@ -14,7 +14,7 @@ from codehub.ports.control_store import ControlStore
 T = TypeVar("T")
 
 # Without any hint, the row is read this often while work goes on that can be cancelled.
-_LOOK_EVERY_S: Final = 10.0
+_POLL_INTERVAL_S: Final = 10.0
 
 
 class OperationCancelled(Exception):
@@ -54,7 +54,7 @@ class CancellationWatch:
         try:
             while True:
                 try:
-                    async with asyncio.timeout(_LOOK_EVERY_S):
+                    async with asyncio.timeout(_POLL_INTERVAL_S):
                         await event.wait()
                 except TimeoutError:
                     pass
