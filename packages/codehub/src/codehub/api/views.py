@@ -147,7 +147,7 @@ class WorkspaceView(View):
     error_message: str | None = Field(description="What happened, for a person to read.")
     error_count: int
     blocked: BlockedView | None = Field(
-        description="What it waits for: space on a disk, or a backend that does not answer. It continues by itself."
+        description="What it waits for: space on a disk, or a backend that does not answer. It continues automatically."
     )
     archive_key: str | None
     last_archive_at: datetime | None = Field(description="When its last archive was made.")
