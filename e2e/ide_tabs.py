@@ -126,18 +126,18 @@ class Workspace:
             try:
                 await begin()
                 await act()
-            except Error as error:  # it fell asleep while the page was loading
+                if (await asyncio.to_thread(self.now))["desired_state"] != "RUNNING":
+                    continue  # to begin took so long
+                began = last = time.monotonic()
+                longest = 0.0
+                while time.monotonic() < began + 1.25 * ttl_s:
+                    await act()
+                    longest = max(longest, time.monotonic() - last)
+                    last = time.monotonic()
+                    await asyncio.sleep(0.5)
+            except Error as error:  # it fell asleep, and the page says so instead of being an IDE
                 failure = error
                 continue
-            if (await asyncio.to_thread(self.now))["desired_state"] != "RUNNING":
-                continue  # to begin took so long
-            began = last = time.monotonic()
-            longest = 0.0
-            while time.monotonic() < began + 1.25 * ttl_s:
-                await act()
-                longest = max(longest, time.monotonic() - last)
-                last = time.monotonic()
-                await asyncio.sleep(0.5)
             seen = await asyncio.to_thread(self.now)
             longest = max(longest, time.monotonic() - last)
             if longest < ttl_s / 2:

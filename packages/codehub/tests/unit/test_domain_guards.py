@@ -9,7 +9,16 @@ import pytest
 
 from codehub.domain.gc import Claim, archive_key_of, is_protected
 from codehub.domain.judge import level_of
-from codehub.domain.model import Condition, Conditions, ConditionStatus, DesiredState, HomeCtx, Operation, Phase
+from codehub.domain.model import (
+    Condition,
+    Conditions,
+    ConditionStatus,
+    DesiredState,
+    ErrorReason,
+    HomeCtx,
+    Operation,
+    Phase,
+)
 from codehub.domain.observed import InstanceSeen, Observed, VolumeSeen, VolumeState, apply_observation, instance_runs
 from codehub.domain.plan import Fail, Heal, Rest, decide, look
 from codehub.domain.progress import begin, complete, heal, to_error
@@ -82,6 +91,18 @@ def test_what_was_lost_and_is_seen_again_heals_and_nothing_else_does() -> None:
     assert decide(found, NOW, was=Phase.ERROR) == Heal()
     healed = look(heal(found), Observed(_WHOLE, None, _GONE), NOW)
     assert (healed.phase, healed.error_reason, healed.home_ctx) == (Phase.STANDBY, None, _CTX)
+
+
+@pytest.mark.parametrize("desired", list(DesiredState))
+def test_what_fails_is_in_error_except_a_deletion_and_the_phase_changed_only_if_it_did(desired: DesiredState) -> None:
+    later = NOW + timedelta(hours=1)
+    row = replace(workspace(desired=desired), phase=Phase.RUNNING, operation=Operation.STARTING, phase_changed_at=NOW)
+    failed = to_error(row, ErrorReason.TIMEOUT, 3, later, "too slow")
+    assert failed.phase is (Phase.DELETING if desired is DesiredState.DELETED else Phase.ERROR)
+    assert (failed.operation, failed.error_reason, failed.error_count) == (Operation.NONE, ErrorReason.TIMEOUT, 3)
+    assert failed.phase_changed_at == later
+    again = to_error(failed, ErrorReason.TIMEOUT, 4, later + timedelta(hours=1))
+    assert again.phase_changed_at == later, "it is in this phase since then"
 
 
 def test_time_without_a_leader_does_not_count_as_idle() -> None:
