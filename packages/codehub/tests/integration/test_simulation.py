@@ -44,6 +44,11 @@ def test_a_late_volume_in_the_place_of_one_just_archived_is_set_aside() -> None:
     assert run_seed(327).failure is None
 
 
+def test_a_copy_whose_original_is_archived_meanwhile_has_lost_nothing() -> None:
+    """Seed 838 ended in DataLost: the original's home was gone when it was to be read."""
+    assert run_seed(838).failure is None
+
+
 def test_the_same_seed_gives_the_same_run() -> None:
     assert run_seed(7) == run_seed(7)
 
@@ -62,10 +67,11 @@ def test_the_same_seed_gives_the_same_run() -> None:
 def test_a_planted_bug_is_found_by_the_seeds_that_every_run_has(
     bug: str, says: str, record_property: Callable[[str, object], None]
 ) -> None:
+    # A bug may also keep a seed from converging; it must be found by the contract that it breaks.
     for seed in range(SEEDS):
-        if failure := run_seed(seed, bugs=[bug]).failure:
+        failure = run_seed(seed, bugs=[bug]).failure
+        if failure is not None and failure.startswith(tuple(says.split("|"))):
             break
     else:
         raise AssertionError(f"{SEEDS} seeds did not find {bug}")
     record_property("planted", f"{bug} by seed {seed}: {failure}")
-    assert any(failure.startswith(start) for start in says.split("|")), failure

@@ -132,7 +132,11 @@ class Actor:
                 receipt = await self._receipt(key)
             case FromHome(ctx, stamp):
                 backends = self._of(original, task.fence)
-                receipt = await backends.archive(ctx, f"{_op_id(task.workspace)}.{stamp}", task.report)
+                try:
+                    receipt = await backends.archive(ctx, f"{_op_id(task.workspace)}.{stamp}", task.report)
+                except DataLost as error:
+                    # Archived meanwhile, or lost; in neither case has the copy lost anything.
+                    raise Transient("the original's home went away while it was copied") from error
                 if (await backends.instance_status()).running:
                     raise Transient("the original was started while it was copied")
         _, now = await self._original_of(task.workspace)
