@@ -1,11 +1,11 @@
-"""A real Chromium for tests of pages, and what a page may never do.
+"""A real Chromium for tests of pages, with checks that hold for every page.
 
 `browser` is launched for each test: an async Playwright cannot outlive the test's event loop, and a browser that died in
-one test must not sink the next. `page` is a fresh page in a fresh context; whatever the page throws or logs as an error
-fails the test at its end, unless the test says which it expects (`page_faults.clear()`).
+one test must not break the next. `page` is a fresh page in a fresh context. Exceptions and logged errors of the page fail
+the test at its end, unless the test expects them (`page_faults.clear()`).
 
-A test that uses any of these is put into the group "interfaces" (a network bridge that comes or goes is
-ERR_NETWORK_CHANGED to Chromium) and needs the part "chromium" without saying so.
+A test that uses any of these fixtures is added to the group "interfaces" (Chromium reports ERR_NETWORK_CHANGED when a
+network bridge appears or disappears) and needs the part "chromium" implicitly.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-# Two workers and their services share two cores: what takes half a second alone may take a minute.
+# Two workers and their services share two cores: a step that takes half a second alone may take a minute.
 PATIENCE_MS = 90_000
 _LAUNCHES = 3
-# `expect` has a patience of its own, five seconds unless told.
+# `expect` has a separate timeout, five seconds by default.
 expect.set_options(timeout=PATIENCE_MS)
 
 
 async def launch(playwright: Playwright) -> Browser:
-    """One headless Chromium; a launch that fails on a crowded machine is tried again."""
+    """Launch a headless Chromium. Retries, because a launch may fail on a busy machine."""
     for attempt in range(_LAUNCHES):
         try:
             return await playwright.chromium.launch(
@@ -50,7 +50,7 @@ async def launch(playwright: Playwright) -> Browser:
 
 @asynccontextmanager
 async def chromium() -> AsyncIterator[Browser]:
-    """A browser for a script (`make screens`) or a test that wants more than one."""
+    """Yield a browser for a script (`make screens`) or a test that needs more than one."""
     async with async_playwright() as playwright:
         started = await launch(playwright)
         try:
@@ -60,21 +60,21 @@ async def chromium() -> AsyncIterator[Browser]:
 
 
 def patient(context: BrowserContext) -> BrowserContext:
-    """Let every wait of this context take as long as a crowded machine needs."""
+    """Give every wait of this context enough time for a busy machine."""
     context.set_default_timeout(PATIENCE_MS)
     context.set_default_navigation_timeout(PATIENCE_MS)
     return context
 
 
 def watch_faults(page: Page, faults: list[str]) -> None:
-    """Collect what the page throws and what it logs as an error."""
+    """Collect the page's exceptions and logged errors."""
     page.on("pageerror", lambda error: faults.append(f"thrown: {error}"))
     page.on("console", lambda message: faults.append(f"logged: {message.text}") if message.type == "error" else None)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark before testing.parts looks at `needs` and xdist at the groups."""
+    """Add the marks before testing.parts reads `needs` and xdist reads the groups."""
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.needs("chromium"))
@@ -96,7 +96,7 @@ async def browser_context(browser: Browser) -> AsyncIterator[BrowserContext]:
 
 @pytest.fixture
 def page_faults() -> list[str]:
-    """What the page complained of so far; a test clears what it provoked on purpose."""
+    """The page's errors so far. A test clears those that it provoked on purpose."""
     return []
 
 

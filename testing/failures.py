@@ -1,4 +1,4 @@
-"""Writes down which tests failed, one node id a line, for scripts/test.sh to run once more alone."""
+"""Writes the node ids of failed tests to a file, one per line, so that scripts/test.sh can run them again alone."""
 
 from __future__ import annotations
 

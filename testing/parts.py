@@ -1,8 +1,8 @@
-"""Which real parts are here, and what is left out without them.
+"""Detects which real parts exist, and skips tests that need a missing one.
 
-A test says what it cannot do without: `@pytest.mark.needs("docker", "chromium")`. On a contributor's machine a test whose
-part is missing is left out, and the end of the output says which and why. Under CI=true that is a failure: nothing may be
-left out.
+A test declares the parts that it needs: `@pytest.mark.needs("docker", "chromium")`. On a contributor's machine, a test
+whose part is missing is skipped, and the end of the output lists which and why. Under CI=true that is a failure: nothing
+may be skipped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import Counter
 
 import pytest
 
-# part → (the program that must be there, where else to look, how to get it)
+# part → (the required program, where else to find it, how to get it)
 _PROGRAMS: dict[str, tuple[str, str]] = {
     "docker": ("dockerd", "Debian's docker.io"),
     "chromium": ("chromium", "Debian's chromium"),
@@ -47,7 +47,7 @@ _left_out: Counter[str] = Counter()
 
 
 def lacking(part: str) -> str | None:
-    """Why a part cannot be used here, or None when it can."""
+    """Return why a part cannot be used here, or None if it can."""
     if part == "kubernetes":
         return None if os.environ.get("CODEHUB_TEST_KUBERNETES") else "run make test-kubernetes"
     if part == "root":
@@ -71,7 +71,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("soak") and not soak:
             dropped.append(item)
             continue
-        # A run of its own, in the node's namespaces: what `make test` does not run is not missing there.
+        # A separate run, in the node's namespaces: tests that `make test` does not run are not missing there.
         if lacking("kubernetes") and any("kubernetes" in marker.args for marker in item.iter_markers("needs")):
             dropped.append(item)
             continue

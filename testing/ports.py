@@ -1,7 +1,7 @@
 """Ports for the servers that tests start.
 
-Below those that the kernel gives to outgoing connections: one of these is still free when its server comes to bind it, and
-when that server is started again after a restart, however many connections were made meanwhile.
+They are below the kernel's range for outgoing connections: such a port is still free when its server binds it, also after a
+restart, regardless of how many connections were made meanwhile.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """So many different ones that nobody on this machine holds."""
+    """Return this many different ports that no process on this machine uses."""
     end = int(_OUTGOING.read_text().split()[0]) if _OUTGOING.exists() else 0
     ports: list[int] = []
     with ExitStack() as held:
         while len(ports) < count:
             probe = held.enter_context(socket.socket())
-            # Not by `random`, which tests seed: two of them would choose the same.
+            # Not with `random`, which tests seed: two of them would choose the same port.
             wanted = _FIRST + secrets.randbelow(end - _FIRST) if end > _FIRST else 0
             try:
                 probe.bind(("127.0.0.1", wanted))

@@ -1,4 +1,4 @@
-"""Hypothesis profiles: no deadlines (machines are noisy), the same examples on every run, more of them in a soak."""
+"""Hypothesis profiles: no deadlines (machines are noisy), the same examples on every run, more of them in a soak test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The browser fixture itself: a script runs, a context is fresh, what a page throws is seen."""
+"""Tests of the browser fixture: a script runs, a context is fresh, a page's exceptions are detected."""
 
 from __future__ import annotations
 

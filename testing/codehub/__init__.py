@@ -1,1 +1,1 @@
-"""What the tests of CodeHub share: real parts, contract suites, twins, the simulation."""
+"""Shared parts of CodeHub's tests: real services, contract suites, twins, the simulation."""

@@ -1,4 +1,4 @@
-"""The API in this process, for tests: the real app on a real database, asked over ASGI, with a clock they may move."""
+"""The API in this process for tests: the real app on a real database, called over ASGI, with a clock that tests control."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ CONFIG = ApiConfig(
 
 
 class TestClock:
-    """The time, from now on, as tests want it."""
+    """A clock that starts at the current time and that tests can move."""
 
     __test__ = False
 
@@ -67,7 +67,7 @@ class TestClock:
 
 
 class AwayBus:
-    """A bus that is away: what the API must do without."""
+    """A bus that is unavailable, which the API must tolerate."""
 
     async def publish(self, channel: str, payload: str) -> None:
         raise BackendDown("the bus is away")
@@ -85,7 +85,7 @@ async def docker_backends() -> BackendChoice:
 
 
 def cheap_passwords() -> Passwords:
-    """Real argon2id with the smallest figures: tests sign in hundreds of times."""
+    """Return real argon2id with the smallest parameters, because tests sign in hundreds of times."""
     return Passwords(PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
 
 
@@ -105,7 +105,7 @@ def api_deps(database: Database, bus: Bus | None = None, **given: Any) -> ApiDep
 
 @dataclass
 class Api:
-    """The app, asked without a network."""
+    """The app, called without a network."""
 
     app: FastAPI
     deps: ApiDeps
@@ -117,7 +117,7 @@ class Api:
         return cast(Context, self.app.state.context).live
 
     def client(self, *, address: str = "127.0.0.1", **headers: str) -> httpx.AsyncClient:
-        """Someone new, from this address, with these headers (underscores are dashes)."""
+        """Return a client that is not signed in, with this address and these headers (underscores become dashes)."""
         made = httpx.AsyncClient(
             transport=httpx.ASGITransport(self.app, client=(address, 50_000)),
             base_url=PUBLIC,
@@ -135,7 +135,7 @@ class Api:
         return client
 
     async def user(self, username: str, *, is_admin: bool = False) -> httpx.AsyncClient:
-        """A new user, signed in; the password is the name twice over."""
+        """Create a user and return its signed-in client. The password is the name repeated."""
         password = f"{username}-{username}"
         await make_users(self.deps)._insert(username, password, None, is_admin=is_admin)
         return await self.signed_in(username, password)
@@ -147,7 +147,7 @@ class Api:
 
 @asynccontextmanager
 async def running_api(database: Database, bus: Bus | None = None, **given: Any) -> AsyncIterator[Api]:
-    """The app, and an administrator. Live events need `listening`, which runs its lifespan."""
+    """Yield the app with an administrator. Live events need `listening`, which runs the app's lifespan."""
     clock = TestClock()
     deps = api_deps(database, bus, clock=clock, **given)
     await make_users(deps).ensure_first_admin(*ADMIN)
@@ -161,7 +161,10 @@ async def running_api(database: Database, bus: Bus | None = None, **given: Any) 
 
 @asynccontextmanager
 async def listening(api: Api, *, send_buffer: int | None = None) -> AsyncIterator[str]:
-    """The same app behind a real listener; its address. A small send buffer makes a client that does not read felt soon."""
+    """Serve the same app on a real listener and yield its address.
+
+    A small send buffer makes a client that does not read block soon.
+    """
     listener = socket.create_server(("127.0.0.1", 0), backlog=2_048)
     if send_buffer is not None:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
@@ -179,14 +182,14 @@ async def listening(api: Api, *, send_buffer: int | None = None) -> AsyncIterato
 
 
 async def until(true: Callable[[], bool], *, within_s: float = 90) -> None:
-    """Wait until something is so. The deadline is for a machine that does ten things at once."""
+    """Wait until a condition holds. The deadline allows for a busy machine."""
     async with asyncio.timeout(within_s):
         while not true():
             await asyncio.sleep(0.01)
 
 
 async def put_in_state(database: Database, workspace_id: str, **columns: Any) -> None:
-    """Write what the coordinator would have: phase, operation, error_reason, home_ctx, …"""
+    """Write what the coordinator would have written: phase, operation, error_reason, home_ctx, …"""
     assignments = ", ".join(f"{name} = %({name})s" for name in columns)
     async with database.transaction() as tx:
         await tx.execute(

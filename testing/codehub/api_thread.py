@@ -1,4 +1,4 @@
-"""The API on a listener in a thread of its own, for callers that are not asynchronous (schemathesis)."""
+"""The API on a listener in a separate thread, for synchronous callers (schemathesis)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Shared:
 
 @contextmanager
 def api_in_a_thread(database_url: str, **given: Any) -> Iterator[str]:
-    """Its address, while it is there."""
+    """Yield the address while the API runs."""
     shared = _Shared()
     ready = threading.Event()
 

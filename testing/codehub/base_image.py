@@ -1,6 +1,6 @@
-"""A base image for `Dockerfile` where none can be pulled: this machine's Python, a shell and what the recipe calls.
+"""A base image for `Dockerfile` on machines that cannot pull one: this machine's Python, a shell and the recipe's programs.
 
-It is imported under the name that the recipe's FROM says; everything after FROM is what an operator builds.
+It is imported under the name in the recipe's FROM. Everything after FROM is what an operator builds.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-# What the recipe runs, and what a Python needs around it.
+# The programs that the recipe runs, and those that Python needs.
 _PROGRAMS: Final = ("sh", "tar", "useradd", "mkdir", "chown", "cat", "ls", "env", "id")
 _FILES: Final = ("/etc/login.defs", "/etc/nsswitch.conf")
-# What wheels count on besides libc: beside it, and in every image that one would begin from.
+# Libraries that wheels expect besides libc. Every real base image has them.
 _ALWAYS: Final = (
     "libpthread.so.0", "librt.so.1", "libdl.so.2", "libutil.so.1", "libresolv.so.2", "libnss_files.so.2",
     "libnss_dns.so.2", "libgcc_s.so.1", "libstdc++.so.6",
@@ -40,14 +40,14 @@ _LEFT_OUT: Final = (
 
 
 def base_names(dockerfile: str) -> set[str]:
-    """The images that a recipe begins from."""
+    """Return the base images of a recipe."""
     froms = [line.split() for line in dockerfile.splitlines() if line.startswith("FROM ")]
     stages = {words[3] for words in froms if len(words) > 3}
     return {words[1] for words in froms} - stages
 
 
 def make_root(root: Path) -> None:
-    """A file system that holds the Python which runs this, at the same place, and as `python` on the path."""
+    """Create a file system with the Python that runs this, at the same path and as `python` on the PATH."""
     for name in (
         "usr/bin",
         "usr/lib",
@@ -89,7 +89,7 @@ def make_root(root: Path) -> None:
 
 
 def copy_distributions(name: str, target: Path, leaving_out: set[str]) -> None:
-    """What a distribution needs, as it is installed here, but not itself (it may be installed from its sources)."""
+    """Copy the installed dependencies of a distribution, without itself (it may be installed from sources)."""
     target.mkdir(parents=True)
     wanted, seen = [name], set(leaving_out)
     while wanted:
@@ -118,7 +118,7 @@ def _copy_files(distribution: metadata.Distribution, target: Path) -> None:
 
 
 def _trust(root: Path) -> None:
-    """The certificates by which this machine reaches the package index."""
+    """Copy the certificates with which this machine reaches the package index."""
     bundle = Path("/etc/ssl/certs/ca-certificates.crt")
     if bundle.exists():
         target = root / "etc/ssl/certs" / bundle.name

@@ -1,8 +1,7 @@
-"""A whole real CodeHub under people who work and parts that die, at random: nothing that was written may be lost.
+"""Runs a complete real CodeHub with random user actions and random crashes: no acknowledged write may be lost.
 
-`python -m testing.codehub.chaos --seed 3 --steps 300` runs it by hand; `make test` runs a short one. Every line that
-a workspace acknowledged is looked for at the end, in the order it was written; what died unanswered may be there or
-not.
+`python -m testing.codehub.chaos --seed 3 --steps 300` runs it manually; `make test` runs a short one. At the end, every
+line that a workspace acknowledged must exist, in the order of writing. Lines without an answer may exist or not.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from testing.codehub.full_stack import Stack, fresh_stack
 from testing.codehub.tiny_ide import run_through_proxy
 
 _TIMEOUT_S = 180.0
-# So much that there is time to die in the middle of an archive, and nothing that packs well.
+# Large enough for a crash in the middle of an archive, and not compressible.
 _DATA_BYTES = 40_000_000
-# So short that sleep, archive and the GC come by themselves in between.
+# Short enough for sleep, archive and the GC to happen during the run.
 _IN_A_HURRY = {
     "ACTIVITY_FLUSH_INTERVAL": "2",
     "TTL_STANDBY_SECONDS": "10",
@@ -39,7 +38,7 @@ _PARTS = ("coordinator", "api", "proxy", "postgres", "valkey")
 
 @dataclass(slots=True)
 class Kept:
-    """What a workspace must hold: lines it acknowledged, and lines of which nobody knows."""
+    """The expected content of a workspace: lines that it acknowledged, and lines whose outcome is unknown."""
 
     workspace_id: str
     digest: str = ""
@@ -47,7 +46,7 @@ class Kept:
     unsure: set[str] = field(default_factory=set)
 
     def check(self, text: str) -> None:
-        """`text` is the digest of its data and all lines of its log."""
+        """Check a workspace's content. `text` is the digest of its data and all lines of its log."""
         digest, _, *lines = text.split()
         assert digest == self.digest, f"the data of {self.workspace_id} changed"
         assert len(set(lines)) == len(lines), f"{self.workspace_id} has lines twice: {lines}"
@@ -82,7 +81,7 @@ class Chaos:
             kept.digest = written.split()[0]
 
     def step(self) -> None:
-        """One thing happens: mostly a person does something, now and then a part dies."""
+        """Run one random step: usually a user action, sometimes a crash."""
         what = self._random.choices(
             (self._write, self._ask, self._delete, self._kill_part, self._freeze, self._kill_ide, self._power_cut),
             weights=(10, 8, 1, 3, 1, 1, 1),
@@ -91,12 +90,12 @@ class Chaos:
         what()
 
     def settle(self) -> None:
-        """Everything runs again, and everything that was acknowledged is there."""
+        """Start everything again and check that everything that was acknowledged exists."""
         for kept in self._kept:
             self._until_running(kept)
             self._eventually(lambda kept=kept: self._read(kept))  # type: ignore[misc]
 
-    # People.
+    # User actions.
 
     def _write(self) -> None:
         kept = self._random.choice(self._kept)
@@ -136,7 +135,7 @@ class Chaos:
 
         self._eventually(there)
 
-    # Parts.
+    # Crashes.
 
     def _kill_part(self) -> None:
         part = self._random.choice(_PARTS)
@@ -146,7 +145,7 @@ class Chaos:
                 process.kill()
 
     def _freeze(self) -> None:
-        """Stopped as a laptop's lid would, and going on as if no time had passed."""
+        """Freeze a process and resume it, as closing a laptop's lid does."""
         frozen = self._stack.processes("coordinator")
         for process in frozen:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -161,7 +160,7 @@ class Chaos:
         self._kill_all_of(kept.workspace_id)
 
     def _power_cut(self) -> None:
-        """All of CodeHub at once; its workspaces go on, or end as well."""
+        """Kill all of CodeHub at once. Its workspaces either continue or end too."""
         machine = self._random.random() < 0.5
         self._tell("kill the machine" if machine else "kill CodeHub")
         self._stack.kill()
@@ -176,7 +175,7 @@ class Chaos:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
 
-    # How it is reached.
+    # Access to the stack.
 
     def _find(self) -> None:
         self._port = self._stack.value("CODEHUB_PROXY_BIND").rpartition(":")[2]
@@ -216,7 +215,7 @@ class Chaos:
             return client.post(f"/api/v1/workspaces/{kept.workspace_id}:{action}").status_code
 
     def _inside(self, kept: Kept, command: str) -> str | None:
-        """What a shell in the workspace says; None where it was not reached or the answer was lost."""
+        """Run a shell command in the workspace. Returns None if it was not reached or the answer was lost."""
         with contextlib.suppress(httpx.HTTPError):
             answer = run_through_proxy(self._port, kept.workspace_id, self._token, command)
             if answer.status_code == 200:

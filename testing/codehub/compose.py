@@ -1,4 +1,4 @@
-"""`deploy/compose.yaml` as an operator runs it: real `docker compose`, an image made by `Dockerfile`, servers outside."""
+"""`deploy/compose.yaml` as an operator runs it: real `docker compose`, an image from `Dockerfile`, external servers."""
 
 from __future__ import annotations
 
@@ -31,20 +31,23 @@ _TIMEOUT_S: Final = 600
 
 
 def build_image(engine: DockerEngine) -> None:
-    """`docker build` of the recipe, on a base made from this machine when none can be pulled."""
+    """Run `docker build` on the recipe, with a base image from this machine if none can be pulled."""
     environment = {**os.environ, "DOCKER_HOST": engine.host, "DOCKER_BUILDKIT": "0"}
     recipe = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory(prefix="base-", dir="/var/tmp") as root:
         make_root(Path(root))
         for name in base_names(recipe):
-            # Behind a company's gate pip must be told which certificates to believe; elsewhere they are the usual ones.
+            # Behind a TLS-inspecting proxy, pip needs its certificates. Elsewhere they are the usual ones.
             change = "ENV PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin PIP_CERT=/etc/ssl/certs/ca-certificates.crt"
             _import(Path(root), name, [change], environment)
     _docker(["docker", "build", "--network", "host", "-t", IMAGE, str(ROOT)], environment)
 
 
 def import_image(engine: DockerEngine) -> None:
-    """The same without building: CodeHub and what it needs as they are installed here. Seconds instead of minutes."""
+    """Create the same image without building, from CodeHub and its dependencies as installed here.
+
+    Seconds instead of minutes.
+    """
     environment = {**os.environ, "DOCKER_HOST": engine.host}
     changes = [
         "ENV PATH=/usr/local/bin:/usr/bin:/bin PYTHONPATH=/opt/codehub CODEHUB_DATA_DIR=/var/lib/codehub",
@@ -74,7 +77,7 @@ def _import(root: Path, name: str, changes: list[str], environment: Mapping[str,
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """A directory as an operator has it: compose.yaml, codehub.env filled in, and what is exported in the shell."""
+    """An operator's directory: compose.yaml, a completed codehub.env, and the shell's exported variables."""
 
     place: Path
     environment: Mapping[str, str]
@@ -117,7 +120,7 @@ def composed(engine: DockerEngine, s3: S3Server) -> Iterator[Composed]:
             "CODEHUB_PUBLIC_BASE_URL": f"http://127.0.0.1:{api}",
             "CODEHUB_WORKSPACE_BASE_URL": f"http://localhost:{proxy}",
             "CODEHUB_ADMIN_PASSWORD": PASSWORD,
-            # Of this test's own: other ports than a machine's one CodeHub has, and an image that need not be pulled.
+            # Specific to this test: other ports than a machine's regular CodeHub, and an image that need not be pulled.
             "CODEHUB_API_BIND": f"127.0.0.1:{api}",
             "CODEHUB_PROXY_BIND": f"127.0.0.1:{proxy}",
             "CODEHUB_ALLOWED_IMAGES": TINY_IMAGE,

@@ -1,9 +1,10 @@
-"""A workspace's whole way on a real stack with containers and S3: created by the API, used through the proxy, stopped,
-archived (its volume gone), restored, started; and its file still there. With the tests' tiny image or the shipped
-ones.
+"""The complete lifecycle of a workspace on a real stack with containers and S3.
 
-`python -m testing.codehub.container_walkthrough` builds the shipped images on an engine of its own, runs
-the walkthrough with each, prints what it saw and writes docs/show-docker.md again: `make show-docker`.
+It is created by the API, used through the proxy, stopped, archived (its volume removed), restored and started, and its file
+still exists. Runs with the tests' tiny image or the shipped ones.
+
+`python -m testing.codehub.container_walkthrough` builds the shipped images on a dedicated engine, runs the walkthrough with
+each, prints the results and rewrites docs/show-docker.md: `make show-docker`.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ image = "codehub-test/none:1"
 
 
 def nothing_said(text: str) -> None:
-    """For tests, which look for themselves."""
+    """Print nothing, for tests, which check the results themselves."""
 
 
 @dataclass
@@ -90,7 +91,7 @@ class Walk:
         self.reach(client, workspace_id, phase)
 
     def page(self, client: httpx.Client, workspace_id: str, path: str, method: str = "GET", body: str = "") -> str:
-        """Through the proxy, as a browser would."""
+        """Request a page through the proxy, as a browser would."""
         port = self.stack.value("CODEHUB_PROXY_BIND").rpartition(":")[2]
         url = f"http://127.0.0.1:{port}/w/{workspace_id}{path}"
         headers = {"Authorization": client.headers["Authorization"], "Host": f"localhost:{port}"}
@@ -112,7 +113,7 @@ class Walk:
         return sorted(item["Names"][0].lstrip("/") for item in listed)
 
     def file_survives(self, client: httpx.Client, image_ref: str, health: str, page: str) -> str:
-        """The Show of issue 4; returns the workspace's id."""
+        """Check that a file survives the complete lifecycle, and return the workspace's id."""
         workspace_id = self.create(client, image_ref)
         self.reach(client, workspace_id, "RUNNING")
         self.page(client, workspace_id, health)
@@ -141,7 +142,7 @@ class Walk:
 
 @contextlib.contextmanager
 def docker_stack(engine: DockerEngine, server: S3Server, *, up: bool = True, **environment: str) -> Iterator[Walk]:
-    """Up unless told otherwise, with `CODEHUB_RUNTIME=docker` and `CODEHUB_ARCHIVE_URL=s3://…`."""
+    """Yield a stack with `CODEHUB_RUNTIME=docker` and `CODEHUB_ARCHIVE_URL=s3://…`, by default started."""
     store = server.fresh()
     with fresh_stack() as stack:
         stack.environment |= {
@@ -166,14 +167,14 @@ def tiny_profiles(place: Path) -> dict[str, str]:
 
 
 def build_images(engine: DockerEngine) -> None:
-    """images/build.sh, as it is shipped."""
+    """Run images/build.sh as shipped."""
     environment = {**os.environ, "DOCKER_HOST": engine.host, "PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"}
     done = subprocess.run([ROOT / "images/build.sh"], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def walk_with_shipped_images(engine: DockerEngine, say: Callable[[str], None]) -> None:
-    """code-server and JupyterLab as containers, archived to S3."""
+    """Run code-server and JupyterLab as containers, archived to S3."""
     with tempfile.TemporaryDirectory() as place, running_s3_server(Path(place)) as server:
         with docker_stack(engine, server) as walk, walk.signed_in() as client:
             walk.say = say
@@ -186,7 +187,7 @@ def walk_with_shipped_images(engine: DockerEngine, say: Callable[[str], None]) -
 
 
 def main() -> int:
-    """With DOCKER_SOCKET_DIR=DIR on an engine that has the images already and listens on DIR/docker.sock."""
+    """With DOCKER_SOCKET_DIR=DIR, use an engine that already has the images and listens on DIR/docker.sock."""
     given = os.environ.get("DOCKER_SOCKET_DIR")
     engine = DockerEngine(Path(given or tempfile.mkdtemp(prefix="chdocker-", dir="/var/tmp")))
     said: list[str] = []
@@ -210,7 +211,7 @@ def main() -> int:
 
 
 def _write_down(said: list[str], building_min: float, walking_min: float) -> None:
-    """Keeps the text before the first session, except for its figures."""
+    """Rewrite the page. Keeps the text before the first session, except for its figures."""
     page = ROOT / "docs/show-docker.md"
     head = page.read_text().partition("\n## ")[0]
     head = re.sub(r"\d{4}-\d\d-\d\d", time.strftime("%Y-%m-%d"), head)

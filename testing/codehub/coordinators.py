@@ -1,4 +1,4 @@
-"""Coordinators on a real database with the world in memory; and one as a process that can be killed."""
+"""Coordinators on a real database with an in-memory world, and one as a process that can be killed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PROFILE = AppProfile("code-server", health_timeout_s=60.0)
 
 @dataclass(slots=True)
 class MemoryParts:
-    """One world for all coordinators of a test."""
+    """The world that all coordinators of a test share."""
 
     archives: MemoryArchives = field(default_factory=MemoryArchives)
     homes: MemoryHomes = field(init=False)
@@ -89,7 +89,7 @@ async def lead(
 async def leading(
     database: Database, parts: MemoryParts, chosen: CoordinatorSettings | None = None, metrics: Metrics | None = None
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """A coordinator in this process for as long as inside."""
+    """Run a coordinator in this process while the context is open."""
     task = asyncio.create_task(lead(database, parts, chosen or settings(), metrics))
     try:
         yield task
@@ -103,7 +103,7 @@ async def row_of(database: Database, workspace_id: str) -> Workspace:
 
 
 async def until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
-    """Wait for a condition, generously."""
+    """Wait for a condition, with a generous deadline."""
     async with asyncio.timeout(PATIENCE_S):
         while not await holds():
             await asyncio.sleep(0.02)

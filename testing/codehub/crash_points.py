@@ -1,15 +1,15 @@
-"""`codehub` in a process of its own that kills itself at a named point: SIGKILL, or SIGSTOP until someone wakes it.
+"""Runs `codehub` in a separate process that kills itself at a named point: SIGKILL, or SIGSTOP until it is resumed.
 
-Run as `python -m testing.codehub.crash_points JSON codehub-arguments…`, where JSON is {"do": "kill" | "freeze",
-"point": …, "nth": 1, "log_file": file}. The rest is the real command with the real backends. What was begun late, after a
-freeze, and what it was answered, is written to the file `log_file`: one line per answer.
+Run as `python -m testing.codehub.crash_points JSON codehub-arguments…`, where JSON is {"do": "kill" | "freeze", "point": …,
+"nth": 1, "log_file": file}. The rest is the real command with the real backends. Calls that were made late, after a freeze,
+write their answers to the file `log_file`, one per line.
 
 Points are those that the homes name (`testing.codehub.kill_chain` lists them), and:
 
     commit:STOPPING→NONE     a write of the control store, by the operation before and after it, right before it is sent
-    signal                   an instance is asked to stop: after the last fence, before the signal
-    remove                   an instance's directory is removed: after the last fence, before the first effect
-    launch                   an instance is about to be launched
+    signal                   stopping an instance: after the last fence check, before the signal
+    remove                   removing an instance's directory: after the last fence check, before the first effect
+    launch                   right before an instance is launched
     create:pods, delete:pods a request to the Kubernetes API server, by its resource, right before it is sent
 """
 
@@ -43,14 +43,15 @@ class Strike:
         self._log_file = Path(job["log_file"])
 
     def at(self, point: str) -> bool:
-        """Whether this very call was hit, and continues late."""
+        """Return whether this call was hit and continues late."""
         if point != self._point:
             return False
         self._left -= 1
         if self._left != 0:
             return False
         self._tell(f"hit {point}")
-        # To this very thread: one sent to the process may be taken by another, while this one goes on for a moment.
+        # Sent to this thread: another thread may handle a signal sent to the process, while this one continues for a
+        # moment.
         signal.pthread_kill(threading.get_ident(), signal.SIGSTOP if self._freezes else signal.SIGKILL)
         return True
 
@@ -63,13 +64,13 @@ class Strike:
 
 
 def _around(owner: Any, name: str, strike: Strike, point: Callable[..., str]) -> None:
-    """Strike before the method, and tell what it was answered when that was late."""
+    """Strike before the method, and record its answer if it was late."""
     right = getattr(owner, name)
 
     async def wrapped(self: Any, *arguments: Any, **named: Any) -> Any:
         if not strike.at(point(*arguments)):
             return await right(self, *arguments, **named)
-        # As if it had been on its way already: that the term is cancelled first cannot call it back.
+        # As if the request had already been sent: cancelling the term first cannot stop it.
         late = asyncio.ensure_future(right(self, *arguments, **named))
         late.add_done_callback(lambda done: strike.answered(done.exception() or done.result()))
         return await asyncio.shield(late)
@@ -105,7 +106,7 @@ def _plant(strike: Strike) -> None:
                 strike.answered(error)
             raise
         if late:
-            strike.answered(None)  # it is dead, but nobody has taken note of it yet
+            strike.answered(None)  # it is dead, but that was not noticed yet
 
     def late_remove(self: RunLayout, workspace_id: str, identity: str) -> None:
         late = strike.at("remove")
@@ -122,7 +123,7 @@ def _plant(strike: Strike) -> None:
 
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
-    # Three failed probes must lie this far apart: half a minute is design, and too long for a test.
+    # The minimum time between three failed probes. The default of half a minute is too long for a test.
     health.FAILING_FOR_S = float(given.get("failing_for_s", health.FAILING_FOR_S))  # type: ignore[misc]
     _plant(Strike(given))
     sys.argv = ["codehub", *sys.argv[2:]]

@@ -1,7 +1,7 @@
 """A real CodeHub API with its dashboard for browser and CLI tests: real PostgreSQL, a real listener.
 
-`Stage` writes into a workspace's row what the coordinator would have, for pages that need a certain state to be looked at;
-what the pages and commands themselves do goes through the API.
+`Stage` writes into a workspace's row what the coordinator would have written, for pages that need a certain state. The
+pages and commands themselves use the API.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PROFILES: Final = {
 
 @dataclass(slots=True)
 class DashboardServer:
-    """One API process's worth of CodeHub that can be stopped and started again on its port."""
+    """A CodeHub API that can be stopped and restarted on the same port."""
 
     database: Database
     port: int = field(default_factory=free_port)
@@ -58,7 +58,7 @@ class DashboardServer:
         return f"http://127.0.0.1:{self.port}"
 
     def clock(self) -> datetime:
-        """The real time, moved on by tests that let a session expire."""
+        """Return the real time plus an offset that tests set to expire a session."""
         return datetime.now(UTC) + self.offset
 
     async def start(self) -> None:
@@ -89,14 +89,14 @@ class DashboardServer:
             app, host="127.0.0.1", port=self.port, log_config=None, lifespan="on", timeout_graceful_shutdown=1
         )
         self._server = uvicorn.Server(config)
-        # Signals are the test runner's.
+        # The test runner handles signals.
         self._server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]
         self._task = asyncio.create_task(self._server.serve())
         await until(lambda: self._server is not None and self._server.started, "the server to listen")
 
     async def stop(self) -> None:
         if self._server is not None and self._task is not None and self._end_streams is not None:
-            # What a process that is told to stop does: streams end first, or the listener would wait for them.
+            # Like a process that is shutting down: streams end first, because the listener would wait for them.
             self._end_streams()
             self._server.should_exit = True
             await self._task
@@ -104,7 +104,7 @@ class DashboardServer:
 
 
 async def until(happened: Callable[[], bool], what: str) -> None:
-    """Wait for a condition, patiently."""
+    """Wait for a condition, with a generous deadline."""
     async with asyncio.timeout(PATIENCE_S):
         while not happened():
             await asyncio.sleep(0.02)
@@ -113,7 +113,7 @@ async def until(happened: Callable[[], bool], what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Rows as the coordinator would have written them."""
+    """Writes rows as the coordinator would."""
 
     database: Database
 
@@ -124,7 +124,7 @@ class Stage:
         return str(row["id"])
 
     async def add(self, name: str, *, owner: str = ADMIN, **columns: object) -> str:
-        """A workspace, STANDBY unless told otherwise."""
+        """Add a workspace, by default in STANDBY."""
         (made,) = await self.add_many([name], owner=owner, **columns)
         return made
 
@@ -179,7 +179,7 @@ class Stage:
                 await asyncio.sleep(0.05)
 
     async def named(self, name: str) -> str:
-        """The id of the workspace with this name, once it is there."""
+        """Return the id of the workspace with this name, once it exists."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 async with self.database.transaction() as tx:
@@ -201,7 +201,7 @@ _RESTING: Final[dict[str, object]] = {
 
 
 def conditions(*, volume: bool = True, archive: bool = False, container: bool = False) -> dict[str, object]:
-    """The four conditions, in the shape they are stored in."""
+    """Return the four conditions in their stored form."""
 
     def one(there: bool, yes: str, no: str) -> dict[str, str]:
         return {"status": str(there), "reason": yes if there else no, "message": ""}
@@ -242,7 +242,7 @@ async def stage(database: Database) -> Stage:
 
 @pytest_asyncio.fixture
 async def dashboard(database: Database) -> AsyncIterator[DashboardServer]:
-    """A CodeHub API that listens, with one admin."""
+    """Yield a listening CodeHub API with one admin."""
     server = DashboardServer(database)
     await server.start()
     try:

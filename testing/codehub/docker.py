@@ -1,7 +1,7 @@
-"""A real Docker engine of the tests' own: its data, sockets and networks are apart from any other on the machine.
+"""A real Docker engine for tests. Its data, sockets and networks are separate from any other on the machine.
 
-All tests that use it are in the xdist group "interfaces" (a bridge that comes or goes disturbs browsers), so one engine per
-worker process is one engine per run. Started when first asked for, stopped at the end of the session, whatever happens.
+All tests that use it are in the xdist group "interfaces" (a bridge that appears or disappears disturbs browsers), so one
+engine per worker process is one engine per run. It starts on first use and always stops at the end of the session.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from testing.codehub.tiny_ide import SOURCE
 
 TINY_IMAGE = "codehub-test/tiny:1"
 DOORS_IMAGE = "codehub-test/doors:1"
-# What people have in a workspace and tests of its doors call.
+# Programs that users have in a workspace and that tests of its endpoints call.
 _USUAL = (
     "bash", "pgrep", "ps", "rsync", "git", "git-upload-pack", "git-receive-pack", "tar", "sed", "find", "head", "tail",
     "tr", "stat", "truncate", "seq", "wc", "touch", "rm", "cp", "mv", "ln", "chmod", "mktemp", "yes", "tee", "date", "sort",
@@ -77,7 +77,10 @@ class DockerEngine:
         raise RuntimeError(f"dockerd did not come up: {self.log()[-2000:]}")
 
     def _listens(self) -> bool:
-        """Asked first, and by hand: a refused connection of the HTTP client leaves its socket open."""
+        """Return whether the engine listens.
+
+        Uses a plain socket: a refused connection of the HTTP client leaves its socket open.
+        """
         with socket.socket(socket.AF_UNIX) as probe:
             return probe.connect_ex(str(self.socket)) == 0
 
@@ -88,13 +91,13 @@ class DockerEngine:
         return (self.base / "dockerd.log").read_text(errors="replace")
 
     def kill(self) -> None:
-        """As a crash: containers go on under their shims."""
+        """Kill the engine as in a crash: containers continue under their shims."""
         assert self.process is not None
         self.process.kill()
         self.process.wait()
         self.socket.unlink(missing_ok=True)
         (self.base / "pid").unlink(missing_ok=True)
-        # Its containerd dies with it, a moment later; a new dockerd that sees it dying would wait for it in vain.
+        # Its containerd dies shortly after it. A new dockerd that still sees it would wait for it in vain.
         pid_file = self.base / "exec/containerd/containerd.pid"
         with contextlib.suppress(OSError, ValueError):
             pid = int(pid_file.read_text())
@@ -107,14 +110,14 @@ class DockerEngine:
             left.unlink(missing_ok=True)
 
     def run_in(self, container: str, command: str) -> str:
-        """What a shell in a container says."""
+        """Run a shell command in a container and return its output."""
         with self.client() as client:
             body = {"Cmd": ["/bin/sh", "-c", command], "AttachStdout": True, "AttachStderr": True}
             made = client.post(f"http://docker/containers/{container}/exec", json=body)
             assert made.status_code == 201, made.text
             said = client.post(f"http://docker/exec/{made.json()['Id']}/start", json={"Detach": False}).content
         pieces = []
-        while said:  # eight bytes before each piece: which stream, three zeros, the length
+        while said:  # an 8-byte header before each chunk: the stream, three zeros, the length
             end = 8 + int.from_bytes(said[4:8], "big")
             pieces.append(said[8:end])
             said = said[end:]
@@ -147,7 +150,7 @@ class DockerEngine:
         shutil.rmtree(self.base, ignore_errors=True)
 
     def _end_containerd(self) -> None:
-        """dockerd's own containerd outlives a killed dockerd."""
+        """End dockerd's containerd, which outlives a killed dockerd."""
         mark = os.fsencode(self.base)
         for entry in os.listdir("/proc"):
             if entry.isdigit():
@@ -156,11 +159,11 @@ class DockerEngine:
                         os.kill(int(entry), signal.SIGKILL)
 
     def load_tiny_image(self) -> None:
-        """This machine's own Python as an image: nothing to pull, a container is up in half a second."""
+        """Load this machine's Python as an image: nothing to pull, and a container starts in half a second."""
         self._load(TINY_IMAGE)
 
     def load_doors_image(self) -> None:
-        """The same with the usual tools."""
+        """Load the same image with the usual tools."""
         self._load(DOORS_IMAGE, _USUAL)
 
     def _load(self, image: str, programs: tuple[str, ...] = ()) -> None:
@@ -194,11 +197,14 @@ def _mounts_below(base: Path) -> list[str]:
         return [line.split()[1] for line in mounts if line.split()[1].startswith(str(base))]
 
 
-_SYSTEM = ("/lib/", "/lib64/", "/usr/")  # a library that is not the system's is its package's to bring
+_SYSTEM = ("/lib/", "/lib64/", "/usr/")  # other libraries must come with their package
 
 
 def tiny_root(libraries_of: tuple[Path, ...] = (), programs: tuple[str, ...] = ()) -> bytes:
-    """/usr/bin/python3 with its libraries and standard library, a shell and a few tools; and others' libraries."""
+    """Return a root with /usr/bin/python3, its libraries and standard library, a shell and a few tools.
+
+    Also contains the libraries of `libraries_of`.
+    """
     programs = (
         *(found for name in programs if (found := shutil.which(name, path="/usr/bin:/bin"))),
         "/usr/bin/python3",
@@ -282,7 +288,7 @@ def tiny_root(libraries_of: tuple[Path, ...] = (), programs: tuple[str, ...] = (
 
 
 def _add_file(out: tarfile.TarFile, path: Path, inside: str) -> None:
-    """A symbolic link as the file it leads to."""
+    """Add a file. A symbolic link is added as its target."""
     with open(path.resolve(), "rb") as file:
         info = out.gettarinfo(arcname=inside, fileobj=file)
         info.type, info.linkname = tarfile.REGTYPE, ""
@@ -303,7 +309,7 @@ def docker_engine() -> Iterator[DockerEngine]:
 
 @pytest.fixture
 async def engine(docker_engine: DockerEngine) -> AsyncIterator[Engine]:
-    """The adapter's own client of it, as an installation that no other test has."""
+    """Yield the adapter's client of the engine, as an installation that no other test uses."""
     client = Engine(docker_engine.host, f"test-{uuid.uuid4()}")
     try:
         yield client

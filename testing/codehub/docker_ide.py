@@ -1,5 +1,7 @@
-"""The real code-server as an image of the tests' engine, without building: what images/code-server puts into its image, on
-this machine's own libraries instead of a Debian base. Some seconds, where the recipe takes minutes (`make show-docker`).
+"""The real code-server as an image of the tests' engine, without building.
+
+Contains what images/code-server puts into its image, on this machine's libraries instead of a Debian base. Takes seconds,
+where the recipe takes minutes (`make show-docker`).
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ def load_code_server_image(engine: DockerEngine) -> None:
 
 
 def _root(ide: Path) -> Iterator[bytes]:
-    """As a tar stream: it is half a gigabyte."""
+    """Yield the file system as a tar stream, because it is half a gigabyte."""
     taken, given = os.pipe()
 
     def write() -> None:

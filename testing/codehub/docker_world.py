@@ -1,4 +1,4 @@
-"""Containers of the tests' engine, for the contract of instances and for attacks from inside of them."""
+"""Containers of the tests' engine, for the contract of instances and for attacks from inside them."""
 
 from __future__ import annotations
 

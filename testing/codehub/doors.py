@@ -1,4 +1,4 @@
-"""A running CodeHub with one workspace to go into: its API token, its addresses, and the commands of its owner."""
+"""A running CodeHub with one workspace, its API token, its addresses, and its owner's commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import httpx
 from testing.codehub.docker import DOORS_IMAGE, DockerEngine
 from testing.codehub.full_stack import PATIENCE_S, Stack
 
-# Makes a stack that is not up yet one on a certain runtime, with the tiny IDE.
+# Configures a stack that is not started yet for a runtime with the tiny IDE.
 Runtime = Callable[[Stack], None]
 
 
@@ -22,7 +22,7 @@ def on_processes(stack: Stack) -> None:
 
 
 def on_docker(engine: DockerEngine) -> Runtime:
-    """Containers of an image with a shell and the usual tools; SSH's server and `workspaced` are brought along."""
+    """Use containers of an image with a shell and the usual tools. CodeHub provides the SSH server and `workspaced`."""
     engine.load_doors_image()
 
     def on(stack: Stack) -> None:
@@ -49,7 +49,7 @@ class Doors:
         return f"/api/v1/workspaces/{self.workspace_id}"
 
     def at_proxy(self, path: str) -> str:
-        """An address at the proxy that every resolver finds, whatever host browsers know it under."""
+        """Return a URL of the proxy that every resolver can resolve, instead of the browser's host name."""
         base = urlsplit(self.stack.value("CODEHUB_WORKSPACE_BASE_URL"))
         return f"{base.scheme}://127.0.0.1:{base.port}{path}"
 
@@ -58,7 +58,7 @@ class Doors:
         return httpx.Client(base_url=self.stack.url, headers=headers, timeout=120, trust_env=False)
 
     def codehub(self, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        """The command as the owner runs it on a machine of theirs."""
+        """Run the command as the owner would on their machine."""
         return subprocess.run(
             self.stack.command(*words),
             env={**self.stack.environment, "CODEHUB_SERVER": self.stack.url, "CODEHUB_TOKEN": self.token},
@@ -93,7 +93,7 @@ class Doors:
 
 
 def open_doors(stack: Stack) -> Doors:
-    """On a CodeHub that is up: a workspace that runs, and a token of its owner."""
+    """Create a running workspace and a token of its owner on a started CodeHub."""
     with stack.client() as client:
         made = client.post("/api/v1/tokens", json={"name": "doors"})
         assert made.status_code == 201, made.text

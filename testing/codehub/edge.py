@@ -1,6 +1,6 @@
-"""The reverse proxies of `deploy/` as they are shipped, on ports of their own, in front of two listeners.
+"""The reverse proxies of `deploy/` as shipped, on separate ports, in front of two listeners.
 
-Only addresses, ports and certificates are put in: everything else of the files is what an operator gets.
+Only addresses, ports and certificates are replaced. Everything else in the files is what an operator gets.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ async def nginx(place: Path, api_port: int, workspace_port: int) -> AsyncIterato
 async def caddy(place: Path, api_port: int, workspace_port: int) -> AsyncIterator[Edge]:
     port = free_port()
     await _certificate(place)
-    # Caddy would fetch certificates for these names; here it is given one, and no port 80 to redirect from.
+    # Caddy would fetch certificates for these names. Here it gets one, and no port 80 to redirect from.
     head = f"{{\n\tadmin off\n\tauto_https disable_redirects\n\thttps_port {port}\n\tskip_install_trust\n}}\n"
     tls = f"\ttls {place}/edge.pem {place}/edge.key\n"
     text = re.sub(r"^(\{\$\S+\} \{\n)", rf"\1{tls}", (DEPLOY / "Caddyfile").read_text(encoding="utf-8"), flags=re.M)
@@ -76,7 +76,7 @@ async def caddy(place: Path, api_port: int, workspace_port: int) -> AsyncIterato
 
 
 async def _certificate(place: Path) -> None:
-    """One for both names, of our own making."""
+    """Create a self-signed certificate for both names."""
     names = f"subjectAltName=DNS:{DASHBOARD_HOST},DNS:{WORKSPACE_HOST}"
     process = await asyncio.create_subprocess_exec(
         *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
@@ -104,7 +104,7 @@ async def _running(command: list[str], place: Path, environment: dict[str, str])
 
 
 async def _answering(port: int, place: Path) -> ssl.SSLContext:
-    """Wait until it shakes hands."""
+    """Wait until it completes a TLS handshake."""
     trust = ssl.create_default_context(cafile=str(place / "edge.pem"))
     deadline = time.monotonic() + _TIMEOUT_S
     while True:

@@ -1,4 +1,4 @@
-"""Another machine of a network that the test made."""
+"""Another machine in a network that the test created."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def elsewhere(address: str, host_address: str) -> Iterator[int]:
-    """Another machine: a network namespace at the other end of a cable, with a service."""
+    """Another machine: a network namespace at the other end of a veth pair, with a service."""
     name, near, far = f"ch-{os.getpid()}", f"cha{os.getpid() % 100000}", f"chb{os.getpid() % 100000}"
 
     def ip(*words: str) -> None:

@@ -1,4 +1,4 @@
-"""In front of a real S3 store: a proxy that does to requests what a store in trouble does."""
+"""A proxy in front of a real S3 store that simulates failures of the store."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from testing.codehub.objectstore import S3Server
 
 @dataclass
 class FaultyS3:
-    """`mode` is what new connections meet: "", "500", "403", "silent", "slow", "reset-up:BYTES" or "reset-down:BYTES"."""
+    """The proxy.
+
+    `mode` applies to new connections: "", "500", "403", "silent", "slow", "reset-up:BYTES" or "reset-down:BYTES".
+    """
 
     target: int
     mode: str = ""
     port: int = 0
-    failed: int = 0  # connections that came to their end by the mode
+    failed: int = 0  # connections that the mode ended
     open: set[asyncio.Task[None]] = field(default_factory=set)
 
     @property
@@ -25,7 +28,7 @@ class FaultyS3:
         return f"http://127.0.0.1:{self.port}"
 
     def turn(self, mode: str) -> None:
-        """From now on, for connections that are kept open too: they are ended."""
+        """Change the mode. Also closes kept-alive connections."""
         self.mode = mode
         for task in list(self.open):
             task.cancel()
@@ -63,18 +66,18 @@ class FaultyS3:
             finally:
                 forth.close()
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # a peer that went, or the end of the test
+            pass  # the peer disconnected, or the test ended
         finally:
             writer.transport.abort() if self.mode.startswith("reset") else writer.close()
             self.open.discard(task)
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: int, slow: bool) -> bool:
-    """Until the end of it, or the limit: then True."""
+    """Copy until the end or the limit. Returns True at the limit."""
     passed = 0
     while data := await reader.read(8_192 if slow else 65_536):
         if slow:
-            await asyncio.sleep(0.005)  # the slowness itself: about a megabyte a second
+            await asyncio.sleep(0.005)  # about a megabyte per second
         passed += len(data)
         if limit and passed > limit:
             return True

@@ -1,6 +1,6 @@
-"""A whole CodeHub as a user runs it, for tests: `codehub up` on a data directory of its own, and commands on it.
+"""A complete CodeHub as a user runs it, for tests: `codehub up` on a separate data directory, and commands on it.
 
-Real processes throughout: PostgreSQL, Valkey, API, proxy and coordinator. `tiny_ide` puts an IDE in that is up at once.
+All processes are real: PostgreSQL, Valkey, API, proxy and coordinator. `tiny_ide` provides an IDE that starts at once.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ PATIENCE_S = 180.0
 
 
 class Stack:
-    """One data directory and whatever `codehub` commands are run on it."""
+    """One data directory and the `codehub` commands that use it."""
 
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
         self.log = data_dir / "up.output"
-        # By which certificates and gates this machine reaches the registries, for what installs a real IDE.
+        # The certificates and proxies with which this machine reaches the registries, for tests that install a real IDE.
         ways = {
             name: value for name, value in os.environ.items() if "CERT" in name or name.lower().endswith("_proxy")
         }
@@ -49,7 +49,7 @@ class Stack:
         self.everything: set[psutil.Process] = set()
 
     def with_tiny_ide(self) -> None:
-        """The default profile is the tiny IDE from now on; "licensed" is one that wants a file in its home to start."""
+        """Make the tiny IDE the default profile. The profile "licensed" needs a file in its home to start."""
         run = ["python3", "-u", "-c", tiny_ide.SOURCE, "{socket}", "{id}"]
         check = 'test -e "$HOME/licence" || { echo "the licence is missing"; exit 1; }; exec "$@"'
         profiles = self.data_dir / "profiles.toml"
@@ -73,7 +73,7 @@ class Stack:
         )
 
     def up(self) -> None:
-        put_xterm(self.data_dir)  # or each CodeHub would fetch it
+        put_xterm(self.data_dir)  # otherwise each CodeHub would fetch it
         self.log.write_bytes(b"")
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
@@ -86,7 +86,7 @@ class Stack:
         self.url = self.value("CODEHUB_PUBLIC_BASE_URL")
 
     def end(self) -> None:
-        """Ctrl-C: CodeHub goes, its workspaces stay."""
+        """Send Ctrl-C: CodeHub ends, its workspaces continue."""
         assert self.process is not None
         self.process.send_signal(signal.SIGINT)
         self.process.wait(PATIENCE_S)
@@ -104,7 +104,7 @@ class Stack:
             time.sleep(0.05)
 
     def kill(self) -> None:
-        """SIGKILL for all of it at once, as a power cut would."""
+        """Send SIGKILL to all processes at once, like a power cut."""
         assert self.process is not None
         me = psutil.Process(self.process.pid)
         family = {me, *me.children(recursive=True)}
@@ -115,7 +115,7 @@ class Stack:
         psutil.wait_procs(family, timeout=60)
 
     def processes(self, part: str) -> list[psutil.Process]:
-        """Those of "api", "proxy", "coordinator", "postgres" or "valkey" that run now."""
+        """Return the running processes of "api", "proxy", "coordinator", "postgres" or "valkey"."""
         assert self.process is not None
         pattern = {"postgres": r"/postgres -D", "valkey": r"valkey\.conf|valkey-server"}.get(part, rf"serve {part}\b")
         found = []
@@ -131,12 +131,12 @@ class Stack:
         return dict(line.split("=", 1) for line in self.run("env").stdout.splitlines())[name]
 
     def password(self) -> str:
-        """The generated one."""
+        """Return the generated password."""
         return (self.data_dir / "admin-password").read_text().strip()
 
     @contextlib.contextmanager
     def client(self, username: str = "admin", password: str = "") -> Iterator[httpx.Client]:
-        """Signed in, as the admin unless another user is named."""
+        """Yield a signed-in client, by default as the admin."""
         password = password or self.environment.get("CODEHUB_ADMIN_PASSWORD") or self.password()
         with httpx.Client(base_url=self.url, timeout=60, trust_env=False) as client:
             answer = client.post("/api/v1/login", json={"username": username, "password": password})
@@ -145,7 +145,7 @@ class Stack:
             yield client
 
     def home_of(self, name: str) -> Path:
-        """Where the home of the workspace with this name is on the disk."""
+        """Return the path of the home of the workspace with this name."""
         with self.client() as client:
             items = client.get("/api/v1/workspaces", params={"per_page": 200}).json()["items"]
         (workspace_id,) = [item["id"] for item in items if item["name"] == name]
@@ -153,11 +153,11 @@ class Stack:
         return found
 
     def lose_home(self, name: str) -> None:
-        """As somebody who cleans up the wrong directory."""
+        """Remove a home, as if a user had deleted the wrong directory."""
         shutil.rmtree(self.home_of(name).parent)
 
     def clean(self) -> None:
-        """Nothing of it is left, neither processes nor files. May be called again."""
+        """Remove all processes and files. May be called again."""
         if not self.data_dir.exists():
             return
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -174,7 +174,7 @@ class Stack:
 
 @contextlib.contextmanager
 def fresh_stack() -> Iterator[Stack]:
-    """One that is not up yet; whatever was started on it is gone afterwards."""
+    """Yield a stack that is not started yet, and clean up everything that was started on it."""
     made = Stack(service_dir())
     try:
         yield made

@@ -1,7 +1,7 @@
 """A real git server for tests: `git http-backend` behind nginx over HTTPS with passwords, and OpenSSH's sshd.
 
-It is in a network namespace of its own, reached over a veth pair, because process workspaces reach neither the machine's
-loopback nor its own addresses. Tests let workspaces reach it with CODEHUB_INSTANCE_NETWORKS.
+It runs in a separate network namespace, reached over a veth pair, because process workspaces reach neither the machine's
+loopback nor its own addresses. Tests allow workspaces to reach it with CODEHUB_INSTANCE_NETWORKS.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class GitServer:
         return self.place / "ca.pem"
 
     def url(self, name: str) -> str:
-        """`private/NAME` needs the password, `public/NAME` does not."""
+        """Return a URL. `private/NAME` needs the password, `public/NAME` does not."""
         return f"https://{self.address}/{name}.git"
 
     def ssh_url(self, name: str) -> str:
@@ -86,7 +86,7 @@ class GitServer:
         (self.place / "authorized_keys").write_text(public_key + "\n")
 
     def make(self, name: str, files: dict[str, str | bytes], *, branch: str = "main") -> Path:
-        """A bare repository with one commit; its folder."""
+        """Create a bare repository with one commit and return its folder."""
         bare = self.place / "repos" / f"{name}.git"
         with tempfile.TemporaryDirectory() as work:
             git(work, "init", "-q", "-b", branch)
@@ -102,7 +102,7 @@ class GitServer:
         return bare
 
     def make_large(self, name: str, file: str, content: bytes) -> None:
-        """A repository whose file is in Git LFS."""
+        """Create a repository whose file is in Git LFS."""
         oid = hashlib.sha256(content).hexdigest()
         (self.place / "lfs-objects" / oid).write_bytes(content)
         pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize {len(content)}\n"
@@ -130,10 +130,10 @@ def git(cwd: str | Path, *words: str) -> str:
 
 @contextlib.contextmanager
 def _namespace() -> Iterator[tuple[str, str]]:
-    """(name, the address inside). Removing the namespace removes the pair."""
+    """Yield (name, the address inside). Removing the namespace removes the pair."""
     number = next(_numbers)
     name = f"git{os.getpid()}x{number}"
-    # 10.213.0.0/16 in pieces of four addresses, by pid: other test runs on this machine take other ones.
+    # 10.213.0.0/16 in blocks of four addresses, chosen by pid, so that other test runs on this machine use different ones.
     piece = (os.getpid() * 7 + number) % 16_384
     base = [10, 213, piece >> 6, (piece & 63) * 4]
     outside, inside = (".".join(map(str, [*base[:3], base[3] + n])) for n in (1, 2))

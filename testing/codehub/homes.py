@@ -18,7 +18,7 @@ from codehub.ports.homes import HomeKey
 
 @dataclass(frozen=True)
 class LocalDirWorld:
-    """For HomesContract."""
+    """The world for HomesContract."""
 
     root: Path
     homes: LocalDirHomes
@@ -44,7 +44,7 @@ class LocalDirWorld:
 
 @dataclass(frozen=True)
 class StoreWorld:
-    """For ArchivesContract."""
+    """The world for ArchivesContract."""
 
     archives: ObjectArchives
     store: Store

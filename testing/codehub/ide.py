@@ -13,12 +13,12 @@ IDE_DIR = Path(__file__).resolve().parents[2] / ".parts/ide"
 
 
 def installed_code_server() -> Path:
-    """The directory that holds the `code-server` program; installed now unless it is there. Waits for others doing so."""
+    """Return the directory of the `code-server` program, installing it if needed. Waits for concurrent installs."""
     return CodeServerInstall(IDE_DIR).ensure(_tell)
 
 
 def put_xterm(data_dir: Path) -> None:
-    """xterm.js in a CodeHub's data directory, as its first terminal would install it."""
+    """Put xterm.js into a CodeHub's data directory, as its first terminal would install it."""
     source = XtermInstall(IDE_DIR).ensure()
     target = XtermInstall(data_dir / "ide")
     if not target.installed:

@@ -1,6 +1,7 @@
-"""A whole installation for tests of coordinators as processes: real PostgreSQL and Valkey, real homes, archives and
-process instances, and any number of `codehub serve coordinator`, plain or killed at a point
-(`testing.codehub.crash_points`).
+"""A complete installation for tests of coordinators as processes.
+
+Real PostgreSQL and Valkey, real homes, archives and process instances, and any number of `codehub serve coordinator`, plain
+or killed at a point (`testing.codehub.crash_points`).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Coordinator:
     log_file: Path
 
     async def died(self) -> None:
-        """It was killed at its point."""
+        """Wait until the coordinator was killed at its point."""
         await asyncio.to_thread(self.process.wait, PATIENCE_S)
         assert self.process.returncode == -signal.SIGKILL, self.log_file.with_suffix(".log").read_text()[-3000:]
 
@@ -61,12 +62,12 @@ class Coordinator:
         self.process.wait(PATIENCE_S)
 
     def answers(self) -> list[str]:
-        """What it was answered after its freeze."""
+        """Return the answers that it received after its freeze."""
         return self.log_file.read_text().splitlines()[1:] if self.log_file.exists() else []
 
 
 class Installation:
-    """`environment`: settings of its coordinators beyond the common ones."""
+    """The installation. `environment`: additional settings of its coordinators."""
 
     def __init__(self, place: Path, database: Database, redis_url: str, environment: Mapping[str, str]) -> None:
         self.database = database
@@ -100,13 +101,13 @@ class Installation:
         return read_record(self.data_dir / "run/instances" / self.row.id)
 
     def configure(self, **environment: str) -> None:
-        """Settings for coordinators that start from now on."""
+        """Change settings for coordinators that start from now on."""
         self._environment |= environment
 
     def coordinator(
         self, point: str = "", do: str = "kill", *, environment: Mapping[str, str] | None = None, **more: object
     ) -> Coordinator:
-        """One more `codehub serve coordinator`; with a point, one that crashes there."""
+        """Start another `codehub serve coordinator`, with a point one that crashes there."""
         node_id = f"node-{len(self._coordinators)}"
         log_file = self.data_dir.parent / f"{node_id}.answers"
         job = {"do": do, "point": point, "log_file": str(log_file), **more}
@@ -157,7 +158,7 @@ class Installation:
             return await system.leadership(tx, _LOCK_ID)
 
     async def stands(self) -> None:
-        """Someone waits inside the lock call: whatever it did before is over."""
+        """Wait until a coordinator waits inside the lock call, when its earlier work is over."""
 
         async def there() -> bool:
             async with self.database.transaction() as tx:
@@ -169,7 +170,7 @@ class Installation:
         await until(there, "a standby waits", self._logs)
 
     async def version(self) -> str:
-        """Of the row: another after any write."""
+        """Return the row's version, which changes with every write."""
         async with self.database.transaction() as tx:
             row = await (
                 await tx.execute("SELECT xmin::text AS v FROM workspaces WHERE id = %s", [self.row.id])
@@ -178,7 +179,7 @@ class Installation:
         return str(row["v"])
 
     def archives(self) -> list[str]:
-        """The committed ones."""
+        """Return the committed archives."""
         return sorted(path.parent.name for path in (self.data_dir / "archives").rglob("home.tar.zst.meta"))
 
     async def end(self) -> None:
@@ -210,7 +211,7 @@ async def _now(value: bool) -> bool:
 
 
 async def until(holds: Callable[[], Awaitable[bool]], what: str, details: Callable[[], str] = str) -> None:
-    """Wait for a condition, generously; a database that is away is a no."""
+    """Wait for a condition, with a generous deadline. An unavailable database counts as False."""
     deadline = asyncio.get_running_loop().time() + PATIENCE_S
     while True:
         try:

@@ -1,7 +1,7 @@
-"""A workspace archived and restored over and over by coordinators each of which is killed -9 at a point of its own.
+"""Archives and restores a workspace repeatedly, with coordinators that are each killed -9 at a different point.
 
-Every coordinator is a whole `codehub serve coordinator` on real PostgreSQL. It first carries on what the one before it left
-and has to get it right; then it is asked for the next step, and dies at its point of that.
+Every coordinator is a complete `codehub serve coordinator` on real PostgreSQL. It first continues what the previous one
+left, and must complete it correctly. Then it gets the next step, and dies at its point during that step.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from testing.codehub.trees import Fingerprint, differences, fingerprint, make_ri
 
 KEPT = 2  # generations, as CODEHUB_ARCHIVE_KEEP is by default
 
-# The named points, in their order; `bytes` is passed for every chunk.
+# The named points, in their order. `bytes` is passed for every chunk.
 PROVISION = ("commit:NONE→PROVISIONING", "provision:staged", "provision:swapped", "commit:PROVISIONING→NONE")
 ARCHIVE = (
     "commit:NONE→ARCHIVING",
@@ -47,7 +47,10 @@ RESTORE = (
 
 @dataclass
 class KillChain:
-    """`files` says where the home's files are, `leftovers` what must not be there while nothing is under way."""
+    """The chain.
+
+    `files` returns where the home's files are, `leftovers` what must not exist while no operation is in progress.
+    """
 
     here: Installation
     store: Store
@@ -55,7 +58,7 @@ class KillChain:
     leftovers: Callable[[], list[str]]
     owner: tuple[int, int] | None
     exact: bool = True
-    pick: Callable[[str], int] = lambda point: 1  # which passing of a point is meant
+    pick: Callable[[str], int] = lambda point: 1  # which occurrence of a point is meant
     before: Fingerprint = field(default_factory=dict)
     ops: list[str] = field(default_factory=list)
 
@@ -65,7 +68,7 @@ class KillChain:
             await self.here.coordinator(point).died()
 
     async def cycle(self, archive: Sequence[str], restore: Sequence[str]) -> None:
-        """Archived and restored, by coordinators killed at these points, one after the other."""
+        """Archive and restore, with coordinators that are killed at these points in turn."""
         first, *others = archive
         victim = self._armed(first)
         await self._rested(victim)
@@ -92,7 +95,7 @@ class KillChain:
             await self._armed(point).died()
 
     async def end(self) -> None:
-        """The last one is killed nowhere; its GC leaves the newest generations and nothing else."""
+        """Run a last coordinator that is not killed. Its GC keeps only the newest generations."""
         self.here.configure(COORDINATOR_GC_INTERVAL="1")
         last = self.here.coordinator()
         await self._rested(last)
@@ -115,14 +118,14 @@ class KillChain:
 
     @property
     def _files(self) -> Path:
-        """Of this moment: a claim's volume is another directory after each restore."""
+        """Return the current path: a claim's volume is another directory after each restore."""
         return self.files if isinstance(self.files, Path) else self.files()
 
     def _armed(self, point: str) -> Coordinator:
         return self.here.coordinator(point, nth=self.pick(point))
 
     async def _rested(self, coordinator: Coordinator) -> None:
-        """It leads, and the home is whole and as it was."""
+        """Wait until the coordinator leads and the home is complete and unchanged."""
         await self.here.leads(coordinator)
         row = await self.here.reaches(Phase.STANDBY)
         assert (row.error_reason, row.error_count) == (None, 0)
@@ -133,7 +136,7 @@ class KillChain:
         await until(self._tidied, "nothing is left over")
 
     async def _tidied(self) -> bool:
-        """Which comes right after an operation's end."""
+        """Return whether staging data was cleaned up, which happens right after an operation ends."""
         return self.leftovers() == []
 
     def _changes(self) -> list[str]:
@@ -144,7 +147,7 @@ class KillChain:
         assert committed or self._changes() == [], f"{point}: what is not archived is in its home, whole"
 
     def _stored(self) -> list[str]:
-        """All there is of the workspace in the store, halves of uploads too."""
+        """Return everything of the workspace in the store, including incomplete uploads."""
         return sorted(self.store.paths(f"{self.here.row.id}/"))
 
     def _whole(self, ops: Sequence[str]) -> list[str]:

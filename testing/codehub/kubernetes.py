@@ -1,6 +1,6 @@
-"""The real node of `make kubernetes-up`, as tests use it: a namespace per test, an image without a registry, its programs.
+"""The real node of `make kubernetes-up` for tests: a namespace per test, an image without a registry, its programs.
 
-Only runs inside the node's namespaces (scripts/kubernetes/exec.sh), which also say where it is.
+Runs only inside the node's namespaces (scripts/kubernetes/exec.sh), whose environment contains its location.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Node:
         ).stdout
 
     def wait_ready(self) -> None:
-        """Until the node is Ready again, as its controller sees it."""
+        """Wait until the node controller reports the node as Ready."""
         deadline = time.monotonic() + 180
         while time.monotonic() < deadline:
             if " Ready " in self.kubectl("get", "node", "node1", "--no-headers", check=False):
@@ -72,7 +72,7 @@ class Node:
         raise AssertionError("the node does not become Ready")
 
     def program(self, action: str, name: str) -> None:
-        """kill, stop or start etcd, apiserver, kubelet, containerd, …"""
+        """Kill, stop or start etcd, apiserver, kubelet, containerd, …"""
         subprocess.run([SCRIPTS / "restart.sh", action, name], check=True, capture_output=True)
 
     def load_image(self) -> None:
@@ -101,7 +101,7 @@ class Node:
 
 
 def image_root() -> bytes:
-    """This machine's Python with the tests' IDE, and those parts of CodeHub that run in a Job."""
+    """Return this machine's Python with the tests' IDE and the parts of CodeHub that run in a Job."""
     zstandard = Path(str(importlib.import_module("zstandard").__file__)).parent
     libraries = (*zstandard.glob("*.so"), *Path("/usr/lib/python3.11/lib-dynload").glob("_ctypes.*.so"))
     root = tiny_root(libraries)
@@ -129,7 +129,7 @@ def node() -> Node:
 
 @pytest.fixture
 def namespace(node: Node) -> Iterator[str]:
-    """A namespace of the test's own, under the restricted standard where the server enforces it."""
+    """Yield a namespace for one test, under the restricted standard if the server enforces it."""
     name = f"test-{uuid.uuid4().hex[:10]}"
     manifest = {
         "apiVersion": "v1",
@@ -140,7 +140,7 @@ def namespace(node: Node) -> Iterator[str]:
     try:
         yield name
     finally:
-        # Nobody waits for it: terminating takes as long as the slowest pod.
+        # Do not wait: terminating takes as long as the slowest pod.
         node.kubectl("delete", "namespace", name, "--wait=false")
 
 
@@ -150,7 +150,7 @@ def admin_client(namespace: str) -> ApiClient:
 
 @pytest.fixture
 async def cluster(namespace: str) -> AsyncIterator[Cluster]:
-    """As an installation that no other test has."""
+    """Yield the cluster as an installation that no other test uses."""
     found = Cluster(admin_client(namespace), f"test-{uuid.uuid4()}")
     try:
         yield found
@@ -160,7 +160,7 @@ async def cluster(namespace: str) -> AsyncIterator[Cluster]:
 
 @dataclass(frozen=True)
 class PvcWorld:
-    """For HomesContract."""
+    """The world for HomesContract."""
 
     cluster: Cluster
     homes: PvcHomes
@@ -168,7 +168,7 @@ class PvcWorld:
     store: Store
 
     async def files(self, home: HomeKey) -> Path | None:
-        """Where the node keeps the volume, or None when no volume was needed yet."""
+        """Return where the node keeps the volume, or None if no volume was needed yet."""
         path = self.cluster.claims_path
         items, _ = await self.cluster.client.list_all(path)
         claims = [decode_claim(item) for item in items]
@@ -179,7 +179,7 @@ class PvcWorld:
         return None if volume is None else Path(volume["spec"]["hostPath"]["path"])
 
     async def bind(self, home: HomeKey) -> Path:
-        """Have the volume made as if a pod had been scheduled that needs it."""
+        """Have the volume created, as if a pod that needs it had been scheduled."""
         for claim in await self.cluster.home_claims(home.workspace_id):
             patch = {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "node1"}}}
             await self.cluster.client.patch(f"{self.cluster.claims_path}/{claim.meta.name}", patch)

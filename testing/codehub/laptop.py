@@ -1,4 +1,4 @@
-"""A machine of a workspace's owner that is set up for SSH: OpenSSH's own client, with what `codehub config-ssh` wrote."""
+"""A workspace owner's machine, set up for SSH: OpenSSH's client with the output of `codehub config-ssh`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from testing.codehub.full_stack import PATIENCE_S
 
 
 class Laptop:
-    """A home with `codehub config-ssh` done."""
+    """A home in which `codehub config-ssh` was run."""
 
     def __init__(self, doors: Doors, home: Path) -> None:
         self.doors = doors

@@ -1,4 +1,4 @@
-"""The Git LFS batch API for tests, behind the git server's nginx: downloads of objects that lie in a folder.
+"""The Git LFS batch API for tests, behind the git server's nginx: serves objects from a folder.
 
 `git http-backend` has no LFS, and Debian has no LFS server. The client in the tests is the real git-lfs.
 """
@@ -51,7 +51,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def lfs_server(place: Path, base: str) -> Iterator[Path]:
-    """Where objects are put, by their sha256. `base` is the git server's address."""
+    """Yield the folder for objects, named by their sha256. `base` is the git server's address."""
     objects = place / "lfs-objects"
     objects.mkdir()
     handler = type("Handler", (_Handler,), {"objects": objects, "base": base})

@@ -1,4 +1,4 @@
-"""nginx as a second subject of the conformance suite: the same expectations, where nginx has the feature."""
+"""nginx as a second subject of the conformance suite: the same expectations, for features that nginx has."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def running_nginx(upstream: int, prefix: str) -> Iterator[RunningNginx]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-# Where nginx has no such feature, or reads more leniently than we do. A test's name, or its name and one case of it.
+# Tests, or single cases of one, for which nginx lacks the feature or parses more leniently than we do.
 _LENIENT = "nginx takes it"
 _CHUNKS = "nginx decodes chunks and writes its own: extensions and trailers are lost"
 _TIMES = "nginx's times are settings; ours is moved by the test"
@@ -147,5 +147,5 @@ DIFFERS: dict[str, str] = {
 
 
 def differs(test: str, case: str | None = None) -> str | None:
-    """Why nginx is not held to this expectation, or None when it is."""
+    """Return why nginx is exempt from this expectation, or None if it is not."""
     return DIFFERS.get(test) or DIFFERS.get(f"{test}[{case}]")

@@ -1,6 +1,6 @@
-"""An npm registry of our own with one package, a code-server of a few files: the real npm installs it in a second.
+"""An npm registry with one package, a code-server of a few files, which the real npm installs in a second.
 
-It can be told to hold its tarball back, so that an install is in the middle of it for as long as a test wants.
+It can hold its tarball back, so that an install stays in progress as long as a test needs.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def _tarball() -> bytes:
 class NpmRegistry:
     url: str = ""
     tarball: bytes = field(default_factory=_tarball)
-    asked: threading.Event = field(default_factory=threading.Event)  # somebody waits for the tarball
-    let: threading.Event = field(default_factory=threading.Event)  # it is given out
+    asked: threading.Event = field(default_factory=threading.Event)  # a client waits for the tarball
+    let: threading.Event = field(default_factory=threading.Event)  # the tarball may be sent
 
     @property
     def integrity(self) -> str:
@@ -75,10 +75,10 @@ def npm_registry() -> Iterator[NpmRegistry]:
                 self.end_headers()
                 self.wfile.write(body)
             except OSError:
-                self.close_connection = True  # whoever asked was killed
+                self.close_connection = True  # the client was killed
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nobody reads it."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     registry.url = f"http://127.0.0.1:{server.server_address[1]}"

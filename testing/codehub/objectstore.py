@@ -1,6 +1,6 @@
-"""A real S3 server for tests: SeaweedFS, one per test worker, on ports of its own; and a faulty one that fails as told.
+"""A real S3 server for tests: SeaweedFS, one per test worker, on separate ports; and a faulty one with chosen failures.
 
-Started when first asked for, stopped at the end of the session.
+Started on first use, stopped at the end of the session.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class S3Server:
         )
 
     def options_json(self) -> str:
-        """For a process of its own."""
+        """Return the options for another process."""
         return json.dumps(dataclasses.asdict(self.options()))
 
     def environment(self, store: Store) -> dict[str, str]:
-        """For a CodeHub that archives to this store."""
+        """Return the environment of a CodeHub that archives to this store."""
         return {
             "CODEHUB_ARCHIVE_URL": store.url,
             "AWS_ENDPOINT_URL": self.endpoint,
@@ -52,7 +52,7 @@ class S3Server:
         }
 
     def fresh(self, prefix: str = "archives") -> Store:
-        """A store in a bucket that nobody else uses."""
+        """Return a store in a bucket that no other test uses."""
         return Store(f"s3://b-{secrets.token_hex(6)}/{prefix}", self.options())
 
 
@@ -70,7 +70,7 @@ def s3_server() -> Iterator[S3Server]:
 
 @contextlib.contextmanager
 def running_s3_server(base: Path) -> Iterator[S3Server]:
-    """`base` is the server's own, and goes with it."""
+    """Yield a running server. `base` belongs to it and is removed with it."""
     server = S3Server("", "tester", secrets.token_hex(16))
     identity = {
         "name": "tester",
@@ -85,7 +85,7 @@ def running_s3_server(base: Path) -> Iterator[S3Server]:
             ready = S3Server(endpoint, server.access_key, server.secret_key)
             try:
                 _wait(ready, process, base / "weed.log")
-            except RuntimeError:  # somebody took one of the ports in between
+            except RuntimeError:  # another process took one of the ports
                 process.kill()
                 process.wait()
                 if attempt == 2:
@@ -101,7 +101,10 @@ def running_s3_server(base: Path) -> Iterator[S3Server]:
 
 
 def _start(base: Path) -> tuple[subprocess.Popen[bytes], str]:
-    """Every port is its own: the defaults, gRPC's and the catalogs' among them, would be shared with others."""
+    """Start the server.
+
+    Every port is set: the defaults, including those of gRPC and the catalogs, would clash with others.
+    """
     s3, s3g, master, masterg, volume, volumeg, filer, filerg = free_ports(8)
     command = [
         _weed(), "-logtostderr", "server", f"-dir={base}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3",

@@ -1,6 +1,6 @@
-"""The *restricted* Pod Security Standard as a pure function, as the documentation of Kubernetes lists its controls.
+"""The *restricted* Pod Security Standard as a pure function, following the list of controls in Kubernetes' documentation.
 
-The test node's release does not enforce it, so what is created and shipped is checked against this.
+The test node's release does not enforce it, so created and shipped objects are checked against this.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _PROFILES = ("RuntimeDefault", "Localhost")
 
 
 def violations(spec: Json) -> list[str]:
-    """What the standard refuses in a Pod's spec; nothing when it is allowed."""
+    """Return the standard's violations in a Pod's spec, empty if it is allowed."""
     return [*_of_pod(spec), *(found for one in containers(spec) for found in _of_container(spec, one))]
 
 

@@ -1,4 +1,4 @@
-"""Process workspaces in a directory of a test, and what a test asks of them."""
+"""Process workspaces in a test's directory, and commands in them."""
 
 from __future__ import annotations
 

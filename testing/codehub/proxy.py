@@ -1,6 +1,6 @@
-"""The proxy's data path on its own: a proxy in a thread, with an admitter that admits everything to one upstream.
+"""The proxy's data path alone: a proxy in a thread, with an admitter that admits everything to one upstream.
 
-Tests then speak raw sockets to it and to the scripted upstream, without an event loop of their own.
+Tests use raw sockets to talk to it and to the scripted upstream, without an event loop.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PREFIX = f"/w/{WORKSPACE}"
 
 
 class AdmitAll:
-    """Everything below `/w/` goes to one upstream."""
+    """Routes everything below `/w/` to one upstream."""
 
     def __init__(
         self, upstream: Upstream, buffer: ActivityBuffer, *, strip: bool, background: tuple[str, ...]
@@ -64,7 +64,7 @@ class AdmitAll:
         return refusal(404, "no such workspace")
 
     def renew(self, admission: Admission) -> None:
-        """Its admission never ends."""
+        """Renew an admission. It never expires."""
 
     def close(self) -> None:
         if self.admission is not None:
@@ -78,14 +78,14 @@ class AdmitAll:
 
 
 class RunningProxy:
-    """A proxy in its own thread and loop."""
+    """A proxy in a separate thread and loop."""
 
     def __init__(self, port: int, proxy: ProxyServer, admitter: AdmitAll, activity: ActivityBuffer) -> None:
         self.port = port
         self.proxy = proxy
         self.admitter = admitter
         self.activity = activity
-        self.skipped_s = 0.0  # how far the coarse clock is ahead: tests of deadlines do not wait for them
+        self.skipped_s = 0.0  # how far the coarse clock is ahead, so that tests of deadlines need not wait
         self.stop: Callable[[], None] = lambda: None
 
     def connect(self) -> Peer:
@@ -97,7 +97,7 @@ class RunningProxy:
 
 @contextmanager
 def in_a_thread(main: Callable[[Callable[[], None]], Coroutine[Any, Any, None]]) -> Iterator[Callable[[], None]]:
-    """Runs `main(ready)` on uvloop in a thread until the block ends or the yielded function is called."""
+    """Run `main(ready)` on uvloop in a thread until the block ends or the yielded function is called."""
     ready = threading.Event()
     state: dict[str, Any] = {}
 
@@ -158,14 +158,14 @@ def running_proxy(
 
 @contextmanager
 def wired(*, strip: bool = True, background: tuple[str, ...] = ()) -> Iterator[tuple[RunningProxy, ScriptedUpstream]]:
-    """A proxy before a scripted upstream."""
+    """Yield a proxy in front of a scripted upstream."""
     with scripted_upstream() as upstream:
         with running_proxy(Upstream("one", "127.0.0.1", upstream.port), strip=strip, background=background) as proxy:
             yield proxy, upstream
 
 
 def main(upstream_port: int) -> None:
-    """A proxy as a process of its own: its port on the first line of output, its end with the end of its input."""
+    """Run a proxy as a process. It prints its port on the first line and ends when its standard input ends."""
     with running_proxy(Upstream("one", "127.0.0.1", upstream_port), grace_s=0.1) as proxy:
         print(proxy.port, flush=True)
         sys.stdin.read()

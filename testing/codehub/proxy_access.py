@@ -1,4 +1,4 @@
-"""The whole proxy in the test's own loop: real database, real API for the hand-over, a scripted instance behind it."""
+"""The complete proxy in the test's loop: real database, real API for the hand-over, a scripted instance behind it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAVIGATION = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document", "Accep
 
 @dataclass
 class Placed:
-    """Where instances answer, as a backend would say: the part of `Instances` that the proxy asks."""
+    """Where instances answer: the part of `Instances` that the proxy uses."""
 
     upstreams: dict[str, Upstream] = field(default_factory=dict)
     down: bool = False
@@ -57,7 +57,7 @@ class World:
     listener: socket.socket = field(default_factory=socket.socket)
 
     async def start_proxy(self, listener: socket.socket | None = None) -> None:
-        """Again, at the same address."""
+        """Start the proxy again at the same address."""
         assert self.deps is not None
         ready = asyncio.Event()
         place = listener or listen(f"127.0.0.1:{self.port}")
@@ -72,7 +72,7 @@ class World:
         return f"{workspace_id}{suffix}:{self.port}" if suffix else f"localhost:{self.port}"
 
     def browser(self, workspace_id: str = "", **headers: str) -> httpx.AsyncClient:
-        """A browser at the proxy, keeping cookies, following nothing."""
+        """Return a browser-like client of the proxy that keeps cookies and follows no redirects."""
         made = httpx.AsyncClient(
             base_url=f"http://127.0.0.1:{self.port}",
             headers={"Host": self.authority(workspace_id), **headers},
@@ -82,7 +82,7 @@ class World:
         return made
 
     async def workspace(self, client: httpx.AsyncClient | None = None, **columns: Any) -> str:
-        """A workspace of the owner's, RUNNING at the scripted upstream unless told otherwise."""
+        """Create a workspace of the owner, by default RUNNING at the scripted upstream."""
         answer = await (client or self.owner).post("/api/v1/workspaces", json={"name": "w", "start": False})
         assert answer.status_code == 201, answer.text
         workspace_id = str(answer.json()["id"])
@@ -92,7 +92,7 @@ class World:
         return workspace_id
 
     async def ticket_address(self, browser: httpx.AsyncClient, path: str) -> str:
-        """Opens a workspace and lets the dashboard send it back; the address with the ticket."""
+        """Open a workspace, follow the hand-over through the dashboard, and return the address with the ticket."""
         sent = await browser.get(path, headers=NAVIGATION)
         assert sent.status_code == 303, sent.text
         back = await self.hand_over(sent.headers["location"])
@@ -100,14 +100,14 @@ class World:
         return str(back.json()["url"]).partition(str(self.port))[2]
 
     async def hand_over(self, location: str, client: httpx.AsyncClient | None = None) -> httpx.Response:
-        """What the dashboard's page at this address asks for, as the owner unless told otherwise."""
+        """Send the request of the dashboard's page at this address, by default as the owner."""
         page = httpx.URL(location)
         workspace_id = page.path.split("/")[2]
         body = {"nonce": page.params["nonce"], "next": page.params.get("next", "")}
         return await (client or self.owner).post(f"/api/v1/workspaces/{workspace_id}/handover", json=body)
 
     async def signed_in(self, workspace_id: str) -> httpx.AsyncClient:
-        """A browser that has the workspace's cookie."""
+        """Return a client that has the workspace's cookie."""
         browser = self.browser(workspace_id)
         address = await self.ticket_address(browser, f"/w/{workspace_id}/")
         done = await browser.get(address, headers=NAVIGATION)
@@ -142,7 +142,7 @@ async def world(
     for_browsers: bool = False,
     **given: Any,
 ) -> AsyncIterator[World]:
-    """The proxy before a scripted upstream; `for_browsers`, the dashboard has a real listener too."""
+    """Yield the proxy in front of a scripted upstream. With `for_browsers`, the dashboard has a real listener too."""
     public = "http://127.0.0.1:8000"
     dashboards: list[socket.socket] = []
     if for_browsers:

@@ -1,6 +1,6 @@
-"""HTTP spoken byte by byte over blocking sockets: a peer that reads and writes exactly what a test says.
+"""HTTP byte by byte over blocking sockets: a peer that reads and writes exactly what a test specifies.
 
-Used on both sides of the proxy, so that nothing but the proxy interprets what passes.
+Used on both sides of the proxy, so that only the proxy interprets the traffic.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PATIENCE_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A head as it came, and a body by its framing (chunks decoded; `raw_body` as it came)."""
+    """A head as received, and a body according to its framing (chunks decoded; `raw_body` as received)."""
 
     start: str
     headers: list[tuple[str, str]]
@@ -49,7 +49,7 @@ class Peer:
         self.sock.sendall(data.encode() if isinstance(data, str) else data)
 
     def read_some(self) -> bytes:
-        """What is there; empty at the end."""
+        """Return the available bytes; empty at the end."""
         if self._buffer:
             data, self._buffer = self._buffer, b""
             return data
@@ -75,14 +75,14 @@ class Peer:
         return data
 
     def read_to_end(self) -> bytes:
-        """Everything until the other side ends it. A reset raises ConnectionResetError."""
+        """Read until the other side closes. A reset raises ConnectionResetError."""
         data, self._buffer = self._buffer, b""
         while piece := self.sock.recv(262_144):
             data += piece
         return data
 
     def ended(self) -> bool:
-        """Whether the connection is over, however it ended, with nothing more to read."""
+        """Return whether the connection ended in any way, with nothing more to read."""
         try:
             return self.read_to_end() == b""
         except ConnectionError:
@@ -94,7 +94,7 @@ class Peer:
         return start, pairs
 
     def read_message(self, *, bodiless: bool = False) -> Message:
-        """A whole request or response."""
+        """Read a complete request or response."""
         start, headers = self.read_head()
         head = Message(start, headers, b"", b"")
         length = head.get("Content-Length")
@@ -134,7 +134,7 @@ class Peer:
         self.sock.close()
 
     def reset(self) -> None:
-        """Cut the connection with an RST."""
+        """Close the connection with an RST."""
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
         self.sock.close()
 
@@ -151,7 +151,7 @@ Script = Callable[[Peer], None]
 
 
 class ScriptedUpstream:
-    """A server whose every connection runs the script that is current when it comes in."""
+    """A server that runs the current script for each new connection."""
 
     def __init__(self) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=512)
@@ -181,7 +181,7 @@ class ScriptedUpstream:
         try:
             script(peer)
         except (EOFError, OSError):
-            pass  # the other side left, which is for the test to judge
+            pass  # the peer disconnected, which the test judges
         except BaseException as error:
             self.errors.append(error)
         finally:
@@ -211,7 +211,7 @@ def scripted_upstream() -> Iterator[ScriptedUpstream]:
 
 
 def echo(peer: Peer) -> None:
-    """Answers each request with a description of what came: its head and its body, as text."""
+    """Answer each request with a text that describes its head and body."""
     while True:
         request = peer.read_message()
         lines = [request.start, *(f"{name}: {value}" for name, value in request.headers), "", ""]
@@ -222,7 +222,7 @@ def echo(peer: Peer) -> None:
 
 
 def answer(raw: bytes | str, *, times: int = 1) -> Script:
-    """Reads a request, sends these bytes, so many times, and closes."""
+    """Return a script that reads a request and sends these bytes, `times` times, then closes."""
 
     def script(peer: Peer) -> None:
         for _ in range(times):

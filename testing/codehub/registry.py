@@ -1,7 +1,7 @@
-"""A small image registry on loopback, as a Docker engine pulls from it: one image, by tag and by digest.
+"""A small image registry on loopback from which a Docker engine pulls: one image, by tag and by digest.
 
-Nothing can be pulled from outside on a machine of ours, so this is what a pull with progress is seen with. Whatever is
-named `private/…` is refused, as a registry refuses those who have not signed in.
+Our machines cannot pull images from outside, so tests of a pull with progress use this. Names `private/…` are refused, as a
+registry does without a login.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 _MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 _CONFIG = "application/vnd.docker.container.image.v1+json"
 _LAYER = "application/vnd.docker.image.rootfs.diff.tar"
-_SMALL = 1 << 20  # what is not the layer
+_SMALL = 1 << 20  # everything but the layer
 _TIMEOUT_S = 120
 
 
 @dataclass(frozen=True)
 class Registry:
-    address: str  # 127.0.0.1:port, as it stands before an image's name
+    address: str  # 127.0.0.1:port, the prefix of an image's name
     digest: str  # of the manifest
     layer_bytes: int
-    rest: threading.Event  # while it is not set, only the first half of the layer is handed out
+    rest: threading.Event  # until it is set, only the first half of the layer is sent
 
 
 @contextmanager
 def registry(payload: bytes) -> Iterator[Registry]:
-    """Serve an image whose one layer holds one file with this content."""
+    """Serve an image whose only layer contains one file with this content."""
     layer = _layer(payload)
     config = json.dumps(
         {
@@ -102,7 +102,7 @@ def _handler(manifest: bytes, blobs: dict[str, bytes], rest: threading.Event) ->
                 self.wfile.write(body[half:])
 
         def log_message(self, format: str, *args: object) -> None:
-            """Not on the tests' output."""
+            """Log nothing to the tests' output."""
 
     return Answers
 

@@ -1,4 +1,4 @@
-"""A running CodeHub for tests of repositories: workspaces made from one, and what their setup has come to."""
+"""A running CodeHub for tests of repositories: workspaces created from one, and the results of their setup."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Made(Doors):
             time.sleep(0.1)
 
     def settled(self) -> dict[str, Any]:
-        """When every step is over."""
+        """Return the setup when every step has ended."""
         over = ("done", "failed", "skipped")
         return self.until_setup(
             lambda now: (
@@ -48,7 +48,7 @@ class Made(Doors):
         )
 
     def files(self) -> Path:
-        """Its home on this machine."""
+        """Return its home on this machine."""
         (home,) = self.stack.data_dir.glob(f"homes/users/*/workspaces/{self.workspace_id}/home/files")
         return home
 

@@ -1,4 +1,4 @@
-"""Rows of `workspaces` put into a real database whole, as no single part of CodeHub ever writes them."""
+"""Puts complete rows of `workspaces` into a real database, which no single part of CodeHub does."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _COLUMNS = (
 
 
 async def put_workspace(database: Database, row: Workspace) -> None:
-    """Insert, or overwrite every column; its owner is made too."""
+    """Insert a row or overwrite every column. Creates its owner too."""
     await put_workspaces(database, [row])
 
 
 async def put_workspaces(database: Database, rows: Sequence[Workspace]) -> None:
-    """Many in one transaction."""
+    """Put many rows in one transaction."""
     owners = sorted({row.owner_user_id for row in rows})
     names, holes = ", ".join(_COLUMNS), ", ".join(f"%({name})s" for name in _COLUMNS)
     updates = ", ".join(f"{name} = EXCLUDED.{name}" for name in _COLUMNS)

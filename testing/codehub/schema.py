@@ -1,6 +1,6 @@
-"""The schema as PostgreSQL describes it, for `docs/schema.sql` and the test that keeps it fresh.
+"""The schema as PostgreSQL describes it, for `docs/schema.sql` and the test that keeps it up to date.
 
-python -m testing.codehub.schema writes it again.
+`python -m testing.codehub.schema` rewrites it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DESCRIBED = Path(__file__).parents[2] / "docs" / "schema.sql"
 
 
 def described_schema(url: str) -> str:
-    """pg_dump's words for the schema, without what differs from run to run."""
+    """Return pg_dump's description of the schema, without parts that differ from run to run."""
     program = postgres_bin(Path("/nonexistent"), server_account()) / "pg_dump"
     dump = subprocess.run(
         [str(program), "--schema-only", "--no-owner", "--no-privileges", "--exclude-table=schema_migrations", url],

@@ -1,6 +1,6 @@
 """Real services for tests: PostgreSQL and Valkey, one of each per test worker, and fresh ones that may be killed.
 
-Each test gets a database of its own, made from a migrated template: cheaper than migrating, and nothing leaks from one
+Each test gets a separate database, created from a migrated template: cheaper than migrating, and nothing leaks from one
 test to the next.
 """
 
@@ -24,14 +24,14 @@ from codehub.adapters.embedded.valkey import EmbeddedValkey
 from codehub.adapters.postgres.migrate import migrate
 from codehub.adapters.postgres.pool import Database
 
-# Durability is not what these tests are about, and fsync is most of their time.
+# These tests are not about durability, and fsync takes most of their time.
 _FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "wal_level=minimal", "max_wal_senders=0")
 _TEMPLATE = "codehub_template"
 _numbers = itertools.count()
 
 
 def service_dir() -> Path:
-    """A short directory that the servers' unprivileged user can reach (pytest's own are closed to others)."""
+    """Return a short directory that the servers' unprivileged user can reach (pytest's own are closed to others)."""
     path = Path(tempfile.mkdtemp(prefix="ch-", dir="/tmp"))
     path.chmod(0o711)
     return path
@@ -64,7 +64,7 @@ def _shared_valkey() -> Iterator[EmbeddedValkey]:
 
 @pytest.fixture
 def empty_database_url(_shared_postgres: EmbeddedPostgres) -> Iterator[str]:
-    """A fresh database with nothing in it."""
+    """A fresh, empty database."""
     yield from _made(_shared_postgres, "template0")
 
 
@@ -92,7 +92,7 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 
 @pytest.fixture
 def redis_url(_shared_valkey: EmbeddedValkey) -> str:
-    """A Valkey with nothing in it."""
+    """An empty Valkey."""
     with redis.Redis.from_url(_shared_valkey.url) as client:
         client.flushall()
     return _shared_valkey.url
@@ -100,7 +100,7 @@ def redis_url(_shared_valkey: EmbeddedValkey) -> str:
 
 @pytest.fixture
 def postgres_server() -> Iterator[EmbeddedPostgres]:
-    """A PostgreSQL of the test's own, to be killed and restarted at will."""
+    """A separate PostgreSQL that the test may kill and restart."""
     place = service_dir()
     server = EmbeddedPostgres(place, settings=_FAST)
     server.start()
@@ -113,7 +113,7 @@ def postgres_server() -> Iterator[EmbeddedPostgres]:
 
 @pytest.fixture
 def valkey_server() -> Iterator[EmbeddedValkey]:
-    """A Valkey of the test's own, to be killed and restarted at will."""
+    """A separate Valkey that the test may kill and restart."""
     place = service_dir()
     server = EmbeddedValkey(place)
     server.start()
@@ -125,6 +125,6 @@ def valkey_server() -> Iterator[EmbeddedValkey]:
 
 
 def given_to_servers(path: Path) -> Path:
-    """A path the servers' user owns, for tests that prepare a data directory by hand."""
+    """Give a path to the servers' user, for tests that prepare a data directory manually."""
     server_account().own(path)
     return path

@@ -1,4 +1,4 @@
-"""A client of server-sent events, for tests and benches: events as (name, data), over a plain connection."""
+"""A client of server-sent events for tests and benchmarks: events as (name, data), over a plain connection."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class EventStream:
         return stream
 
     async def event(self) -> tuple[str, Any] | None:
-        """The next event, or None when the stream has ended."""
+        """Return the next event, or None if the stream has ended."""
         while b"\n\n" not in self._buffer:
             try:
                 size = int(await self._reader.readuntil(b"\r\n"), 16)
@@ -47,7 +47,7 @@ class EventStream:
         return fields["event"], json.loads(fields["data"])
 
     async def next(self, *names: str, within_s: float = 90) -> Any:
-        """The data of the next event of one of these names; others are passed over."""
+        """Return the data of the next event with one of these names. Others are skipped."""
         async with asyncio.timeout(within_s):
             while (event := await self.event()) is not None:
                 if event[0] in names:

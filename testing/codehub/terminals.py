@@ -1,4 +1,4 @@
-"""A terminal program for tests: attaches to a workspace's terminal as a browser does and draws it on a model."""
+"""A terminal program for tests: attaches to a workspace's terminal like a browser and draws it on a model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from testing.codehub.full_stack import PATIENCE_S
 
 
 class Viewer:
-    """A terminal program: draws what it is sent and acknowledges it."""
+    """A terminal program that draws and acknowledges what it receives."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
@@ -40,7 +40,7 @@ class Viewer:
             self.model.feed(body[8:])
             self.received += len(body) - 8
             self.next = begin + len(body) - 8
-            # A terminal that ended meanwhile needs no acknowledgement; what it said is still to be read.
+            # A terminal that has ended needs no acknowledgement, but its output must still be read.
             with suppress(ConnectionClosed):
                 self.socket.send(b"A" + struct.pack(">Q", self.next))
         elif kind == b"R":

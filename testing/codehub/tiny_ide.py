@@ -1,7 +1,7 @@
-"""A stand-in for an IDE that starts at once: one Python file, an HTTP answer, and whatever a test asks of it.
+"""A stand-in for an IDE that starts at once: one Python file with a small HTTP API for tests.
 
-Its own answers: `GET /healthz` → 200, `GET /env` → its environment, `POST /run` with a shell command → its output,
-`POST /say` → the text is in the instance's own output.
+Its endpoints: `GET /healthz` → 200, `GET /env` → its environment, `POST /run` with a shell command → its output, `POST
+/say` → writes the text to the instance's output.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def by_port(variant: str = "a") -> AppProfile:
 
 
 def run_through_proxy(port: int | str, workspace_id: str, token: str, command: str) -> httpx.Response:
-    """`POST /run` to a workspace, as a program with a token does: by the proxy's name, on its port."""
+    """Send `POST /run` to a workspace as a program with a token does: with the proxy's host name, on its port."""
     return httpx.post(
         f"http://127.0.0.1:{port}/w/{workspace_id}/run",
         content=command,

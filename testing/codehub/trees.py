@@ -1,4 +1,4 @@
-"""File trees that hold everything an archive must keep, and a way to compare two of them bit by bit."""
+"""File trees with everything that an archive must keep, and an exact comparison of two trees."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Fingerprint = dict[bytes, tuple[object, ...]]
 
 
 def make_rich_tree(root: Path, *, owner: tuple[int, int] | None = None, big: int = 3_000_000) -> None:
-    """Contents, modes, owners, times, links, xattrs, holes, empty directories, long and non-UTF-8 names."""
+    """Create contents, modes, owners, times, links, xattrs, holes, empty directories, long and non-UTF-8 names."""
     rng = random.Random(7)
     base = os.fsencode(root)
     (root / "src/deep/er").mkdir(parents=True)
@@ -58,7 +58,7 @@ def make_rich_tree(root: Path, *, owner: tuple[int, int] | None = None, big: int
 
 
 def fingerprint(root: Path, *, exact: bool = True) -> Fingerprint:
-    """Everything that must survive, by path. `exact=False`: without holes, user xattrs and parts of seconds."""
+    """Return everything that must survive, by path. `exact=False`: without holes, user xattrs and fractions of seconds."""
     base = os.fsencode(root)
     links: dict[tuple[int, int], bytes] = {}
     seen: Fingerprint = {}

@@ -24,7 +24,7 @@ import.meta.hot.accept("./text.js", (next) => (document.getElementById("app").te
 
 
 def project() -> bytes:
-    """A tar of a small Vite application with everything it needs to run."""
+    """Return a tar of a small Vite application with all its dependencies."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
         for name, content in {

@@ -1,4 +1,4 @@
-"""Workspaces for tests: one that is well-formed by default, and hypothesis strategies over all of them."""
+"""Workspaces for tests: a well-formed one by default, and hypothesis strategies over all of them."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ clear_looks = st.builds(Observed, volumes, st.booleans(), instances)
 
 @st.composite
 def workspaces(draw: st.DrawFn) -> Workspace:
-    """Any row that the table's own constraints let through."""
+    """Return any row that the table's constraints allow."""
     row = workspace(desired=draw(st.sampled_from(DesiredState)))
     operation = draw(st.sampled_from(Operation))
-    if operation is Operation.DELETING:  # nothing leads back from an asked deletion while it is under way
+    if operation is Operation.DELETING:  # a requested deletion cannot be reverted while it is in progress
         row = replace(row, desired_state=DesiredState.DELETED)
     error = draw(st.none() | st.sampled_from(ErrorReason))
     deleted = row.desired_state is DesiredState.DELETED

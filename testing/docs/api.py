@@ -89,7 +89,7 @@ def _named(content: dict[str, Any]) -> str:
 
 
 def _closed(names: dict[str, None], schemas: dict[str, Any]) -> list[str]:
-    """These and all they are made of, each once, in the order they are met."""
+    """Return these schemas and all that they refer to, without duplicates, in order of appearance."""
     found: dict[str, None] = {}
     waiting = list(names)
     while waiting:

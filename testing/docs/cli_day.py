@@ -1,6 +1,6 @@
-"""A whole day of a workspace by the `codehub` command, on a whole CodeHub: a test follows it, and the docs show it.
+"""A day of a workspace with the `codehub` command, on a complete CodeHub. A test runs it, and the docs show it.
 
-`python -m testing.docs.cli_day` lives it with the real code-server and writes docs/a-day.md.
+`python -m testing.docs.cli_day` runs it with the real code-server and writes docs/a-day.md.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Final
 from testing.codehub.full_stack import PATIENCE_S, Stack, fresh_stack
 
 DOC: Final = Path(__file__).resolve().parents[2] / "docs/a-day.md"
-# Nothing that packs well; for the docs so much that putting it away and bringing it back can be watched.
+# Not compressible. For the docs, large enough that archiving and restoring can be watched.
 _PIECE: Final = 10_000_000
 _DOC_PIECES: Final = 150
 
 
 @dataclass(slots=True)
 class Day:
-    """Runs commands one after the other and keeps what a person saw."""
+    """Runs commands one after another and records what a user sees."""
 
     stack: Stack
     seen: list[str] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Day:
         self.seen.append(f"\n# {heading}")
 
     def run(self, words: str, *, code: int = 0, stdin: str = "", shown: str = "", **environment: str) -> str:
-        """One command as typed; its standard output, and both in the transcript."""
+        """Run one command as typed. Returns its standard output and adds both to the transcript."""
         done = subprocess.run(
             self.stack.command(*_split(words)),
             env={**self.stack.environment, "COLUMNS": "132", **environment},
@@ -49,7 +49,7 @@ class Day:
         return done.stdout
 
     def interrupt(self, words: str, until: str) -> None:
-        """A command that goes on until Ctrl-C, which comes once `until` was printed."""
+        """Run a command until `until` was printed, then send Ctrl-C."""
         command = self.stack.command(*_split(words))
         said = ""
         with subprocess.Popen(
@@ -57,7 +57,7 @@ class Day:
             env=self.stack.environment,
             stdout=subprocess.PIPE,
             text=True,
-            # Where the tests run in a shell's background, Ctrl-C is ignored from there on down.
+            # If the tests run in a shell's background, child processes would ignore Ctrl-C.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         ) as process:
             assert process.stdout is not None
@@ -82,7 +82,7 @@ def _split(words: str) -> list[str]:
 
 
 def live(day: Day, says: Callable[[str], str], pieces: int = 1) -> None:
-    """From signing in to the evening. `says` is what is in the output of the workspace with an id."""
+    """Run the day, from signing in to the evening. `says` returns the output of the workspace with an id."""
     stack = day.stack
     day.tell("morning: sign in, create a workspace and wait until it runs")
     day.run(
@@ -131,7 +131,7 @@ def live(day: Day, says: Callable[[str], str], pieces: int = 1) -> None:
 
 
 def demonstrate(day: Day) -> None:
-    """`codehub demo`, waited for: each of its workspaces is in the state that its description says."""
+    """Run `codehub demo` and wait until each of its workspaces is in the state that its description names."""
     day.tell("create a few workspaces in different states")
     shown = day.run("demo")
     for name, state in (
@@ -152,7 +152,7 @@ def _quietly(day: Day, words: str) -> str:
 
 
 def _write(path: Path, content: Iterable[bytes]) -> None:
-    """As the workspace's own user."""
+    """Write a file as the workspace's user."""
     with path.open("wb") as file:
         file.writelines(content)
     owner = path.parent.stat()
@@ -173,7 +173,7 @@ def main() -> None:
         day.run("doctor")
         day.run("down")
         text = "\n".join(day.seen).replace(stack.password(), "…").replace(str(stack.data_dir), "/var/lib/codehub")
-    # Each was good for one sign-in within a minute.
+    # Each was valid for one sign-in within a minute.
     text = re.sub(r"secret=\S+", "secret=…", text)
     DOC.write_text(
         "# A day on the command line\n\nThis is the recording of a real session, made by `python -m testing.docs.cli_day`. "

@@ -25,7 +25,7 @@ _NOT_IN_ANCHOR: Final = re.compile(r"[^\w\- ]")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One link or image as it stands in a page."""
+    """One link or image in a page."""
 
     page: Path
     line: int
@@ -36,7 +36,7 @@ class Link:
 
 
 def pages() -> list[Path]:
-    """Every Markdown file of the repository, but those of the tools that are installed into it."""
+    """Return every Markdown file of the repository, except those of tools that are installed into it."""
     return sorted(page for pattern in _PAGES for page in REPOSITORY.glob(pattern))
 
 
@@ -49,7 +49,7 @@ def links(page: Path) -> Iterator[Link]:
 
 
 def problem(link: Link) -> str | None:
-    """What is wrong with a link, or None. Addresses of other hosts are not visited."""
+    """Return the problem with a link, or None. Links to other hosts are not followed."""
     parts = urlsplit(link.target)
     if parts.scheme or parts.netloc:
         return None
@@ -64,7 +64,7 @@ def problem(link: Link) -> str | None:
 
 
 def anchor(heading: str) -> str:
-    """GitHub's anchor of a heading's text."""
+    """Return GitHub's anchor of a heading's text."""
     return _NOT_IN_ANCHOR.sub("", heading.strip().lower()).replace(" ", "-")
 
 

@@ -46,7 +46,7 @@ _EXIT_WORDS: Final[Mapping[Exit, str]] = {
 
 
 def configuration() -> str:
-    """docs/configuration.md"""
+    """Return docs/configuration.md."""
     lines = [
         "# Configuration",
         "",
@@ -79,7 +79,7 @@ def _default(alias: str, field: FieldInfo) -> str:
 
 
 def command_line() -> str:
-    """docs/cli.md"""
+    """Return docs/cli.md."""
     lines = [
         "# Command line",
         "",
@@ -105,7 +105,7 @@ def command_line() -> str:
 
 
 def commands() -> list[tuple[tuple[str, ...], click.Command]]:
-    """Every command, by what is typed for it."""
+    """Return every command with the words that a user types for it."""
     context = click.Context(cli)
     found = []
     for name in cli.list_commands(context):
@@ -125,7 +125,7 @@ def _leaves(command: click.Command, path: tuple[str, ...]) -> list[tuple[tuple[s
 
 
 def decisions() -> str:
-    """docs/adr/index.md"""
+    """Return docs/adr/index.md."""
     lines = [
         "# Decisions",
         "",

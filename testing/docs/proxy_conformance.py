@@ -51,7 +51,7 @@ def _rows(module: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def _tables(module: ast.Module) -> dict[str, list[str]]:
-    """Dictionaries of cases by their names."""
+    """Return dictionaries of cases, by name."""
     found = {}
     for node in module.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and isinstance(node.value, ast.Dict):
@@ -61,7 +61,7 @@ def _tables(module: ast.Module) -> dict[str, list[str]]:
 
 
 def _cases(test: ast.FunctionDef, tables: dict[str, list[str]]) -> tuple[int, list[str]]:
-    """(how many, their names where they have some)."""
+    """Return (the number of cases, their names if they have any)."""
     count = 1
     for mark in test.decorator_list:
         if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.parametrize":

@@ -1,8 +1,8 @@
-"""Writes docs/sari/show.md from a real run: sari on a machine that never had it, upgraded under load, and gone again.
+"""Writes docs/sari/show.md from a real run: installs sari on a fresh machine, upgrades it under load, and removes it.
 
-Run as root: `python -m testing.sari.bootstrap_transcript [FOLDER]`, where FOLDER, if it is there, is such a machine
-made before. The machine is a Debian made by debootstrap with python3 and
-nothing else, in a box (bwrap) of its own; sari and what it needs come from a folder of wheels.
+Run as root: `python -m testing.sari.bootstrap_transcript [FOLDER]`, where an existing FOLDER is such a machine from an
+earlier run. The machine is a Debian created by debootstrap with python3 and nothing else, in a separate sandbox (bwrap).
+sari and its dependencies come from a folder of wheels.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _REPOSITORY = Path(__file__).resolve().parents[2]
 _FIRST, _SECOND = "3.0.0", "3.1.0"
 _PATH = "/root/.local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
-# Four clients that search without a pause until they are told to stop; the last line says how it went.
+# Four clients that search continuously until they are stopped. The last line is the result.
 _LOAD = """import json, pathlib, subprocess, threading
 calls, failed, stop = [0] * 4, [0] * 4, pathlib.Path("/tmp/stop")
 def client(number):
@@ -107,7 +107,7 @@ class Box:
         file.write_bytes(text.encode())
 
     def run(self, sections: tuple[tuple[str, tuple[str, ...]], ...], before: str = "") -> str:
-        """Run it all in one shell, as one person in one terminal; the transcript as Markdown."""
+        """Run all sections in one shell, like one user in one terminal, and return the transcript as Markdown."""
         script = ["exec 2>&1", "cd /opt/sari", before]
         for title, commands in sections:
             script.append(f"printf '%s\\n' {_quoted(f'## {title}')} '' '```text'")
@@ -139,7 +139,7 @@ def _quoted(text: str) -> str:
 
 
 def _hosts(box: Box) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Each client's own file, with something of its user's in it."""
+    """Write each client's configuration file, with some content of its user, and return the sections."""
     sections = []
     for client in CLIENTS.values():
         file = client.file(Scope.USER, Machine(Path("/root"), platform="linux"), Path("/"))
@@ -170,7 +170,7 @@ def main() -> None:
         "python3, made by `python -m testing.sari.bootstrap_transcript`. sari was installed from a folder of wheels. The "
         "same steps are tests (`test_bootstrap.py`, `test_install_command.py`, `test_install_undo.py`).\n\n"
     )
-    # What Debian's own tools say to a machine without a terminal is no part of the matter.
+    # Omit messages of Debian's tools about the missing terminal.
     text = re.sub(r"^(?:[WE]|debconf): .*\n", "", head + life + hosts, flags=re.MULTILINE)
     text = re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE).rstrip("\n") + "\n"
     (_REPOSITORY / "docs" / "sari" / "show.md").write_text(text)

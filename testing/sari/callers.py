@@ -1,4 +1,4 @@
-"""Clients that call without a pause and check every answer, while a test does its worst to the daemon."""
+"""Clients that call continuously and check every answer while a test disturbs the daemon."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from testing.sari.shim import Shim
 
 
 class Caller(threading.Thread):
-    """One client in a thread: `call` makes one checked call."""
+    """One client in a thread. `call` makes one checked call."""
 
     def __init__(self, shim: Shim, call: Callable[[Shim], None]) -> None:
         super().__init__(daemon=True)
@@ -30,18 +30,18 @@ class Caller(threading.Thread):
             self.failures.append(failure)
 
     def stop(self) -> None:
-        """Finish the call that runs, and end."""
+        """Finish the current call and stop."""
         self._stop_asked.set()
 
 
 def total(callers: list[Caller]) -> int:
-    """How many calls were answered so far; any failure fails the test."""
+    """Return how many calls were answered so far. Any failure fails the test."""
     assert [failure for caller in callers for failure in caller.failures] == []
     return sum(caller.calls for caller in callers)
 
 
 def stop_all(callers: list[Caller]) -> int:
-    """End them all and return how many calls were answered."""
+    """Stop all callers and return how many calls were answered."""
     for caller in callers:
         caller.stop()
     for caller in callers:

@@ -1,4 +1,4 @@
-"""Calling a workspace's tools in this process, as the daemon does."""
+"""Calls a workspace's tools in this process, as the daemon does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sari.tools.workspace import Workspace
 
 
 class UncancelledCall:
-    """A call that nobody cancels."""
+    """A call that is never cancelled."""
 
     cancelled = False
 
@@ -17,14 +17,14 @@ class UncancelledCall:
 
 
 def call_tool(workspace: Workspace, tool: str, **arguments: object) -> Any:
-    """The structured answer of a tool."""
+    """Return the structured answer of a tool."""
     result = workspace.call(tool, arguments, UncancelledCall())
     assert not result.is_error, result.text
     return result.structured
 
 
 def refusal_of(workspace: Workspace, tool: str, **arguments: object) -> str:
-    """Why a tool refuses a call."""
+    """Return why a tool refuses a call."""
     result = workspace.call(tool, arguments, UncancelledCall())
     assert result.is_error, result.text
     return result.text

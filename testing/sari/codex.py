@@ -1,4 +1,4 @@
-"""Codex as a real MCP client without a model: its `app-server`, spoken to over stdio."""
+"""Codex as a real MCP client without a model: its `app-server`, over stdio."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Codex:
         self._thread = ""
 
     def tools(self) -> list[str]:
-        """The names of sari's tools, as Codex lists them."""
+        """Return the names of sari's tools, as Codex lists them."""
         servers = self.request("mcpServerStatus/list", {})["data"]
         return sorted(next(server for server in servers if server["name"] == "sari")["tools"])
 
@@ -57,11 +57,11 @@ class Codex:
         return self.answer(self.ask_tool(tool, arguments))
 
     def request(self, method: str, params: Mapping[str, object]) -> dict[str, Any]:
-        """Ask and wait."""
+        """Send a request and wait for its answer."""
         return self.answer(self.ask(method, params))
 
     def ask(self, method: str, params: Mapping[str, object]) -> int:
-        """Ask, without waiting."""
+        """Send a request without waiting."""
         self._count += 1
         self._send({"id": self._count, "method": method, "params": dict(params)})
         return self._count

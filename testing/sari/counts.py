@@ -1,4 +1,4 @@
-"""A pytest plugin that says at the end of a run how many queries sari and ripgrep answered alike."""
+"""A pytest plugin that reports at the end of a run for how many queries sari and ripgrep returned the same answer."""
 
 from __future__ import annotations
 

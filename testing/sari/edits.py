@@ -1,4 +1,4 @@
-"""Random edits of a tree, as people, editors, builds and git make them."""
+"""Random edits of a tree, as made by people, editors, builds and git."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from testing.sari.trees import write_source
 
 
 class Editor:
-    """Changes a tree at random, by a seed."""
+    """Changes a tree at random, from a seed."""
 
     def __init__(self, rng: random.Random, root: Path) -> None:
         self._rng = rng
@@ -19,7 +19,7 @@ class Editor:
         self._made = 0
 
     def edit(self) -> None:
-        """One random change."""
+        """Make one random change."""
         rng = self._rng
         files = self._some_files()
         path = rng.choice(files) if files else self._root / "first.py"
@@ -53,7 +53,7 @@ class Editor:
                 path.write_bytes(b"needle\n" * rng.randrange(5) + rng.choice([b"", b"\0", b"\xff\xfe"]) + b"tail\n")
 
     def _some_files(self) -> list[Path]:
-        """Files of one folder chosen at random on the way down: cheap on a large tree."""
+        """Return files of one randomly chosen folder, which is cheap on a large tree."""
         here = self._root
         while True:
             entries = sorted(
@@ -77,7 +77,7 @@ class Editor:
                 shutil.rmtree(target)
 
     def _same_size(self, path: Path) -> None:
-        """New content of the same size and with the same time of change: only the inode's own time tells."""
+        """Write new content with the same size and modification time: only the inode's change time differs."""
         if not path.is_file():
             return
         stat = path.stat()
@@ -88,7 +88,7 @@ class Editor:
             os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
     def ignore_rules(self) -> None:
-        """Ignore something else than before."""
+        """Change the ignore rules."""
         rules = ["*.log", "/new/", "moved_*", "made_1*", "!made_12*", "m3/", "src/p1/**", "*.tmp"]
         self._rng.shuffle(rules)
         target = self._root / self._rng.choice([".gitignore", ".ignore", "src/.gitignore"])

@@ -1,7 +1,7 @@
-"""A sari whose ripgrep waits at a gate, so that a search, or the first listing, lasts for as long as a test needs.
+"""A sari whose ripgrep waits at a gate, so that a search or the first listing takes as long as a test needs.
 
-Everything else is the real thing: an environment of its own that sees this one's packages, in which `rg` is a few lines
-of shell in front of the real one.
+Everything else is real: a separate environment that sees this one's packages, in which `rg` is a few lines of shell in
+front of the real one.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from sari.index import ripgrep
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Runs of ripgrep whose arguments hold `word` wait until it is opened; `waiting` names those that do."""
+    """Holds runs of ripgrep whose arguments contain `word` until it is opened. `waiting` lists those."""
 
     command: str
     folder: Path
 
     @property
     def waiting(self) -> list[int]:
-        """The processes that wait."""
+        """Return the waiting processes."""
         return [int(path.name) for path in self.folder.glob("[0-9]*") if os.path.isdir(f"/proc/{path.name}")]
 
     def open(self) -> None:
@@ -33,14 +33,14 @@ class Gate:
 
 
 def gated_sari(folder: Path, word: str) -> Gate:
-    """Make one under `folder`."""
+    """Create a gated sari in `folder`."""
     place, gate = folder / "gated", folder / "gate"
     gate.mkdir(parents=True)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
     python = place / "bin" / "python"
     asked = "import sysconfig; print(sysconfig.get_path('purelib'))"
     done = subprocess.run([str(python), "-c", asked], check=True, capture_output=True, text=True)
-    # Of an environment's own packages the link files are read, too: sari itself is linked into this one.
+    # `addsitedir` also reads the .pth files beside the packages: sari itself is linked into this environment.
     (Path(done.stdout.strip()) / "here.pth").write_text(
         f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
     )

@@ -1,4 +1,4 @@
-"""A person's machine for sari's tests: a home of its own, free ports, a workspace, and a daemon that is surely reaped."""
+"""A user's machine for sari's tests: a separate home, free ports, a workspace, and a daemon that is reliably stopped."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 from testing.sari.processes import end_all
 
 SARI = str(Path(sys.executable).with_name("sari"))
-# Nothing here is expected to take more than seconds; a crowded machine may.
+# Nothing here normally takes more than seconds, but a busy machine may be slower.
 TIMEOUT_S = 120.0
 
 
 class SariHome:
-    """sari run by one person. `command` may be another installation's."""
+    """sari as run by one user. `command` may belong to another installation."""
 
     def __init__(self, folder: Path, command: str = SARI) -> None:
         self.home = folder / "home"
@@ -34,7 +34,7 @@ class SariHome:
         }
 
     def write(self, path: str, text: str) -> Path:
-        """A file of the workspace."""
+        """Write a file of the workspace."""
         target = self.workspace / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
@@ -59,7 +59,7 @@ class SariHome:
         assert done.returncode == 0, done.stderr
 
     def info(self) -> Mapping[str, object]:
-        """What the running daemon says of itself."""
+        """Return the running daemon's information about itself."""
         info: Mapping[str, object] = json.loads(self.sari("status", "--json").stdout)
         return info
 
@@ -74,7 +74,7 @@ class SariHome:
         return (self.home / ".local" / "share" / "sari" / "token").read_text().strip()
 
     def end(self) -> None:
-        """No process of this home is left."""
+        """End all processes of this home."""
         end_all(self.home)
 
 

@@ -1,7 +1,7 @@
-"""A process that only indexes a workspace, made to be killed: `python -m testing.sari.indexer ROOT DATA`.
+"""A process that only indexes a workspace, for tests that kill it: `python -m testing.sari.indexer ROOT DATA`.
 
-Builds many small segments by worker processes, so that a kill falls between two of them. Says `settled` when done, and
-ends when its standard input does.
+Builds many small segments in worker processes, so that a kill falls between two of them. Prints `settled` when done, and
+exits when its standard input ends.
 """
 
 from __future__ import annotations

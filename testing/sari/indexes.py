@@ -1,4 +1,4 @@
-"""Indexes that a test opens and that are closed after it, all in one data directory of the test's own."""
+"""Indexes that a test opens and that are closed after it, all in the test's own data directory."""
 
 from __future__ import annotations
 

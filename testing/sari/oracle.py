@@ -1,6 +1,6 @@
-"""ripgrep as the oracle: which lines match, according to `rg --json` on the same tree; and queries to ask both.
+"""ripgrep as the oracle: the matching lines according to `rg --json` on the same tree, and queries to compare.
 
-Reads ripgrep's JSON rather than its lines, so that a mistake in sari's reader of the latter cannot hide.
+Reads ripgrep's JSON instead of its lines, so that a bug in sari's parser of the latter cannot hide.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Lines = set[tuple[bytes, int]]
 
 
 def by_ripgrep(root: Path, query: Query, alone: Sequence[str] = ()) -> Lines:
-    """What ripgrep finds; in the files of the globs `alone`, what it finds when it reads nothing before them."""
+    """Return ripgrep's matches. Files of the globs `alone` are searched separately, with nothing read before them."""
     found = _run(root, query, [part for glob in alone for part in ("--glob", f"!{glob}")])
     return found.union(*(_run(root, query, ["--glob", glob]) for glob in alone))
 
@@ -49,7 +49,7 @@ def _bytes(value: dict[str, str]) -> bytes:
 
 
 def by_index(index: WorkspaceIndex, query: Query) -> Lines:
-    """What sari finds, every line fetched."""
+    """Return sari's matches, with every line fetched."""
     found, _ = search(index, query)
     fetch(index, found, list(found.counts))
     return {(path, hit.line) for path, hits in found.hits.items() for hit in hits}
@@ -60,7 +60,7 @@ compared: Counter[str] = Counter()
 
 
 def differences(index: WorkspaceIndex, root: Path, queries: Sequence[Query], alone: Sequence[str] = ()) -> list[str]:
-    """One line for each query on which the two differ."""
+    """Return one line for each query whose results differ."""
     wrong = []
     compared.update(queries=len(queries))
     for query in queries:
@@ -79,7 +79,7 @@ _TEMPLATES = (
 
 
 def queries(rng: random.Random, root: Path, count: int) -> list[Query]:
-    """Random literals, words and regexes, most of them made of what the files hold."""
+    """Return random literals, words and regexes, mostly from the files' content."""
     files = [
         Path(base) / name
         for base, folders, names in os.walk(root)

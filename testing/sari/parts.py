@@ -1,7 +1,6 @@
 """The real clients, and the predecessor, that sari is tested against: installed once, pinned, under `.parts/clients`.
 
-Each part is built under a file lock and marked when it is whole, so a build that was cut off is made again. HOME may
-be empty.
+Each part is built under a file lock and marked when complete, so an interrupted build is repeated. HOME may be empty.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 PARTS = Path(__file__).resolve().parents[2] / ".parts/clients"
-# What each Python part is, as `uv pip install` wants it.
+# The requirement of each Python part for `uv pip install`.
 _PYTHON = {"mcp1": "mcp==1.30.0", "mcp2": "mcp==2.3.0", "sari0": "sari==0.1.26"}
 _NODE = {
     "inspector": ["node@24.9.0", "@modelcontextprotocol/inspector@2.12.0"],
     "codex": ["@openai/codex@0.166.0"],
-    # These two run as they are in their packages; their scripts would build or copy what is not needed here.
+    # These two run without their install scripts, which would build or copy unneeded files.
     "gemini": ["--ignore-scripts", "--omit=optional", "@google/gemini-cli@0.61.0"],
     "claude": ["--ignore-scripts", "@anthropic-ai/claude-code@2.1.325"],
     "language-servers": [
         "--ignore-scripts", "--omit=optional", "pyright@1.1.414", "typescript-language-server@5.3.0", "typescript@5.9.3",
     ],
 }  # fmt: skip
-# The packages of a part whose every byte is pinned.
+# The packages of a part that is pinned by hash.
 _INTEGRITY = {
     "language-servers": {
         "pyright": "sha512-FPZZb51jepDX4eP7TEYDeNFtmE3WgwkkEcJpvH3/QmUSsj0EAy3LXu+xB4T/FWDejtsXlCfFr/rbWFjwuwuXww==",
@@ -41,7 +40,7 @@ _INTEGRITY = {
 
 
 def python_part(name: str) -> Path:
-    """The environment of a Python part."""
+    """Return the environment of a Python part."""
 
     def build(place: Path) -> None:
         uv = str(Path(sys.executable).with_name("uv"))
@@ -52,7 +51,7 @@ def python_part(name: str) -> Path:
 
 
 def node_part(name: str) -> Path:
-    """The folder of a Node part."""
+    """Return the folder of a Node part."""
 
     def build(place: Path) -> None:
         place.mkdir(parents=True)
@@ -65,7 +64,7 @@ def node_part(name: str) -> Path:
 
 
 def _check_integrity(place: Path, pinned: dict[str, str]) -> None:
-    """npm has verified each package against the hash it wrote down; it must be ours."""
+    """Check that the hashes that npm verified and recorded are ours."""
     installed = json.loads((place / "node_modules/.package-lock.json").read_bytes())["packages"]
     found = {name.removeprefix("node_modules/"): entry["integrity"] for name, entry in installed.items()}
     assert found == pinned, f"npm installed other packages than those pinned: {found}"

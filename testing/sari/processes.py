@@ -1,7 +1,6 @@
-"""Processes as the system's process table shows them, for tests that count who lives and make sure nobody is left.
+"""Processes from the system's process table, for tests that count them and check that none is left.
 
-Every sari process of a test carries the test's own HOME in its environment, so it is found by that and by nothing
-else.
+Every sari process of a test has the test's HOME in its environment and is found only by that.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ DEADLINE_S = 90.0
 
 
 def wait_until(true: Callable[[], object], what: str, deadline_s: float = DEADLINE_S) -> None:
-    """Wait for a condition, generously: the machine may be busy."""
+    """Wait for a condition, with a generous deadline for a busy machine."""
     end = time.monotonic() + deadline_s
     pause = 0.005
     while not true():
@@ -28,23 +27,23 @@ def wait_until(true: Callable[[], object], what: str, deadline_s: float = DEADLI
 
 
 def processes_of(home: Path) -> list[int]:
-    """The living processes (no zombies) whose HOME this is."""
+    """Return the live processes (no zombies) with this HOME."""
     mark = f"HOME={home}".encode()
     return [pid for pid in _pids() if mark in _environ(pid) and _state(pid) not in ("Z", "X", "")]
 
 
 def daemons_of(home: Path) -> list[int]:
-    """The living daemons whose HOME this is."""
+    """Return the live daemons with this HOME."""
     return [pid for pid in processes_of(home) if is_daemon(pid)]
 
 
 def is_daemon(pid: int) -> bool:
-    """Whether a process is a sari daemon, or on its way to be one."""
+    """Return whether a process is a sari daemon or is becoming one."""
     return b"sari.daemon" in _read(pid, "cmdline").split(b"\0")
 
 
 def memory_of(pid: int) -> int:
-    """A process's own memory in bytes: its share of what it has in common with others."""
+    """Return a process's memory in bytes, with its share of shared memory."""
     for line in _read(pid, "smaps_rollup").splitlines():
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) * 1024
@@ -52,7 +51,7 @@ def memory_of(pid: int) -> int:
 
 
 def peak_memory_of(pid: int) -> int:
-    """The most memory a process ever held, in bytes."""
+    """Return a process's peak memory in bytes."""
     for line in _read(pid, "status").splitlines():
         if line.startswith(b"VmHWM:"):
             return int(line.split()[1]) * 1024
@@ -60,13 +59,13 @@ def peak_memory_of(pid: int) -> int:
 
 
 def kill(pid: int, number: int = signal.SIGKILL) -> None:
-    """Signal a process that may be gone already."""
+    """Signal a process that may already be gone."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
 
 
 def end_all(home: Path) -> None:
-    """End whatever a test left, by pid, until nothing is left."""
+    """End all processes that a test left, by pid, until none is left."""
 
     def none_left() -> bool:
         left = processes_of(home)

@@ -1,4 +1,4 @@
-"""`sari mcp` as a client holds it: a process with pipes, spoken to in either framing."""
+"""`sari mcp` as a client runs it: a process with pipes, in either framing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Answer = dict[str, object]
 
 
 class Shim:
-    """One client's server process. Answers are kept by id; what is no answer is kept in order."""
+    """One client's server process. Answers are kept by id, other messages in order."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Shim:
         self.send_bytes(encode(json.dumps(message).encode(), self.uses_headers))
 
     def send_bytes(self, data: bytes) -> None:
-        """Send anything."""
+        """Send arbitrary bytes."""
         self.process.stdin.write(data)
         self.process.stdin.flush()
 
@@ -94,7 +94,7 @@ class Shim:
         raise AssertionError(f"no answer to request {request_id!r}: {state}; stderr: {self.stderr.decode()[-2000:]}")
 
     def has_answer(self, request_id: object) -> bool:
-        """Whether an answer has come."""
+        """Return whether an answer has arrived."""
         with self._changed:
             return request_id in self._answers
 
@@ -103,7 +103,7 @@ class Shim:
         return self.answer(self.ask(method, params))
 
     def initialize(self) -> Answer:
-        """The handshake of the initialize era."""
+        """Perform the handshake of the initialize era."""
         answer = self.request("initialize", INITIALIZE)
         self.notify("notifications/initialized")
         return answer
@@ -113,7 +113,7 @@ class Shim:
         return self.ask("tools/call", {"name": tool, "arguments": dict(arguments)})
 
     def call(self, tool: str, arguments: Mapping[str, object]) -> Answer:
-        """Call a tool and return its result; an error of any kind fails the test."""
+        """Call a tool and return its result. Any error fails the test."""
         return result_of(self.answer(self.ask_tool(tool, arguments)))
 
     def wait_for_other(self, method: str) -> Answer:
@@ -123,12 +123,12 @@ class Shim:
             return next(one for one in self.others if one.get("method") == method)
 
     def close_stdin(self) -> None:
-        """The polite end."""
+        """End it gracefully, by closing its stdin."""
         with contextlib.suppress(OSError):
             self.process.stdin.close()
 
     def end(self) -> int:
-        """Close stdin, wait for the process to end and for all it said."""
+        """Close stdin, and wait for the process to end and for all its output."""
         self.close_stdin()
         code = self.process.wait(DEADLINE_S)
         for thread in self._threads:
@@ -136,7 +136,7 @@ class Shim:
         return int(code)
 
     def kill(self) -> None:
-        """The impolite end, whatever state it is in."""
+        """Kill it, whatever its state."""
         with contextlib.suppress(ProcessLookupError):
             self.process.kill()
         self.process.wait(DEADLINE_S)
@@ -179,7 +179,7 @@ class Shim:
 
 
 def result_of(answer: Answer) -> Answer:
-    """A tool's good result."""
+    """Return a tool's successful result."""
     result = answer.get("result")
     assert isinstance(result, dict), f"an error: {answer}"
     assert result.get("isError") is not True, f"an error: {result}"
@@ -187,7 +187,7 @@ def result_of(answer: Answer) -> Answer:
 
 
 def found_paths(result: Answer) -> list[str]:
-    """The paths in a search's answer."""
+    """Return the paths in a search's answer."""
     content = result["structuredContent"]
     assert isinstance(content, dict)
     return sorted(str(match["path"]) for match in content["matches"])

@@ -1,7 +1,7 @@
 """Writes docs/sari/transcript.md: Codex, a real client, asks sari five natural questions about Python's standard library.
 
-Run as `python -m testing.sari.transcript`. The questions are a person's, the calls what an agent would make of them;
-Codex's `app-server` carries them to `sari mcp` as it does with a model.
+Run as `python -m testing.sari.transcript`. The questions are a user's, the calls are those an agent would make. Codex's
+`app-server` sends them to `sari mcp` as it does with a model.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Trees to search: an installed Python's library, a large node_modules, a git history, and a hostile one.
 
-Each is made anew in the folder given. What is downloaded once is kept in `.parts`.
+Each is created in the given folder. Downloads are cached in `.parts`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "com
 
 
 def python_library(target: Path) -> Path:
-    """The standard library of this Python, without installed packages."""
+    """Copy the standard library of this Python, without installed packages."""
     skip = shutil.ignore_patterns("site-packages", "__pycache__", "idle_test", "lib2to3", "*.so", "*.a")
     shutil.copytree(sysconfig.get_path("stdlib"), target, ignore=skip, symlinks=True)
     return target
 
 
 def node_modules(target: Path) -> Path:
-    """A node_modules of some 260 packages, installed once by npm."""
+    """Create a node_modules of about 260 packages, installed once by npm."""
     kept = REPOSITORY / ".parts" / "sari-node"
     kept.mkdir(parents=True, exist_ok=True)
     with open(kept / "lock", "w") as lock:
@@ -60,7 +60,7 @@ def git(root: Path, *arguments: str) -> str:
 
 
 def history(target: Path, seed: int, files: int = 2_000, branches: int = 4) -> list[str]:
-    """A git repository with branches that differ in many files. The names of its branches."""
+    """Create a git repository with branches that differ in many files, and return the branch names."""
     rng = random.Random(seed)
     target.mkdir(parents=True)
     git(target, "init", "-q", "-b", "main")
@@ -105,7 +105,10 @@ def write_source(rng: random.Random, path: Path, number: int) -> None:
 
 
 def hostile(root: Path) -> Path:
-    """Everything that has ever been got wrong: encodings, NULs, names, links, ignore rules, long lines, empty files."""
+    """Create every case that was ever handled wrongly.
+
+    Contains encodings, NULs, names, links, ignore rules, long lines and empty files.
+    """
     root.mkdir(parents=True)
     for folder in ("a/b/c", "empty/deep", "build", ".hidden", "ignored_dir", "sub/nested", "logs/x", "sp ace"):
         (root / folder).mkdir(parents=True)
@@ -184,7 +187,7 @@ def hostile(root: Path) -> Path:
 
 
 def generated(target: Path, files: int, seed: int = 7) -> Path:
-    """A tree of any size: pieces of the standard library, each file with a name of its own in it."""
+    """Create a tree of any size from pieces of the standard library, with a unique name in each file."""
     rng = random.Random(seed)
     source: list[bytes] = []
     for file in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
@@ -200,5 +203,6 @@ def generated(target: Path, files: int, seed: int = 7) -> Path:
     return target
 
 
-# Where ripgrep stops in these depends on its buffer, and so on the files it read before: the oracle reads each alone.
+# Where ripgrep stops in these depends on its buffer, and so on the files it read before: the oracle reads each one
+# separately.
 LATE_NULS = ("/late_nul.txt", "/late_nul_long_lines.txt", "/edge_nul.txt", "/mid_nul.bin", "/only/*")

@@ -1,7 +1,7 @@
-"""Wheels of sari in different versions, each in an environment of its own, as a user who upgrades has them.
+"""Wheels of sari in different versions, each in a separate environment, like those of a user who upgrades.
 
-Built once per state of the source under `.parts/sari-versions`, under a file lock; the locked dependencies are shared
-with the repository's own environment by a path file.
+Built once per state of the source under `.parts/sari-versions`, under a file lock. The locked dependencies are shared with
+the repository's environment through a path file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PARTS = REPOSITORY / ".parts/sari-versions"
 
 
 def sari_of_version(version: str, *, at_start: str = "") -> str:
-    """The `sari` program of a version; `at_start` is Python that its daemon runs first (to break it)."""
+    """Return the `sari` program of a version. `at_start` is Python code that its daemon runs first (to break it)."""
     digest = _digest(version + at_start)
     place = _PARTS / f"{version}-{digest}"
     program = place / "bin/sari"

@@ -1,4 +1,4 @@
-"""Asks a sari daemon over HTTP, as scripts, strangers and pages do."""
+"""Sends HTTP requests to a sari daemon, as scripts, other origins and pages do."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Answer:
 
 
 class Web:
-    """Asks the daemon over HTTP."""
+    """An HTTP client of the daemon."""
 
     def __init__(self, home: SariHome) -> None:
         self.home = home
@@ -52,7 +52,7 @@ class Web:
             connection.close()
 
     def sign_in(self) -> str:
-        """A browser's cookie."""
+        """Sign in and return a browser's cookie."""
         answer = self.ask("/signin", "POST", {"key": one_time_key(self.token, time.time())}, token=None)
         assert answer.status == 200, answer.body
         return answer.headers["set-cookie"].partition(";")[0]

@@ -1,7 +1,7 @@
 """A folder of wheels from which sari installs without a network: its own in any version, and its dependencies'.
 
-The dependencies' wheels are packed again from what is installed here, file by file as their RECORD says: what a user's
-pip unpacks is what these tests run with, and nothing is downloaded. Made once per state of the source, under a lock.
+The dependencies' wheels are repacked from what is installed here, file by file according to their RECORD: a user's pip
+unpacks what these tests run with, and nothing is downloaded. Built once per state of the source, under a lock.
 """
 
 from __future__ import annotations
@@ -21,22 +21,25 @@ from sari.protocol.catalog import LANGUAGES
 REPOSITORY = Path(__file__).resolve().parents[2]
 _PACKAGE = REPOSITORY / "packages" / "sari"
 _PLACE = REPOSITORY / ".parts" / "sari-wheels"
-# Of 170 grammars in one wheel (200 MB to unpack, several times) those sari parses.
+# Only those that sari parses, of 170 grammars in one wheel (200 MB to unpack, several times).
 _GRAMMARS = {"__init__", *LANGUAGES}
 
 
 def wheels() -> Path:
-    """The folder with every dependency's wheel."""
+    """Return the folder with every dependency's wheel."""
     folder = _PLACE / "dependencies"
     with _locked():
-        # hatchling builds sari where it is installed from a checkout.
+        # hatchling builds sari if it is installed from a checkout.
         for name in {"hatchling"} | _dependencies("sari") | _dependencies("hatchling"):
             _repack(metadata.distribution(name), folder)
     return folder
 
 
 def sari_wheel(version: str, *, broken: str = "") -> Path:
-    """sari's own wheel as this version. `broken` is Python put at the head of its daemon, or of its shim."""
+    """Return sari's wheel as this version.
+
+    `broken` is Python code that is inserted at the start of its daemon or its shim.
+    """
     with _locked():
         folder = _PLACE / f"{version}-{_digest(version + broken)}"
         found = list(folder.glob("*.whl"))
@@ -88,7 +91,7 @@ def _set_version(file: Path, name: str, version: str) -> None:
 
 
 def _dependencies(name: str) -> set[str]:
-    """What sari needs, and what that needs, as far as it is installed here."""
+    """Return sari's transitive dependencies, as far as they are installed here."""
     found: set[str] = set()
     waiting = [name]
     while waiting:
@@ -125,7 +128,7 @@ def _repack(distribution: metadata.Distribution, folder: Path) -> None:
                 continue
             inside = str(file)
             if file.parts[0] == "..":
-                # A program of the distribution: it came from its data folder.
+                # A program of the distribution, which came from its data folder.
                 inside = f"{name}-{distribution.version}.data/scripts/{file.name}"
             archive.write(str(file.locate()), inside)
     partial.rename(target)

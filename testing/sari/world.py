@@ -1,4 +1,4 @@
-"""A world of its own for a test of sari's life: a home, workspaces, shims, and an end to all its processes."""
+"""A separate world for a test of sari's lifecycle: a home, workspaces, shims, and the end of all its processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from testing.sari.shim import SARI, Shim
 
 
 class World:
-    """One user's home. Ports are any free ones unless a test says otherwise."""
+    """One user's home. By default, any free ports are used."""
 
     def __init__(self, base: Path) -> None:
         self.base = base
@@ -35,7 +35,7 @@ class World:
 
     @property
     def data(self) -> Path:
-        """Where sari keeps its files."""
+        """Return where sari keeps its files."""
         return self.home / ".local/share/sari"
 
     @property
@@ -43,13 +43,13 @@ class World:
         return self.data / "server.json"
 
     def registry(self) -> dict[str, Any]:
-        """What the registry file says now."""
+        """Return the current content of the registry file."""
         content = json.loads(self.registry_file.read_text())
         assert isinstance(content, dict)
         return content
 
     def workspace(self, name: str, **files: str) -> Path:
-        """A workspace with a `.git` and some files, `name__txt` for name.txt."""
+        """Create a workspace with a `.git` and some files, `name__txt` for name.txt."""
         root = self.base / name
         (root / ".git").mkdir(parents=True)
         for file, text in (files or {"hello__txt": "a needle in here\n"}).items():
@@ -76,15 +76,15 @@ class World:
         )
 
     def daemons(self) -> list[int]:
-        """The daemons that live, by the process table."""
+        """Return the live daemons, from the process table."""
         return daemons_of(self.home)
 
     def processes(self) -> list[int]:
-        """Everything of ours that lives, by the process table."""
+        """Return all our live processes, from the process table."""
         return processes_of(self.home)
 
     def one_daemon(self) -> int:
-        """The only daemon there is."""
+        """Return the only daemon."""
         daemons = self.daemons()
         assert len(daemons) == 1, daemons
         return daemons[0]
@@ -95,7 +95,7 @@ class World:
         return self.one_daemon()
 
     def wait_for_only(self, *pids: int) -> None:
-        """Wait until these are all that lives; the daemon's own children (ripgrep) come and go."""
+        """Wait until only these processes live. The daemon's children (ripgrep) come and go."""
         wait_until(lambda: sorted(self.processes()) == sorted(pids), f"only {pids} live: {self.processes()}")
 
     def end_shims(self) -> None:
@@ -106,7 +106,7 @@ class World:
             shim.end()
 
     def close(self) -> None:
-        """End everything; nothing outlives a test."""
+        """End everything: nothing outlives a test."""
         for shim in self.shims:
             shim.kill()
         end_all(self.home)
@@ -114,7 +114,7 @@ class World:
 
 @contextmanager
 def new_world() -> Iterator[World]:
-    """A world on a short path, gone afterwards with all that lived in it."""
+    """Yield a world on a short path, and remove it with all its processes."""
     base = Path(tempfile.mkdtemp(prefix="sari-t-"))
     made = World(base)
     try:
@@ -133,13 +133,13 @@ def world() -> Iterator[World]:
 
 @pytest.fixture
 def other_world() -> Iterator[World]:
-    """Another one: another home, another registry, another token."""
+    """Another world: another home, another registry, another token."""
     with new_world() as made:
         yield made
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a tree into which a process just killed may still have been writing."""
+    """Remove a tree into which a process that was just killed may still have been writing."""
 
     def gone() -> bool:
         shutil.rmtree(path, ignore_errors=True)

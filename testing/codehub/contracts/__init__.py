@@ -1,6 +1,6 @@
-"""One contract suite per port, run against every implementation of it, the in-memory twins included.
+"""One contract suite per port, run against every implementation of it, including the in-memory twins.
 
-A test module subclasses a suite as `Test…` and gives it a `world` fixture.
+A test module subclasses a suite as `Test…` and provides a `world` fixture.
 """
 
 import pytest

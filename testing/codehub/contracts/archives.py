@@ -1,4 +1,4 @@
-"""What every archive store must do."""
+"""The contract of every archive store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ArchivesWorld(Protocol):
     def archives(self) -> Archives: ...
 
     async def put_data(self, place: ArchivePlace) -> None:
-        """The data of an archive, without its meta."""
+        """Store the data of an archive, without its meta."""
         ...
 
     async def put_meta(self, place: ArchivePlace) -> None: ...
@@ -29,7 +29,7 @@ def place(number: int, op: str = "op-1") -> ArchivePlace:
 
 
 def lost_after(calls: int) -> Callable[[], None]:
-    """A fence that holds for so many checks."""
+    """Return a fence that holds for this many checks."""
     left = calls
 
     def fence() -> None:

@@ -1,4 +1,4 @@
-"""What the coordinator's store must do, in memory and on PostgreSQL alike."""
+"""The contract of the coordinator's store, in memory and on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ class StoreWorld(Protocol):
     disk: DiskStore
 
     async def elect(self) -> int:
-        """A new leader's epoch."""
+        """Return a new leader's epoch."""
         ...
 
     async def put(self, row: Workspace) -> None:
-        """As the API would: insert, or overwrite every column."""
+        """Insert a row or overwrite every column, as the API would."""
         ...
 
     async def kinds(self, workspace_id: str) -> list[str]:
-        """The kinds of its timeline, oldest first."""
+        """Return the kinds of its timeline entries, oldest first."""
         ...
 
 
@@ -421,7 +421,7 @@ def applied(version: int, **changes: Any) -> AppliedTemplate:
 
 
 def _ttl_rows() -> list[Workspace]:
-    """One row for each way in which the rules can be met or missed."""
+    """Return one row for each way in which the rules can be met or missed."""
     rows: list[Workspace] = []
 
     def add(phase: Phase, desired: DesiredState, minutes: int, **changes: Any) -> None:

@@ -1,4 +1,4 @@
-"""What every home backend must do."""
+"""The contract of every home backend."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class HomesWorld(Protocol):
     def archives(self) -> Archives: ...
 
     async def write(self, home: HomeKey, files: Mapping[str, bytes]) -> None:
-        """As if the workspace wrote these."""
+        """Write files as the workspace would."""
         ...
 
     async def read(self, home: HomeKey) -> Mapping[str, bytes]:
-        """Every file in the home."""
+        """Return every file in the home."""
         ...
 
     async def lose(self, home: HomeKey) -> None:
-        """Remove the volume behind the backend's back."""
+        """Remove the volume without the backend's knowledge."""
         ...
 
 

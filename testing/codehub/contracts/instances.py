@@ -1,4 +1,4 @@
-"""What every instance backend must do."""
+"""The contract of every instance backend."""
 
 from __future__ import annotations
 
@@ -23,11 +23,14 @@ class InstancesWorld(Protocol):
     def instances(self) -> Instances: ...
 
     async def spec(self, workspace_id: str, variant: str = "a") -> InstanceSpec:
-        """A spec with its home made; another variant is another spec. It writes `hello from {id}` to its output."""
+        """Return a spec whose home exists.
+
+        Variants differ in their spec. The instance writes `hello from {id}` to its output.
+        """
         ...
 
     async def crash(self, workspace_id: str) -> None:
-        """End the instance behind the backend's back, with a failure."""
+        """Make the instance fail without the backend's knowledge."""
         ...
 
 
@@ -44,7 +47,10 @@ async def until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
 
 
 async def healthy(world: InstancesWorld, spec: InstanceSpec) -> InstanceStatus:
-    """Its status once it answers. One that ended first (another took its port) is started again, as the controller does."""
+    """Return the status once the instance answers.
+
+    If it ended first (its port was taken), start it again, as the controller does.
+    """
 
     async def answers() -> bool:
         if not (await world.instances.status(spec.workspace_id)).running:
@@ -140,7 +146,7 @@ class InstancesContract:
                 return not status.running and status.exit_reason is not None
 
             async with asyncio.timeout(PATIENCE_S):
-                # The stream may open after a crash: hints may be lost, but not for ever.
+                # The stream may open after a crash: single hints may be lost, but not all.
                 while True:
                     await world.crash(wid())
                     await until(reported, "the crash is seen")
@@ -177,7 +183,7 @@ class InstancesContract:
 
 
 async def _opened(stream: AsyncIterator[T]) -> AsyncGenerator[T, None]:
-    """As a generator that closes the one it takes from."""
+    """Wrap a stream in a generator that closes it."""
     try:
         async for item in stream:
             yield item

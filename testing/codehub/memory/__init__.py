@@ -1,1 +1,1 @@
-"""In-memory twins of the backends, for the simulation: each passes the contract suite of the real one."""
+"""In-memory twins of the backends, for the simulation. Each passes the contract suite of the real one."""

@@ -8,7 +8,7 @@ from codehub.domain.errors import BackendDown
 
 
 class MemoryActivity:
-    """ports.activity.ActivityStore in a dictionary; `away` makes it not answer."""
+    """Implements ports.activity.ActivityStore with a dictionary. `away` makes it unavailable."""
 
     def __init__(self) -> None:
         self.away = False

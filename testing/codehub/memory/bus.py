@@ -10,7 +10,7 @@ from codehub.domain.errors import BackendDown
 
 
 class MemoryBus:
-    """ports.bus.Bus among the tasks of one loop; `cut` breaks every subscription, `away` makes it not answer."""
+    """Implements ports.bus.Bus for tasks of one loop. `cut` breaks every subscription, `away` makes it unavailable."""
 
     def __init__(self) -> None:
         self.away = False

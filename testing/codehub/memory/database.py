@@ -1,6 +1,6 @@
 """The coordinator's tables in memory: rows, versions, epoch, timeline, orphans. Passes the suite of PostgreSQL's stores.
 
-Every method is one atomic step, as a transaction is. `notices` get what the triggers would notify.
+Every method is one atomic step, like a transaction. `notices` receives what the triggers would notify.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class MemoryDatabase:
         self._followed: datetime | None = None
         self._listeners: list[asyncio.Queue[Notice | None]] = []
 
-    # What the API does.
+    # The API's writes.
 
     def put(self, workspace: Workspace) -> None:
-        """Insert, or change from outside the coordinator, with the notifications of the triggers."""
+        """Insert or change a row from outside the coordinator, with the triggers' notifications."""
         old = self.rows.get(workspace.id)
         self._write(workspace)
         if (

@@ -1,4 +1,4 @@
-"""Leadership in memory: a lock, an epoch, and a term that ends by itself when it is not confirmed."""
+"""Leadership in memory: a lock, an epoch, and a term that expires unless it is confirmed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class MemoryLease:
 
 
 class MemoryElection:
-    """ports.leadership.Election for coordinators in one loop. A holder that does not confirm loses the lock."""
+    """Implements ports.leadership.Election for coordinators in one loop. A holder that does not confirm loses the lock."""
 
     def __init__(self, database: MemoryDatabase, clock: Clock) -> None:
         self._database = database
@@ -59,7 +59,7 @@ class MemoryElection:
         return True
 
     def free(self) -> None:
-        """As the server does for a connection that is gone."""
+        """Release the lock, as the server does for a lost connection."""
         self._holder = None
 
     def _is_held(self) -> bool:

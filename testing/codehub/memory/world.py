@@ -1,6 +1,6 @@
 """Instances, homes and archives in memory: the world of the simulation. Passes the suites of the real backends.
 
-Each effect is one atomic step right after its fence. A home's content is a mapping of names to bytes.
+Each effect is one atomic step right after its fence check. A home's content is a mapping of names to bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class StoredArchive:
 
 
 class MemoryArchives:
-    """ports.archives.Archives."""
+    """Implements ports.archives.Archives."""
 
     def __init__(self) -> None:
         self.away = False
@@ -75,7 +75,7 @@ class MemoryArchives:
             raise BackendDown("the archive store is away")
 
     def find(self, key: str) -> Files | None:
-        """The content of a committed archive."""
+        """Return the content of a committed archive."""
         workspace_id, _, rest = key.partition("/")
         stored = self.places.get(ArchivePlace(workspace_id, rest.rpartition("/")[0], key))
         return stored.files if stored is not None and stored.meta else None
@@ -91,14 +91,14 @@ class Volume:
 
 
 class MemoryHomes:
-    """ports.homes.Homes."""
+    """Implements ports.homes.Homes."""
 
     def __init__(self, archives: MemoryArchives, name: str = "local-dir") -> None:
         self._name = name
         self.away = False
-        # The disk that has no room left, if one has not.
+        # The full disk, if any.
         self.full = ""
-        # As if somebody had moved the directory away: nothing is seen, and nothing can be changed.
+        # As if the directory had been moved away: nothing can be observed or changed.
         self.hidden = False
         self.archives = archives
         self.volumes: dict[str, Volume] = {}
@@ -218,7 +218,7 @@ def _receipt(key: str, op_id: str, files: Files) -> ArchiveReceipt:
 
 
 class MemoryInstances:
-    """ports.instances.Instances. What is `deaf` runs, but answers no health check."""
+    """Implements ports.instances.Instances. `deaf` instances run, but answer no health check."""
 
     runs = Runs.COMMAND
 
@@ -300,7 +300,7 @@ class MemoryInstances:
         return None
 
     def end(self, workspace_id: str, reason: str) -> None:
-        """It ended, by itself or not."""
+        """End the instance, for any reason."""
         status = self.there[workspace_id]
         self.there[workspace_id] = replace(status, running=False, upstream=None, exit_reason=reason)
         self.hint(workspace_id)

@@ -1,1 +1,1 @@
-"""Small bugs, planted one at a time, that a test must notice (`make mutants`)."""
+"""Small bugs, planted one at a time, that a test must detect (`make mutants`)."""

@@ -1,4 +1,4 @@
-"""`make mutants`: each planted bug in a copy of the source, its tests run on it; reports the bugs that no test noticed."""
+"""`make mutants`: plants each bug in a copy of the source, runs its tests, and reports bugs that no test detects."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 
 from testing.codehub.mutants.catalog import MUTANTS, ROOT, SOURCE, Mutant, mutated
 
-# A bug may make a test hang; that is noticed too.
+# A bug may make a test hang, which also counts as detected.
 _LONGEST_S = 600
 
 
 def noticed(mutant: Mutant, place: Path) -> bool:
-    """Whether a test fails with the bug in the source."""
+    """Return whether a test fails with the bug in the source."""
     source = place / "src"
     shutil.copytree(SOURCE, source, ignore=shutil.ignore_patterns("__pycache__"))
     try:

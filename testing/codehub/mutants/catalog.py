@@ -1,6 +1,6 @@
-"""The planted bugs: which text becomes which, and the tests that must fail then.
+"""The planted bugs: which text is replaced by which, and the tests that must then fail.
 
-Each stands for a kind of mistake that once went unnoticed. The tests named run in this process, on the mutated source.
+Each represents a kind of mistake that once went unnoticed. The tests run in this process, on the mutated source.
 """
 
 from __future__ import annotations
@@ -269,7 +269,7 @@ MUTANTS: Final = (
 
 
 def mutated(mutant: Mutant, source: Path = SOURCE) -> str:
-    """The file's text with the bug in it. Raises ValueError when the text to be replaced is not there exactly once."""
+    """Return the file's text with the bug in it. Raises ValueError unless the text to replace occurs exactly once."""
     text = (source / "codehub" / mutant.file).read_text(encoding="utf-8")
     if text.count(mutant.old) != 1:
         raise ValueError(f"{mutant.name}: its text stands {text.count(mutant.old)} times in {mutant.file}")

@@ -1,1 +1,1 @@
-"""The real control code on a virtual clock, in a world of faults: seeded, repeatable, with invariants after every step."""
+"""The real control code on a virtual clock with injected faults: seeded, repeatable, with invariants after every step."""

@@ -1,4 +1,4 @@
-"""`make simulate SEEDS=n`: run seeds, stop at the first that fails and say how to replay it."""
+"""`make simulate SEEDS=n`: runs seeds, stops at the first that fails and prints how to replay it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""One coordinator process, as faults see it: every call passes a gate that may crash, freeze, delay or fail it.
+"""Fault injection for one coordinator process: every call passes a gate that may crash, freeze, delay or fail it.
 
-A crash is not a cancellation: from that moment nothing the process still does reaches the world, its clean-up included.
+A crash is not a cancellation: from that moment, nothing that the process still does reaches the world, including its
+clean-up.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from codehub.domain.errors import BackendDown, Transient
 
 @dataclass(frozen=True, slots=True)
 class Dice:
-    """The chance of each fault at one call."""
+    """The probability of each fault at one call."""
 
     crash: float = 0.001
     freeze: float = 0.0015
@@ -64,7 +65,7 @@ class Process:
         return self._thawed is not None
 
     async def reach(self) -> None:
-        """Held back while frozen; never again once dead."""
+        """Wait while frozen; never return once dead."""
         while self._thawed is not None or self.dead:
             if self.dead:
                 await asyncio.Event().wait()
@@ -72,7 +73,7 @@ class Process:
                 await self._thawed.wait()
 
     async def gate(self) -> None:
-        """Between any two awaits: a crash, or a freeze."""
+        """Crash or freeze between any two awaits."""
         self.steps += 1
         roll = self._dice.random()
         if roll < self.odds.crash:
@@ -111,7 +112,7 @@ class Process:
 
 
 class Gated:
-    """Any port, seen through one process's gate. Listings may lie late: an older answer for a newer one."""
+    """Any port, through one process's gate. Listings may be stale: an older answer instead of a newer one."""
 
     def __init__(self, inner: Any, process: Process, *, may_fail: bool = True) -> None:
         self._inner = inner

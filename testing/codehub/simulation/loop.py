@@ -1,4 +1,4 @@
-"""An event loop whose time passes only when nothing is left to do. No file descriptor, no thread, no waiting."""
+"""An event loop whose time advances only when there is nothing left to do. No file descriptor, no thread, no waiting."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _EPOCH = datetime(2026, 11, 16, tzinfo=UTC)
 
 
 class Stalled(Exception):
-    """Everything waits for something that never comes."""
+    """Raised if all tasks wait for something that never happens."""
 
 
 class _Passing:
-    """Stands where a selector would: instead of waiting, it lets the time pass."""
+    """Replaces the selector: advances the time instead of waiting."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -48,7 +48,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 class VirtualClock:
-    """ports.clock.Clock on the loop's time."""
+    """Implements ports.clock.Clock on the loop's time."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop

@@ -1,4 +1,4 @@
-"""One seed: users, coordinators and faults for a while; then the faults end, and everything must converge."""
+"""Runs one seed: users, coordinators and faults for a while; then the faults end, and everything must converge."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class _GatedElection:
 class Simulation:
     def __init__(self, seed: int, loop: VirtualLoop, bugs: Collection[str]) -> None:
         self.dice = random.Random(seed)
-        # Dice of their own: seeds that found something once go on meaning the same.
+        # A separate random generator, so that seeds that once found a bug keep their meaning.
         self.duplicates = random.Random(seed + 1_000_000)
         self.clock = VirtualClock(loop)
         self.world = World(self.clock, self.dice, grace_s=GRACE_S, retention_s=RETENTION_S, bugs=bugs)
@@ -180,7 +180,7 @@ class Simulation:
             random=self.dice.random,
         )
 
-    # Everybody else.
+    # Users and faults.
 
     async def _users(self) -> None:
         for _ in range(self.dice.randint(1, 3)):
@@ -225,7 +225,7 @@ class Simulation:
         self.world.database.put(workspace(id_, desired=desired, created_at=self.clock.now()))
 
     def _duplicate(self, original: Workspace) -> None:
-        """As `Workspaces.duplicate` does it."""
+        """Duplicate a workspace as `Workspaces.duplicate` does."""
         source = source_of(original)
         if isinstance(source, NotNow):
             return
@@ -237,7 +237,7 @@ class Simulation:
         self.world.database.put(replace(copy, copy_of=original.id, archive_key=key))
 
     async def _weather(self) -> None:
-        """Backends and Redis come and go; instances end by themselves or fall silent."""
+        """Make backends and Redis unavailable and available again; make instances end or stop answering."""
         world = self.world
         while True:
             await asyncio.sleep(self.dice.uniform(2, 18))
@@ -266,7 +266,7 @@ class Simulation:
                     asyncio.get_running_loop().call_later(2 * away_s, world.instances.deaf.discard, victim)
 
     async def _calm(self) -> None:
-        """No more faults; what is frozen goes on, and acts late."""
+        """End all faults. Frozen processes continue, and act late."""
         self._say("calm")
         self.quiet = True
         world = self.world
@@ -280,9 +280,10 @@ class Simulation:
             process.thaw()
 
     async def _converge(self) -> None:
-        """Each workspace reaches what it was asked to be; owners recover what ended in ERROR, as they would.
+        """Wait until each workspace reaches its desired state.
 
-        What seems lost while the homes' directory is away is found again without anybody's help.
+        Owners recover workspaces in ERROR, as they would in reality. Homes that seem lost while the homes' directory is
+        unavailable are found again without intervention.
         """
         self._say("the homes are moved away, and back")
         self.world.homes.hidden = True
@@ -299,7 +300,7 @@ class Simulation:
             for row in list(self.world.database.rows.values()):
                 lost = row.error_reason is ErrorReason.DATA_LOST
                 if row.phase is Phase.ERROR and row.error_reason is not None and not lost:
-                    # A copy whose original does not rest is given up.
+                    # A copy is given up if its original never rests.
                     never = row.copy_of is not None and row.archive_key is None
                     desired = DesiredState.DELETED if never else row.desired_state
                     self.world.database.put(recovered(row, self.clock.now(), desired))
@@ -321,7 +322,7 @@ class Simulation:
 
 
 def run_seed(seed: int, *, bugs: Collection[str] = ()) -> Outcome:
-    """Run one seed to its end. The same seed gives the same run, to the last step."""
+    """Run one seed to its end. The same seed gives exactly the same run."""
     loop = VirtualLoop()
     simulation = Simulation(seed, loop, bugs)
     failure = None
@@ -346,7 +347,7 @@ def _describe(error: BaseException) -> str:
 
 @contextmanager
 def planted(bugs: Collection[str]) -> Iterator[None]:
-    """The bugs that are code, put in for as long as one seed runs."""
+    """Plant the bugs that are code while one seed runs."""
     with ExitStack() as stack:
         if "volume-before-key" in bugs:
             stack.enter_context(_instead(act.Actor, "_archive_and_remove", _volume_before_key))
@@ -370,7 +371,7 @@ def _instead(owner: Any, name: str, bug: Any) -> Iterator[None]:
 
 
 async def _volume_before_key(self: Any, task: Any, ctx: HomeCtx, *, current: bool) -> None:
-    """INV-8 the wrong way round: the volume goes, and only then its archive's key is committed."""
+    """INV-8 in the wrong order: the volume is removed before its archive's key is committed."""
     row, home = task.workspace, home_key(task.workspace)
     homes = self._backends.homes[row.storage_backend]
     receipt = await homes.archive(home, ctx, row.archive_op_id, task.report, task.fence)

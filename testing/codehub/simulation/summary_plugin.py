@@ -1,4 +1,4 @@
-"""At the end of a test run: how much was simulated, and which planted bugs were found by which seed."""
+"""Reports at the end of a test run how much was simulated, and which seed found which planted bug."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The world with its eyes open: in-memory twins that check the contracts at every change, and remember what users wrote."""
+"""The simulated world: in-memory twins that check the contracts at every change and remember what users wrote."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from testing.codehub.memory.database import MemoryDatabase
 from testing.codehub.memory.world import Files, MemoryArchives, MemoryHomes, MemoryInstances, StoredArchive, Volume
 from testing.codehub.simulation.faults import Process
 
-# Whose call this is; set where a process begins.
+# The process that makes the call; set when a process starts.
 PROCESS: ContextVar[Process] = ContextVar("process")
 
 _ALLOWED = {(edge.operation, desired) for edge in EDGES for desired in edge.desired}
@@ -30,14 +30,14 @@ _NEVER = (
     ErrorReason.DATA_LOST,
     ErrorReason.ARCHIVE_CORRUPTED,
     ErrorReason.CONTAINER_WITHOUT_VOLUME,
-    # These are waited for, never given up on.
+    # These errors are waited out and never final.
     ErrorReason.OUT_OF_SPACE,
     ErrorReason.UNREACHABLE,
 )
 
 
 class Violation(AssertionError):
-    """A contract was broken."""
+    """Raised when a contract was broken."""
 
 
 class World:
@@ -52,13 +52,13 @@ class World:
         self.retention = timedelta(seconds=retention_s)
         self.bugs = frozenset(bugs)
         self.truth: dict[str, dict[str, bytes]] = {}
-        # Every state that a home was ever in.
+        # Every state that a home ever had.
         self.states: dict[str, list[dict[str, bytes]]] = {}
         self.violations: list[str] = []
         self.steps = 0
         self.faults: dict[str, int] = {}
         self.half_done = 0.02
-        # How often a leader freezes in the last instant before a restore's effect.
+        # How often a leader freezes right before a restore's effect.
         self.gap = 0.15
         self.archives = SimArchives(self)
         self.homes = SimHomes(self)
@@ -74,7 +74,7 @@ class World:
             raise Violation(what)
 
     def check(self, workspace_id: str) -> None:
-        """After every step: the container has its volume, and no byte a user wrote is gone."""
+        """Check after every step that the container has its volume and that no byte written by a user is lost."""
         self.steps += 1
         if self.instances.is_running(workspace_id):
             self.must(workspace_id in self.homes.volumes, f"6: {workspace_id} runs without a volume")
@@ -88,7 +88,7 @@ class World:
         self.must(kept == wrote, f"lost: what was written in {workspace_id} is in no volume and no committed archive")
 
     def copied(self, copy: Workspace) -> None:
-        """A copy begins with one whole state of its original: what it was left as when it rested."""
+        """Check that a copy starts with one complete state of its original, from when it was at rest."""
         assert copy.copy_of is not None
         assert copy.archive_key is not None
         files = self.archives.find(copy.archive_key)
@@ -101,7 +101,7 @@ class World:
         self.states.setdefault(workspace_id, [{}]).append(dict(self.truth.get(workspace_id, {})))
 
     def write(self, workspace_id: str) -> None:
-        """A person at work, who finds everything as it was left."""
+        """Write as a user, after checking that everything is unchanged."""
         volume = self.homes.volumes.get(workspace_id)
         if volume is None or not self.instances.is_running(workspace_id):
             return
@@ -175,7 +175,7 @@ class SimHomes(MemoryHomes):
 
         if home.workspace_id in self.volumes or world.dice.random() >= world.gap:
             return await super().restore(home, archive_key, incarnation, report, fence_and_then)
-        # Frozen between the last look at the fence and the effect, which is on its way and cannot be called back.
+        # Frozen between the last fence check and the effect, which has been sent and cannot be cancelled.
         files: Files | None = self.archives.find(archive_key)
         fence()
         world.count("frozen before the effect")
@@ -189,7 +189,7 @@ class SimHomes(MemoryHomes):
     def _over(self, late: asyncio.Future[HomeCtx]) -> None:
         self._late.discard(late)
         if not late.cancelled():
-            late.exception()  # whoever asked may be gone
+            late.exception()  # the caller may be gone
 
     async def _restored_late(self, home: HomeKey, ctx: HomeCtx, files: Files | None, longest_s: float) -> HomeCtx:
         await self._until_free_again(home.workspace_id, longest_s)
@@ -200,7 +200,7 @@ class SimHomes(MemoryHomes):
         return ctx
 
     async def _until_free_again(self, workspace_id: str, longest_s: float) -> None:
-        """Until the volume's place was taken by the next leader's, and is free again; or so long."""
+        """Wait until the next leader's volume has taken the place and the place is free again, at most this long."""
         clock, was_there = self._world.clock, False
         deadline = clock.monotonic() + longest_s
         while clock.monotonic() < deadline and (not was_there or workspace_id in self.volumes):
@@ -290,7 +290,7 @@ class SimDatabase(MemoryDatabase):
 
 
 def recovered(row: Workspace, now: datetime, desired: DesiredState) -> Workspace:
-    """What the API writes when someone asks for this state, recovering on the way."""
+    """Return the row that the API writes when a user requests this state, including recovery."""
     accessed = now if desired is DesiredState.RUNNING else row.last_access_at
     return replace(
         row,

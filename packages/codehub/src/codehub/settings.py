@@ -1,7 +1,7 @@
-"""Every setting, in one place: its name in the environment, its default, what it means and what it must be.
+"""All settings: name in the environment, default, meaning and validation.
 
-Read once at start by whoever is the entry point, from the environment over an optional TOML file (`CODEHUB_CONFIG_FILE`);
-nothing reads the environment at import. `docs/configuration.md` is generated from this.
+The entry point reads them once at start, from the environment over an optional TOML file (`CODEHUB_CONFIG_FILE`); nothing
+reads the environment at import. `docs/configuration.md` is generated from this.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ BaseUrl = Annotated[str, AfterValidator(_base_url)]
 
 
 def default_data_dir() -> Path:
-    """Root's is where the unprivileged uids of PostgreSQL and of the workspaces can reach it."""
+    """Root's directory must be reachable by the unprivileged uids of PostgreSQL and of the workspaces."""
     return Path("/var/lib/codehub") if os.geteuid() == 0 else Path.home() / ".local/share/codehub"
 
 
@@ -463,7 +463,7 @@ class Settings(BaseModel):
 
     @property
     def server_user(self) -> str:
-        """Of the embedded servers: PostgreSQL never runs as root."""
+        """The user of the embedded servers: PostgreSQL never runs as root."""
         return "codehub" if self.user == "root" else self.user
 
     @property
@@ -488,11 +488,11 @@ _PASSWORD_IN_URL = re.compile(r"(?<=:)[^:@/]*(?=@)")
 
 
 def load_settings(environment: Mapping[str, str]) -> Settings:
-    """Settings from an environment and the file it names. Raises Invalid naming the variable and what was expected."""
+    """Load settings from an environment and the file it names. Raises Invalid with the variable and what was expected."""
     values: dict[str, Any] = {}
     if path := environment.get("CODEHUB_CONFIG_FILE"):
         values.update(_from_file(Path(path)))
-    # An empty variable is an unset one: that is how people switch things off in unit and compose files.
+    # An empty variable counts as unset, which is how users disable things in unit and compose files.
     values.update({name: environment[name] for name in NAMES if environment.get(name)})
     try:
         return Settings.model_validate(values)

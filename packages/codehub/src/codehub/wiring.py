@@ -1,6 +1,6 @@
-"""Adapters from settings, once per process: the only place where settings meet constructors.
+"""Creates the adapters from settings, once per process: the only place where settings meet constructors.
 
-Knows every adapter and nothing of the API, the proxy or the command line.
+Knows every adapter, but nothing about the API, the proxy or the command line.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from codehub.adapters.redis.client import connect
 from codehub.domain.profiles import Catalog
 from codehub.settings import Settings
 
-# Beside the data, so that `codehub down` finds what is ours without a database.
+# Beside the data, so that `codehub down` finds this installation's resources without a database.
 _INSTALLATION_FILE = "installation-id"
 
 
@@ -38,7 +38,7 @@ def new_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Every adapter of one process, open."""
+    """All open adapters of one process."""
 
     settings: Settings
     installation_id: str
@@ -103,7 +103,10 @@ def catalog_of(settings: Settings) -> Catalog:
 
 @contextlib.asynccontextmanager
 async def open_world(settings: Settings, *, name: str, chooses: bool = False) -> AsyncIterator[World]:
-    """Everything a part needs. `chooses`: whether it decides where new workspaces run (that may pull an image)."""
+    """Open everything a component needs.
+
+    `chooses`: whether it decides where new workspaces run (that may pull an image).
+    """
     async with contextlib.AsyncExitStack() as stack:
         database = await stack.enter_async_context(Database(settings.database_url, name=f"codehub-{name}"))
         redis = connect(settings.redis_url)
@@ -130,11 +133,11 @@ async def open_world(settings: Settings, *, name: str, chooses: bool = False) ->
 
 @contextlib.asynccontextmanager
 async def open_local_backends(settings: Settings) -> AsyncIterator[BackendSet]:
-    """The backends without a database, by the installation's id as the last `up` kept it."""
+    """Open the backends without a database, by the installation's id that the last `up` stored."""
     path = settings.data_dir / _INSTALLATION_FILE
     installation = path.read_text().strip() if path.exists() else ""
     backends = await open_backends(
-        # Pods are the cluster's: they are not looked for, nor stopped, from one machine.
+        # Pods belong to the cluster: a single machine neither searches for them nor stops them.
         replace(backend_options(settings, installation), runtime="process", kubernetes=None),
         catalog_of(settings),
     )
@@ -145,7 +148,7 @@ async def open_local_backends(settings: Settings) -> AsyncIterator[BackendSet]:
 
 
 async def keep_installation_id(settings: Settings, database: Database) -> str:
-    """This installation's id, made if need be, and kept in the data directory too."""
+    """Return this installation's id, created if necessary, and also store it in the data directory."""
     found = await installation_id(database, new_id())
     write_private(settings.data_dir / _INSTALLATION_FILE, found + "\n")
     return found

@@ -1,6 +1,6 @@
-"""Which backends this installation has, by the names that workspaces' rows carry, and which one new workspaces get.
+"""Which backends this installation has, by the names in workspaces' rows, and which one new workspaces use.
 
-Composition of the adapters in this folder; knows nothing of settings, services or the database.
+Composes the adapters in this folder. Knows nothing of settings, services or the database.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from codehub.ports.homes import Homes
 from codehub.ports.instances import Instances
 from codehub.ports.stores import IdentifiedStore
 
-# Names the backend that CODEHUB_RUNTIME=auto settled on. Removing the file lets it choose again.
+# Names the backend that CODEHUB_RUNTIME=auto chose. Removing the file makes it choose again.
 _CHOSEN_RUNTIME = "runtime"
-_AUTO_PATIENCE_S = 120.0  # for a pull that decides where new workspaces run
+_AUTO_PATIENCE_S = 120.0  # for the image pull that decides where new workspaces run
 
 
 @dataclass(frozen=True, slots=True)
 class BackendOptions:
-    """All that the backends need to know."""
+    """Everything that the backends need to know."""
 
     data_dir: Path
     homes_dir: Path
@@ -61,12 +61,15 @@ class BackendOptions:
     limits: DockerLimits = field(default_factory=DockerLimits)
     store: StoreOptions = field(default_factory=StoreOptions)
     process: ProcessOptions | None = None
-    kubernetes: KubernetesOptions | None = None  # None: no cluster is asked
+    kubernetes: KubernetesOptions | None = None  # None: no cluster is used
 
 
 @dataclass(frozen=True, slots=True)
 class BackendSet:
-    """`instances` and `homes` are by backend name; a workspace whose backend is not among them is Unknown, not lost."""
+    """All backends.
+
+    `instances` and `homes` are keyed by backend name; a workspace whose backend is missing is Unknown, not lost.
+    """
 
     instances: Mapping[str, Instances]
     homes: Mapping[str, Homes]
@@ -77,10 +80,10 @@ class BackendSet:
     engine: Engine
     store: Store
     workers: Workers
-    # What carries an id by which a coordinator knows that it is this installation's.
+    # Stores with an id by which a coordinator recognizes them as this installation's.
     stores: Sequence[IdentifiedStore] = ()
     kubernetes: KubernetesBackends | None = None
-    # For the coordinator, which alone knows how it isolates processes. Blocking.
+    # Called by the coordinator, because only it knows how it isolates processes. Blocking.
     record_isolation: Callable[[], None] = lambda: None
 
     async def close(self) -> None:
@@ -105,7 +108,10 @@ async def open_backends(
     several_users: Callable[[], Awaitable[bool]] = _one_user,
     owner_name: Callable[[str], Awaitable[str]] | None = None,
 ) -> BackendSet:
-    """Every backend there is, and the choice for new workspaces. Processes are always there; an engine may come later."""
+    """Open all backends and choose one for new workspaces.
+
+    Processes are always available; an engine may become available later.
+    """
     if options.runtime == "kubernetes" and options.kubernetes is None:
         raise Invalid("CODEHUB_RUNTIME=kubernetes needs a cluster: set KUBECONFIG, or run CodeHub in one")
     engine = Engine(options.docker_host, options.installation_id)
@@ -132,8 +138,8 @@ async def open_backends(
     )
     mark = HomesMark(options.homes_dir)
     local = LocalDirHomes(options.homes_dir, store, host_root=options.homes_host_dir, workers=workers, mark=mark)
-    with contextlib.suppress(BackendDown):  # homes are Unknown until their disk is there; all else goes on
-        await local.ping()  # makes the directory
+    with contextlib.suppress(BackendDown):  # homes are Unknown until their disk is mounted; everything else works
+        await local.ping()  # creates the directory
     volumes = DockerVolumeHomes(engine, store, workers=workers)
     chosen = await _choose(options, engine, catalog)
     instances: dict[str, Instances] = {process.name: process, docker.name: docker}
@@ -161,7 +167,10 @@ async def open_backends(
 
 
 async def choose_runtime(options: BackendOptions, catalog: Catalog) -> str:
-    """`process`, `docker` or `kubernetes`: what CODEHUB_RUNTIME comes to here. Pulls the default image if need be."""
+    """Return `process`, `docker` or `kubernetes`: the result of CODEHUB_RUNTIME on this machine.
+
+    May pull the default image.
+    """
     engine = Engine(options.docker_host, options.installation_id)
     try:
         chosen = await _choose(options, engine, catalog)
@@ -171,7 +180,10 @@ async def choose_runtime(options: BackendOptions, catalog: Catalog) -> str:
 
 
 def _storage(chosen: str, asked: str) -> str:
-    """What an instance backend can mount: an engine's volume is of no use to a process, a claim only to a pod."""
+    """Return a storage backend that the instance backend can mount.
+
+    A process cannot use an engine's volume, and only pods use claims.
+    """
     if chosen == KubernetesInstances.name:
         return PvcHomes.name
     if asked == PvcHomes.name:
@@ -180,9 +192,9 @@ def _storage(chosen: str, asked: str) -> str:
 
 
 async def _choose(options: BackendOptions, engine: Engine, catalog: Catalog) -> str:
-    """auto: docker when an engine answers and the default profile's image is there or can be pulled.
+    """Resolve `auto`: docker if an engine answers and the default profile's image exists or can be pulled.
 
-    Once it was docker it stays docker: an engine that is away must not turn containers into processes unasked.
+    Once docker was chosen, it stays: an unavailable engine must not silently turn containers into processes.
     """
     fixed = {
         "process": ProcessInstances.name,
@@ -204,6 +216,6 @@ async def _choose(options: BackendOptions, engine: Engine, catalog: Catalog) -> 
             await ensure_image(engine, image, ignore_progress)
     except (BackendDown, CodeHubError, TimeoutError):
         return ProcessInstances.name
-    with contextlib.suppress(OSError):  # a read-only data directory: the choice is made again at the next start
+    with contextlib.suppress(OSError):  # a read-only data directory: choose again at the next start
         write_private(chosen, DockerInstances.name + "\n")
     return DockerInstances.name

@@ -1,4 +1,4 @@
-"""The interpreter that CodeHub's own environment is made from. Workspaces run it; the environment itself is not theirs."""
+"""The interpreter that CodeHub's environment is based on. Workspaces run it, but cannot use the environment itself."""
 
 from __future__ import annotations
 

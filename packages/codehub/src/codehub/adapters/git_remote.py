@@ -1,8 +1,8 @@
 """Lists the branches of a repository from this machine, for the dialog that creates a workspace.
 
-The address comes from a user, and this machine can reach what users must not. So only HTTPS and HTTP are tried, every
-address of the host is checked first, git connects to the checked one whatever DNS says by then, no redirect is followed, no
-configuration and no hook of this machine is read, and time and output are bounded.
+The address comes from a user, and this machine can reach hosts that users must not. Therefore only HTTPS and HTTP are
+allowed, every address of the host is checked first, git connects to the checked address regardless of later DNS answers, no
+redirect is followed, no configuration or hook of this machine is read, and time and output are bounded.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _AT_ONCE = 4
 _NOBODY = 65534
 _LINE = re.compile(r"[0-9a-f]{40,64}\trefs/heads/(\S+)")
 _HEAD = re.compile(r"ref: refs/heads/(\S+)\tHEAD")
-_OLDEST_GIT = (2, 37)  # which connects to the address that it is told (http.curloptResolve)
+_OLDEST_GIT = (2, 37)  # the first that connects to a given address (http.curloptResolve)
 _PORTS = {"https": 443, "http": 80}
 
 
@@ -45,7 +45,10 @@ class Branches:
 
 
 class GitRemote:
-    """`allowed`: private networks that workspaces may reach, and so their owners by this. `ca` as for workspaces."""
+    """Lists branches.
+
+    `allowed`: private networks that workspaces, and thus their owners, may reach. `ca` as for workspaces.
+    """
 
     def __init__(self, allowed: Sequence[str] = (), ca: str = "") -> None:
         self._allowed = [ipaddress.ip_network(text) for text in allowed]
@@ -53,7 +56,7 @@ class GitRemote:
         self._gate = asyncio.Semaphore(_AT_ONCE)
 
     async def branches(self, url: RepositoryUrl, username: str, token: str) -> Branches:
-        """Raises Invalid with what is wrong. Without a token, username and token are empty."""
+        """Return the branches. Raises Invalid with the problem. Without a token, username and token are empty."""
         if url.uses_ssh:
             raise Invalid("branches are not listed over SSH: type the branch")
         host, port = _host_and_port(url)
@@ -61,7 +64,7 @@ class GitRemote:
             address = await self._checked_address(host, port)
             pin = f"{host.strip('[]')}:{port}:{address}"
             with tempfile.TemporaryDirectory(prefix="codehub-git-") as folder:
-                os.chmod(folder, 0o755)  # noqa: S103 - git runs as nobody, and there is nothing secret in it
+                os.chmod(folder, 0o755)  # noqa: S103 - git runs as nobody, and the folder contains no secrets
                 code, said = await asyncio.to_thread(self._run, url.url, pin, Path(folder), username, token)
         if code != 0:
             raise Invalid(_explained(said, url, bool(token)))
@@ -78,7 +81,7 @@ class GitRemote:
             raise Invalid(f"there is no host named {host}") from None
         own = {each.address for group in psutil.net_if_addrs().values() for each in group}
         addresses = [str(entry[4][0]) for entry in found]
-        # One that is not allowed spoils all: which of them git would take is not ours to say.
+        # One forbidden address is enough to refuse: we cannot control which of them git would use.
         if not addresses or not all(self._may_be_reached(address, own) for address in addresses):
             raise Invalid(f"{host} cannot be reached from here; type the branch")
         address = addresses[0]
@@ -111,13 +114,13 @@ class GitRemote:
         nobody = _NOBODY if os.geteuid() == 0 else None
         read_fd = -1
         if token:
-            # Through a pipe: neither in a file nor in the arguments nor in the environment.
+            # Passed through a pipe, so that it is neither in a file nor in the arguments nor in the environment.
             read_fd, write_fd = os.pipe()
             os.write(write_fd, f"username={username}\npassword={token}\n".encode())
             os.close(write_fd)
             if nobody is not None:
                 os.fchown(read_fd, nobody, nobody)
-            # By its path: a plain /bin/sh redirects from single-digit descriptors only.
+            # By path: a plain /bin/sh redirects only from single-digit descriptors.
             settings["credential.helper"] = f"!cat /dev/fd/{read_fd}; :"
         words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         try:

@@ -1,4 +1,4 @@
-"""One question to an IDE: does it answer its health path right now? Over TCP or a unix socket, with nothing kept open."""
+"""Probes an IDE's health path once, over TCP or a Unix socket. Keeps no connection open."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from codehub.domain.profiles import AppProfile
 from codehub.domain.routing import workspace_path
 from codehub.ports.instances import Upstream
 
-_TIMEOUT_S = 5.0  # of one probe; the caller decides how many to make
+_TIMEOUT_S = 5.0  # of one probe; the caller decides how often to probe
 
 
 async def answers(upstream: Upstream, workspace_id: str, profile: AppProfile) -> bool:
-    """Whether `GET health_path` gets any answer below 500 (a redirect or a refusal is an IDE at work too)."""
+    """Return whether `GET health_path` gets any answer below 500.
+
+    A redirect or a refusal also comes from a working IDE.
+    """
     path = (
         profile.health_path
         if profile.strip_prefix
@@ -48,13 +51,13 @@ async def _connect(upstream: Upstream) -> tuple[asyncio.StreamReader, asyncio.St
 
 
 def secret_of(profile: AppProfile, secret: str) -> tuple[str, str] | None:
-    """The header the proxy adds, when the profile has one."""
+    """Return the header that the proxy adds, if the profile has one."""
     name, colon, value = profile.secret_header.partition(":")
     return (name.strip(), value.strip().replace("{secret}", secret)) if colon else None
 
 
 def filled(text: str, values: dict[str, str]) -> str:
-    """The profile's placeholders filled in; other braces are left as they are."""
+    """Fill in the profile's placeholders. Other braces stay unchanged."""
     for name, value in values.items():
         text = text.replace("{" + name + "}", value)
     return text

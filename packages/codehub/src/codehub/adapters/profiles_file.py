@@ -1,4 +1,4 @@
-"""The TOML file named by CODEHUB_PROFILES_FILE → profiles, each mistake named with its place."""
+"""Reads profiles from the TOML file named by CODEHUB_PROFILES_FILE. Errors name their location."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _KNOWN = {"port", "socket", "base_path", "home", "id", "secret"}
 
 
 def load_profiles(path: Path | None) -> Mapping[str, AppProfile]:
-    """The shipped profiles and those of the file, which may also replace a shipped one."""
+    """Return the built-in profiles and those of the file, which may also replace a built-in one."""
     if path is None:
         return SHIPPED
     try:
@@ -92,7 +92,7 @@ def _profile(path: Path, name: str, table: Any) -> AppProfile:
 
 
 def _with_current_names(where: str, table: dict[str, Any]) -> dict[str, Any]:
-    """Keys that were renamed keep working under their old name for one release."""
+    """Accept renamed keys under their old name for one release."""
     for old, new in _RENAMED.items():
         if old in table and new in table:
             raise Invalid(f"{where}: {old} is the old name of {new}; keep only {new}")
@@ -114,6 +114,6 @@ def _check(where: str, profile: AppProfile) -> None:
         raise Invalid(f"{where}: health_timeout is a number of seconds above 0")
     if profile.secret_header and ":" not in profile.secret_header:
         raise Invalid(f"{where}: secret_header is 'Name: value'")
-    # What a server may say by RFC 6455 7.4 and the registry it began; 1004 to 1006 and 1015 are never sent.
+    # Codes that a server may send according to RFC 6455 7.4 and its registry. 1004 to 1006 and 1015 are never sent.
     if profile.close_code not in {1000, 1001, 1011, 1012, 1013, 1014} and not 3000 <= profile.close_code <= 4999:
         raise Invalid(f"{where}: close_code is 1000, 1001, 1011 to 1014, or 3000 to 4999")

@@ -1,7 +1,7 @@
-"""Secrets at rest: AES-256-GCM with the id of the key in front, so that keys can be rotated.
+"""Encrypts secrets at rest with AES-256-GCM. Each value contains its key's id, so that keys can be rotated.
 
-A sealed value is `version (1) | key id (4) | nonce (12) | ciphertext and tag`. What it belongs to (table, user, name) is
-authenticated with it: a value that somebody copies into another row does not open there.
+A sealed value is `version (1) | key id (4) | nonce (12) | ciphertext and tag`. Its context (table, user, name) is
+authenticated too: a value that is copied into another row cannot be opened there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FILE_NAME = "secrets.key"
 
 @dataclass(frozen=True, slots=True)
 class SecretBox:
-    """The first key seals; all of them open."""
+    """Seals with the first key and opens with any of them."""
 
     keys: tuple[bytes, ...]
 
@@ -55,7 +55,7 @@ def key_id(key: bytes) -> bytes:
 
 
 def parse_keys(text: str) -> tuple[bytes, ...]:
-    """CODEHUB_SECRETS_KEY: 32 bytes in base64, or several, separated by commas, the newest first."""
+    """Parse CODEHUB_SECRETS_KEY: 32 bytes in base64, or several such keys separated by commas, newest first."""
     keys = []
     for word in text.split(","):
         try:
@@ -69,7 +69,7 @@ def parse_keys(text: str) -> tuple[bytes, ...]:
 
 
 def open_box(text: str, data_dir: Path, file: Path | None = None) -> SecretBox:
-    """By the setting or its file; without them, by the key in the data directory, which is made when it is not there."""
+    """Open the box with the setting or its file, else with the key in the data directory, which is created if missing."""
     if text:
         return SecretBox(parse_keys(text))
     if file is not None:
@@ -84,7 +84,7 @@ def _file_key(path: Path) -> bytes:
     if path.exists():
         return parse_keys(path.read_text().strip())[0]
     with contextlib.suppress(FileExistsError):
-        # Linked into place whole: another process never reads half a key.
+        # Linked into place when complete, so that another process never reads a partial key.
         temporary = path.with_name(f".{FILE_NAME}.{os.getpid()}")
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:

@@ -1,4 +1,4 @@
-"""The link to the `workspaced` of one start: an upgraded connection with JSON objects as lines both ways."""
+"""The link to the `workspaced` of one start: an upgraded connection with JSON objects as lines in both directions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from codehub.domain.errors import UpstreamUnavailable
 from codehub.ports.instances import Upstream
 from codehub.ports.setup import LinkStream, Message
 
-# A devcontainer.json of 1 MiB, escaped. More is not a helper of ours.
+# A devcontainer.json of 1 MiB, escaped. Our helper never sends more.
 _LONGEST_LINE = 8 << 20
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 
 class SystemClock:
-    """ports.clock.Clock."""
+    """Implements ports.clock.Clock."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)

@@ -1,8 +1,8 @@
-"""Asks a workspace over HTTP when there was work in it last: its IDE (a profile's `activity_path`), or its `workspaced`.
+"""Queries a workspace's last activity over HTTP: from its IDE (a profile's `activity_path`) or from its `workspaced`.
 
-The answer is 200 with JSON: `{"active": true}` for right now, with a `reason` where it has one, or
-`{"last_active_at": "2026-11-16T01:02:03Z"}` (an ISO time or Unix seconds), or Jupyter's list of kernels. Anything else, and
-no answer within a few seconds, says nothing.
+The answer is 200 with JSON: `{"active": true}` for right now, optionally with a `reason`, or
+`{"last_active_at": "2026-11-16T01:02:03Z"}` (an ISO time or Unix seconds), or Jupyter's list of kernels. Any other answer,
+or none within a few seconds, carries no information.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from codehub.domain.busy import Work
 from codehub.ports.instances import Upstream
 
 _TIMEOUT_S = 5.0
-# An answer is a line; whatever is longer is not one.
+# A valid answer is one short line.
 _LONGEST_BYTES = 64 << 10
 _LONGEST_REASON = 200
-_SOMEBODY = "the IDE"  # said that somebody works in it, without saying what on
+_SOMEBODY = "the IDE"  # reported as active without a reason
 
 
 class UpstreamActivity:
-    """ports.liveness.AsksActivity. Whatever runs in a workspace may answer here, so no answer is ever an error."""
+    """Implements ports.liveness.AsksActivity. Anything in a workspace may answer here, so no answer is ever an error."""
 
     async def work(self, upstream: Upstream, path: str, now: datetime) -> Work | None:
         try:
@@ -37,12 +37,12 @@ class UpstreamActivity:
 
 
 def _line(text: str) -> str:
-    """A workspace's own words, made fit to be shown: one line of printable characters, not too long."""
+    """Make a workspace's text safe to display: one line of printable characters, limited in length."""
     return "".join(char if char.isprintable() else " " for char in text).strip()[:_LONGEST_REASON] or _SOMEBODY
 
 
 def _is_busy(kernel: object) -> bool:
-    """One of Jupyter's `/api/kernels`."""
+    """Return whether an entry of Jupyter's `/api/kernels` is busy."""
     match kernel:
         case {"execution_state": "busy"}:
             return True
@@ -53,7 +53,7 @@ def _is_busy(kernel: object) -> bool:
 async def _get(upstream: Upstream, path: str) -> bytes | None:
     transport = WorkspaceTransport(upstream.socket_path, upstream.uid) if upstream.socket_path else None
     address = "http://localhost" if upstream.socket_path else f"http://{upstream.host}:{upstream.port}"
-    # Not compressed: a few bytes on the wire must not become many here.
+    # Not compressed: a few bytes on the wire must not expand to many here.
     headers = {"Accept-Encoding": "identity", **(dict([upstream.secret]) if upstream.secret else {})}
     async with (
         httpx.AsyncClient(transport=transport, timeout=_TIMEOUT_S, trust_env=False) as client,
@@ -83,7 +83,7 @@ def _said(body: bytes, now: datetime) -> Work | None:
                 return Work(min(datetime.fromtimestamp(seconds, UTC), now), _SOMEBODY)
             case [*kernels] if any(_is_busy(kernel) for kernel in kernels):
                 return Work(now, "a busy notebook kernel")
-    # A time beyond all years, and JSON nested deeper than a parser goes, are errors of their own kinds.
+    # A time out of range and JSON nested too deeply raise other exceptions than ValueError.
     except (ValueError, OverflowError, OSError, RecursionError):
         return None
     return None

@@ -1,4 +1,4 @@
-"""An httpx transport to a workspace's Unix socket that connects as `workspace_socket` does, so no link is followed."""
+"""An httpx transport to a workspace's Unix socket. It connects like `workspace_socket`, so no link is followed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from codehub.adapters.workspace_socket import open_workspace_socket
 
 
 class WorkspaceTransport(httpx.AsyncHTTPTransport):
-    """`uid` is the user who must be listening at `path`; None means CodeHub's own."""
+    """The transport. `uid` is the user who must be listening at `path`; None means CodeHub's own."""
 
     def __init__(self, path: str, uid: int | None) -> None:
         super().__init__(trust_env=False)
-        # httpx has no way to hand a network backend to its pool.
+        # httpx cannot pass a network backend to its pool.
         self._pool = httpcore.AsyncConnectionPool(uds=path, network_backend=_Backend(uid))
 
 

@@ -1,9 +1,9 @@
-"""Connecting to a Unix socket in a directory that a workspace can write to.
+"""Connects to a Unix socket in a directory that a workspace can write to.
 
-Whatever listens there is the workspace's, and so is the name: it may be a symbolic link to another workspace's socket or
-to the Docker engine's, or be replaced between a check and its use. So the name is opened once without following links,
-the open file must be a socket, the connection goes to that very file, and whoever listens must run as the workspace's
-user. Every part of CodeHub that talks to a workspace connects here.
+The workspace controls the listener and the name: the name may be a symbolic link to another workspace's socket or to the
+Docker engine's, or may be replaced between check and use. The name is therefore opened once without following links, the
+open file must be a socket, the connection goes to exactly that file, and the listener must run as the workspace's user.
+Every part of CodeHub that talks to a workspace connects here.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import stat
 import struct
 
 _PEERCRED = struct.Struct("iII")  # pid, uid, gid
-# Between tries while a listener's queue is full: the kernel tells nobody when it has room again.
+# Delay between attempts while a listener's queue is full: the kernel does not notify when there is room again.
 _QUEUE_FULL_RETRY_S = 0.01
 
 
 class ForeignSocketError(ConnectionRefusedError):
-    """What is at the path is not the workspace's own socket. Refused like a connection nobody listens for."""
+    """Raised if the path is not the workspace's own socket. Handled like a refused connection."""
 
 
 def connect_workspace_socket(path: str, uid: int | None) -> socket.socket:
-    """A connected, non-blocking socket. `uid` is the workspace's user; None means CodeHub's own.
+    """Return a connected, non-blocking socket. `uid` is the workspace's user; None means CodeHub's own.
 
     Raises ForeignSocketError for anything but that user's socket, BlockingIOError while the listener's queue is full,
     and OSError as connect(2) does.
@@ -37,7 +37,7 @@ def connect_workspace_socket(path: str, uid: int | None) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.setblocking(False)
-            # By the open file, not by the name: the name may lead elsewhere by now.
+            # By the open file, not by the name, which may refer to something else by now.
             connection.connect(f"/proc/self/fd/{target}")
             raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEERCRED.size)
             if (listener := _PEERCRED.unpack(raw)[1]) != expected:
@@ -51,7 +51,7 @@ def connect_workspace_socket(path: str, uid: int | None) -> socket.socket:
 
 
 async def open_workspace_socket(path: str, uid: int | None) -> socket.socket:
-    """The same, waiting while the listener's queue is full; the caller sets a deadline."""
+    """Like `connect_workspace_socket`, but wait while the listener's queue is full. The caller sets a deadline."""
     while True:
         try:
             return connect_workspace_socket(path, uid)

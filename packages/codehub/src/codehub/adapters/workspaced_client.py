@@ -1,6 +1,6 @@
-"""Talks HTTP to the `workspaced` of one start. Everything it says is the workspace's word: bounded, and never trusted.
+"""An HTTP client for the `workspaced` of one start. The workspace controls all answers: they are bounded and never trusted.
 
-One connection a request: a local connection costs microseconds, and a pool would outlive the start it belongs to.
+Uses one connection per request: a local connection costs microseconds, and a pool would outlive its start.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STREAM = "codehub-stream"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A response whose body is still on its way."""
+    """A response whose body has not been read yet."""
 
     status: int
     headers: Mapping[str, str]
@@ -43,7 +43,7 @@ class Answer:
 
 
 class ByteStream:
-    """An upgraded connection: raw bytes both ways."""
+    """An upgraded connection: raw bytes in both directions."""
 
     def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
         self._stream = stream
@@ -71,13 +71,16 @@ class WorkspacedClient:
         headers: Mapping[str, str] | None = None,
         body: AsyncIterable[bytes] | bytes | None = None,
     ) -> AsyncIterator[Answer]:
-        """`target` is path and query, percent-encoded. Raises UpstreamUnavailable when nobody answers."""
+        """Send a request.
+
+        `target` is the percent-encoded path and query. Raises UpstreamUnavailable if there is no answer.
+        """
         async with self._sent(upstream, method, target, headers or {}, body) as response:
             yield Answer(response.status, _headers(response), _parts(response))
 
     @contextlib.asynccontextmanager
     async def stream(self, upstream: Upstream, target: str) -> AsyncIterator[ByteStream | Answer]:
-        """An upgraded connection, or the refusal."""
+        """Open an upgraded connection, or return the refusal."""
         headers = {"Connection": "Upgrade", "Upgrade": STREAM}
         async with self._sent(upstream, "GET", target, headers, None) as response:
             if response.status == 101:
@@ -86,7 +89,7 @@ class WorkspacedClient:
                 yield Answer(response.status, _headers(response), _parts(response))
 
     async def json(self, upstream: Upstream, method: str, target: str, body: object = None) -> Any:
-        """For calls of CodeHub's own. A refusal is UpstreamUnavailable with the workspace's words."""
+        """Send a request of CodeHub's own. A refusal raises UpstreamUnavailable with the workspace's message."""
         sent = None if body is None else json.dumps(body).encode()
         async with self.request(upstream, method, target, {"Content-Type": "application/json"}, sent) as answer:
             raw = await answer.read()
@@ -159,7 +162,7 @@ async def _parts(response: httpcore.Response) -> AsyncIterator[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class _Backend(httpcore.AsyncNetworkBackend):
-    """Connects to the one upstream, whatever host is asked for."""
+    """A network backend that connects to its one upstream, regardless of the requested host."""
 
     upstream: Upstream
 

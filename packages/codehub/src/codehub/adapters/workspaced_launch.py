@@ -1,6 +1,6 @@
-"""How `workspaced` is started beside an IDE: its files, its command line, its configuration and where it is reached.
+"""How `workspaced` is started beside an IDE: its files, command line, configuration and address.
 
-The secret of a start is in the environment of the first process alone: `workspaced` takes it out before anything else runs.
+The secret of a start is in the environment of the first process only: `workspaced` removes it before anything else runs.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from codehub.ports.instances import Upstream
 SOCKET_NAME = "workspaced.sock"
 LAUNCH_NAME = "launch.json"
 VARIABLE = "CODEHUB_WORKSPACED"
-# The folder that is mounted read-only, or read from where CodeHub is installed.
+# Mounted read-only, or read from where CodeHub is installed.
 FOLDER = Path(workspaced.__file__).resolve().parent
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One start's helper. `listen` is `unix:PATH` or `HOST:PORT`.
+    """The helper of one start. `listen` is `unix:PATH` or `HOST:PORT`.
 
-    With `pip`, a folder with pip's package or an empty string, the home gets a Python environment and a shell's files.
+    With `pip`, a folder with pip's package or an empty string, the home gets a Python environment and shell startup files.
     """
 
     home: str
@@ -34,7 +34,7 @@ class Launch:
     hidden_ports: tuple[int, ...] = ()
     pip: str | None = None
     awaits_environment: bool = False
-    bridge: tuple[str, int] | None = None  # a Unix socket that leads to an IDE that only listens on this port
+    bridge: tuple[str, int] | None = None  # a Unix socket that forwards to an IDE that listens only on this port
 
     @property
     def configuration(self) -> dict[str, object]:
@@ -57,13 +57,13 @@ class Launch:
 
 
 def from_file(path: str) -> dict[str, str]:
-    """The environment where the configuration is in a file, which `workspaced` removes once it has read it."""
+    """Return the environment for a configuration in a file, which `workspaced` removes after reading it."""
     return {VARIABLE: f"@{path}"}
 
 
 def words(python: str, folder: str | Path, command: Sequence[str] = ()) -> list[str]:
-    """The command that starts the helper and then becomes `command`; without one it is the helper alone."""
-    # Isolated and without site-packages: nothing that a workspace installs is imported.
+    """Return the command that starts the helper and then becomes `command`. Without one, only the helper runs."""
+    # Isolated and without site-packages, so that nothing that a workspace installs is imported.
     own = [python, "-I", "-S", "-B", f"{folder}/__main__.py"]
     return [*own, "--", *command] if command else own
 

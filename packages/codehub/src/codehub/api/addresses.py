@@ -1,4 +1,4 @@
-"""Where a request came from and which name it was sent to, believing a forwarding header only from a trusted proxy."""
+"""Determines a request's client address and host name. Forwarding headers are trusted only from a trusted proxy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROXY_SECRET = "x-codehub-proxy-secret"  # noqa: S105 - a header's name
 
 
 def client_address(scope: Scope, headers: Headers, trusted: Sequence[Network], secret: str = "") -> str:
-    """The last address in the chain that no trusted proxy of ours stands at."""
+    """Return the last address in the chain that is not one of our trusted proxies."""
     peer = scope["client"][0] if scope.get("client") else ""
     if not _trusted(peer, trusted) or not _authenticated(headers, secret):
         return str(peer)

@@ -1,4 +1,4 @@
-"""The API and the dashboard as one ASGI app. Everything it needs comes in as `ApiDeps`; nothing is read from outside."""
+"""The API and the dashboard as one ASGI app. All dependencies are passed in as `ApiDeps`; nothing is read from outside."""
 
 from __future__ import annotations
 
@@ -112,13 +112,13 @@ def create_app(deps: ApiDeps) -> FastAPI:
     _add_openapi(app, deps.config)
     app.include_router(handover.pages)
     app.include_router(terminal_page.pages)
-    # Last: it may take whatever address is left.
+    # Must be last: it matches all remaining paths.
     app.include_router(dashboard.router)
     return app
 
 
 async def _sweep(context: Context) -> None:
-    """What is older than the audit trail's retention goes, hour by hour."""
+    """Remove events older than the audit trail's retention every hour."""
     while True:
         await asyncio.sleep(_SWEEP_EVERY_S)
         try:

@@ -1,4 +1,4 @@
-"""What the API is given: its parts (`ApiDeps`, made by whoever starts it) and the settings' values it goes by."""
+"""The API's dependencies (`ApiDeps`, created by the entry point) and the settings it uses."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True)
 class ApiConfig:
-    public_url: str  # the dashboard's origin as browsers know it
-    workspace_url: str  # the proxy's
+    public_url: str  # the dashboard's origin as seen by browsers
+    workspace_url: str  # the proxy's origin
     workspace_host: str  # *.ws.example.org, or empty
     trusted_proxies: tuple[Network, ...]
     limits: RunningLimits
@@ -47,7 +47,7 @@ class ApiConfig:
     lock_id: int
     node_id: str
     port_sharing: str = "link"
-    # By profile: how its IDE is asked to open a folder.
+    # By profile: the address suffix that makes its IDE open a folder.
     folder_addresses: Mapping[str, str] = field(default_factory=dict)
     audit_retention_s: float = 31_536_000
     proxy_secret: str = field(default="", repr=False)
@@ -65,7 +65,7 @@ class ApiConfig:
 
     @property
     def workspace_origins(self) -> str:
-        """Where workspaces are, as a source of a Content-Security-Policy."""
+        """The origins of workspaces, as a source of a Content-Security-Policy."""
         return workspace_origin(self.workspace_url, self.workspace_host, "*")
 
     def port_url_of(self, workspace_id: str, port: int) -> str:
@@ -74,7 +74,7 @@ class ApiConfig:
 
 
 def api_config(settings: Settings, *, public_url: str = "", workspace_url: str = "") -> ApiConfig:
-    """From the settings; the addresses are given when a port other than the asked one was taken."""
+    """Create the configuration from the settings. The URLs are passed if a port other than the configured one was used."""
     return ApiConfig(
         public_url=public_url or settings.public_url,
         workspace_url=workspace_url or settings.workspace_url,
@@ -123,16 +123,16 @@ class ApiDeps:
     choose_backends: Callable[[], Awaitable[BackendChoice]]  # for new workspaces
     profiles: Mapping[str, AppProfile]
     archives: ArchiveReceipts | None = None  # for recovering from archives that no row names
-    # Seals what users store; lists the branches of repositories.
+    # Encrypts what users store; lists the branches of repositories.
     secret_box: Callable[[], SecretBox] = _no_secret_box
     git_remote: GitRemote = field(default_factory=GitRemote)
-    terminal_program: TerminalProgram | None = None  # what draws terminals in a browser
-    # Why no second user can be had on this runtime, or None.
+    terminal_program: TerminalProgram | None = None  # renders terminals in a browser
+    # The reason why this runtime allows no second user, or None.
     second_user_refused: Callable[[], str | None] = lambda: None
     clock: Callable[[], datetime] = utc_now
     monotonic: Callable[[], float] = time.monotonic
     ids: Callable[[], str] = uuid7
     passwords: Passwords = field(default_factory=Passwords)
     pace: Pace = field(default_factory=Pace)
-    # One registry for all that shares the process, so that /metrics has the coordinator's figures too.
+    # One registry for all components in the process, so that /metrics includes the coordinator's metrics.
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)

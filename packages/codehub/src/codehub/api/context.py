@@ -1,4 +1,4 @@
-"""The services behind the routes, made once per app, and how a route gets at them and at who is asking."""
+"""The services behind the routes, created once per app, and how routes get them and the current user."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from codehub.services.users import Users
 from codehub.services.workspaces import Workspaces
 
 SESSION_KEY = "x-codehub-session-key"
-# A browser sends no headers of ours with a WebSocket, but the protocols it offers: one of them carries the key.
+# A browser cannot send custom headers with a WebSocket, only the protocols it offers: one of them carries the key.
 KEY_PROTOCOL = "codehub.key."
 
 
@@ -56,7 +56,7 @@ class Context:
     live: EventBroadcaster
     metrics: ApiMetrics
     begun: float
-    # Set when the process is leaving: whatever streams, ends.
+    # Set when the process shuts down: all streams end.
     leaving: asyncio.Event
 
     def leave(self) -> None:
@@ -140,7 +140,7 @@ async def principal_or_none(request: HTTPConnection) -> Principal | None:
 
 
 async def _bearer(request: HTTPConnection) -> Principal | None:
-    """Who asks, by API token or by session. A token that is given and wrong is never made up for by a session.
+    """Authenticate by API token or by session. A session never makes up for an invalid token.
 
     A session is a cookie and a key in a header: only a page of the dashboard's own origin has the key.
     """
@@ -173,7 +173,7 @@ async def principal(request: HTTPConnection) -> Principal:
 
 
 def _within(path: str, workspace_id: str) -> bool:
-    """Whether an address is one workspace's own. Asked here, for every route at once."""
+    """Return whether a path belongs to one workspace. Checked here for all routes."""
     rest = path.removeprefix(f"/api/v1/workspaces/{workspace_id}")
     return path == "/api/v1/session" or (rest != path and rest[:1] in ("", "/", ":"))
 

@@ -1,4 +1,4 @@
-"""Error → HTTP, in one function: `{"error": {"code", "message"}}` with the status and headers that belong to it."""
+"""Maps errors to HTTP in one function: `{"error": {"code", "message"}}` with the matching status and headers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BY_STATUS: Mapping[int, str] = {
     502: "UPSTREAM_UNAVAILABLE",
     503: "SERVICE_UNAVAILABLE",
 }
-# Long enough for a restart of the database to be over more often than not.
+# Usually long enough for a restart of the database.
 _RETRY_AFTER_S = 5
 
 
@@ -44,7 +44,7 @@ class HttpError:
 
 
 def http_error(error: Exception) -> HttpError:
-    """What a client is told. An error nobody thought of tells nothing of our insides."""
+    """Return the response for an error. An unexpected error reveals no internals."""
     match error:
         case RequestValidationError():
             return _plain(400, "; ".join(_problem(each) for each in error.errors()))
@@ -94,7 +94,7 @@ def _said(error: HTTPException) -> str:
 
 
 def _problem(problem: Mapping[str, object]) -> str:
-    """Names the field and what is wrong with it, never its value: that may be a password."""
+    """Name the field and what is wrong with it, never its value: that may be a password."""
     location = problem.get("loc")
     path = [str(part) for part in location] if isinstance(location, tuple | list) else []
     where = ".".join(path[1:] if path[:1] in (["body"], ["query"], ["path"], ["header"]) else path)

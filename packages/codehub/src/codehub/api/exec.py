@@ -1,4 +1,4 @@
-"""Commands in a workspace: run one and get its output, or start one and come back to it by its id."""
+"""Commands in a workspace: run one and get its output, or start one and refer to it later by its id."""
 
 from __future__ import annotations
 
@@ -77,8 +77,11 @@ def _model(model: Any, status: int = 200, description: str = "The workspace's an
 async def exec_command(
     workspace_id: str, body: ExecCreate, request: Request, ctx: Ctx, who: Who, wake: Wake = True
 ) -> Response:
-    """Run a command. With `Accept: application/x-ndjson` output comes as it is made: `{stream, data}` lines, then
-    `{exit_code}`. It goes on when the caller hangs up, unless `kill_on_disconnect`."""
+    """Run a command.
+
+    With `Accept: application/x-ndjson`, output is streamed: `{stream, data}` lines, then `{exit_code}`. The command
+    continues if the caller disconnects, unless `kill_on_disconnect` is set.
+    """
     return await forward(
         ctx,
         who,
@@ -97,7 +100,7 @@ async def exec_command(
     responses={**_model(ProcessList), **signed_in(404, 409, 502)},
 )
 async def list_processes(workspace_id: str, ctx: Ctx, who: Who, wake: Wake = True) -> Response:
-    """What was started by exec or as a process, running and finished, oldest first."""
+    """List processes started by exec or as a process, running and finished, oldest first."""
     return await forward(ctx, who, workspace_id, "GET", "/processes", wake=wake)
 
 
@@ -108,7 +111,7 @@ async def list_processes(workspace_id: str, ctx: Ctx, who: Who, wake: Wake = Tru
     responses={**_model(ProcessView, 201), **signed_in(404, 409, 413, 502)},
 )
 async def start_process(workspace_id: str, body: ProcessCreate, ctx: Ctx, who: Who, wake: Wake = True) -> Response:
-    """Start a long-running process. Standard output and error are one stream, kept in a file."""
+    """Start a long-running process. Standard output and error are one stream, stored in a file."""
     raw = body.model_dump_json().encode()
     return await forward(ctx, who, workspace_id, "POST", "/processes", wake=wake, headers=_JSON, body=raw)
 
@@ -119,7 +122,7 @@ async def start_process(workspace_id: str, body: ProcessCreate, ctx: Ctx, who: W
     responses={**_model(ProcessView), **signed_in(404, 409, 502)},
 )
 async def get_process(workspace_id: str, process_id: str, ctx: Ctx, who: Who) -> Response:
-    """One process. Never wakes the workspace: a process does not outlive its sleep."""
+    """Get a process. Never wakes the workspace: a process does not survive its sleep."""
     return await forward(ctx, who, workspace_id, "GET", f"/processes/{_id(process_id)}", wake=False)
 
 
@@ -140,7 +143,7 @@ async def process_output(
     follow: Annotated[bool, Query(description="Stay until it has ended.")] = False,
     stream: Annotated[Literal["stdout", "stderr"], Query()] = "stdout",
 ) -> Response:
-    """Its output, resumed at any byte without a gap. Never wakes the workspace."""
+    """Get a process's output, from any byte on without gaps. Never wakes the workspace."""
     target = f"/processes/{_id(process_id)}/output?after={after}&follow={int(follow)}&stream={stream}"
     return await forward(ctx, who, workspace_id, "GET", target, wake=False)
 
@@ -152,12 +155,12 @@ async def process_output(
     responses=signed_in(404, 409, 413, 502),
 )
 async def signal_process(workspace_id: str, process_id: str, body: SignalSend, ctx: Ctx, who: Who) -> Response:
-    """Send a signal to it and to what it started."""
+    """Send a signal to a process and its children."""
     raw = body.model_dump_json().encode()
     target = f"/processes/{_id(process_id)}/signal"
     return await forward(ctx, who, workspace_id, "POST", target, wake=False, headers=_JSON, body=raw)
 
 
 def _id(text: str) -> str:
-    """Ids are hexadecimal; anything else names nothing, and is no part of an address."""
+    """Check that the id is hexadecimal, so that it cannot change the path."""
     return text if text.isalnum() and text.isascii() else "none"

@@ -51,7 +51,7 @@ async def read_file(
     download: Annotated[bool, Query(description="Have a browser save it under its own name.")] = False,
     wake: Wake = True,
 ) -> Response:
-    """Read a file (ranges too), a folder as tar, or list a folder with `list=1`."""
+    """Read a file (optionally a range) or a folder as tar, or list a folder with `list=1`."""
     target = _target(request) + (f"?list=1&depth={depth}" if list else "")
     name = path.rstrip("/").rpartition("/")[2] or "home"
     disposition = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
@@ -74,7 +74,7 @@ async def write_file(
     mode: Annotated[str | None, Query(pattern="^[0-7]{3,4}$", description="Octal.")] = None,
     wake: Wake = True,
 ) -> Response:
-    """Write a file, or unpack a tar into a folder (`Content-Type: application/x-tar`). Seen as a whole or not at all."""
+    """Write a file, or unpack a tar into a folder (`Content-Type: application/x-tar`). Atomic."""
     target = _target(request) + (f"?mode={mode}" if mode else "")
     headers = passed_on(request, "content-type", "content-length")
     body = body_of(request)
@@ -91,7 +91,7 @@ async def remove_file(
     recursive: Annotated[bool, Query(description="A folder with all that is in it.")] = False,
     wake: Wake = True,
 ) -> Response:
-    """Remove a file or an empty folder; with `recursive` any folder."""
+    """Remove a file or an empty folder; with `recursive`, any folder."""
     target = _target(request) + ("?recursive=1" if recursive else "")
     return await forward(ctx, who, workspace_id, "DELETE", target, wake=wake)
 
@@ -102,13 +102,13 @@ async def remove_file(
     responses={200: {"model": EditResult, "description": "Replaced."}, **signed_in(404, 409, 413, 502)},
 )
 async def edit_file(workspace_id: str, body: FileEdit, ctx: Ctx, who: Who, wake: Wake = True) -> Response:
-    """Replace a text that occurs exactly `expected_count` times; 409 and no change otherwise."""
+    """Replace a text that occurs exactly `expected_count` times. Otherwise, the answer is 409 and nothing changes."""
     raw = body.model_dump_json().encode()
     headers = {"Content-Type": "application/json"}
     return await forward(ctx, who, workspace_id, "POST", "/files:edit", wake=wake, headers=headers, body=raw)
 
 
 def _target(request: Request) -> str:
-    """The path as it was sent: names are bytes, and decoding them twice would make another name of some."""
+    """Return the path as sent: names are bytes, and decoding them twice would change some names."""
     raw: bytes = request.scope.get("raw_path") or quote(request.url.path).encode()
     return "/files/" + raw.split(b"/files/", 1)[1].decode("ascii", "replace")

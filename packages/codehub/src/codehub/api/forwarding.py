@@ -1,4 +1,4 @@
-"""Hands a request on to the `workspaced` of a workspace and its answer back, streaming both ways."""
+"""Forwards a request to the `workspaced` of a workspace and returns its answer, streaming in both directions."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from codehub.api.context import Context
 from codehub.ports.instances import Upstream
 from codehub.services.principal import Principal
 
-# What is passed back of an answer's headers; the rest is the hop's, or a workspace's attempt at ours.
+# The response headers that are passed back. The others are hop-by-hop, or a workspace's attempt to set ours.
 _PASSED_BACK = ("content-type", "content-length", "content-range", "accept-ranges")
 Wake = Annotated[bool, Query(description="Wake the workspace when it sleeps, and wait until it runs.")]
 
 
 class Forwarded(Response):
-    """An answer of the workspace, sent as it comes. A client that leaves ends it."""
+    """A streamed answer of the workspace. Ends when the client disconnects."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Forwarded(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         streams_up = self._asked[4] is not None and not isinstance(self._asked[4], bytes)
         exchange = asyncio.ensure_future(self._exchange(send))
-        # While a body is still read from the client, that is what notices a client who leaves.
+        # While the request body is being read, the read detects a disconnected client.
         leaving = asyncio.ensure_future(_forever() if streams_up else _left(receive))
         try:
             await asyncio.wait({exchange, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -59,7 +59,7 @@ class Forwarded(Response):
 
     async def _write(self, answer: Answer, send: Send) -> None:
         kept = {name: answer.headers[name] for name in _PASSED_BACK if name in answer.headers}
-        # Whatever a workspace serves is shown as text or saved, never run by the dashboard's origin.
+        # Content from a workspace is shown as text or saved, never executed in the dashboard's origin.
         kept |= {"x-content-type-options": "nosniff", "content-security-policy": "sandbox; default-src 'none'"}
         kept |= self._extra if answer.status < 400 else {}
         raw = [(name.encode(), value.encode("latin-1")) for name, value in kept.items()]
@@ -105,5 +105,5 @@ def passed_on(request: Request, *names: str) -> dict[str, str]:
 
 
 def describes(status: int, description: str, **content: Any) -> dict[int | str, dict[str, Any]]:
-    """One documented answer whose body is the workspace's."""
+    """Describe a response whose body comes from the workspace, for OpenAPI."""
     return {status: {"description": description, **content}}

@@ -1,6 +1,6 @@
 """Hand-over to the workspace proxy: the dashboard's side of the one-time ticket.
 
-A browser that opened a workspace without its cookie comes here; the page proves its session, both halves of it, and is
+A browser that opened a workspace without its cookie is redirected here. The page proves both halves of its session and is
 sent back with a ticket that only this browser can use. Return addresses are paths inside the workspace.
 """
 
@@ -36,7 +36,7 @@ _QUIET = {"Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
 async def hand_over_page(
     request: Request, workspace_id: str, nonce: Annotated[str, Query()] = "", next: Annotated[str, Query()] = ""
 ) -> Response:
-    """The page that asks for the ticket: a navigation carries the cookie alone, which is not enough to be let in."""
+    """The page that requests the ticket: a navigation carries only the cookie, which is not enough for access."""
     headers = request.headers
     if (
         headers.get("sec-fetch-mode", "navigate") != "navigate"
@@ -51,7 +51,7 @@ async def hand_over_page(
 
 
 class HandOver(Wire):
-    """`nonce` is the SHA-256 of what the browser keeps in a cookie at the proxy; `next` is a path in the workspace."""
+    """`nonce` is the SHA-256 of the value in the browser's cookie at the proxy; `next` is a path in the workspace."""
 
     nonce: Annotated[str, Field(pattern=f"^{_NONCE.pattern}$")]
     next: Annotated[str, Field(max_length=8192)] = ""
@@ -63,7 +63,7 @@ class HandOverView(View):
 
 @router.post("/workspaces/{workspace_id}/handover", responses=signed_in(403, 404), include_in_schema=False)
 async def hand_over(workspace_id: str, body: HandOver, context: Ctx, who: Who) -> HandOverView:
-    """A one-time ticket for this browser, as the address that uses it."""
+    """Create a one-time ticket for this browser. Returns the URL that uses it."""
     if who.by_token:
         raise Denied("a browser's session opens a workspace; use the token with the workspace itself")
     if not is_id(workspace_id):

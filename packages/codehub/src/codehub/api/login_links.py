@@ -1,7 +1,7 @@
-"""One-time sign-in links (ADR 0251): made with a token by `codehub ws open`, opened by a browser.
+"""One-time sign-in links (ADR 0251): created with a token by `codehub ws open`, opened by a browser.
 
-A navigation that no page caused signs in at once. Any other is asked first, so that nobody is signed in as somebody else
-by following a link.
+A navigation that was not caused by a page signs in immediately. Any other asks first, so that following a link cannot sign
+a user in as someone else.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PAGE: Final = """<!doctype html>
 <body><header id="bar"><a class="brand" href="/"><span class="mark" aria-hidden="true"></span>CodeHub</a></header>
 <main class="narrow"><h1>{title}</h1><p>{text}</p>{form}</main></body></html>
 """
-# Puts the session's key where only the dashboard's origin reads it, then goes on.
+# Stores the session's key where only the dashboard's origin can read it, then redirects.
 _SIGNED_IN: Final = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Signed in · CodeHub</title>
 <meta name="codehub-session-key" content="{key}"><meta name="codehub-next" content="{target}">
@@ -94,7 +94,8 @@ async def _redeem(
     request: Request, secret: str, ctx: Context, address: str, *, keep_session: bool = False
 ) -> Response:
     if keep_session:
-        # Signed in as the same user already, perhaps with a password: that session may do more than the link's would.
+        # Already signed in as the same user, perhaps with a password: that session may have more rights than the link's
+        # would.
         workspace_id, signed_in_now = await _links(ctx).use_up(secret), None
     else:
         agent = "".join(filter(str.isprintable, request.headers.get("user-agent", "")))
@@ -115,7 +116,7 @@ async def _redeem(
 
 
 def _nobody_led_here(request: Request) -> bool:
-    """Typed, or handed over by a program: the one value of Sec-Fetch-Site that no page can bring about."""
+    """Return whether the address was typed or opened by a program: no page can cause this value of Sec-Fetch-Site."""
     headers = request.headers
     return (
         headers.get("sec-fetch-site") == "none"
@@ -126,7 +127,8 @@ def _nobody_led_here(request: Request) -> bool:
 
 
 def _page(ctx: Context, status: int, title: str, text: str, form: str = "") -> HTMLResponse:
-    # After the form's answer the browser goes on to the workspace, and checks that redirect against form-action too.
+    # After the form is submitted, the browser is redirected to the workspace, and checks that redirect against form-action
+    # too.
     onwards = ctx.config.workspace_origins
     policy = (
         f"default-src 'none'; style-src 'self'; form-action 'self' {onwards}; base-uri 'none'; frame-ancestors 'none'"

@@ -1,4 +1,4 @@
-"""The API's own figures, on a registry it is given."""
+"""The API's metrics, on a registry that is passed in."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What every request passes before a route sees it, and every answer on its way out. Pure ASGI, outermost first:
+"""Middleware for all requests and responses. Pure ASGI, outermost first:
 
-* `Logged`: a request id, one log line, metrics, and 500 for what nobody caught
-* `Guarded`: the dashboard's own address, Origin on mutations, and the headers browsers obey
-* `Bounded`: bodies are application/json and not too long, refused before they are read (but for uploads of files)
+* `Logged`: a request id, one log line, metrics, and 500 for uncaught exceptions
+* `Guarded`: the dashboard's own host name, Origin on mutations, and security headers
+* `Bounded`: bodies are application/json and limited in size, rejected before they are read (except file uploads)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _log = structlog.get_logger()
 MAX_BODY_BYTES = 1 << 20
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
-# Addresses that machines ask by whatever name they know us under.
+# Paths that programs may request under any host name.
 _FOR_MACHINES = ("/api/", "/health", "/metrics", "/openapi.json")
 _UPLOAD = re.compile(r"/api/v1/workspaces/[^/]+/files/")
 _HEADERS = {
@@ -69,7 +69,7 @@ class Logged:
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
                 await self.app(scope, receive, note)
-            except Exception as error:  # noqa: BLE001 - the last line: whatever it was, the client gets an answer
+            except Exception as error:  # noqa: BLE001 - the last resort: the client always gets an answer
                 # As text: a renderer that shows the frames' locals would show passwords.
                 _log.error("request failed", path=_shown(scope["path"]), traceback=traceback.format_exc())
                 if status == 0:
@@ -78,7 +78,7 @@ class Logged:
             route = _route(scope)
             self.metrics.requests.labels(_method(scope["method"]), route, str(status)).inc()
             self.metrics.seconds.labels(_method(scope["method"]), route).observe(took_s)
-            # Mere looks, and probes every second or so, would drown what was changed and what was refused.
+            # Successful reads and frequent probes would bury changes and rejected requests.
             looked = scope["method"] in ("GET", "HEAD") and 200 <= status < 400
             probed = scope["path"].startswith(("/health", "/metrics"))
             say = _log.debug if looked or probed else _log.info
@@ -123,7 +123,10 @@ class Guarded:
         await self.app(scope, receive, guard)
 
     def _elsewhere(self, scope: Scope, headers: Headers) -> bool:
-        """A browser under another name: its cookie would be another's, and cookies do not know ports."""
+        """Return whether a browser uses another host name.
+
+        Its cookies could be another program's, because cookies ignore ports.
+        """
         host = requested_host(scope, headers, self.config.trusted_proxies, self.config.proxy_secret)
         if host == self.config.public_url.partition("://")[2].lower():
             return False
@@ -156,7 +159,7 @@ class Bounded:
             return
         headers = Headers(scope=scope)
         if scope["method"] == "PUT" and _UPLOAD.match(scope["path"]):
-            # A file of any kind and size goes on to the workspace as it comes.
+            # A file of any kind and size is forwarded to the workspace as it arrives.
             await self.app(scope, receive, send)
             return
         if (refusal := _refused(headers)) is not None:
@@ -170,7 +173,8 @@ class Bounded:
             if message["type"] == "http.request":
                 read += len(message.get("body", b""))
                 if read > MAX_BODY_BYTES:
-                    # Whoever reads the body lets this through, up to the one place where errors become answers.
+                    # The code that reads the body lets this exception through, up to the one place where errors become
+                    # answers.
                     refusal = _too_long()
                     raise HTTPException(refusal.status, refusal.message, dict(refusal.headers))
             return message
@@ -182,7 +186,7 @@ def _refused(headers: Headers) -> HttpError | None:
     length = headers.get("content-length", "0")
     if not length.isascii() or not length.isdigit():
         return HttpError(400, "INVALID_REQUEST", "Content-Length is not a number")
-    # Longer numbers than any body; Python would refuse to read them.
+    # Longer than any valid number; Python would refuse to parse it.
     if len(length) > 18 or int(length) > MAX_BODY_BYTES:
         return _too_long()
     has_body = int(length) > 0 or "transfer-encoding" in headers
@@ -199,16 +203,16 @@ def _too_long() -> HttpError:
 
 
 def _method(method: str) -> str:
-    """Methods are whatever a client sends; labels and logs take only those we know."""
+    """Clients may send arbitrary methods; labels and logs contain only known ones."""
     return method if method in (*_SAFE, "POST", "PATCH", "PUT", "DELETE") else "other"
 
 
 def _route(scope: Scope) -> str:
-    """The route's pattern: a label must not grow with the ids that are asked for."""
+    """Return the route's pattern: the number of labels must not grow with the requested ids."""
     pattern = getattr(scope.get("route"), "path_format", None)
     if pattern is None:
         return "none"
-    # An included router's route knows its own part only.
+    # A route of an included router contains only its own part of the path.
     return f"/api/v1{pattern}" if scope["path"].startswith("/api/v1/") else str(pattern)
 
 

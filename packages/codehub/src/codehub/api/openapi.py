@@ -1,4 +1,4 @@
-"""What an answer can be besides the good one, as OpenAPI says it. FastAPI's own 422 is not among them."""
+"""Error responses in OpenAPI. FastAPI's own 422 is not used."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Sign in with `POST /api/v1/login` (a cookie), or send an API token as `Authoriza
 
 
 def may_answer(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """For a route's `responses`. 400 and 503 can always be."""
+    """Return a route's `responses`. 400 and 503 are always included."""
     return {status: {"model": ErrorView, "description": _WHY[status]} for status in sorted({400, 503, *statuses})}
 
 

@@ -1,4 +1,4 @@
-"""Ports of a workspace: what listens, sharing, and links."""
+"""Ports of a workspace: listening ports, sharing, and links."""
 
 from __future__ import annotations
 
@@ -60,21 +60,21 @@ class LinkList(View):
 
 @router.get("/workspaces/{workspace_id}/ports", responses=signed_in(404, 409, 429, 502))
 async def list_ports(workspace_id: str, ctx: Ctx, who: Who, wake: Wake = True) -> PortList:
-    """What listens in the workspace, on any of its addresses."""
+    """List the listening ports of the workspace, on any of its addresses."""
     found = await ctx.ports.listed(who, workspace_id, wake=wake)
     return PortList(items=[PortView(port=p.port, process=p.process, share=_share(p.share), url=p.url) for p in found])
 
 
 @router.patch("/workspaces/{workspace_id}/ports/{port}", responses=signed_in(404, 413))
 async def share_port(workspace_id: str, port: PortNumber, body: PortPatch, ctx: Ctx, who: Who) -> SharedPortView:
-    """Who may open it: only its owner, anyone signed in, or anyone with a link."""
+    """Set who may open the port: only its owner, any signed-in user, or anyone with a link."""
     share = await ctx.ports.share(who, workspace_id, port, body.share)
     return SharedPortView(port=port, share=_share(share))
 
 
 @router.get("/workspaces/{workspace_id}/ports/{port}/links", responses=signed_in(404))
 async def list_port_links(workspace_id: str, port: PortNumber, ctx: Ctx, who: Who) -> LinkList:
-    """The links that are still good."""
+    """List the valid links."""
     found = await ctx.ports.links(who, workspace_id, port)
     return LinkList(
         items=[LinkView(id=k.id, port=k.port, created_at=k.created_at, expires_at=k.expires_at) for k in found]
@@ -85,7 +85,7 @@ async def list_port_links(workspace_id: str, port: PortNumber, ctx: Ctx, who: Wh
 async def create_port_link(
     workspace_id: str, port: PortNumber, ctx: Ctx, who: Who, body: LinkCreate | None = None
 ) -> MintedLinkView:
-    """An address that opens the port for whoever has it, until it expires or is revoked."""
+    """Create a URL that opens the port for anyone who has it, until it expires or is revoked."""
     minted = await ctx.ports.link(who, workspace_id, port, (body or LinkCreate()).expires_in_s)
     link = minted.link
     return MintedLinkView(

@@ -1,4 +1,4 @@
-"""What goes over the wire in: bodies and queries. Strict, and unknown fields are errors that name them."""
+"""Request schemas: bodies and queries. Strict: unknown fields are errors that name them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from codehub.domain.toml_places import LONGEST_SOURCE
 from codehub.services.passwords import LONGEST, SHORTEST
 
-# One line: no control characters, no line or paragraph separators. Texts may have tabs and line breaks.
+# One line: no control characters, no line or paragraph separators. Texts may contain tabs and line breaks.
 _NOT_IN_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _NOT_IN_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _LINE_SCHEMA = "^[^\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]*$"
@@ -88,7 +88,7 @@ def _without_null(schema: dict[str, Any]) -> None:
 
 
 class Patch(Wire):
-    """Fields that are not given stay as they are; null is not a value of any of them."""
+    """Omitted fields stay unchanged; null is not allowed."""
 
     model_config = ConfigDict(json_schema_extra=_without_null)
 
@@ -101,7 +101,7 @@ class Patch(Wire):
 
 
 class Query(BaseModel):
-    """Queries are text, so numbers and booleans are read from it."""
+    """Queries are text, so numbers and booleans are parsed from it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -240,6 +240,6 @@ class WorkspaceKeepAwake(Wire):
 
 
 class WorkspaceRecover(Wire):
-    """Needed after DataLost and ArchiveCorrupted: one of the kept archives, or null for an empty home."""
+    """Required after DataLost and ArchiveCorrupted: one of the kept archives, or null for an empty home."""
 
     archive_key: Annotated[str, Field(min_length=1, max_length=1_024)] | None = None

@@ -1,4 +1,4 @@
-"""Listening: the app on sockets that are bound already, until it is cancelled; then streams end and requests finish."""
+"""Serves the app on sockets that are already bound, until it is cancelled; then streams end and requests finish."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from codehub.api.context import Context
 from codehub.domain.connection_cap import ConnectionCap, most_per_address
 
 _LEAVE_WITHIN_S = 5
-# Longer than a load balancer keeps its idle connections, or it sends a request into one we are closing.
+# Longer than a load balancer keeps its idle connections. Otherwise it sends requests on connections that are closing.
 _KEEP_ALIVE_S = 75
-# From the first byte of a head to its last, and from the connection to the first head: slower is an attack.
+# From the first byte of a head to its last, and from the connection to the first head. Slower clients are attacks.
 _HEAD_TIMEOUT_S = 15.0
 
 
 class _Protocol(HttpToolsProtocol):
-    """Lets a response cut its connection off: closing politely would wait for a client that reads nothing.
+    """Lets a response abort its connection: a graceful close would wait for a client that reads nothing.
 
-    Closes a connection whose request head is not complete in time, and refuses those beyond an address's share.
+    Closes a connection whose request head is not complete in time, and rejects connections beyond an address's limit.
     """
 
     cap: ConnectionCap
@@ -47,7 +47,7 @@ class _Protocol(HttpToolsProtocol):
         self._leave()
 
     def handle_websocket_upgrade(self) -> None:
-        # The transport gets another protocol: this one does not hear of its end.
+        # The transport gets another protocol, so this one is not notified of the connection's end.
         self._head_is_there()
         self._leave()
         super().handle_websocket_upgrade()
@@ -92,14 +92,14 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are the entry point's."""
+        """The entry point handles signals."""
         yield
 
 
 async def serve_api(
     app: FastAPI, sockets: Sequence[socket.socket], *, ready: Callable[[], None] = lambda: None
 ) -> None:
-    """Serve until cancelled. `ready` is called once requests are taken."""
+    """Serve until cancelled. `ready` is called once requests are accepted."""
     context = cast(Context, app.state.context)
     most = most_per_address(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     limited = type("_Limited", (_Protocol,), {"cap": ConnectionCap(most, context.config.trusted_proxies)})
@@ -110,7 +110,7 @@ async def serve_api(
             ws="websockets-sansio",
             ws_max_size=1 << 20,
             ws_ping_interval=30.0,
-            # The screen of a terminal is drawn from what was sent: nothing is gained by compressing it again.
+            # WebSockets carry terminal output; nothing is gained by compressing it again.
             ws_per_message_deflate=False,
             lifespan="on",
             log_config=None,

@@ -1,4 +1,4 @@
-"""Signing in and out, sessions, password."""
+"""Sign-in and sign-out, sessions, password."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def logout(response: Response, ctx: Ctx, who: Who) -> None:
 
 @router.get("/session", responses=signed_in())
 async def session(ctx: Ctx, who: Who) -> SessionView:
-    """The current session."""
+    """Get the current session."""
     return SessionView(
         user=UserBrief(id=who.user_id, username=who.username, is_admin=who.is_admin),
         by_token=who.by_token,

@@ -1,4 +1,4 @@
-"""What users bring into their workspaces (git credentials, a git key, secrets, dotfiles), and the output of setups."""
+"""Users' personal setup (git credentials, a git key, secrets, dotfiles), and the output of workspace setups."""
 
 from __future__ import annotations
 
@@ -96,38 +96,38 @@ class BranchesView(View):
 
 @router.post("/repositories/branches", responses=signed_in(413, 503))
 async def list_branches(body: BranchesAsk, ctx: Ctx, who: Who) -> BranchesView:
-    """The branches of a repository, with one's own credential for its host. 400 says why they cannot be listed."""
+    """List the branches of a repository with your credential for its host. 400 says why they cannot be listed."""
     found = await ctx.user_setup.branches(who, body.url)
     return BranchesView(default=found.default, items=list(found.names))
 
 
 @router.get("/git-credentials", responses=signed_in())
 async def list_git_credentials(ctx: Ctx, who: Who) -> GitCredentialList:
-    """One's credentials for git over HTTPS, by host. Tokens are not shown."""
+    """List your credentials for git over HTTPS, by host. Tokens are not shown."""
     return GitCredentialList(items=[_credential(each) for each in await ctx.user_setup.credentials(who)])
 
 
 @router.post("/git-credentials", status_code=201, responses=signed_in(409, 413))
 async def add_git_credential(body: GitCredentialCreate, ctx: Ctx, who: Who) -> GitCredentialView:
-    """Store a credential for a host, in place of the one that is there. One's running workspaces use it at once."""
+    """Store a credential for a host, replacing an existing one. Your running workspaces use it immediately."""
     return _credential(await ctx.user_setup.add_credential(who, body.host, body.username, body.token))
 
 
 @router.delete("/git-credentials/{credential_id}", status_code=204, responses=signed_in(404))
 async def remove_git_credential(credential_id: str, ctx: Ctx, who: Who) -> None:
-    """Remove a credential. Access with it ends at once, in running workspaces too."""
+    """Remove a credential. Access with it ends immediately, also in running workspaces."""
     await ctx.user_setup.remove_credential(who, credential_id)
 
 
 @router.get("/git-key", responses=signed_in())
 async def get_git_key(ctx: Ctx, who: Who) -> GitKeyView:
-    """The public half of one's key for git over SSH."""
+    """Get the public part of your key for git over SSH."""
     return _key(await ctx.user_setup.key(who))
 
 
 @router.post("/git-key", status_code=201, responses=signed_in(413))
 async def make_git_key(body: GitKeyCreate, ctx: Ctx, who: Who) -> GitKeyView:
-    """Make a key for git over SSH. Its private half stays in CodeHub, which signs for one's workspaces."""
+    """Create a key for git over SSH. The private key stays in CodeHub, which signs for your workspaces."""
     return _key(await ctx.user_setup.make_key(who, replace=body.replace))
 
 
@@ -139,13 +139,13 @@ async def remove_git_key(ctx: Ctx, who: Who) -> None:
 
 @router.get("/secrets", responses=signed_in())
 async def list_secrets(ctx: Ctx, who: Who) -> SecretList:
-    """One's secrets, without their values."""
+    """List your secrets, without their values."""
     return SecretList(items=[_secret(each) for each in await ctx.user_setup.secrets(who)])
 
 
 @router.put("/secrets/{name}", responses=signed_in(409, 413))
 async def set_secret(name: str, body: SecretPut, ctx: Ctx, who: Who) -> SecretView:
-    """Set a secret. Files change in running workspaces at once; the environment of an IDE changes at its next start."""
+    """Set a secret. Files change in running workspaces immediately; an IDE's environment changes at its next start."""
     value = body.value.encode()
     if body.base64:
         try:
@@ -157,20 +157,20 @@ async def set_secret(name: str, body: SecretPut, ctx: Ctx, who: Who) -> SecretVi
 
 @router.delete("/secrets/{name}", status_code=204, responses=signed_in(404))
 async def remove_secret(name: str, ctx: Ctx, who: Who) -> None:
-    """Remove a secret. Its file goes at once; programs that run keep their environment until they end."""
+    """Remove a secret. Its file is removed immediately; running programs keep their environment until they end."""
     await ctx.user_setup.remove_secret(who, name)
 
 
 @router.get("/dotfiles", responses=signed_in())
 async def get_dotfiles(ctx: Ctx, who: Who) -> DotfilesView:
-    """The repository of one's dotfiles."""
+    """Get your dotfiles repository."""
     url, ref = await ctx.user_setup.dotfiles(who)
     return DotfilesView(url=url, ref=ref)
 
 
 @router.put("/dotfiles", responses=signed_in(413))
 async def set_dotfiles(body: DotfilesPut, ctx: Ctx, who: Who) -> DotfilesView:
-    """Choose the repository of one's dotfiles. It is used at the next start of each workspace."""
+    """Set your dotfiles repository. It is used at the next start of each workspace."""
     url, ref = await ctx.user_setup.set_dotfiles(who, body.url, body.ref)
     return DotfilesView(url=url, ref=ref)
 
@@ -184,7 +184,7 @@ async def set_dotfiles(body: DotfilesPut, ctx: Ctx, who: Who) -> DotfilesView:
     },
 )
 async def setup_log(workspace_id: str, ctx: Ctx, who: Who, wake: Wake = True) -> Response:
-    """The output of the workspace's setup: the clone, dotfiles, commands."""
+    """Get the output of the workspace's setup: the clone, dotfiles, commands."""
     return await forward(ctx, who, workspace_id, "GET", "/setup/log", wake=wake)
 
 

@@ -1,4 +1,4 @@
-"""SSH: people's public keys, and what a client needs to connect to a workspace."""
+"""SSH: users' public keys, and what a client needs to connect to a workspace."""
 
 from __future__ import annotations
 
@@ -48,32 +48,32 @@ class KnownHostView(View):
 
 @router.get("/keys", responses=signed_in())
 async def list_keys(ctx: Ctx, who: Who) -> KeyList:
-    """One's SSH public keys, oldest first."""
+    """List your SSH public keys, oldest first."""
     return KeyList(items=[_view(key) for key in await ctx.ssh.keys(who)])
 
 
 @router.post("/keys", status_code=201, responses=signed_in(409, 413))
 async def add_key(body: KeyCreate, ctx: Ctx, who: Who) -> KeyView:
-    """Add a public key; the same again is the one that is there."""
+    """Add a public key. Adding the same key again returns the existing one."""
     return _view(await ctx.ssh.add_key(who, body.public_key, body.name))
 
 
 @router.delete("/keys/{key_id}", status_code=204, responses=signed_in(404))
 async def remove_key(key_id: str, ctx: Ctx, who: Who) -> None:
-    """Remove a public key. Connections that are open go on; new ones need another key."""
+    """Remove a public key. Open connections continue; new ones need another key."""
     await ctx.ssh.remove_key(who, key_id)
 
 
 @router.get("/workspaces/{workspace_id}/ssh", responses=signed_in(404))
 async def known_host(workspace_id: str, ctx: Ctx, who: Who) -> KnownHostView:
-    """The workspace's public host key."""
+    """Get the workspace's public host key."""
     line = await ctx.ssh.known_host(who, workspace_id)
     return KnownHostView(host_key=line, fingerprint=parse_public_key(line).fingerprint if line else None)
 
 
 @router.post("/workspaces/{workspace_id}/ssh", responses=signed_in(404, 409, 429, 502))
 async def prepare_ssh(workspace_id: str, ctx: Ctx, who: Who, wake: Wake = True) -> SshView:
-    """Have the workspace accept SSH from one's keys as they are now; then connect to `/_codehub/{id}/ssh` of the proxy."""
+    """Make the workspace accept SSH with your current keys; then connect to `/_codehub/{id}/ssh` of the proxy."""
     found = await ctx.ssh.prepare(who, workspace_id, wake=wake)
     return SshView(user=found.user, host_key=found.host_key, fingerprint=found.fingerprint)
 

@@ -1,5 +1,7 @@
-"""Answers that go on: live events and followed logs. Each ends when its client leaves or stops reading, its source ends
-or the process does; none holds a database connection.
+"""Streamed answers: live events and followed logs.
+
+Each ends when its client disconnects or stops reading, when its source ends, or when the process shuts down. None holds a
+database connection.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ _log = structlog.get_logger()
 
 
 class StreamedAnswer(Response):
-    """Sends chunks as they come. A client that takes nothing for `send_s` is cut off."""
+    """Send chunks as they arrive. A client that reads nothing for `send_s` is disconnected."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Health and metrics, under any host name and without signing in."""
+"""Health and metrics, under any host name and without authentication."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from codehub.services.system import leadership
 
 router = APIRouter(tags=["system"])
 
-# A load balancer that waits longer has given up on us anyway.
+# A load balancer that waits longer has usually given up.
 _READY_WITHIN_S = 3.0
 
 

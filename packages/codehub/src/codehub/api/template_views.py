@@ -18,7 +18,7 @@ from codehub.services.templates import Offered, Preview, Problem, Pushed, Update
 
 
 class WorkspaceTemplateView(View):
-    """Which template a workspace runs by."""
+    """The template that a workspace runs with."""
 
     name: str
     version: int
@@ -98,7 +98,7 @@ class SizeView(View):
 
 
 class ResolvedView(View):
-    """What a workspace is made from: a template with its parameters filled in."""
+    """What a workspace is created from: a template with its parameters filled in."""
 
     profile: str
     image_ref: str

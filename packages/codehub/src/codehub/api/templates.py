@@ -1,4 +1,4 @@
-"""Templates: offered, pushed, previewed, archived; and a workspace's own."""
+"""Templates: list, push, preview, archive; and a workspace's template."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def push_templates(body: TemplatePush, ctx: Ctx, who: Who) -> PushedList:
 
 @router.post("/templates:preview", responses=signed_in(404, 413))
 async def preview_templates(body: TemplatePreview, ctx: Ctx, who: Who) -> PreviewList:
-    """What a template, or a text that is not pushed yet (administrators), makes of these values, and what is wrong."""
+    """Preview a template, or a text that is not pushed yet (administrators), with these values, and list its mistakes."""
     if (body.source is None) == (body.name is None):
         raise Invalid("name: give a template's name or a source, one of the two")
     if body.source is not None:
@@ -79,19 +79,19 @@ async def list_template_versions(name: str, ctx: Ctx, who: Who) -> VersionList:
 
 @router.get(_ONE + "/versions/{version}", responses=signed_in(404))
 async def get_template_version(name: str, version: int, ctx: Ctx, who: Who) -> VersionView:
-    """A version's text, and its difference from the version before it (administrators)."""
+    """Get a version's text, and its difference from the previous version (administrators)."""
     return version_view(await ctx.templates.version(who, name, version))
 
 
 @router.post(_ONE + ":archive", status_code=204, responses=signed_in(404, 409))
 async def archive_template(name: str, ctx: Ctx, who: Who) -> None:
-    """Offer it no more (administrators). Refused while workspaces use it; pushing it again brings it back."""
+    """Stop offering a template (administrators). Rejected while workspaces use it; pushing it again restores it."""
     await ctx.templates.archive(who, name)
 
 
 @router.get(ONE_WORKSPACE + "/template", responses=signed_in(404, 409))
 async def get_workspace_template(workspace_id: str, ctx: Ctx, who: Who) -> UpdateView:
-    """The template of a workspace, and what an update to the newest version changes."""
+    """Get the template of a workspace, and what an update to the newest version changes."""
     found = await ctx.templates.update_of(who, workspace_id)
     if found is None:
         raise Conflict("the workspace was not made from a template")
@@ -102,7 +102,7 @@ async def get_workspace_template(workspace_id: str, ctx: Ctx, who: Who) -> Updat
 async def update_workspace_template(
     workspace_id: str, ctx: Ctx, who: Who, body: WorkspaceTemplateUpdate | None = None
 ) -> WorkspaceView:
-    """Take the newest version of its template at its next start. Values that are not given stay as they are."""
+    """Apply the newest version of the template at the next start. Values that are not given stay unchanged."""
     owned = await ctx.templates.update(who, workspace_id, body.parameters if body is not None else {})
     gaps = await ctx.workspaces.activity_gaps() if owned.workspace.phase is Phase.RUNNING else ()
     return workspace_view(owned, ctx.config, viewer_of(who, owned), gaps)
@@ -110,7 +110,7 @@ async def update_workspace_template(
 
 @router.get("/time-zone", responses=signed_in())
 async def get_time_zone(ctx: Ctx, who: Who) -> TimeZoneView:
-    """Your time zone, in which the schedules of your workspaces are read."""
+    """Get your time zone, which applies to the schedules of your workspaces."""
     return TimeZoneView(time_zone=await ctx.templates.time_zone(who))
 
 

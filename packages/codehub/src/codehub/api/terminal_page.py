@@ -1,7 +1,7 @@
-"""The web terminal's page and the files it loads. What it shows comes by the API, like everything of the dashboard.
+"""The web terminal's page and the files it loads. Its content comes from the API, like the rest of the dashboard.
 
-It is a document of its own because xterm.js writes style sheets as it goes: only here are inline styles allowed. The
-dashboard shows it as a panel, so it may be framed by its own origin.
+It is a separate document because xterm.js writes style sheets at run time: inline styles are allowed only here. The
+dashboard shows it as a panel, so its own origin may frame it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TerminalProgramView(View):
 
 @router.post("/terminal-program", responses=signed_in())
 async def ensure_terminal_program(ctx: Ctx, who: Who) -> TerminalProgramView:
-    """Have xterm.js installed; ask again until it is ready."""
+    """Install xterm.js. Repeat the request until it is ready."""
     files = ctx.terminal_program
     problem = None if files.ready else files.begin()
     return TerminalProgramView(version=files.version, ready=files.ready, problem=problem)
@@ -63,7 +63,7 @@ async def terminal_page(workspace_id: str, ctx: Ctx, panel: Annotated[bool, Quer
 
 @pages.get("/xterm/{version}/{name}")
 async def terminal_file(version: str, name: str, ctx: Ctx) -> Response:
-    """A file of xterm.js; its address has its version, so it is kept for ever."""
+    """A file of xterm.js. Its URL contains the version, so it is cached indefinitely."""
     if version != ctx.terminal_program.version:
         raise NotFound(f"there is no xterm.js {version} here")
     body = await ctx.terminal_program.read(name)

@@ -1,8 +1,8 @@
 """Terminals in a workspace, and the WebSocket that shows one.
 
-Messages are binary, their first byte says what they are. From the server: `S` (the screen: number of the next byte,
-columns, rows, then what draws it), `O` (output: number of its first byte, then the bytes), `R` (a new size, JSON), `X` (it
-ended, JSON). From the client: `I` (input), `A` (acknowledges output up to a number), `R` (a new size, JSON).
+Messages are binary; the first byte is the type. From the server: `S` (the screen: number of the next byte, columns, rows,
+then the data that draws it), `O` (output: number of its first byte, then the bytes), `R` (a new size, JSON), `X` (it ended,
+JSON). From the client: `I` (input), `A` (acknowledges output up to a number), `R` (a new size, JSON).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from codehub.domain.errors import CodeHubError, Denied, Unauthorized
 
 router = APIRouter(tags=["terminals"])
 _JSON = {"Content-Type": "application/json"}
-_LONGEST = 8 << 20  # a screen with its scrollback is far below
+_LONGEST = 8 << 20  # a screen with its scrollback is far smaller
 _LONGEST_INPUT = 1 << 20
-# What a browser offers beside its session key (`codehub.key.…`), and gets.
+# The protocol that a browser offers besides its session key (`codehub.key.…`), and gets.
 _PROTOCOL = "codehub.terminal"
 _CHECK_EVERY_S = 10.0
-# What a WebSocket is closed with when it was refused: 4000 and the HTTP status.
+# The base of the close code of a rejected WebSocket: 4000 plus the HTTP status.
 _REFUSED = 4000
 
 
@@ -63,7 +63,7 @@ class TerminalList(View):
     responses={200: {"model": TerminalList, "description": "Oldest first."}, **signed_in(404, 409, 502)},
 )
 async def list_terminals(workspace_id: str, ctx: Ctx, who: Who, wake: Wake = True) -> Response:
-    """The terminals that are open, whether anybody looks at them or not."""
+    """List the open terminals, attached or not."""
     return await forward(ctx, who, workspace_id, "GET", "/terminals", wake=wake)
 
 
@@ -74,7 +74,7 @@ async def list_terminals(workspace_id: str, ctx: Ctx, who: Who, wake: Wake = Tru
     responses={201: {"model": TerminalView, "description": "Open."}, **signed_in(404, 409, 413, 429, 502)},
 )
 async def open_terminal(workspace_id: str, body: TerminalCreate, ctx: Ctx, who: Who, wake: Wake = True) -> Response:
-    """Open a terminal. It goes on when nobody looks at it, until its program ends or it is deleted."""
+    """Open a terminal. It continues to run without viewers, until its program ends or it is deleted."""
     raw = body.model_dump_json().encode()
     return await forward(ctx, who, workspace_id, "POST", "/terminals", wake=wake, headers=_JSON, body=raw)
 
@@ -86,7 +86,7 @@ async def open_terminal(workspace_id: str, body: TerminalCreate, ctx: Ctx, who: 
     responses=signed_in(404, 409, 502),
 )
 async def close_terminal(workspace_id: str, terminal_id: str, ctx: Ctx, who: Who) -> Response:
-    """Close a terminal and end what runs in it."""
+    """Close a terminal and end its programs."""
     return await forward(ctx, who, workspace_id, "DELETE", f"/terminals/{_id(terminal_id)}", wake=False)
 
 
@@ -94,7 +94,7 @@ async def close_terminal(workspace_id: str, terminal_id: str, ctx: Ctx, who: Who
 async def attach_terminal(
     socket: WebSocket, workspace_id: str, terminal_id: str, after: Annotated[int | None, Query(ge=0)] = None
 ) -> None:
-    """Show a terminal: the screen first, or what came after byte `after`; then live. Never wakes the workspace."""
+    """Attach to a terminal: first the screen, or the output after byte `after`; then live. Never wakes the workspace."""
     context: Context = socket.app.state.context
     offered = socket.scope.get("subprotocols") or ()
     await socket.accept(_PROTOCOL if _PROTOCOL in offered else None)
@@ -121,7 +121,7 @@ async def _closed(socket: WebSocket, code: int, reason: str) -> None:
     try:
         await socket.close(code, reason.encode()[:120].decode("utf-8", "ignore"))
     except RuntimeError:
-        return  # it is closed already
+        return  # already closed
 
 
 async def _carry(socket: WebSocket, stream: ByteStream, context: Context, workspace_id: str) -> None:
@@ -148,7 +148,7 @@ async def _carry(socket: WebSocket, stream: ByteStream, context: Context, worksp
 
 
 async def _to_client(socket: WebSocket, stream: ByteStream) -> None:
-    """Frames of the helper as messages, until one says that the terminal has ended."""
+    """Send the helper's frames as messages, until one reports that the terminal has ended."""
     buffer = bytearray()
     while True:
         data = await stream.read()
@@ -169,7 +169,7 @@ async def _to_client(socket: WebSocket, stream: ByteStream) -> None:
 
 
 async def _signed_out(socket: WebSocket) -> None:
-    """Returns when whoever attached may no longer be there."""
+    """Return when the attached user's session has ended."""
     while True:
         await asyncio.sleep(_CHECK_EVERY_S)
         try:
@@ -177,7 +177,7 @@ async def _signed_out(socket: WebSocket) -> None:
         except Unauthorized:
             return
         except CodeHubError:
-            continue  # the database is away: what is open goes on
+            continue  # the database is down: open connections continue
 
 
 async def _to_workspace(socket: WebSocket, stream: ByteStream, context: Context, workspace_id: str) -> None:
@@ -186,7 +186,7 @@ async def _to_workspace(socket: WebSocket, stream: ByteStream, context: Context,
         if not message or len(message) > _LONGEST_INPUT:
             raise ConnectionResetError("not a message of ours")
         if message[:1] == b"I":
-            # Keystrokes are a person at work, whatever the program makes of them; an open tab is not.
+            # Keystrokes are user activity; an open tab is not.
             with contextlib.suppress(CodeHubError):
                 await context.doors.touch(workspace_id)
         await stream.write(message[:1] + (len(message) - 1).to_bytes(4, "big") + message[1:])

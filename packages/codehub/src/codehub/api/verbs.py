@@ -1,4 +1,4 @@
-"""Addresses of things that take verbs: `/workspaces/{id}:start`."""
+"""Paths of resources with verbs: `/workspaces/{id}:start`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from starlette.convertors import StringConvertor, register_url_convertor
 
 
 class _BeforeVerb(StringConvertor):
-    """An id ends where its verb begins, so that `{id}:start` is never taken for an id."""
+    """An id ends where its verb begins, so that `{id}:start` is never parsed as an id."""
 
     regex = "[^/:]+"
 

@@ -1,4 +1,4 @@
-"""The API's response schemas, and how rows become them."""
+"""The API's response schemas, and how rows are converted to them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ProgressView(View):
 
 
 class SummaryView(View):
-    """The state in words, for people; scripts read `status`."""
+    """The state as text for users; scripts should read `status`."""
 
     label: str = Field(description="One or two words: Running, Asleep, Restoring.")
     text: str = Field(description="What is being done and how far it is, or what went wrong; may be empty.")
@@ -116,7 +116,7 @@ class IgnoredView(View):
 
 
 class SetupView(View):
-    """What is done in the workspace besides its IDE: the clone, dotfiles, commands."""
+    """The setup of the workspace besides its IDE: the clone, dotfiles, commands."""
 
     state: Literal["running", "failed", "done"]
     text: str = Field(description="One sentence for people; may be empty.")
@@ -200,13 +200,13 @@ class LimitsView(View):
 
 
 class SessionView(View):
-    """Who is signed in, and how."""
+    """The signed-in user, and how they signed in."""
 
     user: UserBrief
     by_token: bool
     expires_at: datetime | None
     limits: LimitsView
-    # Only in the answer to a login: what a page of the dashboard's origin sends with its cookie from then on.
+    # Only in the response to a login: pages of the dashboard's origin then send it along with the cookie.
     session_key: str | None = None
 
 
@@ -341,12 +341,12 @@ class AboutView(View):
 def workspace_view(
     owned: WorkspaceWithOwner, config: ApiConfig, viewer: Viewer, gaps: Sequence[Span]
 ) -> WorkspaceView:
-    """As this person sees it. `gaps` is when activity could not be seen."""
+    """Return the workspace as this user sees it. `gaps` is when activity could not be observed."""
     workspace, summary = owned.workspace, summarize(owned.workspace)
     status = status_of(workspace)
     busy = shown_busy(workspace)
     blocked = workspace.blocked
-    # "When deletion was asked, what is shown is DELETING": the level stays in the row for the plans.
+    # Once deletion is requested, the phase shown is DELETING; the row keeps the level for the plans.
     shown = {Status.DELETING: Phase.DELETING, Status.DELETED: Phase.DELETED}
     phase = shown.get(status, workspace.phase)
     return WorkspaceView(
@@ -425,7 +425,7 @@ def setup_view(state: SetupState) -> SetupView:
 
 
 def folder_address(workspace: Workspace, config: ApiConfig) -> str:
-    """What is added to a workspace's address so that its IDE opens the clone; nothing until the clone is there."""
+    """Return the address suffix that makes the IDE open the clone. Empty until the clone exists."""
     state = workspace.setup
     if state is None or not state.folder or not state.home:
         return ""

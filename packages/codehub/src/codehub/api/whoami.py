@@ -1,5 +1,8 @@
-"""`GET /whoami`: who is signed in, if anybody. For the dashboard, which asks before it knows: here nobody is an answer,
-where `/session` answers 401 and a browser would log an error."""
+"""`GET /whoami`: the signed-in user, if any.
+
+For the dashboard, which does not know yet whether there is a session: this answers null, while `/session` answers 401,
+which a browser would log as an error.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,13 @@ router = APIRouter(tags=["sessions"])
 
 class WhoamiView(View):
     user: UserBrief | None
-    # Signed in through a link that a token made: may do no more than that token.
+    # Signed in through a link that a token created: has no more rights than that token.
     by_token: bool = False
 
 
 @router.get("/whoami", responses=may_answer())
 async def whoami(request: Request) -> WhoamiView:
-    """Who is signed in; `user` is null when nobody is."""
+    """Get the signed-in user; `user` is null if there is none."""
     who = await principal_or_none(request)
     if who is None:
         return WhoamiView(user=None)

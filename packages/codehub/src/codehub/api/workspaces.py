@@ -42,7 +42,7 @@ async def list_workspaces(query: Annotated[WorkspacePageQuery, Query()], ctx: Ct
 
 @router.post("/workspaces", status_code=201, responses=signed_in(413, 429))
 async def create_workspace(body: WorkspaceCreate, ctx: Ctx, who: Who) -> WorkspaceView:
-    """Create a workspace and start it, unless `start` is false. Over the limit nothing is created."""
+    """Create a workspace and start it, unless `start` is false. If a limit is exceeded, nothing is created."""
     repo = None if body.repo is None else parse_source(body.repo.url, body.repo.ref, body.repo.path)
     new = NewWorkspace(
         body.name, body.description, body.memo, body.image_ref, body.start, repo, body.template, body.parameters
@@ -66,43 +66,43 @@ async def change_workspace(workspace_id: str, body: WorkspacePatch, ctx: Ctx, wh
 
 @router.delete(_ONE, status_code=204, responses=signed_in(404, 409))
 async def delete_workspace(workspace_id: str, query: Annotated[DeleteQuery, Query()], ctx: Ctx, who: Who) -> None:
-    """Delete it, from CREATED, STOPPED or ERROR; with `force` from any status."""
+    """Delete a workspace in CREATED, STOPPED or ERROR; with `force`, in any status."""
     await ctx.workspaces.delete(who, workspace_id, force=query.force)
 
 
 @router.post(_ONE + ":start", status_code=202, responses=signed_in(404, 409, 429))
 async def start_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
-    """Start it, from CREATED, STOPPED or ERROR."""
+    """Start a workspace in CREATED, STOPPED or ERROR."""
     return await _view(await ctx.workspaces.start(who, workspace_id), ctx, who)
 
 
 @router.post(_ONE + ":stop", status_code=202, responses=signed_in(404, 409))
 async def stop_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
-    """Stop it, from RUNNING or ERROR."""
+    """Stop a workspace in RUNNING or ERROR."""
     return await _view(await ctx.workspaces.stop(who, workspace_id), ctx, who)
 
 
 @router.post(_ONE + ":cancel", status_code=202, responses=signed_in(404, 409))
 async def cancel_operation(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
-    """Cancel the start, restore or archive that is under way. The workspace is then as it was before; no file is lost."""
+    """Cancel the current start, restore or archive. The workspace returns to its previous state; no file is lost."""
     return await _view(await ctx.workspaces.cancel(who, workspace_id), ctx, who)
 
 
 @router.post(_ONE + ":keep-awake", status_code=202, responses=signed_in(404, 409, 413))
 async def keep_workspace_awake(workspace_id: str, body: WorkspaceKeepAwake, ctx: Ctx, who: Who) -> WorkspaceView:
-    """Keep it awake until a time, whatever runs in it; `null` ends that."""
+    """Keep the workspace awake until a time, regardless of activity; `null` ends that."""
     return await _view(await ctx.workspaces.keep_awake(who, workspace_id, body.until), ctx, who)
 
 
 @router.post(_ONE + ":retry-setup", status_code=202, responses=signed_in(404, 409))
 async def retry_setup(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
-    """Try the failed steps of its setup again: the clone, dotfiles, commands. It must be running."""
+    """Retry the failed steps of the setup: the clone, dotfiles, commands. The workspace must be running."""
     return await _view(await ctx.workspaces.retry_setup(who, workspace_id), ctx, who)
 
 
 @router.post(_ONE + ":archive", status_code=202, responses=signed_in(404, 409))
 async def archive_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
-    """Archive it, from RUNNING, STOPPED or ERROR, unless it is archived already."""
+    """Archive a workspace in RUNNING, STOPPED or ERROR, unless it is archived already."""
     return await _view(await ctx.workspaces.archive(who, workspace_id), ctx, who)
 
 
@@ -110,7 +110,10 @@ async def archive_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceV
 async def recover_workspace(
     workspace_id: str, ctx: Ctx, who: Who, body: WorkspaceRecover | None = None
 ) -> WorkspaceView:
-    """Recover it from ERROR (administrators). After DataLost or ArchiveCorrupted, `archive_key` selects what to restore."""
+    """Recover a workspace from ERROR (administrators).
+
+    After DataLost or ArchiveCorrupted, `archive_key` selects what to restore.
+    """
     given = body is not None and "archive_key" in body.model_fields_set
     recovery = Recovery(chosen=given, archive_key=body.archive_key if body is not None else None)
     return await _view(await ctx.workspaces.recover(who, workspace_id, recovery), ctx, who)
@@ -118,26 +121,29 @@ async def recover_workspace(
 
 @router.post(_ONE + ":duplicate", status_code=201, responses=signed_in(404, 409, 413, 429))
 async def duplicate_workspace(workspace_id: str, body: WorkspaceDuplicate, ctx: Ctx, who: Who) -> WorkspaceView:
-    """Make a new workspace of yours with this one's files, which stay as they are. One that runs must be stopped first."""
+    """Create a workspace of yours with the files of this one, which stays unchanged.
+
+    A running one must be stopped first.
+    """
     made = await ctx.workspaces.duplicate(who, workspace_id, body.name, start=body.start)
     return await _view(made, ctx, who)
 
 
 @router.post(_ONE + ":continue-from-archive", status_code=201, responses=signed_in(404, 409, 429))
 async def continue_from_archive(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
-    """Create a new workspace from the last archive of one whose node does not answer. The old one stays as it is."""
+    """Create a workspace from the last archive of one whose node does not answer. The old one stays unchanged."""
     return await _view(await ctx.workspaces.continue_from_archive(who, workspace_id), ctx, who)
 
 
 @router.post(_ONE + ":undelete", status_code=202, responses=signed_in(404, 409))
 async def undelete_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
-    """Undelete it (administrators), within CODEHUB_DELETED_RETENTION of its deletion."""
+    """Undelete a workspace (administrators), within CODEHUB_DELETED_RETENTION of its deletion."""
     return await _view(await ctx.workspaces.undelete(who, workspace_id), ctx, who)
 
 
 @router.post(_ONE + ":transfer", status_code=202, responses=signed_in(404, 409, 413))
 async def transfer_workspace(workspace_id: str, body: WorkspaceTransfer, ctx: Ctx, who: Who) -> WorkspaceView:
-    """Give it to another user (administrators). One that runs is stopped first."""
+    """Transfer a workspace to another user (administrators). A running one is stopped first."""
     return await _view(await ctx.workspaces.transfer(who, workspace_id, body.username), ctx, who)
 
 

@@ -1,4 +1,4 @@
-"""`codehub admin …`: users, recovery, undelete. Managing users needs a password (a token cannot do it), or the database."""
+"""`codehub admin …`: users, recovery, undelete. Managing users needs a password (tokens cannot do it) or the database."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def reset_user(username: str, password_stdin: bool) -> None:
       codehub admin users reset admin
       pass admin | codehub admin users reset admin --password-stdin
     """
-    # The database and all settings are a quarter of a second to load; no other command here needs them.
+    # Loading the database code and all settings takes a quarter of a second; no other command here needs them.
     from codehub.cli.effective_settings import effective_settings
     from codehub.cli.local_users import reset_password
 
@@ -325,7 +325,7 @@ def audit(
 
 @contextmanager
 def _as_admin(server: str | None) -> Iterator[Client]:
-    """A session for the length of a command."""
+    """Sign in for the duration of a command."""
     credentials = Credentials(os.environ)
     address = credentials.server(server)
     kept = credentials.kept(address)

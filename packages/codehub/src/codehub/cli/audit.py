@@ -1,4 +1,4 @@
-"""What `codehub admin audit` prints."""
+"""The output of `codehub admin audit`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOOK_EVERY_S = 1.0
 
 
 def start_of(since: str | None) -> str | None:
-    """A span before now, or a date or time (this machine's zone where none is given)."""
+    """Parse a duration before now, or a date or time (in this machine's zone if none is given)."""
     if since is None:
         return None
     if found := re.fullmatch(r"(\d{1,6})([smhd])", since):
@@ -33,7 +33,7 @@ def start_of(since: str | None) -> str | None:
 
 
 def print_trail(client: Client, query: Mapping[str, object], *, limit: int, follow: bool, as_json: bool) -> None:
-    """The newest `limit` events, oldest first; then, to follow, whatever comes."""
+    """Print the newest `limit` events, oldest first, and then, with `follow`, new ones as they arrive."""
     shown = list(_newest(client, query, limit))[::-1]
     for item in shown:
         _print(item, as_json)
@@ -76,7 +76,7 @@ def _print(item: Json, as_json: bool) -> None:
 
 
 def line_of(item: Mapping[str, Any]) -> str:
-    """2026-11-17 03:00:00  user.created  admin  ada  from 10.0.0.7  is_admin=false"""
+    """Format an event: 2026-11-17 03:00:00  user.created  admin  ada  from 10.0.0.7  is_admin=false"""
     detail = " ".join(
         f"{name}={_shown(value)}" for name, value in sorted(item["detail"].items()) if value is not None
     )
@@ -87,5 +87,5 @@ def line_of(item: Mapping[str, Any]) -> str:
 
 
 def _shown(value: object) -> str:
-    """One line, whatever people wrote into a name: control characters would reach the terminal."""
+    """Return the value on one line. Control characters in user-supplied names must not reach the terminal."""
     return json.dumps(value, ensure_ascii=True) if not isinstance(value, str) or not value.isprintable() else value

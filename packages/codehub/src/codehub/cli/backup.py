@@ -1,9 +1,10 @@
-"""`codehub backup`: everything an installation is, in one directory, while it runs.
+"""`codehub backup`: writes a complete installation to one directory while it runs.
 
-    homes ──► the database, in one snapshot ──► homes that came meanwhile ──► archives ──► the manifest, last
+    homes ──► the database, in one snapshot ──► homes created meanwhile ──► archives ──► the manifest, last
 
-A home that is archived after it was copied is there twice; one that is archived before is in its archive. So whatever the
-snapshot says of a workspace, its home or its archive is in the backup; that is checked before the manifest is written.
+A home that is archived after it was copied is in the backup twice; one that was archived before is in its archive. The
+backup therefore contains the home or the archive of every workspace in the snapshot; this is checked before the manifest is
+written.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ MANIFEST: Final = "codehub-backup.json"
 DUMP: Final = "database.dump"
 HOMES: Final = "homes"
 ARCHIVES: Final = "archives"
-# The files of the data directory that are worth keeping beside the database.
+# Files of the data directory that are kept in addition to the database.
 KEPT_FILES: Final = ("admin-password", "installation-id", "secrets.key")
 
 _ROWS = """
@@ -87,7 +88,7 @@ def backup(directory: Path) -> None:
 
 @contextmanager
 def database_of(state: EffectiveSettings) -> Iterator[str]:
-    """The database's URL; the embedded one is started for it when no CodeHub runs."""
+    """Return the database's URL. Starts the embedded database if CodeHub is not running."""
     settings = state.settings
     if settings.database_url:
         yield settings.database_url
@@ -140,7 +141,10 @@ def _copy_homes(homes: Path, target: Path) -> None:
 
 
 def _copy_home(home: Path, target: Path) -> None:
-    """As it is at this moment. A file that goes while it is copied is not in the copy; whatever else fails is an error."""
+    """Copy a home in its current state.
+
+    A file that is removed during the copy is skipped; any other failure is an error.
+    """
     if not home.is_dir():
         return
     target.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
@@ -158,7 +162,7 @@ def _copy_home(home: Path, target: Path) -> None:
 
 
 def _copy_archives(root: Path, target: Path) -> None:
-    """The committed ones: each one's data before its meta, so that no half of one looks whole."""
+    """Copy the committed archives, each one's data before its meta, so that an incomplete copy never looks complete."""
     target.mkdir(mode=0o700)
     for name in (OWNER_KEY, ID_KEY):
         if (root / name).exists():
@@ -171,22 +175,22 @@ def _copy_archives(root: Path, target: Path) -> None:
             shutil.copy2(data, place / data.name)
             shutil.copy2(meta, place / meta.name)
         except FileNotFoundError:
-            continue  # removed by the GC meanwhile: nobody's
+            continue  # removed by the GC meanwhile
 
 
 def has_directory(row: Row) -> bool:
-    """Whether its home is a directory of ours, and not a volume of an engine or a cluster."""
+    """Return whether the home is a directory, not a volume of an engine or a cluster."""
     return row.storage_backend == LocalDirHomes.name
 
 
 def has_home(homes: Path, row: Row) -> bool:
-    """Whether the very incarnation that the database names is below this directory."""
+    """Return whether this directory contains exactly the incarnation that the database names."""
     found = look(homes / row.home_store_key)
     return row.incarnation is not None and found.ctx is not None and found.ctx.incarnation == row.incarnation
 
 
 def _missing(rows: list[Row], directory: Path, outside: Store | None) -> list[str]:
-    """Those of which nothing is in the backup although the database says that there is something."""
+    """Return the workspaces that have data according to the database, but none in the backup."""
     store = outside or Store((directory / ARCHIVES).absolute().as_uri())
     archives = ObjectArchives(store)
     missing = []

@@ -1,6 +1,6 @@
-"""What `codehub doctor` looks at: each part in force, with what is wrong and how to fix it.
+"""The checks of `codehub doctor`: each part of the installation, with its problems and how to fix them.
 
-A check is a function of what is in force that returns findings; it never raises for a sick part.
+A check is a function of the effective settings that returns findings. It never raises because of a broken part.
 """
 
 from __future__ import annotations
@@ -47,10 +47,14 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
+    """`boundary` and `verdict` are for scripts, of findings that tried a boundary of a workspace."""
+
     part: str
     health: Health
     said: str
     fix: str = ""
+    boundary: str = ""
+    verdict: str = ""
 
 
 Check = Callable[[EffectiveSettings], Awaitable[list[Finding]]]
@@ -155,7 +159,7 @@ async def check_redis(state: EffectiveSettings) -> list[Finding]:
                 "check that it is running and CODEHUB_REDIS_URL is correct",
             )
         ]
-    except Exception as error:  # noqa: BLE001 - the driver has a family of its own, and doctor must go on
+    except Exception as error:  # noqa: BLE001 - the driver has its own exception hierarchy, and doctor must continue
         return [Finding("redis", Health.BAD, str(error), "check that it is running and CODEHUB_REDIS_URL is correct")]
     finally:
         await client.aclose()
@@ -223,7 +227,7 @@ async def check_kubernetes(state: EffectiveSettings) -> list[Finding]:
 
 
 async def check_stores(state: EffectiveSettings) -> list[Finding]:
-    """Whether homes and archives are those the database says; until the first start there is nothing to compare."""
+    """Check that homes and archives are those the database records. Before the first start, there is nothing to compare."""
     url = state.settings.database_url
     if not url:
         return []
@@ -244,14 +248,14 @@ async def check_stores(state: EffectiveSettings) -> list[Finding]:
                 found.append(Finding(one.kind, Health.BAD, said, fix))
         return found
     except CodeHubError:
-        return []  # what does not answer is said by its own check
+        return []  # a store that does not answer is reported by its own check
     finally:
         if store is not None:
             store.close()
 
 
 async def check_isolation(state: EffectiveSettings) -> list[Finding]:
-    """Only for workspaces that run as processes: engines isolate by themselves."""
+    """Only for workspaces that run as processes: container engines provide isolation."""
     found = await asyncio.to_thread(find_isolation)
     if not found.missing:
         return [Finding("isolation", Health.GOOD, "workspaces have their own files, network and limits")]

@@ -1,6 +1,6 @@
-"""The commands' way to the API: requests, and the server's errors as the domain's, so that `main` finds their exit codes.
+"""The commands' API client: sends requests and maps the server's errors to the domain's, which determine the exit codes.
 
-Every message says what to do next. Knows nothing of how results are shown.
+Every message says what to do next. Knows nothing about the output format.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from codehub.domain import errors
 if TYPE_CHECKING:
     import httpx
 
-# httpx is imported when a server is asked: a command that asks none must not wait for it.
+# httpx is imported on the first request, so that commands without a server do not wait for it.
 Json = Mapping[str, Any]
 
 _TIMEOUT_S = 30.0
@@ -43,7 +43,7 @@ _NEXT_STEPS: Final[Mapping[str, str]] = {
 
 
 class Client:
-    """One server, one token. Closed by `with`."""
+    """A client for one server and token. A context manager."""
 
     def __init__(self, server: str, token: str | None, *, transport: httpx.BaseTransport | None = None) -> None:
         import httpx
@@ -57,13 +57,13 @@ class Client:
             headers=headers,
             timeout=_timeout(connect=10.0),
             transport=transport,
-            # A company's proxy (HTTP_PROXY) does not lead to this machine itself.
+            # HTTP_PROXY must not apply to this machine itself.
             trust_env=urlsplit(server).hostname not in _HERE,
         )
 
     @contextmanager
     def without_timeout(self) -> Iterator[Self]:
-        """Without a time limit on answers: waking a workspace takes as long as it takes."""
+        """Disable the time limit on answers: waking a workspace can take any time."""
         before, self._http.timeout = self._http.timeout, _timeout(read=None)
         try:
             yield self
@@ -77,7 +77,7 @@ class Client:
         self._http.close()
 
     def sign_in(self, username: str, password: str) -> None:
-        """A session for as long as this client lives: the cookie, and the key that goes with it."""
+        """Open a session for the lifetime of this client: the cookie, and the key that belongs to it."""
         answer = self.post("login", {"username": username, "password": password})
         self._http.headers["X-CodeHub-Session-Key"] = str(answer.get("session_key") or "")
 
@@ -94,13 +94,13 @@ class Client:
         return self._json("PUT", path, json=body)
 
     def put(self, path: str, content: Iterable[bytes] | bytes, **headers: str) -> Json:
-        """A body of any size and kind, as it comes."""
+        """Upload a body of any size and type, streamed."""
         timeout = _timeout(read=None, write=None)
         return self._json("PUT", path, content=content, headers=headers, timeout=timeout)
 
     @contextmanager
     def download(self, path: str, **headers: str) -> Iterator[httpx.Response]:
-        """An answer whose body is read as it comes, without a time limit between pieces."""
+        """Stream a response body, without a time limit between chunks."""
         with self.streaming("GET", path, headers=headers) as response:
             yield response
 
@@ -117,7 +117,7 @@ class Client:
         self._json("DELETE", path, params={name: _text(value) for name, value in query.items()})
 
     def every(self, path: str, **query: object) -> Iterator[Json]:
-        """All items of a paged list."""
+        """Yield all items of a paged list."""
         page = 1
         while True:
             answer = self.get(path, page=page, per_page=200, **query)
@@ -128,7 +128,7 @@ class Client:
 
     @contextmanager
     def lines(self, path: str, **query: object) -> Iterator[Iterator[str]]:
-        """A text stream as it comes, without a time limit between pieces."""
+        """Stream text lines, without a time limit between chunks."""
 
         params = {name: _text(value) for name, value in query.items()}
         with self.streaming("GET", path, params=params) as response:

@@ -1,4 +1,4 @@
-"""`codehub completion SHELL`: the script that teaches a shell our words and the names of workspaces."""
+"""`codehub completion SHELL`: the completion script for commands and workspace names."""
 
 from __future__ import annotations
 

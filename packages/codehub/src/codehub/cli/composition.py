@@ -1,4 +1,4 @@
-"""Each part from an open world: what the API, the proxy and the coordinator are given."""
+"""Creates the dependencies of the API, the proxy and the coordinator from the open adapters."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _NO_SECOND_USER = (
 
 
 def api_deps(world: World, receipts: ArchiveReceipts | None = None) -> ApiDeps:
-    """`receipts`: instead of the store itself, for an API that may not read it."""
+    """`receipts` replaces the store for an API that may not read it."""
     backends = world.backends
 
     async def choose() -> BackendChoice:
@@ -131,7 +131,7 @@ def setup_desk(world: World) -> PostgresSetupDesk:
 
 
 def secret_box(settings: Settings) -> Callable[[], SecretBox]:
-    """Opened when it is first needed: an installation without secrets needs no key."""
+    """Open the secret box on first use: an installation without secrets needs no key."""
     return cache(lambda: open_box(settings.secrets_key, settings.data_dir, settings.secrets_key_file))
 
 
@@ -145,7 +145,7 @@ def git_ca_of(settings: Settings) -> str:
 
 
 def profile_of(catalog: Catalog, instances: Mapping[str, Instances], workspace: Workspace) -> tuple[str, AppProfile]:
-    """What a workspace runs, and as what."""
+    """Return what a workspace runs, and with which profile."""
     backend = instances.get(workspace.instance_backend)
     if backend is None:
         raise BackendDown(f"the instance backend {workspace.instance_backend} is not available here")

@@ -1,7 +1,7 @@
-"""Settings that systemd hands over as a credential (`LoadCredential=codehub.env:…`) instead of in the environment.
+"""Settings that systemd passes as a credential (`LoadCredential=codehub.env:…`) instead of in the environment.
 
-A unit's environment is shown by `systemctl show` and inherited by whatever it starts; a credential is a file that only
-this unit can read.
+`systemctl show` reveals a unit's environment, and child processes inherit it; a credential is a file that only this unit
+can read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _NAME = "codehub.env"
 
 
 def load_credentials(environment: MutableMapping[str, str]) -> None:
-    """Add what the credential says to the environment, which wins where both say something."""
+    """Add the credential's settings to the environment. Existing variables take precedence."""
     directory = environment.get("CREDENTIALS_DIRECTORY")
     if not directory:
         return
@@ -31,7 +31,7 @@ def load_credentials(environment: MutableMapping[str, str]) -> None:
 
 
 def _assignments(text: str, path: Path) -> list[tuple[str, str]]:
-    """As systemd reads an EnvironmentFile: NAME=VALUE lines, quotes around a value taken off."""
+    """Parse like a systemd EnvironmentFile: NAME=VALUE lines, without quotes around values."""
     found = []
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip()

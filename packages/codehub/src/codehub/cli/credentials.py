@@ -1,7 +1,7 @@
-"""Which server the commands talk to, and the token kept for it: one file that only its owner can read.
+"""Which server the commands use, and its stored token: one file that only its owner can read.
 
-In this order: `--server`, `CODEHUB_SERVER`, the server signed in to last, the `codehub up` that runs here. A token in
-`CODEHUB_TOKEN` goes before a kept one.
+In this order: `--server`, `CODEHUB_SERVER`, the server of the last sign-in, the `codehub up` on this machine. A token in
+`CODEHUB_TOKEN` takes precedence over a stored one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DEFAULT_SERVER = "http://127.0.0.1:8000"
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What one server gave us."""
+    """The stored credentials for one server."""
 
     username: str
     token: str
@@ -29,7 +29,7 @@ class Kept:
 
 
 def normal_server(address: str) -> str:
-    """`codehub.example.org` → `https://codehub.example.org`; loopback names without a scheme are http."""
+    """`codehub.example.org` → `https://codehub.example.org`; loopback names without a scheme use http."""
     text = address.strip().rstrip("/")
     if "://" not in text:
         host = text.partition(":")[0]
@@ -41,7 +41,7 @@ def normal_server(address: str) -> str:
 
 
 class Credentials:
-    """The file, read and written whole. A damaged one is an error that says where it is."""
+    """The credentials file, read and written as a whole. If it is damaged, the error names its path."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
@@ -53,8 +53,8 @@ class Credentials:
         return normal_server(str(chosen or self._running_here() or DEFAULT_SERVER))
 
     def _running_here(self) -> str | None:
-        """Its port is another when the usual one was taken."""
-        # All settings are a quarter of a second to load, and asked for only until the first sign-in.
+        """Return the address of the local CodeHub. Its port differs if the default one was in use."""
+        # Loading all settings takes a quarter of a second, and is only needed until the first sign-in.
         from codehub.cli.effective_settings import effective_settings
 
         found = effective_settings(self._environment)
@@ -102,7 +102,7 @@ class Credentials:
         return content
 
     def _write(self, content: dict[str, object]) -> None:
-        """To a new file that is private from its first byte, then renamed: never a half-written or readable token."""
+        """Write to a new private file, then rename it, so that a token is never half-written or readable by others."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=".credentials.")
         try:

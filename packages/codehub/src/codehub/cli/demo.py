@@ -1,7 +1,7 @@
-"""`codehub demo`: a few workspaces in different states, so that there is something to look at.
+"""`codehub demo`: creates a few workspaces in different states to look around.
 
-Everything goes through the API like anybody's commands; what the demo made it finds again by its description, so that
-running it twice makes nothing twice and `--remove` takes away only that.
+Everything goes through the API like any other command. The demo finds its workspaces by their description, so that running
+it twice creates nothing twice and `--remove` deletes only those.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PUT_AWAY: Final = {"STANDBY": "stop", "ARCHIVED": "archive"}
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One workspace of the demo and the state it is brought to."""
+    """One workspace of the demo and its target state."""
 
     name: str
     description: str
@@ -36,7 +36,7 @@ class Shown:
     goal: str  # RUNNING, STANDBY or ARCHIVED
 
 
-# What rests in the end goes first: it runs on its way there, and a user may only have so many running at once.
+# Workspaces that end up stopped come first: they run in between, and the number of running workspaces is limited.
 SHOWN: Final = (
     Shown("idea", "created, never started", "", "NEW"),
     Shown(
@@ -72,7 +72,7 @@ def demo(remove: bool, wait: bool, server: str | None, as_json: bool) -> None:
 
 
 def _connected(server: str | None) -> Client:
-    """With the kept token; on the machine that runs `codehub up`, signed in with the admin's own password file."""
+    """Connect with the stored token or, on the machine that runs `codehub up`, with the admin's password file."""
     credentials = Credentials(os.environ)
     address = credentials.server(server)
     if credentials.token(address) is None:
@@ -97,14 +97,14 @@ def _make(client: Client, shown: Shown, *, wait: bool, quiet: bool) -> None:
         if shown.goal == "NEW" or not wait:
             return
         if shown.goal in _PUT_AWAY:
-            # What rests has been somewhere: it ran before.
+            # A stopped or archived workspace must have run before.
             follow(client, made, "RUNNING", quiet=quiet)
             made = client.post(f"workspaces/{made['id']}:{_PUT_AWAY[shown.goal]}")
         follow(client, made, shown.goal, quiet=quiet)
     except LimitExceeded as error:
         console(err=True).print(f"{shown.name}: skipped. {error}")
     except CodeHubError as error:
-        # One that goes wrong is a state to look at, too; the others are still made.
+        # A failed workspace is a state to show, too; the others are still created.
         console(err=True).print(f"{shown.name}: {error}")
 
 

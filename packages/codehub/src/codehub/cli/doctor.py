@@ -6,9 +6,11 @@ import asyncio
 import dataclasses
 import json
 import os
+import sys
 
 import click
 
+from codehub.cli.boundaries import DEADLINE_S, check_boundaries
 from codehub.cli.checks import CHECKS, Finding, Health
 from codehub.cli.effective_settings import EffectiveSettings, effective_settings
 from codehub.cli.leftovers import leftovers
@@ -18,20 +20,40 @@ _MARKS = {Health.GOOD: "ok      ", Health.WARNING: "warning ", Health.BAD: "PROB
 
 @click.command()
 @click.option("--archives", "with_leftovers", is_flag=True, help="List archives, homes and containers without a row.")
+@click.option(
+    "--boundaries/--no-boundaries",
+    default=True,
+    show_default=True,
+    help="Start two throw-away workspaces and try to break out of one.",
+)
+@click.option(
+    "--boundaries-timeout",
+    type=click.IntRange(1, 600),
+    default=DEADLINE_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to try the boundaries.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
-def doctor(with_leftovers: bool, as_json: bool) -> None:
+def doctor(with_leftovers: bool, boundaries: bool, boundaries_timeout: int, as_json: bool) -> None:
     """Check the installation and say how to fix problems.
+
+    It also tries each boundary of a workspace from inside of one: reaching CodeHub's parts, this machine, other
+    workspaces and cloud metadata, reading others' files, exceeding its limits. A boundary that is NOT HELD is a problem.
 
     The exit code is 1 if there is a problem.
 
     \b
     Examples:
       codehub doctor
+      codehub doctor --no-boundaries
       codehub doctor --archives
       codehub doctor --json | jq -r '.[] | select(.health == "problem") | .fix'
     """
     state = effective_settings(os.environ)
-    findings = asyncio.run(leftovers(state) if with_leftovers else _look(state))
+    findings = asyncio.run(
+        leftovers(state) if with_leftovers else _look(state, boundaries_timeout if boundaries else 0)
+    )
     if as_json:
         click.echo(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=1))
     else:
@@ -43,5 +65,10 @@ def doctor(with_leftovers: bool, as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-async def _look(state: EffectiveSettings) -> list[Finding]:
-    return [finding for check in CHECKS for finding in await check(state)]
+async def _look(state: EffectiveSettings, boundaries_timeout: int) -> list[Finding]:
+    found = [finding for check in CHECKS for finding in await check(state)]
+    if boundaries_timeout:
+        if sys.stderr.isatty():
+            click.echo("Trying the boundaries of a workspace from inside of one…", err=True)
+        found += await check_boundaries(state, boundaries_timeout)
+    return found

@@ -51,18 +51,18 @@ def down(keep_workspaces: bool) -> None:
 
 
 def _stop_strays(data_dir: Path) -> list[str]:
-    """The embedded servers that run although no `up` holds the data directory: a killed one cannot stop them."""
+    """Stop embedded servers that run although no `up` holds the data directory: a killed `up` cannot stop them."""
     servers = (("PostgreSQL", EmbeddedPostgres(data_dir)), ("Valkey", EmbeddedValkey(data_dir)))
     return [name for name, server in servers if server.stop_stray()]
 
 
 def _end(pid: int) -> None:
-    """Ask it to stop, and return when it has."""
+    """Send a stop signal and wait until the process has ended."""
     deadline = time.monotonic() + _TIMEOUT_S
     try:
         process = psutil.Process(pid)
         process.send_signal(signal.SIGTERM)
-        # One that has ended but was not yet collected by its parent has ended.
+        # A zombie has ended, although its parent has not collected it yet.
         while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
             if time.monotonic() > deadline:
                 raise Transient(f"CodeHub (pid {pid}) did not stop within {_TIMEOUT_S:.0f} s; see its output")
@@ -72,7 +72,7 @@ def _end(pid: int) -> None:
 
 
 async def _stop_workspaces(settings: Settings) -> int:
-    """Every running instance of this installation. A backend that is not there has nothing of ours running."""
+    """Stop every running instance of this installation. A backend that is not available runs none of them."""
     count = 0
     async with open_local_backends(settings) as backends:
         for backend in backends.instances.values():

@@ -1,4 +1,4 @@
-"""What is in force for a command: its environment, and where that is silent, what a running `codehub up` says."""
+"""The effective settings of a command: its environment, completed by those of a running `codehub up`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class EffectiveSettings:
 
 
 def effective_settings(environment: Mapping[str, str]) -> EffectiveSettings:
-    """Settings from the environment, completed by those of the `up` that runs on the same data directory."""
+    """Return the settings of the environment, completed by those of the `up` that runs on the same data directory."""
     asked = load_settings(environment)
     running = holder(asked.data_dir) is not None
     if not running:

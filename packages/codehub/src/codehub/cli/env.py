@@ -26,13 +26,13 @@ def env() -> None:
 
 
 def values_of(settings: Settings) -> dict[str, str]:
-    """Every setting in force by its name in the environment; what is empty is left out. A node's name is its own."""
+    """Return every effective setting by its environment name, without empty ones. A node's name is not shared."""
     values = {name: _text(getattr(settings, field)) for name, field in NAMES.items() if name != "COORDINATOR_NODE_ID"}
     values["CODEHUB_ARCHIVE_URL"] = settings.archives
     values["CODEHUB_PUBLIC_BASE_URL"] = settings.public_url
     values["CODEHUB_WORKSPACE_BASE_URL"] = settings.workspace_url
     values["CODEHUB_HOMES_DIR"] = str(settings.homes)
-    # A password that was given is for making the admin once; nothing needs it afterwards.
+    # A given password is only for creating the admin once; nothing needs it afterwards.
     del values["CODEHUB_ADMIN_PASSWORD"]
     return {name: value for name, value in values.items() if value}
 

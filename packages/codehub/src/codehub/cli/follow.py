@@ -1,6 +1,7 @@
-"""Follows a workspace until it is where it was asked to be: a progress bar on a terminal, a line now and then in a log.
+"""Waits until a workspace reaches the requested state, with a progress bar on a terminal and occasional lines in a log.
 
-Asks for that one workspace twice a second: cheaper for the server than an event stream, whose first message is all of them.
+Polls that one workspace twice a second: cheaper for the server than an event stream, whose first message contains all of
+them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from codehub.domain.errors import CodeHubError, Conflict, NotFound, Unavailable
 Workspace = Mapping[str, Any]
 
 _INTERVAL_S = 0.5
-# A server that restarts while we wait is no reason to give up.
+# A server that restarts meanwhile is no reason to give up.
 _TIMEOUT_S = 60.0
 
 GOALS: Final[Mapping[str, tuple[str, Callable[[Workspace], bool]]]] = {
@@ -32,7 +33,7 @@ GOALS: Final[Mapping[str, tuple[str, Callable[[Workspace], bool]]]] = {
 
 
 class WentWrong(CodeHubError):
-    """The workspace is in ERROR instead of where it was asked to be."""
+    """The workspace is in ERROR instead of the requested state."""
 
 
 def follow(
@@ -45,7 +46,7 @@ def follow(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Workspace | None:
-    """The workspace once it is there; None once it is gone. Raises WentWrong, Conflict or Unavailable."""
+    """Return the workspace when it reaches the goal, or None when it is gone. Raises WentWrong, Conflict or Unavailable."""
     wanted, reached = GOALS[goal]
     begun = clock()
     with _told(str(workspace["name"]), quiet) as tell:
@@ -73,7 +74,7 @@ def follow_setup(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Workspace:
-    """The workspace once its setup (the clone, dotfiles, commands) is over. Raises WentWrong when a step failed."""
+    """Return the workspace when its setup (the clone, dotfiles, commands) is over. Raises WentWrong if a step failed."""
     begun, said = clock(), ""
     while True:
         now = _look(client, str(workspace["id"]), sleep, clock)
@@ -100,7 +101,7 @@ def follow_setup(
 
 @contextmanager
 def _told(name: str, quiet: bool) -> Iterator[Callable[[Workspace], None]]:
-    """How what is seen on the way is told: not at all, by a bar, or by lines where nothing can be drawn over."""
+    """Yield a function that shows progress: not at all, as a bar, or as lines if the output is not a terminal."""
     output = console(err=True)
     if quiet:
         yield lambda _: None
@@ -124,7 +125,7 @@ def _told(name: str, quiet: bool) -> Iterator[Callable[[Workspace], None]]:
 
 
 def _lines(name: str, say: Callable[[str], None]) -> Callable[[Workspace], None]:
-    """A line for each new thing that is done, and for every quarter of it; none while nothing has begun."""
+    """Print a line for each new step and for every quarter of it; nothing until the first one begins."""
     operation, said = "NONE", ""
     key: tuple[str | None, int] = (None, 0)
 
@@ -163,7 +164,7 @@ def _look(
 
 
 def _check(workspace: Workspace, wanted: str) -> None:
-    # Right after a recovery the phase is still ERROR, but the reason is gone: only both together are the end.
+    # Right after a recovery, the phase is still ERROR but the reason is gone: only both together mean failure.
     if workspace["status"] == "ERROR" and workspace.get("error_reason"):
         reason = str(workspace["error_reason"])
         raise WentWrong(f"{workspace['name']} went wrong: {reason}. {remedy(workspace)}".strip())

@@ -1,4 +1,4 @@
-"""`codehub ide install`: what the first start of a workspace or the first web terminal would install, ahead of it."""
+"""`codehub ide install`: installs in advance what the first start of a workspace or web terminal would install."""
 
 from __future__ import annotations
 

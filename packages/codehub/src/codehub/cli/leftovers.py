@@ -1,6 +1,6 @@
-"""`codehub doctor --archives`: what is in the stores and on the runtimes that no row of the database names.
+"""`codehub doctor --archives`: resources in the stores and on the runtimes that no row of the database names.
 
-Nothing is removed: a row may be missing because a backup was restored, and what is here may be the only copy.
+Nothing is removed: a row may be missing because a backup was restored, and the resource may be the only copy.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from codehub.wiring import open_world
 
 
 async def leftovers(state: EffectiveSettings) -> list[Finding]:
-    """One finding for each archive, home, volume and container without a row."""
+    """Return one finding for each archive, home, volume and container without a row."""
     state.require_database()
     async with open_world(state.settings, name="doctor") as world:
         known, recorded = await _rows(world.database)
@@ -35,7 +35,7 @@ async def leftovers(state: EffectiveSettings) -> list[Finding]:
                 try:
                     there: Sequence[str] = sorted(await backend.list_all())
                 except CodeHubError:
-                    continue  # an engine that is not there has nothing of ours
+                    continue  # an engine that is not available has none of our resources
                 found += [_without_row(kind, f"{name}: {id_}") for id_ in there if id_ not in known]
     return found or [Finding("archives", Health.GOOD, "every archive, home, volume and container has its row")]
 
@@ -46,7 +46,7 @@ def _without_row(kind: str, what: str) -> Finding:
 
 
 async def _rows(database: Database) -> tuple[Mapping[str, str], frozenset[str]]:
-    """Names by id, and every recorded archive key."""
+    """Return names by id, and every recorded archive key."""
     async with database.transaction() as tx:
         rows = await (await tx.execute("SELECT id, name, archive_key FROM workspaces")).fetchall()
         kept = await (await tx.execute("SELECT archive_key FROM workspace_archives")).fetchall()

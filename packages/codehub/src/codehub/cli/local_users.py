@@ -1,4 +1,4 @@
-"""What is done to users on the database itself, by whoever holds it: the first admin of `up`, and a lost password."""
+"""User management directly on the database: the first admin of `up`, and a lost password."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from codehub.wiring import new_id
 
 
 def users_of(database: Database) -> Users:
-    """Nobody listens here for sessions that end: other processes miss them in the database within seconds."""
+    """Ended sessions are not reported here: other processes notice them in the database within seconds."""
     return Users(database, Passwords(), SystemClock().now, new_id, lambda _: None, lambda: None)
 
 

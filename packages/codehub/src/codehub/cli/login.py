@@ -1,4 +1,4 @@
-"""`codehub login` and `logout`: a password becomes a token, and only the token is kept."""
+"""`codehub login` and `logout`: exchange a password for a token; only the token is stored."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def whoami(server: str | None, as_json: bool) -> None:
 
 
 def sign_in(address: str, username: str, password: str) -> Kept:
-    """A token made with a session that lives as long as this call."""
+    """Create a token, with a session that lasts only for this call."""
     with Client(address, None) as client:
         client.sign_in(username, password)
         made = client.post("tokens", {"name": f"codehub on {socket.gethostname()}"})

@@ -1,4 +1,4 @@
-"""How every process of ours logs: constant messages with fields, to stderr, as text for people or as JSON lines."""
+"""Logging of all processes: constant messages with fields, to stderr, as text or as JSON lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-# Whatever is called like this never reaches a log, wherever it came from.
+# Fields with these names are never logged, whatever their source.
 _SECRET_KEYS = frozenset({"password", "token", "secret", "ticket", "authorization", "cookie", "session"})
 
 
@@ -32,7 +32,7 @@ def configure(level: str, form: str) -> None:
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=True,
     )
-    # Libraries speak the standard library's logging; only their trouble is of interest.
+    # Libraries use the standard library's logging; only their warnings and errors matter.
     logging.basicConfig(level=max(number, logging.WARNING), stream=sys.stderr, format="%(name)s: %(message)s")
 
 

@@ -1,6 +1,6 @@
-"""The `codehub` command: which module has which subcommand, loaded only when it is asked for.
+"""The `codehub` command: maps subcommands to modules, which are loaded on demand.
 
-What it exits with says what kind of failure it was: `Exit`, and the help of `codehub` itself.
+The exit code says what kind of failure it was: see `Exit`, and the help of `codehub` itself.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-# command → (module, attribute, one line for the list). The line stands here so that `codehub --help` imports nothing.
+# command → (module, attribute, one line for the list). The line is here so that `codehub --help` imports no module.
 _COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "up": ("codehub.cli.up", "up", "Run CodeHub on this machine with everything it needs."),
     "down": ("codehub.cli.down", "down", "Stop a running CodeHub and its workspaces."),
@@ -73,7 +73,7 @@ _EXIT_OF: Final[tuple[tuple[type[errors.CodeHubError], Exit], ...]] = (
 
 
 class LazyGroup(click.Group):
-    """Knows every command's name and line; imports a command's module when it is run."""
+    """Knows every command's name and summary; imports a command's module when it runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -111,7 +111,7 @@ def cli() -> None:
 
 
 def exit_code_of(error: errors.CodeHubError) -> Exit:
-    """Error → exit code: the one place."""
+    """Map an error to an exit code. The only place for this."""
     return next((code for kind, code in _EXIT_OF if isinstance(error, kind)), Exit.FAILED)
 
 
@@ -129,14 +129,14 @@ def main() -> int:
 
 
 def _drop_output() -> None:
-    """Nobody reads it, or it has nowhere to go: the interpreter must not try once more at its end."""
+    """Discard buffered output after its reader is gone, so that the interpreter does not write it again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run() -> int:
     try:
         load_credentials(os.environ)
-        # Without standalone mode click returns the code of an `Exit` instead of raising it.
+        # Without standalone mode, click returns the code of an `Exit` instead of raising it.
         code = cli.main(prog_name="codehub", standalone_mode=False)
         return code if isinstance(code, int) else Exit.DONE
     except click.Abort:
@@ -151,7 +151,7 @@ def _run() -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except (BrokenPipeError, SystemExit):
-        # The reader of our output went away (`codehub ws ls | head`); click ends by itself then.
+        # The reader of our output has exited (`codehub ws ls | head`); click then exits by itself.
         _drop_output()
         return Exit.DONE
     except OSError as error:

@@ -41,7 +41,7 @@ def migrate(check: bool, wait_s: float) -> None:
 
 
 async def _migrated(url: str, wait_s: float) -> Sequence[migrations.Migration]:
-    """What was applied, once the database answers."""
+    """Return the applied migrations, once the database answers."""
     loop = asyncio.get_running_loop()
     give_up = loop.time() + wait_s
     while True:

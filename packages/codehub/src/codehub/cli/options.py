@@ -1,4 +1,4 @@
-"""What many commands share: `--server`, `--json`, a client of the server in force, and finding a workspace by name."""
+"""Shared by many commands: `--server`, `--json`, a client for the current server, and finding a workspace by name."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def waits(command: F) -> F:
 
 
 def connect(server: str | None) -> Client:
-    """A client of the server in force, with the token kept for it."""
+    """Return a client for the current server, with its stored token."""
     credentials = Credentials(os.environ)
     address = credentials.server(server)
     return Client(address, credentials.token(address))
 
 
 def find_workspace(client: Client, text: str, *, all_owners: bool = False) -> Mapping[str, Any]:
-    """By id, by the beginning of an id, or by name. Raises NotFound, or Conflict when several match."""
+    """Find a workspace by id, id prefix or name. Raises NotFound, or Conflict if several match."""
     if len(text) == 36 and text.count("-") == 4:
         return client.get(f"workspaces/{text}")
     found = list(client.every("workspaces", all=True) if all_owners else client.every("workspaces"))
@@ -59,7 +59,7 @@ def find_workspace(client: Client, text: str, *, all_owners: bool = False) -> Ma
 
 
 def complete_workspace(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names for the shell. A server that does not answer completes nothing, and says nothing into the command line."""
+    """Complete workspace names for the shell. If the server does not answer, completes nothing and prints no error."""
     from click.shell_completion import CompletionItem
 
     try:

@@ -1,4 +1,4 @@
-"""What the commands print: tables for people, JSON for scripts. The words for states and errors come from the server."""
+"""The commands' output: tables for users, JSON for scripts. The texts for states and errors come from the server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TONES: Final[Mapping[str, str]] = {
 
 
 class Output:
-    """One stream, for people: styled on a terminal, plain elsewhere. Nothing printed here is ever cut."""
+    """An output stream for users: styled on a terminal, plain elsewhere. Never truncates."""
 
     def __init__(self, *, err: bool = False) -> None:
         self._err = err
@@ -48,7 +48,7 @@ def print_json(value: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A word in a table, and its colour on a terminal."""
+    """The text of a table cell, and its colour on a terminal."""
 
     text: str
     style: str = ""
@@ -57,8 +57,10 @@ class Cell:
 def print_table(
     headings: Sequence[str], rows: Iterable[Sequence[str | Cell]], *, optional: Sequence[str] = ()
 ) -> None:
-    """Columns side by side. Where the terminal is too narrow the `optional` ones are left out, the first named first;
-    what is shown is shown whole, since another command may need it."""
+    """Print a table. If the terminal is too narrow, columns in `optional` are omitted in that order.
+
+    Shown values are never truncated, because another command may need them.
+    """
     cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
     shown = list(range(len(headings)))
     widths = [
@@ -82,19 +84,19 @@ def _painted(cell: Cell) -> str:
 
 
 def _width(text: str) -> int:
-    """Columns on a terminal: East Asian characters take two, combining ones none."""
+    """Return the width in terminal columns: East Asian characters take two, combining ones none."""
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
     )
 
 
 def status_text(workspace: Mapping[str, Any]) -> Cell:
-    """In the server's words, which the dashboard shows too."""
+    """Return the server's text, which the dashboard shows too."""
     return Cell(str(workspace["summary"]["label"]), _TONES.get(str(workspace["status"]), ""))
 
 
 def doing(workspace: Mapping[str, Any]) -> str:
-    """Beside the status: "62 %, 410 MB of 660 MB", what went wrong, or what keeps it awake; the server's words."""
+    """Return the server's detail text: "62 %, 410 MB of 660 MB", an error, or what keeps the workspace awake."""
     if workspace["status"] == "ERROR":
         return str(workspace.get("error_reason") or "error")
     if workspace["operation"] == "NONE" and workspace["status"] == "RUNNING":
@@ -103,13 +105,13 @@ def doing(workspace: Mapping[str, Any]) -> str:
 
 
 def progress_words(workspace: Mapping[str, Any]) -> str:
-    """ "archiving, 62 %, 410 MB of 660 MB": one line of what is being done."""
+    """Return the progress in one line: "archiving, 62 %, 410 MB of 660 MB"."""
     label = str(workspace["summary"]["label"]).lower()
     return ", ".join(part for part in (label, doing(workspace)) if part)
 
 
 def awake_words(workspace: Mapping[str, Any]) -> str:
-    """Why a running workspace does not go to sleep although nobody is there."""
+    """Return why a running workspace stays awake although it is unused."""
     if workspace["status"] != "RUNNING":
         return ""
     until = workspace.get("keep_awake_until")
@@ -119,7 +121,7 @@ def awake_words(workspace: Mapping[str, Any]) -> str:
 
 
 def remedy(workspace: Mapping[str, Any]) -> str:
-    """What happened to a workspace in ERROR, and what to do; empty for any other."""
+    """Return what happened to a workspace in ERROR and what to do. Empty in other states."""
     error = workspace.get("error")
     if not error:
         return ""

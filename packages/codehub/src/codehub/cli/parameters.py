@@ -1,4 +1,4 @@
-"""`--param NAME=VALUE`: what people write, as the values that a template's parameters take."""
+"""`--param NAME=VALUE`: converts arguments to the values of a template's parameters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SWITCHES = {"true": True, "yes": True, "on": True, "false": False, "no": False,
 
 
 def given_parameters(texts: Iterable[str], known: Iterable[Mapping[str, Any]]) -> dict[str, str | int | float | bool]:
-    """By the types that the template says. What it does not have goes on as text, so that the server refuses it."""
+    """Convert by the template's types. Unknown parameters are passed on as text, so that the server rejects them."""
     types = {each["name"]: each["type"] for each in known}
     found: dict[str, str | int | float | bool] = {}
     for text in texts:

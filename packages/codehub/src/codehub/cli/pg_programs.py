@@ -1,4 +1,4 @@
-"""`pg_dump` and `pg_restore` on a database URL, without its password on a command line."""
+"""Runs `pg_dump` and `pg_restore` on a database URL, without its password on a command line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from codehub.adapters.embedded.account import server_account
 from codehub.adapters.embedded.binaries import postgres_bin
 from codehub.domain.errors import CodeHubError
 
-# What libpq takes from the environment instead.
+# The variables that libpq reads instead.
 _VARIABLES: Final = {
     "host": "PGHOST",
     "hostaddr": "PGHOSTADDR",
@@ -30,17 +30,17 @@ _VARIABLES: Final = {
 
 
 class ProgramFailed(CodeHubError):
-    """A program of PostgreSQL's failed; its words are in the message."""
+    """A PostgreSQL program failed. The message contains its output."""
 
 
 def dump(url: str, target: Path, snapshot: str, data_dir: Path) -> None:
-    """The whole database as of an exported snapshot."""
+    """Dump the whole database as of an exported snapshot."""
     words = ["--format=custom", "--no-owner", "--no-privileges", f"--snapshot={snapshot}", f"--file={target}"]
     _run("pg_dump", words, url, data_dir)
 
 
 def load(url: str, source: Path, data_dir: Path) -> None:
-    """Into an empty database; all of it or nothing."""
+    """Load a dump into an empty database in one transaction."""
     database = conninfo_to_dict(url).get("dbname") or "codehub"
     words = ["--no-owner", "--no-privileges", "--exit-on-error", "--single-transaction", f"--dbname={database}"]
     _run("pg_restore", [*words, str(source)], url, data_dir)

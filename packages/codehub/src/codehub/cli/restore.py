@@ -1,7 +1,7 @@
-"""`codehub restore`: a backup into an empty installation.
+"""`codehub restore`: restores a backup into an empty installation.
 
-Where the snapshot names a home that is in the backup only as an archive (it was archived while the backup ran), the
-workspace goes on from that archive: nothing is ever marked as lost that is there.
+If the snapshot names a home that the backup contains only as an archive (it was archived while the backup ran), the
+workspace continues from that archive: existing data is never marked as lost.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _copy_tree(source: Path, target: Path) -> None:
 
 
 def _go_on_from_archives(url: str, settings: Settings) -> int:
-    """For each home that the database names and that is not there: its newest archive, if there is one."""
+    """Assign the newest archive, if any, to each workspace whose recorded home is missing."""
     store = Store(settings.archives)
     changed = 0
     try:

@@ -1,4 +1,4 @@
-"""`codehub serve api|proxy|coordinator`: one part of CodeHub, until it is told to stop."""
+"""`codehub serve api|proxy|coordinator`: runs one part of CodeHub until it is stopped."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def _api(settings: Settings, listening: socket.socket, receipts: Path | No
     async with open_world(settings, name="api", chooses=True) as world:
         app = create_app(api_deps(world, None if receipts is None else ReceiptsView(receipts)))
         if settings.admin_password:
-            # Without `codehub up` nobody else would: the first user of an installation whose parts run by themselves.
+            # The first user of an installation without `codehub up`, which would create it otherwise.
             await app.state.context.users.ensure_first_admin(settings.admin_username, settings.admin_password)
         await serve_api(app, [listening])
 
@@ -116,9 +116,9 @@ def _inherited(fd: int | None) -> socket.socket | None:
 def _run(
     part: Coroutine[Any, Any, None], loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
 ) -> None:
-    """Run a part; SIGTERM and SIGINT cancel it, and that is a clean end.
+    """Run a part. SIGTERM and SIGINT cancel it, which is a clean exit.
 
-    uvloop is for the proxy alone, whose bytes are worth it: a coordinator on it never saw its children end.
+    Only the proxy uses uvloop, for throughput: a coordinator on it was never notified when its children ended.
     """
 
     async def until_told() -> None:

@@ -1,4 +1,4 @@
-"""`codehub ssh`, `config-ssh`, `keys` and `port-forward`: workspaces from a terminal and from desktop IDEs."""
+"""`codehub ssh`, `config-ssh`, `keys` and `port-forward`: access to workspaces from a terminal and from desktop IDEs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def ssh(workspace: str, command: tuple[str, ...], stdio: bool, fd_pass: bool, se
 
 
 def _split(words: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    """(options of ssh, the command): everything before `--` or before the first word that is no option."""
+    """Split into (ssh options, command): options are everything before `--` or before the first non-option word."""
     with_value = "BbcDEeFIiJLlmOopQRSWw"
     flags: list[str] = []
     at = 0
@@ -89,7 +89,7 @@ def _serve_stdio(name: str, host: str, fd_pass: bool, server: str | None) -> Non
 
 
 def _register(client: Client) -> None:
-    """Our own key is among the user's."""
+    """Register our own key among the user's keys."""
     public = ssh_files.ensure_identity()
     client.post("keys", {"public_key": public})
 

@@ -1,4 +1,4 @@
-"""The files on the user's machine that SSH needs: a key of our own, the known hosts, and the block in `~/.ssh/config`."""
+"""The files on the user's machine that SSH needs: our own key, the known hosts, and the block in `~/.ssh/config`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BLOCK = re.compile(rf"\n?{re.escape(_BEGIN)}\n.*?{re.escape(_END)}\n", re.DOTAL
 
 
 def folder() -> Path:
-    """Beside the kept tokens."""
+    """Return the folder of the stored tokens."""
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
     return Path(base, "codehub")
 
@@ -34,7 +34,7 @@ def known_hosts() -> Path:
 
 
 def ensure_identity() -> str:
-    """The public half of the key that `codehub ssh` signs in with, made on first need."""
+    """Return the public part of the key that `codehub ssh` uses. Created on first use."""
     path = identity()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not path.exists():
@@ -47,7 +47,7 @@ def ensure_identity() -> str:
 
 
 def with_host(text: str, name: str, host_key: str) -> str:
-    """A known-hosts file with exactly this key for a name."""
+    """Return a known-hosts file with exactly this key for a name."""
     kept = [line for line in text.splitlines() if line.split(" ", 1)[0] != name]
     return "\n".join([*kept, f"{name} {host_key}"]) + "\n"
 
@@ -57,7 +57,7 @@ def remember_host(name: str, host_key: str) -> None:
 
 
 def _changed(path: Path, change: Callable[[str], str]) -> None:
-    """Rewritten as a whole, one process at a time: several `ssh` may start at once."""
+    """Rewrite the file as a whole under a lock, because several `ssh` may start at once."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open(path.with_name(path.name + ".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -65,7 +65,7 @@ def _changed(path: Path, change: Callable[[str], str]) -> None:
         new = change(old)
         if new == old:
             return
-        # Through a link to where the file really is: people keep their dotfiles elsewhere.
+        # Follow a link to the real file: users may keep their dotfiles elsewhere.
         target = path.resolve()
         partial = target.with_name(target.name + ".codehub-new")
         fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -77,7 +77,7 @@ def _changed(path: Path, change: Callable[[str], str]) -> None:
 
 
 def own_command() -> str:
-    """This very `codehub`, whatever the PATH of whoever runs `ssh` is."""
+    """Return the command of this `codehub`, independent of the PATH of the process that runs `ssh`."""
     beside = Path(sys.executable).with_name("codehub")
     if beside.exists():
         return shlex.quote(str(beside))
@@ -85,7 +85,7 @@ def own_command() -> str:
 
 
 def options(*, server: str | None, fd_passing: bool) -> list[tuple[str, str]]:
-    """What `ssh` is told, in the block and on the command line alike."""
+    """Return the `ssh` options, for the block and for the command line."""
     named = f" --server {shlex.quote(server)}" if server else ""
     return [
         ("ProxyCommand", f"{own_command()} ssh --stdio{' --fd-pass' if fd_passing else ''}{named} %n"),
@@ -94,7 +94,7 @@ def options(*, server: str | None, fd_passing: bool) -> list[tuple[str, str]]:
         ("StrictHostKeyChecking", "yes"),
         ("IdentityFile", str(identity())),
         ("ForwardAgent", "no"),
-        # Waking takes as long as it takes; progress is on standard error.
+        # Waking can take any time; progress is on standard error.
         ("ConnectTimeout", "0"),
         ("ServerAliveInterval", "30"),
         ("User", "coder"),
@@ -107,7 +107,7 @@ def block(*, server: str | None, fd_passing: bool) -> str:
 
 
 def with_block(text: str, wanted: str | None) -> str:
-    """A configuration with our block at its end, or without it; everything else stays to the byte."""
+    """Return the configuration with or without our block at its end. Everything else stays unchanged."""
     rest = _BLOCK.sub("", text)
     if wanted is None:
         return rest

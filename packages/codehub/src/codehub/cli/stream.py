@@ -1,6 +1,6 @@
 """A byte stream into a workspace through the proxy: connect, upgrade, and move bytes. Standard library sockets only.
 
-After `101` the connection is the workspace's. Over plain HTTP it can be handed to another process as it is (`ssh` with
+After `101`, the connection belongs to the workspace. Over plain HTTP it can be passed to another process (`ssh` with
 ProxyUseFdpass), so that no byte passes through Python.
 """
 
@@ -25,7 +25,7 @@ _KINDS: Mapping[int, type[CodeHubError]] = {401: Unauthorized, 403: Denied, 404:
 
 
 def open_stream(workspace: Mapping[str, Any], what: str, token: str) -> socket.socket:
-    """`what` is `ssh` or `tcp/PORT`. Raises what the proxy refused with."""
+    """`what` is `ssh` or `tcp/PORT`. Raises the error that the proxy answered with."""
     base = urlsplit(str(workspace["url"]))
     secure = base.scheme == "https"
     host, port = base.hostname or "localhost", base.port or (443 if secure else 80)
@@ -46,12 +46,12 @@ def open_stream(workspace: Mapping[str, Any], what: str, token: str) -> socket.s
 
 
 def _address(host: str, port: int) -> tuple[str, int]:
-    # glibc does not know that every *.localhost is this machine.
+    # glibc does not resolve *.localhost to this machine.
     return ("localhost" if host.endswith(".localhost") else host), port
 
 
 def _read_answer(connection: socket.socket) -> None:
-    """To the end of the head and not a byte further: what follows is the workspace's."""
+    """Read to the end of the head and not a byte further: the rest is the workspace's data."""
     head = b""
     while not head.endswith(b"\r\n\r\n"):
         byte = connection.recv(1)
@@ -76,14 +76,17 @@ def _read_answer(connection: socket.socket) -> None:
 
 
 def hand_over(connection: socket.socket, to_fd: int) -> None:
-    """Give the connection to the process on the other side of a Unix socket (ssh's ProxyUseFdpass)."""
+    """Pass the connection to the process on the other side of a Unix socket (ssh's ProxyUseFdpass)."""
     with socket.socket(fileno=os.dup(to_fd)) as channel:
         fds = array.array("i", [connection.fileno()])
         channel.sendmsg([b"\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
 
 
 def relay(connection: socket.socket, read_fd: int, write_fd: int) -> None:
-    """Both ways until the workspace has said all. The end of our side is passed on as a half-close."""
+    """Copy in both directions until the workspace has finished sending.
+
+    The end of our side is forwarded as a half-close.
+    """
     reading = True
     while True:
         watched: list[Any] = [connection, *([read_fd] if reading else [])]

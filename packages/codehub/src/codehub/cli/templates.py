@@ -1,4 +1,4 @@
-"""`codehub templates …`: push, list, look at and archive what administrators offer."""
+"""`codehub templates …`: push, list, show and archive templates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from codehub.cli.parameters import given_parameters, parameter_option
 from codehub.domain.errors import Invalid
 from codehub.domain.units import shown_bytes
 
-# With a slash: a colon in the first part of a relative address would end a scheme.
+# With a leading slash: a colon in the first part of a relative URL would end a scheme.
 _PREVIEW = "/templates:preview"
 
 

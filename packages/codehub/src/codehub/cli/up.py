@@ -64,7 +64,7 @@ def up() -> None:
 
 @contextlib.contextmanager
 def _listeners(settings: Settings) -> Iterator[tuple[Settings, dict[str, socket.socket]]]:
-    """Both listening sockets, and the settings with the ports that were found."""
+    """Open both listening sockets. Yields the settings with the actual ports."""
     with contextlib.ExitStack() as stack:
         sockets: dict[str, socket.socket] = {}
         binds: dict[str, str] = {}
@@ -100,7 +100,7 @@ async def _run(settings: Settings, sockets: dict[str, socket.socket]) -> None:
             less = lent_files(settings, account)
             less |= await stack.enter_async_context(_unprivileged_view(settings, installation, account))
             receipts = await stack.enter_async_context(receipts_view(settings.archives, settings.data_dir, account))
-        # One name for the parts of this `up`: by it the API knows that the leader is its own coordinator.
+        # One node name for the parts of this `up`, by which the API recognizes its own coordinator as the leader.
         node = {"COORDINATOR_NODE_ID": settings.node_id}
         children = [
             asyncio.create_task(
@@ -127,8 +127,10 @@ async def _run(settings: Settings, sockets: dict[str, socket.socket]) -> None:
 async def _unprivileged_view(
     settings: Settings, installation: str, account: Account
 ) -> AsyncIterator[dict[str, str]]:
-    """The settings of parts that are not root: a view of the engine instead of the engine, and the runtime as it was
-    chosen by somebody who could look."""
+    """Yield the settings of parts that are not root: a view of the engine instead of the engine, and the chosen runtime.
+
+    Only a privileged process can detect the runtime.
+    """
     if settings.runtime == "auto":
         _say("looking for a Docker engine")
     runtime = await choose_runtime(backend_options(settings, installation), catalog_of(settings))
@@ -161,7 +163,7 @@ def _parts(sockets: dict[str, socket.socket], receipts: Path | None) -> list[Par
 
 
 async def _ensure_admin(settings: Settings, database: Database) -> bool:
-    """Make the first user when there is none. Whether a password was generated for them just now, to be shown once."""
+    """Create the first user if there is none. Returns whether a password was generated, which is then shown once."""
     path = password_file(settings.data_dir)
     generated = not settings.admin_password and not path.exists()
     password = settings.admin_password or kept_secret(path)
@@ -170,7 +172,7 @@ async def _ensure_admin(settings: Settings, database: Database) -> bool:
 
 
 async def _ready(settings: Settings, stopping: asyncio.Event) -> None:
-    """API, proxy and a leading coordinator answer. One line of progress every two seconds."""
+    """Wait until API, proxy and a leading coordinator answer. Prints progress every two seconds."""
     began = said = time.monotonic()
     async with httpx.AsyncClient(trust_env=False, timeout=5.0) as client:
         while not stopping.is_set():
@@ -227,5 +229,5 @@ def _say(message: str) -> None:
 
 
 def password_file(data_dir: Path) -> Path:
-    """Where a generated admin password is kept."""
+    """Return the path of a generated admin password."""
     return data_dir / "admin-password"

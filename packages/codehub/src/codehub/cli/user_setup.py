@@ -1,4 +1,4 @@
-"""`codehub git-auth`, `secrets` and `dotfiles`: what you bring into your workspaces. Values are read, never printed."""
+"""`codehub git-auth`, `secrets` and `dotfiles`: your personal setup for your workspaces. Values are read, never printed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from codehub.domain.errors import Invalid, NotFound
 
 
 def _value(prompt: str, *, from_stdin: bool) -> str:
-    """From standard input, or typed without being shown; never from the command line, where others could read it."""
+    """Read from standard input or a hidden prompt; never from the command line, where others could read it."""
     if from_stdin or not sys.stdin.isatty():
         return sys.stdin.read().rstrip("\r\n")
     return str(click.prompt(prompt, hide_input=True, err=True))

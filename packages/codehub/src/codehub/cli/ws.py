@@ -1,4 +1,4 @@
-"""`codehub ws …`: the group, and the commands that look. Those that change things are in `ws_change`."""
+"""`codehub ws …`: the group, and the read-only commands. Commands that change things are in `ws_change`."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _disk(workspace: Mapping[str, Any]) -> str:
 
 
 def _repository(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What it started from, and how its setup went."""
+    """Return the repository, and the state of its setup."""
     rows = []
     if repo := found.get("repo"):
         rows.append(("Repository", f"{repo['url']} {repo['ref']}".strip()))

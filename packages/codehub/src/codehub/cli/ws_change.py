@@ -1,4 +1,4 @@
-"""The `codehub ws` commands that change a workspace: each asks, then follows it to the end unless told not to."""
+"""The `codehub ws` commands that change a workspace. Each sends a request and follows it to the end, unless `--no-wait`."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def create(
             body |= {"template": template, "parameters": given_parameters(parameters, known)}
         made = client.post("workspaces", body)
         if wait and repo and start:
-            # The state is shown once, when the clone is over too.
+            # The state is shown once, after the clone is complete too.
             reached = follow(client, made, "RUNNING", timeout_s=timeout_s, quiet=as_json)
             _show(follow_setup(client, reached or made, timeout_s, quiet=as_json), as_json)
         else:
@@ -322,7 +322,7 @@ def _ask(
 ) -> None:
     with connect(server) as client:
         found = find_workspace(client, workspace)
-        # What is there already is not an error: scripts may ask twice.
+        # Already being in that state is not an error: scripts may repeat a request.
         there = GOALS[goal][1](found) and found["desired_state"] == goal
         on_its_way = found["desired_state"] == goal and found["status"] != "ERROR"
         asked = found if there or on_its_way else client.post(f"workspaces/{found['id']}:{verb}")

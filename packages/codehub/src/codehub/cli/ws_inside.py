@@ -1,4 +1,4 @@
-"""The `codehub ws` commands that reach into a workspace: exec, cp, ps, ports, keep-awake. Each wakes one that sleeps."""
+"""The `codehub ws` commands inside a workspace: exec, cp, ps, ports, keep-awake. Each wakes a sleeping workspace."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from codehub.cli.output import console, print_json, print_table, when
 from codehub.domain.errors import Conflict, Invalid, NotFound
 
 _CHUNK = 256 << 10
-# A retry is seen by the coordinator within a second; what failed may fail again at once, and look the same.
+# The coordinator sees a retry within a second; a step may fail again immediately and look unchanged.
 _SETUP_BEGINS_S = 5.0
 _DURATION = re.compile(r"(\d+)([mhd])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
@@ -124,7 +124,7 @@ def cp(source: str, target: str, server: str | None) -> None:
 
 
 def _remote(text: str) -> tuple[str, str] | None:
-    """(workspace, path), as scp reads it: a colon before any slash."""
+    """Return (workspace, path), parsed like scp: a colon before any slash."""
     name, colon, path = text.partition(":")
     return (name, path) if colon and name and "/" not in name else None
 
@@ -162,7 +162,7 @@ def _is_folder(client: Client, files: str, path: str) -> bool:
 
 
 def _packed(source: Path) -> Iterator[bytes]:
-    """A folder as tar, made by a thread while it is sent."""
+    """Yield a folder as tar, created by a thread while it is sent."""
     read_fd, write_fd = os.pipe()
     failed: list[BaseException] = []
 
@@ -203,7 +203,7 @@ def _download(client: Client, files: str, path: str, target: Path) -> None:
 
 
 class _Reader:
-    """Pieces as a file that tarfile can read."""
+    """Presents chunks as a file that tarfile can read."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces

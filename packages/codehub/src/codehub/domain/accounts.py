@@ -1,4 +1,4 @@
-"""People and how they are signed in, as values. Secrets are nowhere in them."""
+"""Users, sessions and tokens as values. They never contain secrets."""
 
 from __future__ import annotations
 
@@ -35,19 +35,20 @@ class Token:
     created_at: datetime
     expires_at: datetime | None
     last_used_at: datetime | None
-    workspace_id: str | None = None  # the only one it is good for
+    workspace_id: str | None = None  # restricts the token to this workspace
 
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """A live session or token with the user it belongs to."""
+    """A live session or token and the user it belongs to."""
 
     id: str
     user_id: str
     username: str
     is_admin: bool
     expires_at: datetime | None
-    # The token itself, or the one a session was made with (a sign-in link's); such a session may do no more.
+    # The token itself, or the token that created the session (through a sign-in link). Such a session has no more rights
+    # than the token.
     token_id: str | None
-    # The only workspace that the token, or the session made with it, is good for.
+    # Restricts the token, and any session created with it, to this workspace.
     workspace_id: str | None = None

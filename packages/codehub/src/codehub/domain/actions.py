@@ -1,7 +1,8 @@
-"""Which actions a workspace allows in its present state, and why not otherwise. The only place that says so.
+"""Defines which actions a workspace allows in its current state, and the reason when it does not. The only place for this
+rule.
 
-The service checks an action here before it changes a row, and the API sends `allowed_actions` with every workspace, so
-that the dashboard and the command line offer what the server accepts. Pure.
+The service checks an action here before it changes a row, and the API sends `allowed_actions` with every workspace, so that
+the dashboard and the command line offer only what the server accepts. Pure.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ from codehub.domain.model import DesiredState, ErrorReason, Operation, Phase, St
 from codehub.domain.status import status_of
 from codehub.domain.transitions import cancels_to
 
-# Starting, stopping and archiving cannot fix these: an administrator chooses which archive to continue from.
+# Starting, stopping and archiving cannot fix these errors: an administrator chooses the archive to continue from.
 NEEDS_ADMIN = frozenset({ErrorReason.DATA_LOST, ErrorReason.ARCHIVE_CORRUPTED})
 
 
 class Action(StrEnum):
-    """As sent in `allowed_actions`. The verbs of the API have the same names, unless a comment says otherwise."""
+    """Values of `allowed_actions`. The API verbs have the same names unless a comment says otherwise."""
 
     OPEN = "open"
     START = "start"
     STOP = "stop"
     ARCHIVE = "archive"
     RECOVER = "recover"
-    CONTINUE_FROM_ARCHIVE = "continue_from_archive"  # in a new workspace, while its node does not answer
+    CONTINUE_FROM_ARCHIVE = "continue_from_archive"  # in a new workspace, while the node does not answer
     EDIT = "edit"
     DELETE = "delete"
     UNDELETE = "undelete"
-    KEEP_RUNNING = "keep_running"  # PATCH desired_state=RUNNING while it stops
+    KEEP_RUNNING = "keep_running"  # PATCH desired_state=RUNNING while it is stopping
     CANCEL = "cancel"
     DUPLICATE = "duplicate"
     FORCE_DELETE = "force_delete"  # DELETE ?force=true, from any state
@@ -41,7 +42,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """What of the person who looks matters for what they may do."""
+    """The properties of the current user that decide which actions are allowed."""
 
     is_admin: bool = False
     is_owner: bool = True
@@ -81,14 +82,17 @@ _RULES: Mapping[Action, _Rule] = MappingProxyType(
 
 
 def check_allowed(action: Action, workspace: Workspace) -> None:
-    """Raises Conflict unless the workspace's state allows it. Who may do it is the service's business."""
+    """Raise Conflict unless the workspace's state allows the action. The service checks the user's permissions."""
     refused = _refusal(action, workspace)
     if refused is not None:
         raise Conflict(refused)
 
 
 def allowed_actions(workspace: Workspace, viewer: Viewer) -> tuple[Action, ...]:
-    """What this person can do now, in the order of `Action`. What is desired already is accepted, but not listed."""
+    """Return the actions available to this user, in the order of `Action`.
+
+    Omits actions that are accepted but already desired.
+    """
     return tuple(
         action
         for action, rule in _RULES.items()
@@ -100,19 +104,19 @@ def allowed_actions(workspace: Workspace, viewer: Viewer) -> tuple[Action, ...]:
 
 
 def cancel_target(workspace: Workspace) -> DesiredState | None:
-    """What cancelling asks for: where the workspace was before; None when nothing is under way that can be cancelled."""
+    """Return the desired state that cancelling restores, or None if no cancellable operation is running."""
     desired, instead = workspace.desired_state, cancels_to(workspace)
     if instead is not None:
         return instead if desired is not instead and desired is not DesiredState.DELETED else None
     is_starting = desired is DesiredState.RUNNING and workspace.phase is not Phase.RUNNING
-    # Before a start begins, or while the home is made: there is nothing to give up yet.
+    # Before a start begins, or while the home is being created, there is no work to abandon.
     if is_starting and workspace.operation in (Operation.NONE, Operation.PROVISIONING):
         return DesiredState.ARCHIVED if workspace.phase is Phase.ARCHIVED else DesiredState.STANDBY
     return None
 
 
 def stop_target(workspace: Workspace) -> DesiredState:
-    """What stopping asks for: in ERROR without a volume there is nothing to keep in standby."""
+    """Return the desired state for a stop. In ERROR without a volume, there is nothing to keep in standby."""
     if workspace.phase is Phase.ERROR and workspace.home_ctx is None:
         return DesiredState.ARCHIVED
     return DesiredState.STANDBY
@@ -123,7 +127,7 @@ def _refusal(action: Action, workspace: Workspace) -> str | None:
     if status not in rule.statuses:
         allowed = ", ".join(each for each in Status if each in rule.statuses)
         return f"the workspace is {status}: you cannot {rule.phrase} now; only from {allowed}"
-    # The proxy forwards to a running one and wakes a sleeping one; an archived one is restored by starting it.
+    # The proxy forwards to a running workspace and wakes a sleeping one; starting an archived one restores it.
     opens = workspace.phase in (Phase.RUNNING, Phase.STANDBY) or workspace.desired_state is DesiredState.RUNNING
     if action is Action.OPEN and not opens:
         return "the workspace is not running: start it first"
@@ -148,8 +152,10 @@ def _refusal(action: Action, workspace: Workspace) -> str | None:
 
 
 def _is_out_of_reach(workspace: Workspace) -> bool:
-    """Its home is known and nobody can say whether it runs: its node does not answer. A cluster that is away as a whole
-    would not start another one either."""
+    """Return whether the workspace has a known home but an unknown run state, because its node does not answer.
+
+    If the whole cluster is unreachable, it could not start another workspace either.
+    """
     is_blocked = workspace.blocked is not None and workspace.blocked.reason is ErrorReason.UNREACHABLE
     seen = workspace.conditions
     return is_blocked and seen.volume_ready.is_true and seen.container_ready.is_unknown
@@ -165,5 +171,5 @@ def _is_desired_already(action: Action, workspace: Workspace) -> bool:
         return workspace.desired_state is DesiredState.DELETED
     if workspace.desired_state is not targets.get(action):
         return False
-    # Asking again also clears an error, except one that needs an administrator.
+    # Repeating the request also clears an error, except one that needs an administrator.
     return workspace.error_reason is None or workspace.error_reason in NEEDS_ADMIN

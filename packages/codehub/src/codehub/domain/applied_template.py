@@ -1,7 +1,7 @@
-"""What one workspace runs by: a version of a template with its parameters filled in, kept with the workspace's row.
+"""The template version a workspace runs with, parameters filled in, stored in the workspace's row.
 
-Kept whole, so that a start needs nothing but the row: a template that changes, or goes, changes no workspace until its
-owner takes the update. Pure.
+The complete template is stored, so that a start needs only the row: changing or removing a template does not affect a
+workspace until its owner takes the update. Pure.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class AppliedTemplate:
-    """`image_ref` is what `Catalog.resolve` is asked for; `profile` is how an image of the template's own is run.
+    """`image_ref` is passed to `Catalog.resolve`; `profile` defines how to run an image that the template specifies.
 
-    `env` holds the template's variables and `CODEHUB_PARAM_…` of every parameter. `version` 0 is a profile that is
-    offered as a template.
+    `env` holds the template's variables and a `CODEHUB_PARAM_…` variable for every parameter. `version` 0 means a profile
+    that is offered as a template.
     """
 
     name: str
@@ -55,10 +55,10 @@ class AppliedTemplate:
 def apply_template(
     template: Template, version: int, given: Mapping[str, Value], catalog: Catalog, runs: Runs
 ) -> AppliedTemplate:
-    """Mistakes when a value is wrong; Invalid when the profile or the image cannot be run here."""
+    """Apply the template. Raises Mistakes if a value is wrong, and Invalid if the profile or image cannot run here."""
     rendered = render(template, given)
     profile = rendered.profile or catalog.default
-    # Processes have no image: everything else of the template applies.
+    # The process runtime has no images; the rest of the template applies.
     image_ref = rendered.image if rendered.image and runs is Runs.IMAGE else profile
     applied = AppliedTemplate(
         name=template.name,
@@ -80,17 +80,17 @@ def apply_template(
     )
     catalog.resolve(image_ref, runs, run_as=profile)
     if applied.repo_url:
-        assert applied.repo is not None  # raises Invalid for what a parameter made of it
+        assert applied.repo is not None  # raises Invalid if a parameter value makes it invalid
     return applied
 
 
 def carried_over(template: Template, values: Mapping[str, Value]) -> dict[str, Value]:
-    """Those of an older version's values that this one still has; what is new takes its default."""
+    """Return the values of an older version that this version still accepts. New parameters use their defaults."""
     return {name: value for name, value in values.items() if name in template.parameters}
 
 
 def encode(applied: AppliedTemplate) -> dict[str, object]:
-    """For a JSON column. Defaults are left out, so that rows stay small and old versions read new rows."""
+    """Encode for a JSON column. Omits defaults, so that rows stay small and old versions can read new rows."""
     found: dict[str, object] = {}
     for each in fields(AppliedTemplate):
         value = getattr(applied, each.name)

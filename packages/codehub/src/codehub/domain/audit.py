@@ -1,4 +1,4 @@
-"""The audit trail as values: which events there are, and what is known of each."""
+"""Audit events and their fields as values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class AuditKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AuditEvent:
-    """`actor` is a user's name, or who else did it; `target` what it was done to. Neither ever contains a secret."""
+    """`actor` is a user name or another originator; `target` is the affected object. Neither ever contains a secret."""
 
     at: datetime
     event: str
@@ -48,12 +48,12 @@ class AuditEvent:
     target: str = ""
     workspace_id: str | None = None
     detail: Mapping[str, object] = field(default_factory=dict)
-    id: int = 0  # given by the database, in the order of the commits
+    id: int = 0  # assigned by the database, in commit order
 
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """None does not restrict. `event` may end with `*`."""
+    """None means no restriction. `event` may end with `*`."""
 
     event: str | None = None
     actor: str | None = None

@@ -1,7 +1,7 @@
-"""Work without traffic: what a workspace said of itself when it was about to be put to sleep, and for how long that counts.
+"""Work without traffic: what a workspace reports when it is about to be put to sleep, and how long the report counts.
 
-A program that never ends keeps a workspace awake for `busy_max` at most, counted from when it was first found at work. A
-person who comes in meanwhile begins that anew.
+A program that never ends keeps a workspace awake for at most `busy_max`, counted from when it was first reported. User
+activity in the meantime restarts the count.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from codehub.domain.model import Busy, Phase, Workspace
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """An answer of a workspace: there was work at `at`; `reason` names it for people."""
+    """A workspace's report that it was working at `at`. `reason` describes the work to users."""
 
     at: datetime
     reason: str
 
 
 def judge_busy(workspace: Workspace, work: Work | None, now: datetime, busy_max: timedelta) -> Busy | None:
-    """What keeps it awake from now on; None: nothing does, or it did for too long."""
+    """Return what keeps the workspace awake from now on, or None if nothing does or the maximum is exceeded."""
     if work is None:
         return None
     before = workspace.busy
-    # An access after the last answer was a person's.
+    # An access later than the last report came from a user.
     continued = before is not None and (workspace.last_access_at is None or workspace.last_access_at <= before.at)
     since = before.since if continued and before is not None else now
     if now - since > busy_max:
@@ -34,7 +34,7 @@ def judge_busy(workspace: Workspace, work: Work | None, now: datetime, busy_max:
 
 
 def shown_busy(workspace: Workspace) -> Busy | None:
-    """What a person is shown: why it does not go to sleep although nobody is there."""
+    """Return the work to show to users as the reason why an idle workspace stays awake."""
     busy = workspace.busy
     if busy is None or workspace.phase is not Phase.RUNNING:
         return None

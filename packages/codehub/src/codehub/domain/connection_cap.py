@@ -1,4 +1,4 @@
-"""How many connections one address may have: a stranger who opens thousands must not keep others out."""
+"""Limits the connections per address, so that one client that opens thousands cannot lock out others."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-# Many people may share an address, each with several tabs.
+# Many users may share an address, each with several tabs.
 MOST_PER_ADDRESS = 1000
 
 
 def network_of(address: str) -> str:
-    """What one person has of addresses: a /64 of IPv6 is usually one customer's."""
+    """Return the network to count an address under. An IPv6 /64 usually belongs to one customer."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -23,12 +23,12 @@ def network_of(address: str) -> str:
 
 
 def most_per_address(open_files: int) -> int:
-    """A quarter of what the process may open, where that is less."""
+    """Return the limit, at most a quarter of the file descriptors the process may open."""
     return max(16, min(MOST_PER_ADDRESS, open_files // 4))
 
 
 class ConnectionCap:
-    """Counts connections by address. `exempt` are our own reverse proxies, which carry everybody's."""
+    """Count connections by address. `exempt` holds our own reverse proxies, which carry all users' connections."""
 
     def __init__(self, most: int, exempt: Sequence[Network] = ()) -> None:
         self._most = most
@@ -36,7 +36,7 @@ class ConnectionCap:
         self._open: dict[str, int] = {}
 
     def admit(self, address: str) -> bool:
-        """Whether one more may be open; then it counts until `release`."""
+        """Return whether another connection may be opened. If so, it counts until `release`."""
         key = network_of(address)
         count = self._open.get(key, 0)
         if count >= self._most and not self._is_exempt(address):
@@ -45,7 +45,7 @@ class ConnectionCap:
         return True
 
     def release(self, address: str) -> None:
-        """For each that was admitted, once."""
+        """Release an admitted connection. Call once for each."""
         key = network_of(address)
         left = self._open.get(key, 0) - 1
         if left > 0:

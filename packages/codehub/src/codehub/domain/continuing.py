@@ -1,4 +1,4 @@
-"""Continuing elsewhere: the workspace that is made from the last archive of one whose node does not answer. Pure."""
+"""Continuing elsewhere: creates a workspace from the last archive of one whose node does not answer. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST_NAME: Final = 255
 
 
 def continued(source: Workspace, new_id: str, now: datetime) -> Workspace:
-    """What the source is, as a workspace of its own that begins with the source's last archive."""
+    """Return a new workspace with the source's settings that starts from the source's last archive."""
     name = source.name.removesuffix(_SUFFIX)[: _LONGEST_NAME - len(_SUFFIX)]
     return replace(
         source,
@@ -45,6 +45,9 @@ def continued(source: Workspace, new_id: str, now: datetime) -> Workspace:
 
 
 def archived_at(workspace: Workspace) -> datetime | None:
-    """When its last archive was begun, by the operation's id in the key; None when there is none or it cannot be told."""
+    """Return when the last archive was started, from the operation id in its key.
+
+    None if there is none or the id has no time.
+    """
     _, _, rest = (workspace.archive_key or "").partition("/")
     return time_of(rest.partition("/")[0])

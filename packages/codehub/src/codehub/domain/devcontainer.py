@@ -1,7 +1,7 @@
-"""devcontainer.json: what a repository asks of its environment, and what of that this runtime can give.
+"""Reads devcontainer.json: what a repository requests from its environment, and which parts this runtime supports.
 
-Pure. Everything in the file was written by whoever wrote the repository: it may choose an image only if the installation
-allows it, never mounts, privileges or capabilities, and its commands run as the workspace's own user.
+Pure. The file is untrusted, because the repository's author wrote it: it may choose an image only if the installation
+allows it, and never mounts, privileges or capabilities. Its commands run as the workspace's own user.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import MappingProxyType
 from codehub.domain.errors import Invalid
 from codehub.domain.jsonc import parse_jsonc
 
-# Where the file may be, best first; then one folder below the first, by name.
+# Possible paths of the file, in order of preference. Then one folder below the first, sorted by name.
 PATHS = (".devcontainer/devcontainer.json", ".devcontainer.json")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _VARIABLE = re.compile(r"\$\{([A-Za-z]+)(?::([^}:]*)(?::([^}]*))?)?\}")
@@ -24,7 +24,7 @@ _MOST = 100
 
 
 class When(StrEnum):
-    """Once per home, or at each start. The order of the members is the order in which they run."""
+    """Once per home, or at each start. Commands run in the order of the members."""
 
     ON_CREATE = "onCreateCommand"
     UPDATE_CONTENT = "updateContentCommand"
@@ -38,7 +38,10 @@ class When(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`words` to run as they are, or `shell` for /bin/sh -c; `name` where a file gives several that run side by side."""
+    """`words` is run as it is; `shell` is run by /bin/sh -c.
+
+    `name` is set if the file defines several that run in parallel.
+    """
 
     when: When
     name: str = ""
@@ -47,7 +50,7 @@ class Command:
 
 
 class Unsupported(StrEnum):
-    """Why something in the file has no effect."""
+    """The reason why a property in the file has no effect."""
 
     NEEDS_CONTAINER = "needs a container: workspaces run as processes here"
     NOT_ALLOWED = "is not allowed in workspaces"
@@ -69,7 +72,7 @@ class DevContainer:
     extensions: tuple[str, ...] = ()
     settings: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     ports: tuple[int, ...] = ()
-    # Key and reason, for the card.
+    # Key and reason, shown on the card.
     ignored: tuple[tuple[str, Unsupported], ...] = ()
 
     @property
@@ -109,7 +112,10 @@ _HARMLESS = frozenset(
 
 
 def parse_devcontainer(text: str, *, containers: bool, folder: str, home: str) -> DevContainer:
-    """`containers`: whether this runtime runs images. `folder` is the clone, as the workspace sees it."""
+    """Parse the file.
+
+    `containers`: whether this runtime runs images. `folder` is the path of the clone inside the workspace.
+    """
     document = parse_jsonc(text)
     if not isinstance(document, dict):
         raise Invalid("devcontainer.json holds one object")
@@ -203,7 +209,7 @@ class _Parser:
         settings = vscode.get("settings", {})
         if not isinstance(settings, dict):
             raise Invalid("customizations.vscode.settings is an object")
-        # A leading '-' takes one away that an image or a feature added.
+        # A leading '-' removes an extension that an image or a feature added.
         removed = {extension[1:].lower() for extension in extensions if extension.startswith("-")}
         kept = [e for e in extensions if not e.startswith("-") and e.lower() not in removed]
         old = self._take_object("settings")
@@ -245,12 +251,15 @@ class _Parser:
         return found
 
     def _expand(self, text: str) -> str:
-        """`${containerWorkspaceFolder}` and its like. `${localEnv:X}` is the host's, which stays unknown: its default."""
+        """Expand `${containerWorkspaceFolder}` and similar.
+
+        `${localEnv:X}` expands to its default: the host's environment is hidden.
+        """
 
         def one(found: re.Match[str]) -> str:
             name, argument, default = found.groups()
             if name == "containerEnv" and argument:
-                return f"${{{argument}}}"  # the shell fills it in
+                return f"${{{argument}}}"  # expanded by the shell
             if name == "localEnv":
                 return default or ""
             return self._variables.get(name, found.group())
@@ -295,6 +304,6 @@ def _list(value: object, key: str) -> list[object]:
 
 
 def _check_inside(key: str, path: str) -> None:
-    """The file lies in a folder of its own, so one step up is still the repository; more is not."""
+    """The file is in a subfolder, so one level up is still inside the repository; more is not."""
     if path.startswith("/") or "\\" in path or path.split("/").count("..") > 1:
         raise Invalid(f"{key} leaves the repository")

@@ -1,8 +1,8 @@
-"""Which way into a workspace an address is: its IDE, one of its ports, or a byte stream. Pure.
+"""Maps an address to an entry point ("door") of a workspace: its IDE, one of its ports, or a byte stream. Pure.
 
-A workspace's path is the IDE, `port/{n}/…` below it a port's pages; `/_codehub/{id}/ssh` and `/_codehub/{id}/tcp/{n}`
-are streams for programs. Where every workspace has a host of its own, so has every port: `{n}-{id}.ws.example.org`, with
-the application at its root. What the proxy remembers of a decision is kept by workspace and door.
+A workspace's path leads to the IDE and `port/{n}/…` below it to a port; `/_codehub/{id}/ssh` and `/_codehub/{id}/tcp/{n}`
+are streams for programs. If every workspace has its own host, so does every port: `{n}-{id}.ws.example.org`, with the
+application at its root. The proxy caches decisions by workspace and door.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Kind(StrEnum):
 class Door:
     kind: Kind = Kind.IDE
     port: int = 0
-    own_host: bool = False  # a port reached under its own host, at its root
+    own_host: bool = False  # a port reached at the root of its own host
 
     @property
     def is_stream(self) -> bool:
         return self.kind in (Kind.SSH, Kind.TCP)
 
     def key(self, workspace_id: str) -> bytes:
-        """By which decisions about it are remembered."""
+        """Return the key for cached decisions."""
         if self.kind is Kind.IDE:
             return workspace_id.encode()
         return f"{workspace_id}/{self.kind}/{self.port}{_OWN_HOST if self.own_host else ''}".encode()
@@ -46,12 +46,12 @@ class Door:
 IDE: Final = Door()
 
 
-# Who may open a port besides its owner; each lets in whom the one before does.
+# Who may open a port besides its owner. Each value includes the ones before it.
 SHARES: Final = ("owner", "users", "link")
 
 
 def narrowed(share: str, widest: str) -> str:
-    """What a share is worth where administrators allow `widest` at most."""
+    """Return the effective share if administrators allow at most `widest`."""
     return min(share, widest, key=SHARES.index)
 
 
@@ -62,14 +62,14 @@ def parse_port(text: str) -> int | None:
 
 
 def read_key(key: bytes) -> tuple[str, Door]:
-    """The workspace and the door of a `Door.key`."""
+    """Return the workspace and the door of a `Door.key`."""
     workspace_id, _, rest = key.decode().partition("/")
     kind, _, port = rest.removesuffix(_OWN_HOST).partition("/")
     return workspace_id, Door(Kind(kind), int(port), rest.endswith(_OWN_HOST)) if rest else IDE
 
 
 def read_host(host: str, host_pattern: str) -> tuple[str, Door] | None:
-    """The workspace and port of a port's own host (`{n}-{id}` in place of the pattern's star); None for other hosts."""
+    """Return the workspace and port of a port's own host (`{n}-{id}` for the pattern's star), or None for other hosts."""
     if not host_pattern:
         return None
     name, suffix = host.lower().partition(":")[0], host_pattern[1:].lower()
@@ -82,12 +82,12 @@ def read_host(host: str, host_pattern: str) -> tuple[str, Door] | None:
 
 
 def door_label(workspace_id: str, door: Door) -> str:
-    """What stands for the star of a host pattern."""
+    """Return the label that replaces the star of a host pattern."""
     return f"{door.port}-{workspace_id}" if door.kind is Kind.PORT else workspace_id
 
 
 def public_url(base_url: str, host_pattern: str, workspace_id: str, path: str) -> str:
-    """The address a browser opens for a path (with query) below the workspaces' prefix."""
+    """Return the URL that a browser opens for a path (with query) below the workspaces' prefix."""
     found = read_path(path.partition("?")[0])
     door = found[1] if found is not None else IDE
     origin = workspace_origin(base_url, host_pattern, door_label(workspace_id, door))
@@ -98,7 +98,7 @@ def public_url(base_url: str, host_pattern: str, workspace_id: str, path: str) -
 
 
 def read_path(path: str) -> tuple[str, Door] | None:
-    """The workspace's id (as it stands there) and the door; None for what leads nowhere."""
+    """Return the workspace's id (exactly as in the path) and the door, or None if the path leads nowhere."""
     if path.startswith(STREAMS_PREFIX):
         match path.removeprefix(STREAMS_PREFIX).split("/"):
             case [workspace_id, "ssh"]:
@@ -113,7 +113,7 @@ def read_path(path: str) -> tuple[str, Door] | None:
 
 
 def prefix_of(workspace_id: str, door: Door) -> str:
-    """What stands before the part of an address that is the workspace's own; without a slash at its end."""
+    """Return the part of the path before the workspace's own path, without a trailing slash."""
     if door.is_stream:
         return f"{STREAMS_PREFIX}{workspace_id}"
     if door.own_host:

@@ -1,4 +1,4 @@
-"""Draws docs/states.md from the tables, so that the page cannot say anything else: `python -m codehub.domain.drawing`."""
+"""Generates docs/states.md from the tables, so that the page matches the code: `python -m codehub.domain.drawing`."""
 
 from __future__ import annotations
 

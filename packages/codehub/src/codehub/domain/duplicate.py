@@ -1,4 +1,4 @@
-"""Copying a workspace's files: from which state, and whether they were still while they were read. Pure."""
+"""Copying a workspace's files: which states allow it, and whether the files changed while they were read. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class FromArchive:
 
 @dataclass(frozen=True, slots=True)
 class FromHome:
-    """`stamp` is another one after every start that was asked for: what was read under one stamp is one state."""
+    """`stamp` changes with every requested start: everything read under one stamp is one consistent state."""
 
     ctx: HomeCtx
     stamp: str
@@ -32,7 +32,10 @@ _RESTS = (DesiredState.STANDBY, DesiredState.ARCHIVED)
 
 
 def source_of(original: Workspace) -> Source:
-    """Where a copy's files come from. Only from what rests: a home that programs write to has no one state."""
+    """Return the source of a copy's files.
+
+    The original must be at rest: a home that programs write to is not consistent.
+    """
     if original.deleted_at is not None or original.desired_state is DesiredState.DELETED:
         return NotNow("the original was deleted")
     if original.phase is Phase.ERROR or original.error_reason is not None:
@@ -49,7 +52,7 @@ def source_of(original: Workspace) -> Source:
 
 
 def _stamp(original: Workspace) -> str:
-    # A start that is asked for is an access, and a phase that changes says when.
+    # A requested start is an access, and a phase change records its time.
     times = [at for at in (original.last_access_at, original.phase_changed_at) if at is not None]
     return f"{_micros(max(times))}"
 

@@ -1,4 +1,4 @@
-"""What a workspace runs, from its row and the installation's catalog. The coordinator and the proxy both ask here. Pure."""
+"""Determines what a workspace runs from its row and the catalog, for the coordinator and the proxy. Pure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from codehub.domain.profiles import AppProfile, Catalog, Runs
 
 
 def effective_profile(workspace: Workspace, catalog: Catalog, runs: Runs) -> tuple[str, AppProfile]:
-    """(image, profile): the profile's name or an image reference, and how it is run. Invalid when it may not be run."""
+    """Return (image, profile): a profile name or image reference, and how to run it.
+
+    Raises Invalid if it may not be run.
+    """
     template = workspace.template
     return catalog.resolve(workspace.image_ref, runs, run_as=template.profile if template is not None else "")

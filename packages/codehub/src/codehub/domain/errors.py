@@ -1,26 +1,26 @@
-"""What can go wrong, by the reaction it asks for. Adapters translate their drivers' errors into these, in one place."""
+"""Exceptions, classified by the required reaction. Adapters translate their drivers' errors into these in one place."""
 
 from __future__ import annotations
 
 
 class CodeHubError(Exception):
-    """The root. The message says what happened and, where a person can do something, what to do."""
+    """The root exception. The message says what happened and, if the user can act on it, what to do."""
 
 
 class Transient(CodeHubError):
-    """May succeed when tried again; counts as an attempt."""
+    """May succeed when retried; counts as an attempt."""
 
 
 class BackendDown(Transient):
-    """The backend itself does not answer. Never anybody's attempt: the circuit breaker's business."""
+    """The backend does not answer. Never counts as an attempt; the circuit breaker handles it."""
 
 
 class OutOfSpace(Transient):
-    """No room on one side of a copy. Never anybody's attempt: it is tried again until room was made."""
+    """No space on one side of a copy. Never counts as an attempt: it is retried until there is space."""
 
 
 class Terminal(CodeHubError):
-    """Trying again cannot help; the workspace goes to ERROR with this reason."""
+    """Retrying cannot help; the workspace goes to ERROR with this reason."""
 
     reason = "ActionFailed"
 
@@ -42,39 +42,39 @@ class FenceLost(CodeHubError):
 
 
 class Deposed(FenceLost):
-    """Another leads, or may: the term is over, and with it everything that was under way in it."""
+    """Another coordinator leads, or may: the term is over, and so are all of its operations."""
 
 
 class Invalid(CodeHubError):
-    """The request itself is wrong (400)."""
+    """The request is invalid (400)."""
 
 
 class Unauthorized(CodeHubError):
-    """Nobody is signed in, or not any more (401)."""
+    """The request is not authenticated, or its session has ended (401)."""
 
 
 class Denied(CodeHubError):
-    """Signed in, but not allowed (403)."""
+    """Authenticated, but not allowed (403)."""
 
 
 class NotFound(CodeHubError):
-    """There is no such thing, or none that may be known of (404)."""
+    """The object does not exist, or the user may not know that it does (404)."""
 
 
 class WorkspaceNotFound(NotFound):
-    """There is no such workspace."""
+    """The workspace does not exist."""
 
 
 class Conflict(CodeHubError):
-    """Not from this state (409)."""
+    """Not allowed in the current state (409)."""
 
 
 class LimitExceeded(CodeHubError):
-    """One more would run than may (429)."""
+    """Another running workspace would exceed the limit (429)."""
 
 
 class TooManyRequests(CodeHubError):
-    """Locked out for a while (429 with Retry-After)."""
+    """Locked out temporarily (429 with Retry-After)."""
 
     def __init__(self, message: str, retry_after_s: int) -> None:
         super().__init__(message)
@@ -82,8 +82,8 @@ class TooManyRequests(CodeHubError):
 
 
 class Unavailable(CodeHubError):
-    """A service that everything needs is away for the moment (503 with Retry-After)."""
+    """A required service is temporarily unavailable (503 with Retry-After)."""
 
 
 class UpstreamUnavailable(CodeHubError):
-    """What a workspace runs on does not answer (502)."""
+    """The backend that a workspace runs on does not answer (502)."""

@@ -1,4 +1,4 @@
-"""What a schedule asks of a workspace now: a start, a stop, or nothing. The runner asks here. Pure."""
+"""Decides what a workspace's schedule requests now: a start, a stop, or nothing. Used by the schedule runner. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from codehub.domain.errors import Invalid
 from codehub.domain.model import DesiredState, Operation, Phase, Workspace
 from codehub.domain.schedule import Moment, due_moment, time_zone
 
-# What was due longer ago is over: nobody wants Friday's start on Saturday because the coordinator was down.
+# Older events are skipped: a coordinator that was down must not run Friday's start on Saturday.
 LONGEST_DELAY = timedelta(hours=1)
-# Used so recently is in use: it goes on, and sleeps by its TTL.
+# A workspace used this recently is in use: it keeps running, and its TTL applies.
 _IN_USE = timedelta(minutes=10)
 
 
 def asked_by_schedule(workspace: Workspace, zone: str, since: datetime | None, now: datetime) -> DesiredState | None:
-    """What the schedule wants it to be, if that is due in (since, now] and nothing speaks against it."""
+    """Return the scheduled desired state if it is due in (since, now] and nothing prevents it."""
     schedule = workspace.template.schedule if workspace.template is not None else None
     if schedule is None or since is None or workspace.deleted_at is not None or workspace.of_newer_version:
         return None

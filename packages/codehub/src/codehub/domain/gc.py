@@ -1,4 +1,4 @@
-"""Which archives are protected from the garbage collector (INV-9)."""
+"""Decides which archives are protected from the garbage collector (INV-9)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 
 from codehub.domain.model import Phase
 
-# An orphan is removed only when it is still one after this long: whatever was under way when it was noted is over.
+# An orphan is removed only if it is still one after this time, when any operation running at the first sighting has ended.
 ORPHAN_GRACE = timedelta(hours=2)
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one row of `workspaces` says about archives. `kept` are the newest generations' op ids."""
+    """What a row of `workspaces` says about archives. `kept` holds the op ids of the newest generations."""
 
     workspace_id: str
     phase: Phase
@@ -21,10 +21,10 @@ class Claim:
     archive_op_id: str | None
     kept: frozenset[str]
     error_recorded: bool = False
-    # Whether its whole volume or its recorded archive was seen: else what is here may be the only copy.
+    # Whether its complete volume or its recorded archive was observed. If not, this archive may be the only copy.
     home_is_seen: bool = True
     purged_at: datetime | None = None
-    # Archives of this workspace that another one was made from and has not replaced yet, by key.
+    # Keys of this workspace's archives that other workspaces were created from and have not replaced yet.
     used_by_others: frozenset[str] = frozenset()
 
 
@@ -33,11 +33,11 @@ def archive_key_of(workspace_id: str, op_id: str) -> str:
 
 
 def is_protected(claim: Claim | None, op_id: str) -> bool:
-    """Whether an archive at `{workspace}/{op_id}/` must stay.
+    """Return whether an archive at `{workspace}/{op_id}/` must be kept.
 
-    Without a row nobody knows what it is: it stays, and `doctor` reports it. ERROR protects all. Deletion lifts all
-    protection, but only once `purged_at` is committed: until then it can be undone. What a copy refers to stays, whatever
-    became of the original.
+    An archive without a row is unknown: it is kept, and `doctor` reports it. ERROR protects all archives. Deletion ends all
+    protection, but only once `purged_at` is committed: until then it can be undone. An archive that a copy refers to is
+    kept regardless of the original's state.
     """
     if claim is None:
         return True

@@ -1,4 +1,4 @@
-"""What is kept of a workspace beside its row: its timeline and its archives, as values."""
+"""A workspace's timeline and archives, stored beside its row, as values."""
 
 from __future__ import annotations
 

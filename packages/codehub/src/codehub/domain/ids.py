@@ -1,4 +1,4 @@
-"""What an id of ours looks like. Anything else names nothing, and never reaches the database."""
+"""The format of CodeHub's ids. Any other text is rejected before it reaches the database."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ ID_LENGTH: Final = 36
 
 
 def is_id(text: str) -> bool:
-    """A UUIDv7 in lower-case text form."""
+    """Return whether the text is a UUIDv7 in lower case."""
     return _UUID7.fullmatch(text) is not None
 
 
 def time_of(op_id: str) -> datetime | None:
-    """When an id of ours was made; None for what is none. An operation's id may have an incarnation behind it."""
+    """Return when an id was created, or None if it is not one. An operation's id may have an incarnation appended."""
     if not is_id(op_id[:36]):
         return None
     return datetime.fromtimestamp(int(op_id[:8] + op_id[9:13], 16) / 1000, UTC)

@@ -1,4 +1,4 @@
-"""Image references: `[registry[:port]/]repository[:tag][@digest]`, taken apart and put together. Pure."""
+"""Parses and formats image references: `[registry[:port]/]repository[:tag][@digest]`. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _REGISTRY = re.compile(
 _REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _DIGEST = re.compile(r"[a-z0-9]+(?:[+._-][a-z0-9]+)*:[0-9a-fA-F]{32,}")
-_LONGEST = 512  # the column's width
+_LONGEST = 512  # the width of the database column
 
 
 @dataclass(frozen=True, slots=True)
 class ImageRef:
-    """`registry` is empty for the engine's default one; `tag` is empty when there is a digest and none was given."""
+    """`registry` is empty for the engine's default registry; `tag` is empty if only a digest was given."""
 
     registry: str
     repository: str
@@ -33,17 +33,17 @@ class ImageRef:
 
     @property
     def name(self) -> str:
-        """Without tag and digest."""
+        """The reference without tag and digest."""
         return f"{self.registry}/{self.repository}" if self.registry else self.repository
 
 
 def parse_image(text: str) -> ImageRef:
-    """Invalid when it is no reference. Without tag and digest the tag is `latest`, as everywhere."""
+    """Parse a reference, or raise Invalid. Without tag and digest, the tag is `latest`."""
     if len(text) > _LONGEST:
         raise Invalid(f"an image reference has at most {_LONGEST} characters")
     rest, at, digest = text.partition("@")
     first, slash, below = rest.partition("/")
-    # The first part is a registry when it could be a host: it has a dot or a port, or is localhost.
+    # The first part is a registry if it could be a host: it contains a dot or a port, or is localhost.
     is_host = bool(slash) and ("." in first or ":" in first or first == "localhost")
     registry, path = (first, below) if is_host else ("", rest)
     repository, colon, tag = path.partition(":")
@@ -59,6 +59,6 @@ def parse_image(text: str) -> ImageRef:
 
 
 def is_allowed(image: ImageRef, globs: Iterable[str]) -> bool:
-    """Whether one of the globs (`ghcr.io/team/*`, `*:stable`) matches it, with or without its tag and digest."""
+    """Return whether a glob (`ghcr.io/team/*`, `*:stable`) matches the image, with or without its tag and digest."""
     forms = {image.name, str(image), str(ImageRef(image.registry, image.repository, image.tag, ""))}
     return any(fnmatchcase(form, glob) for glob in globs for form in forms)

@@ -1,4 +1,4 @@
-"""JSON with comments and trailing commas, as devcontainer.json and VS Code's settings are written. Pure."""
+"""Parses JSON with comments and trailing commas, as used by devcontainer.json and VS Code settings. Pure."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 
 from codehub.domain.errors import Invalid
 
-# A string as a whole, so that what looks like a comment inside one is left alone.
+# Matches a string as a whole, so that text inside it that looks like a comment is kept.
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/|/\*', re.DOTALL)
 _TRAILING_COMMA = re.compile(r'("(?:[^"\\\n]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
 _LONGEST = 1 << 20
 
 
 def parse_jsonc(text: str) -> object:
-    """Invalid with line and column. Comments become blanks, so that places stay what they are in the file."""
+    """Parse the text, or raise Invalid with line and column. Comments become blanks, so that positions match the file."""
     if len(text) > _LONGEST:
         raise Invalid("the file is larger than 1 MiB")
     plain = _TRAILING_COMMA.sub(lambda found: found.group(1) or " ", _TOKEN.sub(_blank, text.removeprefix("\ufeff")))
@@ -31,5 +31,5 @@ def _blank(found: re.Match[str]) -> str:
     if piece.startswith('"'):
         return piece
     if piece == "/*":
-        return piece  # never closed: the parser says where
+        return piece  # never closed: the JSON parser reports the position
     return re.sub(r"[^\n]", " ", piece)

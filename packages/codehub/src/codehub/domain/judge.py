@@ -1,18 +1,18 @@
-"""The phase of a workspace, judged from conditions, intent and record alone (docs/states.md)."""
+"""Determines a workspace's phase from its conditions, desired state and record alone (docs/states.md)."""
 
 from __future__ import annotations
 
 from codehub.domain.model import DesiredState, ErrorReason, Phase, Workspace
 from codehub.domain.observed import instance_runs, is_recovering
 
-# How high a level is: plans only ever go from one of these to the next.
+# The height of each level. A plan only moves from one level to the next.
 LEVELS = {Phase.PENDING: 0, Phase.ARCHIVED: 5, Phase.STANDBY: 10, Phase.RUNNING: 20}
 
 _VIOLATIONS = {reason.value: reason for reason in ErrorReason}
 
 
 def violation_of(workspace: Workspace) -> ErrorReason | None:
-    """The invariant that is violated, if one is known to be."""
+    """Return the violated invariant if a violation is known."""
     healthy = workspace.conditions.healthy
     if not healthy.is_false:
         return None
@@ -20,7 +20,7 @@ def violation_of(workspace: Workspace) -> ErrorReason | None:
 
 
 def level_of(workspace: Workspace) -> Phase | None:
-    """The level, as if no deletion had been asked; None when a condition that it needs is Unknown."""
+    """Return the level, ignoring a requested deletion. None if a required condition is Unknown."""
     if workspace.error_reason is not None:
         return Phase.ERROR
     violation = violation_of(workspace)
@@ -35,7 +35,7 @@ def level_of(workspace: Workspace) -> Phase | None:
     if workspace.conditions.healthy.is_unknown:
         return None
     if workspace.archive_key is not None:
-        # Not healthy would have been said above, were the archive gone; in DELETING a lost one leaves nothing.
+        # A missing archive was reported as a violation above; in DELETING, a lost archive leaves nothing.
         if archive.is_unknown:
             return None
         return Phase.ARCHIVED if archive.is_true else Phase.PENDING
@@ -50,12 +50,12 @@ def _with_volume(workspace: Workspace) -> Phase | None:
     if not runs:
         return Phase.STANDBY
     if container.is_true or workspace.desired_state is not DesiredState.RUNNING:
-        return Phase.RUNNING  # an unhealthy one still runs, when something lower is desired
+        return Phase.RUNNING  # an unhealthy instance still runs, which matters if a lower level is desired
     return Phase.STANDBY if container.is_false else None
 
 
 def phase_of(workspace: Workspace) -> Phase:
-    """What is shown: the level, or the deletion; as it was when the level can't be told."""
+    """Return the phase to show: the level or the deletion. Keeps the old phase if the level is unknown."""
     if workspace.deleted_at is not None:
         return Phase.DELETED
     if workspace.desired_state is DesiredState.DELETED:

@@ -1,4 +1,4 @@
-"""Who leads the coordinators, as the database says."""
+"""The leading coordinator, as recorded in the database."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """The last recorded term, and whether someone holds the lock right now."""
+    """The last recorded term, and whether the lock is currently held."""
 
     holder_id: str
     epoch: int

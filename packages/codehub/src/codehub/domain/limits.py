@@ -1,4 +1,4 @@
-"""How many workspaces may run. Counted by the caller, in the transaction that sets desired_state RUNNING."""
+"""Limits on running workspaces. The caller counts in the transaction that sets desired_state RUNNING."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class RunningLimits:
 
 
 def check_running_limits(limits: RunningLimits, *, others_of_user: int, others_in_all: int) -> None:
-    """Raises LimitExceeded when one more would run than may.
+    """Raise LimitExceeded if another running workspace would exceed a limit.
 
-    The others are all *other* workspaces whose desired state is RUNNING, those in ERROR too: stopping frees them.
+    The counts cover all *other* workspaces whose desired state is RUNNING, including those in ERROR: stopping frees them.
     """
     if others_of_user >= limits.per_user:
         raise LimitExceeded(

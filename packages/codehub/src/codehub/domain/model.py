@@ -1,6 +1,6 @@
-"""The words of the control plane: conditions, phases, operations, and a workspace as its row says it is.
+"""The core types of the control plane: conditions, phases, operations, and a workspace as stored in its row.
 
-Values only. What they lead to is judged in `judge`, `plan` and `progress`.
+Values only. `judge`, `plan` and `progress` contain the rules.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Operation(StrEnum):
 
 
 class Status(StrEnum):
-    """The first generation's word for people and scripts; derived, never stored."""
+    """The first release's one-word status for users and scripts. Derived, never stored."""
 
     CREATED = "CREATED"
     PROVISIONING = "PROVISIONING"
@@ -77,7 +77,7 @@ class ErrorReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One observed fact. `Unknown` is what could not be observed, never a guess."""
+    """One observed fact. `Unknown` means that it could not be observed; it is never a guess."""
 
     status: ConditionStatus
     reason: str
@@ -102,7 +102,7 @@ NOT_OBSERVED = Condition(ConditionStatus.UNKNOWN, "NotObserved")
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """All four, by their names on the wire: storage.volume_ready, storage.archive_ready, …"""
+    """The four conditions. Their names in the API are storage.volume_ready, storage.archive_ready, …"""
 
     volume_ready: Condition = NOT_OBSERVED
     archive_ready: Condition = NOT_OBSERVED
@@ -110,7 +110,7 @@ class Conditions:
     healthy: Condition = NOT_OBSERVED
 
 
-# The conditions' names on the wire and in the column, by their field.
+# The names of the conditions in the API and in the column, by field.
 CONDITION_NAMES: Mapping[str, str] = {
     "volume_ready": "storage.volume_ready",
     "archive_ready": "storage.archive_ready",
@@ -121,9 +121,9 @@ CONDITION_NAMES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class HomeCtx:
-    """What we know of the volume we made: which incarnation it is, and which archive it was restored from.
+    """The recorded context of the volume we created: its incarnation and the archive it was restored from.
 
-    Set when the volume is made, None on the workspace once we removed it.
+    Set when the volume is created. None on the workspace after we removed it.
     """
 
     incarnation: str
@@ -132,7 +132,7 @@ class HomeCtx:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the operation under way is. `done` and `total` are bytes where `unit` says so."""
+    """The progress of the current operation. `done` and `total` are bytes if `unit` says so."""
 
     step: str
     done: int = 0
@@ -142,7 +142,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """What kept a workspace awake without anybody there: since when, and when it last said so."""
+    """Work that kept a workspace awake without user activity: since when, and when it was last reported."""
 
     reason: str
     since: datetime
@@ -151,7 +151,7 @@ class Busy:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """Why a workspace does not get on although nothing failed for good: tried again until it passes, and then gone."""
+    """Why a workspace makes no progress although nothing failed permanently. Retried until it passes, then cleared."""
 
     reason: ErrorReason  # OUT_OF_SPACE or UNREACHABLE
     message: str
@@ -160,7 +160,7 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """One row of `workspaces`, whole."""
+    """A complete row of `workspaces`."""
 
     id: str
     owner_user_id: str
@@ -192,14 +192,14 @@ class Workspace:
     retry_at: datetime | None = None
     deleted_at: datetime | None = None
     purged_at: datetime | None = None
-    # Its owner cancelled the operation that began then.
+    # The start time of the operation that the owner cancelled.
     cancel_op_started_at: datetime | None = None
     keep_awake_until: datetime | None = None
-    # What it runs by; what it runs by from its next start on; and the newest version there is of that template.
+    # The current template, the template from the next start on, and the newest version of that template.
     template: AppliedTemplate | None = None
     template_next: AppliedTemplate | None = None
     template_latest: int | None = None
-    # The workspace whose files this one began with.
+    # The workspace whose files this one was created with.
     copy_of: str | None = None
     busy: Busy | None = None
     repo: RepositorySource | None = None
@@ -208,13 +208,13 @@ class Workspace:
     # How large its home was when it was last looked at; None when that is unknown.
     disk_bytes: int | None = None
     disk_checked_at: datetime | None = None
-    # The row has a value that this version does not know: it can be shown, but not acted on.
+    # The row contains a value that this version does not know: it can be shown, but not acted on.
     of_newer_version: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceWithOwner:
-    """A workspace with its owner's name, and the version of its row (PostgreSQL's xmin) by which a change is noticed."""
+    """A workspace with its owner's name and its row version (PostgreSQL's xmin), which detects changes."""
 
     workspace: Workspace
     owner: str

@@ -1,4 +1,4 @@
-"""Which networks a workspace may not reach. Pure."""
+"""Determines which networks a workspace may not reach. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NEVER = ("0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4")
 
 
 def blocked_networks(own_addresses: Iterable[str], allowed: Sequence[str]) -> list[str]:
-    """What a workspace may not reach: the machine's own addresses, link-local, and private networks except `allowed`."""
+    """Return the blocked networks: the machine's own addresses, link-local, and private networks except `allowed`."""
     private = [IPv4Network(text) for text in _PRIVATE]
     for text in allowed:
         opened = IPv4Network(text)

@@ -1,7 +1,8 @@
-"""What one look at the world found, and the conditions it makes.
+"""The result of one observation of the backends, and the conditions derived from it.
 
-A thing that could not be looked at is None and becomes Unknown, never False. Also decided here: whether a volume that is
-there is *the* volume (its incarnation is the recorded one, or nothing is recorded and it was made from what is recorded).
+A part that could not be observed is None and becomes Unknown, never False. This module also decides whether an existing
+volume is *the* volume: its incarnation is the recorded one, or nothing is recorded and it was created from what is
+recorded.
 """
 
 from __future__ import annotations
@@ -38,52 +39,55 @@ class VolumeSeen:
 
 @dataclass(frozen=True, slots=True)
 class InstanceSeen:
-    """`healthy` is None while it is undecided: it runs, but neither answered nor failed for long enough."""
+    """`healthy` is None while undecided: it runs, but has neither answered nor failed for long enough."""
 
     exists: bool
     running: bool = False
     healthy: bool | None = None
     detail: str = ""
-    unknown: str = ""  # why nobody can say whether it runs
+    unknown: str = ""  # why its run state is unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """One look. None: could not be looked at (its backend is down, or not there now)."""
+    """One observation. None: could not be observed (the backend is down or currently absent)."""
 
     volume: VolumeSeen | None = None
-    archive: bool | None = None  # data and commit marker at `archive_key`; of no meaning without a key
+    archive: bool | None = None  # data and commit marker at `archive_key`; meaningless without a key
     instance: InstanceSeen | None = None
-    # Why a part could not be looked at, by its name above: which backend does not answer, and since when.
+    # Why a part could not be observed, by field name: which backend does not answer, and since when.
     unseen: Mapping[str, str] = field(default_factory=dict)
 
 
 _NOT_OBSERVED = "NotObserved"
-# As long as the retries of one action take: what comes back sooner is nobody's concern.
+# As long as the retries of one action take. Shorter outages are not reported.
 UNREACHABLE_AFTER = timedelta(seconds=10)
-# While one of these is under way the volume may be away: they are what takes it away or brings it back.
+# During these operations the volume may be missing, because they remove it or bring it back.
 VOLUME_MAY_BE_AWAY = frozenset({Operation.ARCHIVING, Operation.RESTORING, Operation.DELETING})
-# While one of these is under way an instance without a volume is about to be taken away.
+# During these operations an instance without a volume is about to be removed.
 _TAKES_INSTANCE_AWAY = frozenset({Operation.STOPPING, Operation.ARCHIVING, Operation.DELETING})
-# An instance is there and runs, whatever is known of its health.
+# Reasons that mean an instance exists and runs, regardless of its health.
 _RUNS = frozenset({"Running", "NotHealthy", "NotAnswered"})
 _RUNS_NOT = frozenset({"Stopped", "NotFound"})
 
 
 def instance_runs(container: Condition) -> bool | None:
-    """Whether an instance runs, healthy or not; None when that is not known."""
+    """Return whether an instance runs, healthy or not. None if unknown."""
     if container.reason in _RUNS:
         return True
     return False if container.reason in _RUNS_NOT else None
 
 
 def is_recovering(workspace: Workspace) -> bool:
-    """Someone asked to try again after ERROR, and nothing was decided since."""
+    """Return whether a user requested a retry after ERROR and nothing was decided since."""
     return workspace.phase is Phase.ERROR and workspace.error_reason is None
 
 
 def apply_observation(workspace: Workspace, seen: Observed, now: datetime) -> Workspace:
-    """The workspace with fresh conditions, and its volume's ctx adopted where the look proves it is ours."""
+    """Return the workspace with updated conditions.
+
+    Adopts the volume's ctx if the observation proves that the volume is ours.
+    """
     volume, ctx = _volume(workspace, seen)
     archive = _archive(workspace, seen)
     container = _container(workspace.conditions.container_ready, seen)
@@ -100,7 +104,7 @@ def apply_observation(workspace: Workspace, seen: Observed, now: datetime) -> Wo
 
 
 def _moved(old: Condition, new: Condition, now: datetime) -> Condition:
-    """`last_transition_time` moves only when the status does."""
+    """Change `last_transition_time` only if the status changes."""
     since = old.last_transition_time if old.status is new.status and old.last_transition_time else now
     return replace(new, last_transition_time=since)
 
@@ -115,12 +119,12 @@ def _volume(workspace: Workspace, observed: Observed) -> tuple[Condition, HomeCt
         recorded = seen.ctx
     if recorded is not None and (seen.ctx is None or seen.ctx.incarnation == recorded.incarnation):
         return Condition(ConditionStatus.TRUE, "Ready"), recorded
-    # A late effect of a deposed leader, or another disk: never taken for the home, and never removed unarchived.
+    # A late effect of a deposed leader, or another disk: never treated as the home, and never removed unarchived.
     return Condition(ConditionStatus.FALSE, "Incomplete", "a volume of another incarnation is in its place"), recorded
 
 
 def _is_made_from_what_is_recorded(workspace: Workspace, ctx: HomeCtx | None) -> bool:
-    """Provisioned or restored by an attempt whose answer was lost: it holds exactly what the record says."""
+    """Return whether an attempt whose answer was lost created this volume: it contains exactly what is recorded."""
     return ctx is not None and ctx.restore_marker == workspace.archive_key
 
 
@@ -146,7 +150,7 @@ def _container(old: Condition, observed: Observed) -> Condition:
     if not seen.running:
         return Condition(ConditionStatus.FALSE, "Stopped", seen.detail)
     if seen.healthy is None:
-        # Undecided: what was known of a running one holds; of one that was not known to run, nothing is known.
+        # Undecided: keep what was known of a running instance. If it was not known to run, nothing is known.
         return old if old.reason in ("Running", "NotHealthy") else Condition(ConditionStatus.UNKNOWN, "NotAnswered")
     if seen.healthy:
         return Condition(ConditionStatus.TRUE, "Running")
@@ -177,7 +181,7 @@ def _healthy(workspace: Workspace, volume: Condition, archive: Condition, contai
 
 
 def blocked_by_unseen(workspace: Workspace, now: datetime) -> Blocked | None:
-    """Which part could not be looked at for longer than the retries of an action take, if one."""
+    """Return which part, if any, could not be observed for longer than the retries of an action take."""
     seen = workspace.conditions
     for condition in (seen.volume_ready, seen.container_ready, seen.archive_ready):
         since = condition.last_transition_time

@@ -1,4 +1,4 @@
-"""A template's parameters: what people fill in when they create a workspace. Their kinds, checks and placeholders. Pure."""
+"""A template's parameters, which users fill in when they create a workspace: kinds, checks and placeholders. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ParameterKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """`default` None: a value must be given. `pattern` matches a whole text."""
+    """`default` None: a value is required. `pattern` must match the whole text."""
 
     name: str
     kind: ParameterKind
@@ -38,11 +38,11 @@ class Parameter:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the administrator said which values there are: people cannot write just anything."""
+        """Return whether the administrator restricted the values, so that users cannot enter arbitrary text."""
         return self.kind is not ParameterKind.TEXT or bool(self.pattern)
 
     def text_of(self, given: Value | None) -> str:
-        """The value as text, the default's where none is given. Invalid says what is allowed."""
+        """Return the value, or else the default, as text. Raises Invalid with the allowed values."""
         value = self.default if given is None else given
         if value is None:
             raise Invalid("a value is needed")
@@ -70,7 +70,7 @@ class Parameter:
     def _number(self, value: Value) -> str:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise Invalid("must be a number")
-        # The comparisons are false for NaN, so that it is refused by any bound.
+        # The comparisons are false for NaN, so that any bound rejects it.
         if value != value or (self.minimum is not None and not value >= self.minimum):
             raise Invalid(f"must be at least {self.minimum:g}" if self.minimum is not None else "must be a number")
         if self.maximum is not None and not value <= self.maximum:
@@ -79,7 +79,7 @@ class Parameter:
 
 
 def parse_parameter(name: str, reader: TableReader) -> Parameter | None:
-    """None after a mistake, which the reader keeps."""
+    """Parse a parameter. Returns None after a mistake, which the reader records."""
     choices = tuple(str(item) for item in reader.items("choices", str, "texts"))
     kind = reader.parsed("type", _kind) or (ParameterKind.CHOICE if choices else ParameterKind.TEXT)
     wanted: type | tuple[type, ...] = bool if reader.holds("default", bool) else (str, int, float)
@@ -140,5 +140,5 @@ def placeholders(text: str) -> set[str]:
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """Each placeholder replaced once: a value that looks like a placeholder stays what it is."""
+    """Replace each placeholder once. A value that looks like a placeholder is not expanded."""
     return _PLACEHOLDER.sub(lambda found: values[found.group(1)], text)

@@ -1,4 +1,4 @@
-"""What to do next with one workspace: snapshot → decision. Nothing is done here, and nothing is remembered."""
+"""Decides the next step for one workspace: snapshot → decision. No side effects and no state."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from codehub.domain.transitions import WORK, is_cancelled, is_done, next_edge
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Converged, or nothing can be told: only the observation is worth keeping."""
+    """Converged, or undecidable: only the observation is stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Commit this intent, then act on it (INV-8). `again` when what ran was found gone or unhealthy."""
+    """Commit this intent, then act on it (INV-8). `again` if a running instance was found gone or unhealthy."""
 
     operation: Operation
     again: bool = False
@@ -28,28 +28,28 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class CarryOn:
-    """An operation is under way and nobody here works on it: act."""
+    """An operation is under way and no worker here runs it: act."""
 
     operation: Operation
 
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """The observation shows the operation done."""
+    """The observation shows that the operation is done."""
 
     operation: Operation
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Its owner gave the operation up: what it did so far stays, and the next step is towards what is desired now."""
+    """The owner cancelled the operation. Its effects so far remain; the next step follows the current desired state."""
 
     operation: Operation
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """An invariant is violated: to ERROR with this reason."""
+    """An invariant is violated: go to ERROR with this reason."""
 
     reason: ErrorReason
     message: str
@@ -57,12 +57,12 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Heal:
-    """What was lost is there again, whole: out of ERROR."""
+    """The lost data exists again and is complete: leave ERROR."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing before this time."""
+    """Do nothing before this time."""
 
     until: datetime
 
@@ -71,7 +71,7 @@ Decision: TypeAlias = Rest | Begin | CarryOn | Complete | Cancel | Fail | Heal |
 
 
 def look(workspace: Workspace, seen: Observed, now: datetime) -> Workspace:
-    """The workspace after a look: conditions, an adopted ctx, the phase, and when the phase moved."""
+    """Return the workspace after an observation: conditions, an adopted ctx, the phase, and when the phase changed."""
     if workspace.deleted_at is not None or workspace.of_newer_version:
         return workspace
     looked = _blocked(apply_observation(workspace, seen, now), now)
@@ -80,7 +80,10 @@ def look(workspace: Workspace, seen: Observed, now: datetime) -> Workspace:
 
 
 def _blocked(workspace: Workspace, now: datetime) -> Workspace:
-    """Told of what it waits for, and no longer once that is there again. What an action waits for is told by the action."""
+    """Set `blocked` while a backend is unreachable and clear it afterwards.
+
+    Actions report what they wait for themselves.
+    """
     unseen = blocked_by_unseen(workspace, now) if workspace.error_reason is None else None
     if unseen is None and workspace.operation is not Operation.NONE:
         return workspace
@@ -88,12 +91,12 @@ def _blocked(workspace: Workspace, now: datetime) -> Workspace:
 
 
 def decide(workspace: Workspace, now: datetime, *, was: Phase) -> Decision:
-    """The next step for a workspace as `look` left it; `was` is the phase before that look."""
+    """Return the next step for a workspace returned by `look`. `was` is the phase before that observation."""
     if workspace.deleted_at is not None or workspace.of_newer_version:
         return Rest()
     if is_found_again(workspace):
         return Heal()
-    judged_as = replace(workspace, phase=was)  # what a recovery is told by
+    judged_as = replace(workspace, phase=was)  # a recovery is recognized by the phase before
     violation = None if level_of(judged_as) is not Phase.ERROR else violation_of(workspace)
     if workspace.operation is not Operation.NONE:
         return _under_way(workspace, violation, now)
@@ -124,13 +127,13 @@ def _under_way(workspace: Workspace, violation: ErrorReason | None, now: datetim
 
 
 def _blind_for(workspace: Workspace, operation: Operation) -> bool:
-    """Whether something this operation must know before it touches anything could not be observed."""
+    """Return whether a condition that this operation needs before it changes anything could not be observed."""
     return any(_cannot_tell(workspace, name) for name in WORK[operation].needs)
 
 
 def _cannot_tell(workspace: Workspace, name: str) -> bool:
     condition: Condition = getattr(workspace.conditions, name)
-    if name == "container_ready":  # that it runs is enough; whether it answers is no matter here
+    if name == "container_ready":  # it only matters whether it runs, not whether it answers
         return instance_runs(condition) is None
     return condition.is_unknown
 

@@ -1,6 +1,7 @@
-"""App profiles: how a workspace's IDE is run, reached and listened to. Data; the runtimes and the proxy obey it.
+"""App profiles: how to run a workspace's IDE, how to reach it and how to detect activity. Data for the runtimes and the
+proxy.
 
-Also the rule for what a workspace's `image_ref` means: a profile's name, or an image that is allowed.
+Also defines what a workspace's `image_ref` means: a profile name, or an allowed image.
 """
 
 from __future__ import annotations
@@ -23,17 +24,18 @@ class Runs(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AppProfile:
-    """One `[profiles.NAME]` of the profiles file, or a shipped one.
+    """One `[profiles.NAME]` of the profiles file, or a built-in profile.
 
     `command` is for the process runtime; `image` and `port` are for containers. In `command` and in `env`, `{port}` or
-    `{socket}`, `{base_path}` (the workspace's path), `{home}`, `{id}` and `{secret}` are filled in; `{secret}` is new
-    with every start, and `secret_header` (`Name: value with {secret}`) is what the proxy adds so that nobody else on
-    the machine gets in.
-    `background_traffic` lists messages that do not count as work: `METHOD /path` with `*` globs (without the prefix), or a
-    named frame rule such as `ws:vscode-keepalive`. `health_timeout_s` is how long a start may take until `health_path`
-    answers: whoever waits for health gives it that long. `close_code` is what its WebSockets are told when a proxy goes
-    away: 1001 by the book, 1012 (a restart) for an IDE that takes 1001 for good and never connects again.
-    `own_image` is false for an image that a user named: it may have no IDE at all.
+    `{socket}`, `{base_path}` (the workspace's path), `{home}`, `{id}` and `{secret}` are filled in. `{secret}` is new for
+    every start, and the proxy adds `secret_header` (`Name: value with {secret}`), so that no other user of the machine gets
+    access.
+
+    `background_traffic` lists messages that do not count as activity: `METHOD /path` with `*` globs (without the prefix),
+    or a named frame rule such as `ws:vscode-keepalive`. `health_timeout_s` is how long a start may take until `health_path`
+    answers; every health check waits that long. `close_code` is sent to WebSockets when a proxy shuts down: 1001 by the
+    standard, or 1012 (service restart) for an IDE that treats 1001 as final and never reconnects. `own_image` is false for
+    an image that a user named: it may have no IDE.
     """
 
     name: str
@@ -49,7 +51,7 @@ class AppProfile:
     secret_header: str = ""
     close_code: int = 1001
     own_image: bool = True
-    # Added to the workspace's address to open a folder; `{home}` and `{folder}` are filled in. Empty: it cannot.
+    # Appended to the workspace's address to open a folder; `{home}` and `{folder}` are filled in. Empty if unsupported.
     folder_address: str = ""
 
 
@@ -74,13 +76,13 @@ CODE_SERVER = AppProfile(
     port=8080,
     health_path="/healthz",
     strip_prefix=True,
-    # Where it listens on a port, its own sign-in keeps others out: the session cookie of a hashed password is the hash
-    # itself, and nobody knows a password with this one. Behind a Unix socket it asks for none.
+    # If code-server listens on a port, its own sign-in keeps others out: the session cookie of a hashed password is the
+    # hash itself, and no password is known that produces this one. Behind a Unix socket no sign-in is needed.
     env=MappingProxyType({"HASHED_PASSWORD": "{secret}"}),
     secret_header="Cookie: code-server-session={secret}",  # noqa: S106 - a pattern, not a secret
     background_traffic=(
         "ws:vscode-keepalive",
-        # Its own files in the home it watches: a lock it touches every second, heartbeats, logs, state.
+        # Code-server's own files in the home, which it watches: a lock it touches every second, heartbeats, logs, state.
         "ws:vscode-message:/.local/share/code-server/",
         "ws:vscode-message:telemetry",
         "ws:vscode-message:$onDidTunnelsChange",
@@ -119,17 +121,17 @@ JUPYTERLAB = AppProfile(
         "GET /api/kernelspecs",
         "GET /api/sessions",
         "GET /api/terminals",
-        # An open file browser looks at its directory, and the tab saves its layout, every ten seconds.
+        # Every ten seconds, an open file browser lists its directory and the tab saves its layout.
         "GET /api/contents*",
-        # And the server announces each of those looks to every tab.
+        # The server announces each of those requests to every tab.
         'ws:text:"action": "get"',
         "GET /lab/api/workspaces*",
         "PUT /lab/api/workspaces*",
         "GET /lsp/status",
     ),
-    # A cell that computes goes on when the tab is closed.
+    # A cell continues to run after the tab is closed.
     activity_path="/api/kernels",
-    # Its terminals and kernels stay disconnected after 1000 and 1001.
+    # JupyterLab's terminals and kernels do not reconnect after 1000 and 1001.
     close_code=1012,
 )
 
@@ -138,7 +140,7 @@ SHIPPED: Mapping[str, AppProfile] = MappingProxyType({p.name: p for p in (CODE_S
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Every profile of this installation, the default one, and which other images may be run."""
+    """All profiles of this installation, the default profile, and the other images that may be run."""
 
     profiles: Mapping[str, AppProfile] = field(default_factory=lambda: SHIPPED)
     default: str = "code-server"
@@ -150,11 +152,11 @@ class Catalog:
             raise Invalid(f"CODEHUB_DEFAULT_PROFILE={self.default!r} is not a profile; use one of {known}")
 
     def resolve(self, image_ref: str | None, runs: Runs, *, run_as: str = "") -> tuple[str, AppProfile]:
-        """What a backend that runs commands, or images, is to run for an `image_ref`, and as what.
+        """Return what to run for an `image_ref` on a backend that runs commands or images, and with which profile.
 
-        The only rule for which images are allowed: the API asks it at creation, the coordinator at every start. Invalid
-        (400) when it may not be run there. `run_as` names the profile of a template, whose image an administrator chose:
-        it need not be among the allowed ones.
+        The only rule for allowed images: the API applies it at creation, the coordinator at every start. Raises Invalid
+        (400) if the image may not be run there. `run_as` names the profile of a template. An administrator chose its image,
+        so it need not be among the allowed ones.
         """
         reference = self.default if image_ref is None else image_ref
         profile = self.profiles.get(reference)

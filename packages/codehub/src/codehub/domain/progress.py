@@ -1,6 +1,6 @@
-"""How an operation begins, is done, fails, is tried again, and ends in ERROR: each as one whole change of the row.
+"""How an operation begins, completes, fails, is retried, and ends in ERROR: each as one complete change of the row.
 
-Ids, times and jitter come in as arguments.
+Ids, times and jitter are arguments.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from codehub.domain.model import Blocked, DesiredState, ErrorReason, Operation, 
 
 BACKOFF_FIRST_S = 2.0
 BACKOFF_LONGEST_S = 300.0
-# A spread of ±20 % keeps workspaces that failed together from coming back together.
+# A spread of ±20 % keeps workspaces that failed together from retrying together.
 _JITTER = 0.2
-# Every one of these may have to put a volume's content into an archive, under an id that was never used before.
+# Each of these may have to archive a volume's content, under an id that was never used before.
 _TAKES_OP_ID = frozenset(
     {Operation.ARCHIVING, Operation.CREATE_EMPTY_ARCHIVE, Operation.RESTORING, Operation.DELETING}
 ) | {Operation.DUPLICATING}
 
-# What is out of space is tried again this often: looking whether there is room costs next to nothing.
+# How often an operation that ran out of space is retried: checking for space is cheap.
 _ROOM_AGAIN_S = 15.0
 
 RESTARTS_ALLOWED = 3
@@ -29,7 +29,7 @@ RESTARTS_WINDOW = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an attempt failed, and whether another can help."""
+    """Why an attempt failed, and whether a retry can help."""
 
     reason: ErrorReason
     message: str
@@ -37,7 +37,7 @@ class Failure:
 
 
 def failure_of(error: CodeHubError) -> Failure:
-    """The retry class is the exception's type."""
+    """Classify an error. The exception's type is the retry class."""
     message = str(error) or type(error).__name__
     if isinstance(error, Terminal):
         return Failure(ErrorReason(error.reason), message, terminal=True)
@@ -47,8 +47,8 @@ def failure_of(error: CodeHubError) -> Failure:
 
 
 def backoff_s(error_count: int, jitter: float) -> float:
-    """2 s, 4 s, 8 s … 5 min; `jitter` is in [0, 1)."""
-    # the exponent is bounded so that a deletion that failed a thousand times computes no huge number
+    """Return 2 s, 4 s, 8 s … 5 min; `jitter` is in [0, 1)."""
+    # the exponent is bounded, so that a deletion that failed a thousand times does not compute a huge number
     plain = min(BACKOFF_LONGEST_S, BACKOFF_FIRST_S * 2.0 ** min(error_count - 1, 16))
     return min(BACKOFF_LONGEST_S, spread(plain, jitter))
 
@@ -58,7 +58,7 @@ def spread(seconds: float, jitter: float) -> float:
 
 
 def begin(workspace: Workspace, operation: Operation, new_op_id: str, now: datetime) -> Workspace:
-    """The intent: committed before the first side effect (INV-8)."""
+    """Set the intent, which is committed before the first side effect (INV-8)."""
     return replace(
         workspace,
         operation=operation,
@@ -68,13 +68,13 @@ def begin(workspace: Workspace, operation: Operation, new_op_id: str, now: datet
         retry_at=None,
         error_count=0,
         archive_op_id=new_op_id if operation in _TAKES_OP_ID else workspace.archive_op_id,
-        # its intent clears the marker: what is restored is told by the volume that comes
+        # the intent clears the context: the restored volume provides the new one
         home_ctx=None if operation is Operation.RESTORING else workspace.home_ctx,
     )
 
 
 def complete(workspace: Workspace, now: datetime) -> Workspace:
-    """The outcome: operation, error_count and error_reason in one (INV-4)."""
+    """Record the outcome: operation, error_count and error_reason in one change (INV-4)."""
     operation = workspace.operation
     done = replace(
         workspace,
@@ -94,7 +94,7 @@ def complete(workspace: Workspace, now: datetime) -> Workspace:
 
 
 def cancel(workspace: Workspace, now: datetime) -> Workspace:
-    """Given up by its owner. `archive_op_id` stays, for the GC; the next operation takes another."""
+    """End an operation that its owner cancelled. `archive_op_id` stays, for the GC; the next operation uses another."""
     return replace(
         workspace,
         operation=Operation.NONE,
@@ -103,13 +103,13 @@ def cancel(workspace: Workspace, now: datetime) -> Workspace:
         blocked=None,
         error_count=0,
         retry_at=None,
-        # What was not to be archived is not archived again at once: its time asleep begins here.
+        # After a cancelled archive, the time in standby restarts, so that the workspace is not archived again immediately.
         phase_changed_at=now if workspace.operation is Operation.ARCHIVING else workspace.phase_changed_at,
     )
 
 
 def fail(workspace: Workspace, failure: Failure, now: datetime, *, max_retry: int, jitter: float) -> Workspace:
-    """After a failed attempt: another one later, or ERROR."""
+    """After a failed attempt, schedule a retry or go to ERROR."""
     if failure.reason is ErrorReason.OUT_OF_SPACE:
         later = now + timedelta(seconds=spread(_ROOM_AGAIN_S, jitter))
         return replace(block(workspace, failure.reason, failure.message, now), retry_at=later, progress=None)
@@ -128,14 +128,14 @@ def fail(workspace: Workspace, failure: Failure, now: datetime, *, max_retry: in
 
 
 def block(workspace: Workspace, reason: ErrorReason, message: str, now: datetime) -> Workspace:
-    """It waits for this; since when is kept for as long as it waits for the same thing."""
+    """Record what the workspace waits for. The start time is kept while the reason stays the same."""
     was = workspace.blocked
     since = was.since if was is not None and was.reason is reason else now
     return replace(workspace, blocked=Blocked(reason, message, since))
 
 
 def is_found_again(workspace: Workspace) -> bool:
-    """Whether what DataLost was recorded for is there: the recorded volume, or the archive of what has no volume."""
+    """Return whether the data reported as DataLost exists: the recorded volume, or the archive if there is no volume."""
     if workspace.error_reason is not ErrorReason.DATA_LOST or workspace.desired_state is DesiredState.DELETED:
         return False
     seen = workspace.conditions
@@ -145,12 +145,12 @@ def is_found_again(workspace: Workspace) -> bool:
 
 
 def heal(workspace: Workspace) -> Workspace:
-    """Without its error; the phase is judged again by the next look."""
+    """Clear the error. The next observation determines the phase again."""
     return replace(workspace, error_reason=None, error_message=None, error_count=0, retry_at=None)
 
 
 def to_error(workspace: Workspace, reason: ErrorReason, count: int, now: datetime, message: str = "") -> Workspace:
-    """Phase, operation, error_reason and error_count in one (INV-4). `archive_op_id` stays, for the GC."""
+    """Set phase, operation, error_reason and error_count in one change (INV-4). `archive_op_id` stays, for the GC."""
     phase = Phase.DELETING if workspace.desired_state is DesiredState.DELETED else Phase.ERROR
     return replace(
         workspace,

@@ -1,7 +1,7 @@
-"""Git repositories as people name them: accepted addresses, the name of the clone, and the host to authenticate to.
+"""Git repositories: accepted addresses, the name of the clone, and the host to authenticate to.
 
-Pure. `git` itself accepts far more than is safe here: local paths and `file://` would read the host, `ext::` runs a
-command, a leading `-` is an option. So addresses are parsed and only HTTPS, HTTP, SSH and its short form pass.
+Pure. `git` accepts far more than is safe here: local paths and `file://` would read the host, `ext::` runs a command, and a
+leading `-` is an option. Addresses are therefore parsed, and only HTTPS, HTTP, SSH and its short form are accepted.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _SHORT_SSH = re.compile(
 )
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _DEFAULT_PORTS = {"https": 443, "http": 80, "ssh": 22}
-# What git-check-ref-format(1) refuses anywhere in a name; control characters are checked apart.
+# What git-check-ref-format(1) forbids anywhere in a name. Control characters are checked separately.
 _REF_FORBIDDEN = ("..", "@{", "//", "\\", " ", "~", "^", ":", "?", "*", "[")
 
 
 @dataclass(frozen=True, slots=True)
 class RepositoryUrl:
-    """An address that git may be given. `host` is lower case, with its port unless that is the scheme's own."""
+    """An address that may be passed to git. `host` is lower case, with its port unless it is the scheme's default."""
 
     scheme: str
     host: str
@@ -40,8 +40,11 @@ class RepositoryUrl:
 
 @dataclass(frozen=True, slots=True)
 class RepositorySource:
-    """What a workspace starts from. `ref` is a branch, a tag or a commit, empty for the default branch; `path` is the
-    folder inside the clone that the IDE opens."""
+    """The repository of a workspace.
+
+    `ref` is a branch, a tag or a commit, empty for the default branch. `path` is the folder inside the clone that the IDE
+    opens.
+    """
 
     repository: RepositoryUrl
     ref: str = ""
@@ -49,7 +52,7 @@ class RepositorySource:
 
     @property
     def folder(self) -> str:
-        """What the IDE opens, relative to the home."""
+        """The folder that the IDE opens, relative to the home."""
         return f"{self.repository.name}/{self.path}" if self.path else self.repository.name
 
 
@@ -58,7 +61,7 @@ def parse_source(url: str, ref: str = "", path: str = "") -> RepositorySource:
 
 
 def parse_url(text: str) -> RepositoryUrl:
-    """Invalid, with what to write instead, for everything that is no remote repository."""
+    """Parse the address of a remote repository. Otherwise raises Invalid, with what to write instead."""
     if len(text) > _LONGEST_URL:
         raise Invalid(f"a repository's URL has at most {_LONGEST_URL} characters")
     if not text or text != text.strip() or any(ord(c) < 32 or ord(c) == 127 for c in text) or " " in text:
@@ -97,7 +100,7 @@ def _parse_full(text: str) -> RepositoryUrl:
 
 
 def _name_of(path: str) -> str:
-    """The clone's folder: the last part of the path, as `git clone` would call it."""
+    """Return the clone's folder: the last part of the path, named as `git clone` would."""
     last = unquote(path.rstrip("/").removesuffix(".git").rstrip("/").rsplit("/", 1)[-1])
     if not _NAME.fullmatch(last) or last == ".git":
         raise Invalid("the URL's last part does not name a repository")
@@ -122,7 +125,7 @@ def _checked_ref(ref: str) -> str:
 
 
 def _checked_path(path: str) -> str:
-    """Invalid when it would leave the clone."""
+    """Raise Invalid if the path leaves the clone."""
     if not path:
         return ""
     parts = path.strip("/").split("/")

@@ -1,6 +1,7 @@
-"""Where a request to the workspace proxy leads: addresses, what a navigation is, and the decision table of docs/proxy.md.
+"""Routes requests to the workspace proxy: addresses, the definition of a navigation, and the decision table of
+docs/proxy.md.
 
-Pure. Who is signed in and what the workspace's row says come in as arguments; pages and bytes are the proxy's business.
+Pure. The signed-in user and the workspace's row are arguments; the proxy handles pages and bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from urllib.parse import urlsplit
 
 from codehub.domain.model import DesiredState, Operation, Phase
 
-# Every workspace lives below this path; nothing else spells it.
+# Every workspace is below this path. No other code spells it out.
 WORKSPACE_PREFIX: Final = "/w/"
 
 
@@ -21,7 +22,7 @@ def workspace_path(workspace_id: str) -> str:
 
 
 def workspace_authority(base_url: str, host_pattern: str, workspace_id: str) -> str:
-    """The Host a workspace is reached at: the workspaces' own, or, with `*.ws.example.org`, one for each."""
+    """Return the Host of a workspace: the shared host of all workspaces, or its own with `*.ws.example.org`."""
     netloc = urlsplit(base_url).netloc
     if not host_pattern:
         return netloc
@@ -34,12 +35,12 @@ def workspace_origin(base_url: str, host_pattern: str, workspace_id: str) -> str
 
 
 def workspace_url(base_url: str, host_pattern: str, workspace_id: str) -> str:
-    """What a person opens."""
+    """Return the URL that users open."""
     return workspace_origin(base_url, host_pattern, workspace_id) + workspace_path(workspace_id)
 
 
 def is_local_path(text: str, workspace_id: str) -> bool:
-    """Whether a return address stays inside the workspace: never a host, never another workspace."""
+    """Return whether a return address stays inside the workspace: no other host, no other workspace."""
     return (
         text.startswith(workspace_path(workspace_id))
         and "\\" not in text
@@ -49,7 +50,7 @@ def is_local_path(text: str, workspace_id: str) -> bool:
 
 
 def is_navigation(method: str, *, fetch_mode: str, fetch_dest: str, purpose: str, accept: str) -> bool:
-    """A person opening a page, as opposed to what pages do by themselves."""
+    """Return whether a user opened a page, as opposed to a request made by a page."""
     if method != "GET" or purpose:
         return False
     if fetch_mode or fetch_dest:
@@ -58,7 +59,7 @@ def is_navigation(method: str, *, fetch_mode: str, fetch_dest: str, purpose: str
 
 
 class Page(StrEnum):
-    """What a person is told when there is nothing to forward to."""
+    """The page to show if there is no instance to forward to."""
 
     NOT_FOUND = "not-found"
     FORBIDDEN = "forbidden"
@@ -75,13 +76,16 @@ class Page(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SignIn:
-    """Nobody we know: a navigation goes to the dashboard and comes back, anything else is 401."""
+    """Not authenticated: a navigation goes to the dashboard and returns, any other request gets 401."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """To the instance. `rising`: it may not answer yet. `leaving`: it was told to sleep and still runs; `ask_running`: it
-    is wanted after all, whatever the request turns out to be."""
+    """Forward to the instance.
+
+    `rising`: it may not answer yet. `leaving`: it is stopping but still runs. `ask_running`: set the desired state to
+    RUNNING again, whatever the request is.
+    """
 
     ask_running: bool = False
     rising: bool = False
@@ -90,12 +94,12 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Ask for RUNNING, then say that it is on its way."""
+    """Set the desired state to RUNNING, then answer that the workspace is starting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Ours. `retry_after_s` when it is worth asking again by itself."""
+    """Answer from the proxy itself. `retry_after_s` is set if an automatic retry is useful."""
 
     status: int
     page: Page
@@ -104,7 +108,7 @@ class Answer:
 
 Route = SignIn | Forward | Wake | Answer
 
-# A start takes seconds; a client that asks again sooner than this only adds load.
+# A start takes seconds; a client that retries sooner only adds load.
 RETRY_AFTER_S: Final = 2
 
 
@@ -118,7 +122,7 @@ def route(
     navigation: bool,
     with_token: bool,
 ) -> Route:
-    """The table, top to bottom. `phase` and `desired` are None for a workspace that does not exist."""
+    """Apply the table from top to bottom. `phase` and `desired` are None if the workspace does not exist."""
     if not signed_in:
         return SignIn()
     gone = phase in (None, Phase.DELETING, Phase.DELETED) or desired in (None, DesiredState.DELETED)

@@ -1,7 +1,7 @@
-"""When a workspace starts, and stops, by itself: at a time of day in its owner's time zone, on some days of the week. Pure.
+"""Scheduled starts and stops: at a time of day in the owner's time zone, on some days of the week. Pure.
 
-Everybody's nine o'clock is the same minute, so each workspace starts a little earlier by a share of the jitter that its id
-decides: always the same one, so that it does not move from day to day. A stop is late by that share instead.
+To avoid starting all workspaces in the same minute, each one starts earlier by a fraction of the jitter. The fraction is
+derived from its id, so that the time does not change from day to day. A stop is later by that fraction instead.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Moment(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """`days` holds Monday as 0. `jitter` is how much earlier than `at` a start may be."""
+    """`days` holds Monday as 0. `jitter` is how much earlier than `at` a start may happen."""
 
     at: time
     days: frozenset[int]
@@ -65,7 +65,7 @@ def _parse_days(text: str) -> frozenset[int]:
 
 
 def shown_days(days: frozenset[int]) -> str:
-    """As `_parse_days` reads them."""
+    """Format days as `_parse_days` reads them."""
     for name, group in _GROUPS.items():
         if days == frozenset(group):
             return name
@@ -78,7 +78,7 @@ def shown_schedule(schedule: Schedule) -> str:
 
 
 def time_zone(name: str) -> ZoneInfo:
-    # A name becomes a path below the zone database: nothing but names of zones gets there.
+    # The name becomes a path in the zone database, so only valid zone names may pass.
     if not _ZONE.fullmatch(name):
         raise Invalid(f"{name!r} is not a time zone: write one such as Europe/Berlin or UTC")
     try:
@@ -88,10 +88,10 @@ def time_zone(name: str) -> ZoneInfo:
 
 
 def next_start(schedule: Schedule, workspace_id: str, zone: ZoneInfo, after: datetime) -> datetime:
-    """The first start later than `after`, in UTC.
+    """Return the first start later than `after`, in UTC.
 
-    Around a change of the clock: a time of day that is skipped counts as if it were not, and one that comes twice is taken
-    at its first.
+    Around a clock change, a skipped time of day counts as if it were not skipped, and a repeated one counts at its first
+    occurrence.
     """
     early = schedule.jitter * _share(workspace_id)
     return _next(schedule, schedule.at, -early, zone, after)
@@ -106,7 +106,7 @@ def next_stop(schedule: Schedule, workspace_id: str, zone: ZoneInfo, after: date
 def due_moment(
     schedule: Schedule, workspace_id: str, zone: ZoneInfo, since: datetime, now: datetime
 ) -> Moment | None:
-    """What the schedule asked for last in (since, now]; None when nothing was due in that time."""
+    """Return the last scheduled event in (since, now], or None if nothing was due."""
     found: list[tuple[datetime, Moment]] = []
     start = next_start(schedule, workspace_id, zone, since)
     while start <= now:
@@ -133,6 +133,6 @@ def _next(schedule: Schedule, at: time, shift: timedelta, zone: ZoneInfo, after:
 
 
 def _share(workspace_id: str) -> float:
-    """In [0, 1), by the id alone."""
+    """Return a fraction in [0, 1) derived from the id alone."""
     digest = hashlib.sha256(workspace_id.encode()).digest()
     return int.from_bytes(digest[:4], "big") / (1 << 32)

@@ -1,6 +1,6 @@
-"""The setup of a workspace as people see it: its steps, how far they are, and what to say on the card. Pure.
+"""A workspace's setup as shown to users: its steps, their progress, and the text on the card. Pure.
 
-The facts come from inside the workspace and are its word: bounded here, and never trusted.
+The data is reported from inside the workspace: it is bounded here and never trusted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SetupStep:
     state: StepState
     once: bool = True
     message: str = ""
-    kind: str = ""  # of a failure: auth, missing, host, timeout, tls, ref, space, …
+    kind: str = ""  # the kind of failure: auth, missing, host, timeout, tls, ref, space, …
     percent: int | None = None
     doing: str = ""  # "Receiving objects"
     notes: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class SetupStep:
 @dataclass(frozen=True, slots=True)
 class SetupState:
     steps: tuple[SetupStep, ...] = ()
-    folder: str = ""  # what the IDE opens, relative to the home; empty until it is there
+    folder: str = ""  # the folder the IDE opens, relative to the home; empty until it exists
     home: str = ""
     ports: tuple[int, ...] = ()
     ignored: tuple[tuple[str, str], ...] = ()
@@ -54,7 +54,7 @@ class SetupState:
 
 
 def parse_setup(raw: object) -> SetupState:
-    """From what `workspaced` reports, or the row keeps of it. Whatever is malformed is left out."""
+    """Parse a report of `workspaced`, or its stored form. Malformed parts are omitted."""
     if not isinstance(raw, Mapping):
         return SetupState()
     steps = [_step(item) for item in _items(raw.get("steps"))[:_MOST_STEPS] if isinstance(item, Mapping)]
@@ -136,7 +136,7 @@ def _text(value: object) -> str:
 
 
 def setup_sentence(state: SetupState) -> str:
-    """One line for the card; empty when there is nothing to say."""
+    """Return one line for the card; empty if there is nothing to report."""
     running = [step for step in state.steps if step.state is StepState.RUNNING]
     if running:
         step = running[0]

@@ -1,4 +1,4 @@
-"""SSH public keys as people paste them: read, checked and fingerprinted. Pure."""
+"""Parses, checks and fingerprints SSH public keys. Pure."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class PublicKey:
 
     @property
     def line(self) -> str:
-        """For `authorized_keys`. The comment stays out: it is whatever somebody typed."""
+        """The line for `authorized_keys`, without the comment, which is arbitrary user input."""
         return f"{self.type} {self.blob}"
 
     @property
     def fingerprint(self) -> str:
-        """As `ssh-keygen -l` prints it."""
+        """The fingerprint as printed by `ssh-keygen -l`."""
         digest = hashlib.sha256(base64.b64decode(self.blob)).digest()
         return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
@@ -56,14 +56,17 @@ class SshKey:
 
 @dataclass(frozen=True, slots=True)
 class HostKey:
-    """A workspace's own."""
+    """A workspace's host key."""
 
     private_key: str
     public_key: str
 
 
 def parse_public_key(text: str) -> PublicKey:
-    """One line of a `.pub` file. Options before the key (`command=…`) are refused: they would limit nobody here."""
+    """Parse one line of a `.pub` file.
+
+    Options before the key (`command=…`) are rejected: they would have no effect here.
+    """
     if "PRIVATE KEY" in text:
         raise Invalid("this is a private key: keep it secret, and add the file that ends in .pub")
     words = text.strip().split(None, 2)

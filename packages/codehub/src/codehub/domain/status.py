@@ -1,4 +1,4 @@
-"""A workspace's status in one word, derived for people and scripts and never stored."""
+"""A workspace's one-word status, derived for users and scripts and never stored."""
 
 from __future__ import annotations
 

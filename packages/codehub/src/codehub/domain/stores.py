@@ -1,7 +1,7 @@
-"""Whether a store of homes or archives is the one this installation keeps its data in.
+"""Decides whether a store of homes or archives is the one this installation keeps its data in.
 
-Each store carries an id, and the database remembers it with the place. A coordinator that sees another store must not
-lead: everything would look lost to it. A store that is simply not there is down, and nothing in it is judged.
+Each store carries an id, which the database records with the store's location. A coordinator that sees another store must
+not lead: all data would appear to be lost. A missing store is down, and nothing in it is judged.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class StoreRecord:
-    """What the database says: the store's id, and where it was last seen."""
+    """The recorded store id and the location where it was last seen."""
 
     id: str
     place: str
@@ -20,7 +20,7 @@ class StoreRecord:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The right one. `record`: its id or its place is not yet what the database says."""
+    """The right store. `record`: its id or location differs from the database and must be recorded."""
 
     id: str
     record: bool = False
@@ -28,12 +28,12 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """New, or of a version that gave no ids: give it one."""
+    """A new store, or one of a version that assigned no ids: assign one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """Not there, or not known to be the right one: down until it is."""
+    """Missing, or not known to be the right store: treated as down."""
 
     message: str
 
@@ -51,7 +51,7 @@ Verdict: TypeAlias = Use | Claim | Absent | Foreign
 def judge_store(
     kind: str, place: str, seen: str | None, recorded: StoreRecord | None, *, has_data: bool, proven: bool
 ) -> Verdict:
-    """`seen` is the id in the store. `has_data`: rows say that there is something in it; `proven`: some of it was found."""
+    """`seen` is the id in the store. `has_data`: rows refer to data in it; `proven`: some of that data was found."""
     if recorded is not None:
         return _known(kind, place, seen, recorded)
     if has_data and not proven:
@@ -71,5 +71,5 @@ def _known(kind: str, place: str, seen: str | None, recorded: StoreRecord) -> Ve
 
 
 def too_many_losses(lost: int, total: int, most: int) -> bool:
-    """Whether so many homes seem lost at once that a mistake is likelier: more than `most` and more than a tenth."""
+    """Return whether so many homes appear lost that an error is likelier: more than `most` and more than a tenth."""
     return lost > most and lost * 10 > total

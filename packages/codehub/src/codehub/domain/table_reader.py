@@ -1,4 +1,4 @@
-"""Reads tables of TOML strictly: every key with its type, every mistake with its place, all of them at once. Pure."""
+"""Reads TOML tables strictly: checks every key's type and reports all mistakes at once, each with its location. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _MOST_ITEMS = 64
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """`where` is the key's path in the file; empty for the file as a whole."""
+    """`where` is the key's path in the file; empty for the whole file."""
 
     where: str
     message: str
 
 
 class Mistakes(Invalid):
-    """Everything that is wrong with one document."""
+    """All mistakes in one document."""
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
         super().__init__("; ".join(f"{m.where}: {m.message}" if m.where else m.message for m in mistakes))
@@ -29,7 +29,7 @@ class Mistakes(Invalid):
 
 
 class TableReader:
-    """One table: each key is taken once, with its type; what is left over is unknown."""
+    """Reads one table. Each key is read once, with its type; remaining keys are unknown."""
 
     def __init__(self, where: str, table: Mapping[str, object], mistakes: list[Mistake]) -> None:
         self.where = where
@@ -49,7 +49,7 @@ class TableReader:
         return value
 
     def remaining(self) -> list[str]:
-        """Those that are not taken yet."""
+        """Return the keys that have not been read."""
         return list(self._table)
 
     def holds(self, key: str, wanted: type) -> bool:

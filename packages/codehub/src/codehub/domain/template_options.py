@@ -1,4 +1,4 @@
-"""A template's size and its Kubernetes options: the values, and how they are read from TOML. Pure."""
+"""A template's size and Kubernetes options: the values, and how to read them from TOML. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from codehub.domain.errors import Invalid
 from codehub.domain.table_reader import TableReader
 from codehub.domain.units import parse_bytes
 
-# Less than this and no IDE starts; more is a slip of the keyboard.
+# No IDE starts with less than the minimum; more than the maximum is a typing error.
 _LEAST_MEMORY, _MOST_MEMORY = 64 << 20, 64 << 40
 _LEAST_DISK, _MOST_DISK = 16 << 20, 1 << 50
 _MOST_CPUS = 1024
 _MOST_DEVICES = 64
-# Kubernetes' own rules for names of objects, and for label keys and values.
+# Kubernetes' rules for object names, label keys and label values.
 _OBJECT = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
@@ -26,7 +26,7 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """None: as the installation's settings say."""
+    """None: use the installation's setting."""
 
     cpus: float | None = None
     memory_bytes: int | None = None
@@ -43,7 +43,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class KubernetesOptions:
-    """What a template adds to, or puts in the place of, the installation's own options for pods."""
+    """Options for pods that a template adds to the installation's own, or replaces."""
 
     runtime_class: str = ""
     priority_class: str = ""

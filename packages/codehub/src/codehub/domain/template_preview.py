@@ -1,4 +1,4 @@
-"""What of a template does not apply on a runtime, and what an update of a workspace changes. In words. Pure."""
+"""Describes which parts of a template do not apply on a runtime, and what an update changes in a workspace. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from codehub.domain.template_options import NO_OPTIONS, KubernetesOptions, Size
 from codehub.domain.templates import Template
 from codehub.domain.units import shown_bytes, shown_duration
 
-# Runtimes as people name them, by the instance backend that a row carries.
+# Display names of runtimes, by the instance backend in the row.
 RUNTIMES: Mapping[str, str] = {"process": "process", "local-docker": "docker", "kubernetes": "kubernetes"}
 RUNS: Mapping[str, Runs] = {"process": Runs.COMMAND, "docker": Runs.IMAGE, "kubernetes": Runs.IMAGE}
 
@@ -33,12 +33,12 @@ _COMPARED = (
 )
 
 
-# A clone that is there is never touched, and setup commands run once for a home.
+# An existing clone is never changed, and setup commands run once per home.
 _NEW_HOMES_ONLY = ("repository:", "branch or tag:", "folder:", "setup commands:")
 
 
 def notes(template: Template, runtime: str) -> list[str]:
-    """What somebody who reads the template would expect, and does not get there."""
+    """Return the parts of the template that have no effect on this runtime."""
     found = []
     if template.image and RUNS[runtime] is Runs.COMMAND:
         found.append("image: not used, because workspaces here are processes; everything else applies")
@@ -50,7 +50,7 @@ def notes(template: Template, runtime: str) -> list[str]:
 
 
 def applied_changes(old: AppliedTemplate, new: AppliedTemplate) -> list[str]:
-    """What is different from the next start on."""
+    """Return what changes from the next start on."""
     lines = []
     for label, attribute in _COMPARED:
         before, after = getattr(old, attribute), getattr(new, attribute)

@@ -1,7 +1,7 @@
-"""Templates: what administrators offer people to start from. TOML → a checked `Template` → the settings of one workspace.
+"""Templates that administrators offer to users. TOML → a checked `Template` → the settings of one workspace.
 
-Pure. Every mistake is reported with its place (`templates.web.size.memory`), all of them at once, so that an editor can
-show them beside the lines they belong to. Which parameters there are and how they are read is in `parameters`.
+Pure. All mistakes are reported at once, each with its location (`templates.web.size.memory`), so that an editor can show
+them beside their lines. `parameters` defines the parameters and how they are read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TEMPLATE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _LONGEST_COMMAND = 8192
 _LONGEST_DESCRIPTION = 1024
 _LONGEST_VALUE = 32_768
-# Shorter, and a workspace would be put to sleep while its page still loads.
+# With a shorter TTL, a workspace would be put to sleep while its page still loads.
 _SHORTEST_TTL, _LONGEST_TTL = timedelta(minutes=1), timedelta(days=366)
 # CodeHub's own variables, and those that change which programs a workspace's user runs.
 _RESERVED_ENV = ("CODEHUB_", "LD_")
@@ -43,7 +43,7 @@ _OWN_ENV = frozenset({"HOME", "PATH", "USER", "LOGNAME", "SHELL"})
 
 
 class Access(StrEnum):
-    """Who may start workspaces from it."""
+    """Who may create workspaces from it."""
 
     USERS = "users"
     ADMINS = "admins"
@@ -51,7 +51,7 @@ class Access(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """One `[templates.NAME]`. Texts may hold `{parameters.NAME}` until `render` fills them in."""
+    """One `[templates.NAME]`. Texts may contain `{parameters.NAME}` until `render` fills them in."""
 
     name: str
     description: str = ""
@@ -74,7 +74,7 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class StoredVersion:
-    """A version as it was pushed: its text, by whom and when."""
+    """A pushed version: its text, its author and the time."""
 
     name: str
     version: int
@@ -82,11 +82,11 @@ class StoredVersion:
     created_by: str
     created_at: datetime
     archived_at: datetime | None = None
-    workspaces: int = 0  # how many use the template, in any version
+    workspaces: int = 0  # the number of workspaces that use the template, in any version
 
 
 def parse_templates(parsed: Mapping[str, object]) -> Mapping[str, Template]:
-    """The templates of one TOML document. Mistakes names everything that is wrong with it."""
+    """Parse the templates of one TOML document. Raises Mistakes with all mistakes in it."""
     mistakes: list[Mistake] = []
     for key in parsed:
         if key != "templates":
@@ -113,7 +113,7 @@ def parse_templates(parsed: Mapping[str, object]) -> Mapping[str, Template]:
 
 
 def render(template: Template, given: Mapping[str, Value]) -> Template:
-    """The template with its parameters filled in. Mistakes when a value is missing, unknown or not allowed."""
+    """Fill in the parameters. Raises Mistakes if a value is missing, unknown or not allowed."""
     mistakes: list[Mistake] = []
     values: dict[str, str] = {}
     for name in given:
@@ -133,18 +133,18 @@ def render(template: Template, given: Mapping[str, Value]) -> Template:
         repo_ref=fill(template.repo_ref, values),
         repo_path=fill(template.repo_path, values),
         env=MappingProxyType({name: fill(value, values) for name, value in template.env.items()}),
-        # A command reads its parameters from the environment (see `parameter_env`): text put into a shell line could be
+        # Commands read parameters from the environment (see `parameter_env`): text inserted into a shell line could be
         # another command.
     )
 
 
 def source_of(rendered: Template) -> RepositorySource | None:
-    """The repository of a rendered template."""
+    """Return the repository of a rendered template."""
     return parse_source(rendered.repo_url, rendered.repo_ref, rendered.repo_path) if rendered.repo_url else None
 
 
 def parameter_env(template: Template, given: Mapping[str, Value]) -> Mapping[str, str]:
-    """How setup commands see parameters: `CODEHUB_PARAM_VERSION` for `version`."""
+    """Return the parameters as environment variables for setup commands: `CODEHUB_PARAM_VERSION` for `version`."""
     return {
         f"CODEHUB_PARAM_{name.upper().replace('-', '_')}": parameter.text_of(given.get(name))
         for name, parameter in template.parameters.items()
@@ -275,7 +275,7 @@ def _parameters(reader: TableReader) -> dict[str, Parameter]:
 
 
 def _check_placeholders(template: Template, reader: TableReader) -> None:
-    """Every `{parameters.NAME}` names a parameter."""
+    """Check that every `{parameters.NAME}` names a parameter."""
     texts = {
         "image": template.image,
         "repo.url": template.repo_url,
@@ -292,7 +292,7 @@ def _check_placeholders(template: Template, reader: TableReader) -> None:
 
 
 def _check_fixed_texts(template: Template, reader: TableReader) -> None:
-    """What holds no placeholder is checked now, not when somebody creates a workspace from it."""
+    """Check texts without placeholders now instead of when a user creates a workspace."""
     if template.image and not placeholders(template.image):
         try:
             parse_image(template.image)

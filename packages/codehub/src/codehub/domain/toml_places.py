@@ -1,7 +1,7 @@
-"""Where in a TOML text a key stands, and how a file of several templates is taken apart. Pure.
+"""Finds the line of a key in a TOML text, and splits a file of several templates. Pure.
 
-`tomllib` gives values without their lines. Tables and keys are found here by their own lines, which is exact for texts as
-people write them; where it is not (a key inside of an inline table), the line of what encloses it is given.
+`tomllib` returns values without line numbers. This module finds tables and keys by scanning lines, which is exact for usual
+files; otherwise (a key inside an inline table), it returns the line of the enclosing element.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _AT_LINE = re.compile(r"\(at line (\d+), column \d+\)")
 
 
 def parse_toml(source: str) -> Mapping[str, object]:
-    """Mistakes with the line for what is no TOML."""
+    """Parse TOML. Raises Mistakes with the line if the text is not valid TOML."""
     if len(source) > LONGEST_SOURCE:
         raise Mistakes([Mistake("", f"the text is longer than {LONGEST_SOURCE >> 10} KiB")])
     if "\0" in source:
@@ -37,12 +37,12 @@ def parse_toml(source: str) -> Mapping[str, object]:
 
 
 def line_of(source: str, mistake: Mistake) -> int | None:
-    """The line that a mistake belongs to, from 1; None when it is about the text as a whole."""
+    """Return the line of a mistake, from 1. None if it is about the whole text."""
     if not mistake.where:
         found = _AT_LINE.search(mistake.message)
         return int(found[1]) if found is not None else None
     wanted = tuple(_split(mistake.where))
-    best: tuple[int, int] | None = None  # (how many parts of the path match, line)
+    best: tuple[int, int] | None = None  # (number of matching parts of the path, line)
     for path, line in _keys(source):
         if wanted[: len(path)] == path and (best is None or len(path) > best[0]):
             best = (len(path), line)
@@ -50,9 +50,9 @@ def line_of(source: str, mistake: Mistake) -> int | None:
 
 
 def split_templates(source: str) -> dict[str, str]:
-    """The text of each template of a file, by its name; comments stay with the table that follows them.
+    """Return the text of each template in a file, by name. Comments stay with the table that follows them.
 
-    Each part is read again and compared, so that no part can say anything else than the file does.
+    Each part is parsed again and compared, so that no part can differ from the file.
     """
     tables = parse_toml(source).get("templates")
     assert isinstance(tables, dict), "a text that `parse_templates` accepted"

@@ -1,6 +1,7 @@
 """The edges: which operation leads from which level towards which desired state, and when it is done. Data.
 
-The control plane runs on these tables and `docs/states.md` is drawn from them: a requirement is the rule and its text.
+The control plane runs on these tables, and `docs/states.md` is generated from them: a requirement holds both the rule and
+its text.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from codehub.domain.observed import instance_runs
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """Something that is true of a workspace's row, by its text on the page."""
+    """A predicate on a workspace's row, with its text for the page."""
 
     text: str
     holds: Callable[[Workspace], bool]
@@ -24,7 +25,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """`only_if` is for an edge that is taken before any other while it holds."""
+    """An edge with `only_if` takes precedence over all others while its requirement holds."""
 
     level: Phase
     desired: frozenset[DesiredState]
@@ -35,12 +36,12 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What an operation does, when it is done, and which conditions must be known before it is carried on."""
+    """What an operation does, when it is done, and which conditions must be known before it continues."""
 
     does: str
     done_when: tuple[Requirement, ...]
     needs: frozenset[str]
-    # What its owner may ask for instead while it is under way: it is given up then, and nothing it did is lost.
+    # The desired state that cancels this operation while it is under way. Nothing it did is lost.
     cancelled_for: DesiredState | None = None
 
 
@@ -53,7 +54,7 @@ _VOLUME_READY = Requirement("volume_ready", lambda row: row.conditions.volume_re
 _VOLUME_GONE = Requirement("volume_ready is NotFound", lambda row: row.conditions.volume_ready.reason == "NotFound")
 _ARCHIVE_READY = Requirement("archive_ready", lambda row: row.conditions.archive_ready.is_true)
 _KEY_SET = Requirement("archive_key is set", lambda row: row.archive_key is not None)
-# An older archive does not make good for a volume that vanished.
+# An older archive does not replace a volume that disappeared.
 _OWN_KEY = Requirement(
     "archive_key is this operation's",
     lambda row: row.archive_key == archive_key_of(row.id, row.archive_op_id or ""),
@@ -133,14 +134,14 @@ WORK: Mapping[Operation, Work] = MappingProxyType(
 
 
 def edge_from(level: Phase, desired: DesiredState) -> Edge | None:
-    """The one unconditional edge out of this level towards this desired state; None when there is nothing to do."""
+    """Return the unconditional edge from this level towards this desired state, or None if there is nothing to do."""
     return next(
         (edge for edge in EDGES if edge.level is level and desired in edge.desired and edge.only_if is None), None
     )
 
 
 def next_edge(workspace: Workspace, level: Phase) -> Edge | None:
-    """The edge that this workspace takes from this level: the first in the table whose requirement holds."""
+    """Return the edge that this workspace takes from this level: the first in the table whose requirement holds."""
     desired = workspace.desired_state
     for edge in EDGES:
         if (
@@ -153,9 +154,9 @@ def next_edge(workspace: Workspace, level: Phase) -> Edge | None:
 
 
 def cancels_to(workspace: Workspace) -> DesiredState | None:
-    """What a workspace is to be when its operation under way is cancelled; None when that cannot be.
+    """Return the desired state after cancelling the current operation, or None if it cannot be cancelled.
 
-    An archive whose key is committed is not given up any more: its volume may be half gone.
+    An archive operation whose key is committed cannot be cancelled: its volume may be partly removed.
     """
     work = WORK.get(workspace.operation)
     if work is None or (workspace.operation is Operation.ARCHIVING and _OWN_KEY.holds(workspace)):
@@ -164,12 +165,12 @@ def cancels_to(workspace: Workspace) -> DesiredState | None:
 
 
 def is_cancelled(workspace: Workspace) -> bool:
-    """Whether its owner asked to give up the operation under way, and that is still possible."""
+    """Return whether the owner requested to cancel the current operation and that is still possible."""
     asked = workspace.cancel_op_started_at
     return asked is not None and asked == workspace.op_started_at and cancels_to(workspace) is not None
 
 
 def is_done(workspace: Workspace) -> bool:
-    """Whether the conditions show the operation under way to be done (INV-1)."""
+    """Return whether the conditions show that the current operation is done (INV-1)."""
     work = WORK.get(workspace.operation)
     return work is not None and all(requirement.holds(workspace) for requirement in work.done_when)

@@ -1,6 +1,6 @@
-"""When an idle workspace is put to sleep, and a sleeping one archived. The TTL Runner and the API both ask here.
+"""Decides when an idle workspace is put to sleep and a sleeping one archived. Used by the TTL runner and the API.
 
-Time in which activity could not be seen does not count: it is kept as a few gaps and taken off.
+Time in which activity could not be observed does not count: it is stored as a few gaps and subtracted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from codehub.domain.model import DesiredState, Operation, Phase, Workspace
 
-# Older spans are merged beyond this many; merging only ever makes idle time shorter.
+# Beyond this number, older spans are merged. Merging only ever makes idle time shorter.
 _MOST_SPANS = 50
 
 
@@ -23,7 +23,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class ActivityCoverage:
-    """Until when activity was seen, and when it was not."""
+    """The time until which activity was observed, and the gaps in between."""
 
     until: datetime | None = None
     gaps: tuple[Span, ...] = ()
@@ -38,11 +38,11 @@ def extend_coverage(
     lag: timedelta,
     keep: timedelta,
 ) -> ActivityCoverage:
-    """After a tick that read the activity store.
+    """Extend the coverage after a tick that read the activity store.
 
-    `unbroken`: the store kept what it was given since the last tick, and no look at it failed meanwhile. A gap longer than
-    `longest_gap` had no leader or no store. Either way nothing that happened since `until` can be relied on to have been
-    seen, nor what is still on its way for `lag`. Spans that ended before `keep` are dropped.
+    `unbroken`: the store kept all its data since the last tick, and no read failed in between. During a gap longer than
+    `longest_gap` there was no leader or no store. In either case, activity since `until` may have been missed, and so may
+    activity that is still in transit for `lag`. Spans that ended before `keep` are dropped.
     """
     spans = [span for span in coverage.gaps if span.end > now - keep]
     if coverage.until is None or not unbroken or now - coverage.until > longest_gap:
@@ -57,7 +57,7 @@ def extend_coverage(
 
 
 def gap_time(spans: Sequence[Span], since: datetime, now: datetime) -> timedelta:
-    """How much of [since, now] was in a gap. Spans do not overlap: `extend_coverage` sees to that."""
+    """Return how much of [since, now] was in gaps. `extend_coverage` ensures that spans do not overlap."""
     overlaps = (min(span.end, now) - max(span.begin, since) for span in spans)
     return sum((overlap for overlap in overlaps if overlap > timedelta()), timedelta())
 
@@ -68,7 +68,7 @@ def idle_since(workspace: Workspace) -> datetime:
 
 
 def standby_ttl(workspace: Workspace, ttl: timedelta) -> timedelta:
-    """Its template's, or the installation's."""
+    """Return the template's TTL, or else the installation's."""
     own = workspace.template.ttl_standby if workspace.template is not None else None
     return ttl if own is None else own
 
@@ -79,24 +79,24 @@ def archive_ttl(workspace: Workspace, ttl: timedelta) -> timedelta:
 
 
 def sleeps_at(workspace: Workspace, ttl: timedelta, gaps: Sequence[Span]) -> datetime | None:
-    """When it is put to sleep if nobody works in it until then: idle for the TTL, gaps not counted. `ttl` is the
-    installation's, for workspaces whose template has none.
+    """Return when the workspace is put to sleep if it stays unused: idle for the TTL, not counting gaps.
 
-    None unless it is RUNNING, at rest and wanted RUNNING.
+    `ttl` is the installation's, for workspaces whose template has none. None unless the workspace is RUNNING, at rest and
+    its desired state is RUNNING.
     """
     if not _rests_as(workspace, Phase.RUNNING, DesiredState.RUNNING):
         return None
     since = idle_since(workspace)
     at = since + standby_ttl(workspace, ttl)
-    for span in gaps:  # in order and apart: `extend_coverage` sees to that
+    for span in gaps:  # in order and disjoint: `extend_coverage` ensures that
         if span.end > since and span.begin <= at:
             at += span.end - max(span.begin, since)
-    # Kept awake by hand, whatever else is the case.
+    # A manual keep-awake takes precedence.
     return at if workspace.keep_awake_until is None else max(at, workspace.keep_awake_until)
 
 
 def archives_at(workspace: Workspace, ttl: timedelta) -> datetime | None:
-    """When it is archived if it stays asleep until then; None unless it is STANDBY, at rest and wanted STANDBY."""
+    """Return when it is archived if it stays asleep. None unless it is STANDBY, at rest and desired STANDBY."""
     if not _rests_as(workspace, Phase.STANDBY, DesiredState.STANDBY):
         return None
     return workspace.phase_changed_at + archive_ttl(workspace, ttl)

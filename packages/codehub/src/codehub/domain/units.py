@@ -1,4 +1,4 @@
-"""Durations and amounts of bytes as people write them: `30s`, `10m`, `4h`, `7d`; `512M`, `4G`. Pure."""
+"""Parses and formats durations and byte sizes: `30s`, `10m`, `4h`, `7d`; `512M`, `4G`. Pure."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def parse_duration(text: str) -> timedelta:
 
 def parse_bytes(text: str) -> int:
     number, unit = text[:-1], text[-1:].upper()
-    # 18 digits of terabytes are far beyond any disk, and bound the work of a hostile number.
+    # 18 digits of terabytes are far beyond any disk, and limit the cost of a hostile number.
     if unit not in BYTES or not number.isascii() or not number.isdigit() or len(number) > 18:
         raise Invalid(f"{text!r} is not an amount of bytes: write 512M or 4G")
     return int(number) * BYTES[unit]
 
 
 def shown_bytes(amount: int) -> str:
-    """As `parse_bytes` reads it, in the largest unit that keeps it whole."""
+    """Format for `parse_bytes`, in the largest unit that represents it exactly."""
     for unit, size in sorted(BYTES.items(), key=lambda one: -one[1]):
         if amount >= size and amount % size == 0:
             return f"{amount // size}{unit}"

@@ -1,4 +1,4 @@
-"""Secrets and git credentials that users keep with CodeHub: what names, hosts and sizes are accepted. Pure."""
+"""Users' secrets and git credentials: accepted names, hosts and sizes. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ MAX_SECRETS = 100
 MAX_CREDENTIALS = 100
 ENV_BYTES = 8 << 10
 FILE_BYTES = 64 << 10
-# Of all of a user's: an environment larger than this is refused by the kernel, and the files are in memory.
+# For all secrets of a user: the kernel rejects a larger environment, and the files are in memory.
 ALL_ENV_BYTES = 32 << 10
 ALL_FILE_BYTES = 1 << 20
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
-# What CodeHub itself sets, or what would break every program in the workspace.
+# Variables that CodeHub sets, or that would break every program in the workspace.
 _TAKEN = frozenset(
     {"HOME", "USER", "LOGNAME", "SHELL", "PATH", "PWD", "SSH_AUTH_SOCK", "LD_PRELOAD", "LD_LIBRARY_PATH"}
 )
@@ -33,7 +33,7 @@ class SecretKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UserSecret:
-    """Without its value, which nobody is shown again."""
+    """A secret without its value, which is never shown again."""
 
     name: str
     kind: SecretKind
@@ -43,7 +43,7 @@ class UserSecret:
 
 @dataclass(frozen=True, slots=True)
 class GitCredential:
-    """Without its token."""
+    """A git credential without its token."""
 
     id: str
     scheme: str
@@ -60,7 +60,7 @@ class GitKey:
 
 
 def check_secret(name: str, kind: SecretKind, value: bytes) -> None:
-    """Invalid, with what to do, for a secret that cannot be kept."""
+    """Raise Invalid, with what to do, if the secret cannot be stored."""
     if kind is SecretKind.FILE:
         if not _FILE_NAME.fullmatch(name):
             raise Invalid("name: letters, digits, dots, dashes and underscores, at most 128")
@@ -84,7 +84,7 @@ def check_secret(name: str, kind: SecretKind, value: bytes) -> None:
 
 
 def parse_git_host(text: str) -> tuple[str, str]:
-    """(scheme, host[:port]) of `github.com`, `git.example.org:8443` or a repository's URL."""
+    """Return (scheme, host[:port]) of `github.com`, `git.example.org:8443` or a repository's URL."""
     if "://" in text:
         url = text if text.rstrip("/").count("/") > 2 else text.rstrip("/") + "/any/repository"
         found = parse_url(url)

@@ -1,6 +1,6 @@
-"""The words for states, operations and errors, once: the API sends them, the proxy's pages and the timeline use them.
+"""The texts for states, operations and errors, used by the API, the proxy's pages and the timeline.
 
-Nothing relative to the present time is worded here ("sleeps in 5 min"): whoever shows it has the clock.
+Contains no text relative to the current time ("sleeps in 5 min"): the client computes those.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from codehub.domain.status import status_of
 
 @dataclass(frozen=True, slots=True)
 class OperationText:
-    """`label` is the badge; `detail` stands beside it until there is progress; the others are timeline entries."""
+    """`label` is the badge; `detail` is shown beside it until there is progress; the others are timeline entries."""
 
     label: str
     detail: str
@@ -29,7 +29,7 @@ class OperationText:
 
 @dataclass(frozen=True, slots=True)
 class ErrorText:
-    """What happened, and what to do; `admin_remedy` where an administrator can do something else."""
+    """What happened, and what to do. `admin_remedy` is set if an administrator has another remedy."""
 
     message: str
     remedy: str
@@ -38,7 +38,7 @@ class ErrorText:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A workspace's state for people: a word or two, and a phrase that may be empty."""
+    """A workspace's state for users: one or two words, and a phrase that may be empty."""
 
     label: str
     text: str = ""
@@ -122,7 +122,7 @@ _WAITING: Mapping[Status, Summary] = MappingProxyType(
         Status.CREATED: Summary("Not started"),
     }
 )
-# The backends' names of steps; the label says "Archiving", "Restoring" and "Starting" already.
+# The backends' names of steps. The label already says "Archiving", "Restoring" or "Starting".
 _STEPS = {
     "archive": "",
     "restore": "",
@@ -135,13 +135,13 @@ _UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 
 def error_text(reason: ErrorReason | None, *, is_admin: bool) -> tuple[str, str]:
-    """What happened and what to do about it."""
+    """Return what happened and what to do about it."""
     text = _UNKNOWN_ERROR if reason is None else ERRORS.get(reason, _UNKNOWN_ERROR)
     return text.message, (text.admin_remedy if is_admin else "") or text.remedy
 
 
 def fixing_command(workspace: Workspace, *, is_admin: bool) -> str | None:
-    """The command that does what `error_text` says; None when this person has none."""
+    """Return the command that applies the remedy of `error_text`, or None if this user has none."""
     if workspace.error_reason in NEEDS_ADMIN:
         return f"codehub admin recover {workspace.id}" if is_admin else None
     return f"codehub ws start {shlex.quote(workspace.name)}"

@@ -1,1 +1,1 @@
-"""What the domain and the control plane need of the world, one small Protocol a file."""
+"""What the domain and the control plane need from the outside world: one small Protocol per file."""

@@ -1,4 +1,7 @@
-"""Who worked when: a write buffer in Redis between the proxies and the TTL Runner. Raises BackendDown when it is away."""
+"""Activity times: a write buffer in Redis between the proxies and the TTL runner.
+
+Raises BackendDown if it is unavailable.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +11,21 @@ from typing import Protocol
 
 class ActivityStore(Protocol):
     async def flush(self, touched: Mapping[str, float]) -> None:
-        """Unix times by workspace id; a time never goes backwards (ZADD GT)."""
+        """Store Unix times by workspace id. A time never goes backwards (ZADD GT)."""
         ...
 
     async def pending(self) -> Mapping[str, float]:
-        """All that was flushed and not yet forgotten."""
+        """Return all times that were flushed and not yet forgotten."""
         ...
 
     async def forget(self, stored: Mapping[str, float]) -> None:
-        """Remove the entries whose time is still exactly this one."""
+        """Remove the entries whose time still equals the given one."""
         ...
 
 
 class DurableActivity(ActivityStore, Protocol):
-    """As the TTL Runner needs it."""
+    """The activity store as used by the TTL runner."""
 
     async def unbroken(self) -> bool:
-        """Whether it kept what it was given since this was last asked; False when it lost all, or never was asked."""
+        """Return whether the store kept its data since the last call. False if it lost data, or on the first call."""
         ...

@@ -1,7 +1,7 @@
-"""The archive store as observation and GC see it: keys, never contents.
+"""The archive store as used by observation and GC: keys, never contents.
 
 An archive is `{workspace_id}/{op_id}/home.tar.zst` with `home.tar.zst.meta` beside it as its commit marker. Methods raise
-BackendDown when the store does not answer.
+BackendDown if the store does not answer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from codehub.ports.homes import ArchiveReceipt
 
 @dataclass(frozen=True, slots=True)
 class ArchivePlace:
-    """Everything below one `{workspace_id}/{op_id}/`, whole or not."""
+    """Everything below one `{workspace_id}/{op_id}/`, complete or not."""
 
     workspace_id: str
     op_id: str
@@ -25,7 +25,7 @@ class ArchivePlace:
 
 class ArchiveReceipts(Protocol):
     async def receipts(self, workspace_id: str) -> Sequence[ArchiveReceipt]:
-        """Every archive of one workspace whose meta is there and whose data has the size it says, recorded or not."""
+        """Return all archives of one workspace whose meta exists and whose data has the size it says, recorded or not."""
         ...
 
 
@@ -33,17 +33,17 @@ class Archives(ArchiveReceipts, Protocol):
     async def ping(self) -> None: ...
 
     async def claim(self, installation_id: str) -> None:
-        """Write this installation's id at the store's root, or raise Denied when another's is there."""
+        """Write this installation's id at the store's root. Raises Denied if another installation's id is there."""
         ...
 
     async def committed(self, archive_keys: Collection[str]) -> Mapping[str, bool]:
-        """For each key, whether data and meta are both there. Asks for these keys only, never lists."""
+        """Return whether data and meta both exist, by key. Queries only these keys; never lists."""
         ...
 
     def list_places(self) -> AsyncIterator[ArchivePlace]:
-        """Every place in the store. For the GC and doctor alone."""
+        """Yield every place in the store. Only for the GC and doctor."""
         ...
 
     async def remove(self, place: ArchivePlace, fence: Fence) -> None:
-        """Meta first, then the data and whatever else is there, half-done uploads included. Absent is success."""
+        """Remove meta first, then the data and everything else, including incomplete uploads. Absent is success."""
         ...

@@ -1,4 +1,4 @@
-"""Hints between processes (Redis pub/sub). Losing any or all of them only makes things later, never wrong."""
+"""Hints between processes (Redis pub/sub). Losing any or all of them only causes delays, never errors."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Protocol
 
 class Bus(Protocol):
     async def publish(self, channel: str, payload: str) -> None:
-        """Raises BackendDown when the bus is away; callers may go on."""
+        """Raises BackendDown if the bus is unavailable; callers may continue."""
         ...
 
     def subscribe(self, *channels: str) -> AsyncIterator[tuple[str, str]]:
-        """(channel, payload) as they come. Raises BackendDown when the connection breaks; the caller subscribes again."""
+        """Yield (channel, payload). Raises BackendDown if the connection breaks; the caller subscribes again."""
         ...

@@ -1,4 +1,4 @@
-"""Time, passed in: the same code runs on the machine's clock and on a simulation's."""
+"""Time as a dependency: the same code runs on the machine's clock and on a simulated one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now(self) -> datetime:
-        """Aware, in UTC. For what is stored and shown."""
+        """Return the aware time in UTC, for storage and display."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never go back. For deadlines."""
+        """Return seconds that never go backwards, for deadlines."""
         ...

@@ -1,8 +1,8 @@
 """What the coordinator reads and writes, always as the leader of one epoch.
 
-Every writing method first makes sure that the epoch still leads, in the same transaction, and raises Deposed when it does
-not. `commit` is the one way a workspace changes: the row as it is to be, on condition that nobody moved what it was
-decided from.
+Every writing method first verifies, in the same transaction, that the epoch still leads, and raises Deposed otherwise. A
+workspace changes only through `commit`: it writes the new row, on condition that the values the decision was based on are
+unchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from codehub.ports.homes import ArchiveReceipt
 
 @dataclass(frozen=True, slots=True)
 class TimelineEvent:
-    """One line of the timeline a person reads."""
+    """One line of the timeline shown to users."""
 
     kind: str
     message: str
@@ -32,7 +32,7 @@ class TimelineEvent:
 
 @dataclass(frozen=True, slots=True)
 class Versioned:
-    """A workspace and its row's version, which differs after every change by anybody."""
+    """A workspace and its row version, which differs after every change."""
 
     workspace: Workspace
     version: str
@@ -42,8 +42,8 @@ class Versioned:
 class Change:
     """`before` → `after`, of the columns the controller owns.
 
-    On condition that operation, archive_op_id, archive_key, error_reason and deleted_at are still those of `before`; an
-    intent also depends on desired_state (INV-8).
+    Applied on condition that operation, archive_op_id, archive_key, error_reason and deleted_at still equal those of
+    `before`; an intent also depends on desired_state (INV-8).
     """
 
     before: Workspace
@@ -55,34 +55,34 @@ class Change:
 
 class ControlStore(Protocol):
     async def versions(self) -> Mapping[str, str]:
-        """Id → version of every workspace that is not deleted, in one query."""
+        """Return id → version of every workspace that is not deleted, in one query."""
         ...
 
     async def load(self, ids: Collection[str] | None = None) -> Sequence[Versioned]:
-        """These, deleted ones too; or all that are not deleted."""
+        """Return these workspaces, including deleted ones; or all that are not deleted."""
         ...
 
     async def commit(self, epoch: int, change: Change, now: datetime) -> Versioned | None:
-        """The row as it is afterwards, others' columns included; None when the condition did not hold."""
+        """Return the resulting row, including columns of other writers. None if the condition did not hold."""
         ...
 
     async def note_progress(self, epoch: int, workspace: Workspace, progress: Progress) -> None:
-        """While its operation is still the same one."""
+        """Store the progress if the operation is still the same."""
         ...
 
     async def note_observed(self, epoch: int, ids: Collection[str], now: datetime) -> Mapping[str, str]:
-        """Set `observed_at` alone; the new versions."""
+        """Set only `observed_at`. Returns the new versions."""
         ...
 
     async def restarts_since(self, workspace_id: str, since: datetime) -> int:
-        """How many `restarting` events its timeline has since then."""
+        """Return the number of `restarting` events in the timeline since then."""
         ...
 
     async def note_components(self, epoch: int, components: Mapping[str, Mapping[str, object]]) -> None: ...
 
 
 class StoreRegistry(Protocol):
-    """Which stores this installation keeps its data in."""
+    """The stores in which this installation keeps its data."""
 
     async def store_records(self) -> Mapping[str, StoreRecord]:
         """By kind: "homes", "archives"."""
@@ -91,7 +91,7 @@ class StoreRegistry(Protocol):
     async def record_store(self, epoch: int, kind: str, record: StoreRecord) -> None: ...
 
     async def store_evidence(self, kind: str, most: int) -> Sequence[Workspace]:
-        """Some workspaces that say that something of theirs is in that store, and are not known to have lost it."""
+        """Return some workspaces that refer to data in that store and are not known to have lost it."""
         ...
 
 
@@ -105,26 +105,29 @@ class TtlStore(Protocol):
         ...
 
     async def note_busy(self, epoch: int, found: Mapping[str, Busy | None]) -> None:
-        """What keeps each of these awake; busy counts as an access at that time. None: nothing does."""
+        """Store what keeps each workspace awake; busy counts as an access at that time. None: nothing does."""
         ...
 
     async def idle(self, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> Sequence[Workspace]:
-        """Those that `put_to_sleep` would take now."""
+        """Return the workspaces that `put_to_sleep` would change now."""
         ...
 
     async def put_to_sleep(self, epoch: int, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> Collection[str]:
-        """desired STANDBY for all that `domain.ttl.is_to_sleep`, in one transaction; their ids."""
+        """Set desired STANDBY for all that `domain.ttl.is_to_sleep`, in one transaction. Returns their ids."""
         ...
 
     async def put_to_archive(self, epoch: int, now: datetime, ttl: timedelta) -> Collection[str]:
-        """desired ARCHIVED for all that `domain.ttl.is_to_archive`, in one transaction; their ids."""
+        """Set desired ARCHIVED for all that `domain.ttl.is_to_archive`, in one transaction. Returns their ids."""
         ...
 
 
 class ScheduleStore(Protocol):
     async def follow_schedules(self, epoch: int, now: datetime, limits: RunningLimits) -> Collection[str]:
-        """What `domain.follow_schedule` asks for since the last call, and the time of this one, in one transaction; the
-        ids of those that changed. One that would exceed the limits is not started, and its timeline says so."""
+        """Apply what `domain.follow_schedule` requests since the last call, in one transaction that also stores the time.
+
+        Returns the ids of changed workspaces. A workspace that would exceed the limits is not started; its timeline says
+        so.
+        """
         ...
 
 
@@ -140,21 +143,24 @@ class DiskStore(Protocol):
 
 class GcStore(Protocol):
     async def begin_purges(self, epoch: int, now: datetime, retention: timedelta) -> Collection[str]:
-        """Commit `purged_at` of all that were deleted longer ago, under their rows' locks; their ids."""
+        """Commit `purged_at` of all workspaces whose retention is over, under their rows' locks. Returns their ids."""
         ...
 
     async def claims(self, ids: Collection[str], keep: int) -> Mapping[str, Claim]:
-        """What these workspaces say about archives, with their `keep` newest generations. Absent: there is no row."""
+        """Return what these workspaces' rows say about archives, with their `keep` newest generations.
+
+        Absent: there is no row.
+        """
         ...
 
     async def note_orphans(self, epoch: int, places: Collection[ArchivePlace], now: datetime) -> None:
-        """Exactly these are orphans now: first seen now, or still; what is no orphan any more is forgotten."""
+        """Store the current orphans: add new ones, keep known ones, and drop those that are no longer orphans."""
         ...
 
     async def orphans(self) -> Sequence[tuple[ArchivePlace, datetime]]:
-        """Every noted orphan and when it was first seen."""
+        """Return every recorded orphan and when it was first seen."""
         ...
 
     async def forget_archive(self, epoch: int, place: ArchivePlace) -> None:
-        """It is gone: no generation and no orphan any more."""
+        """Delete the records of a removed archive: its generation and its orphan entry."""
         ...

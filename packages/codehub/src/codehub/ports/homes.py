@@ -1,7 +1,7 @@
-"""Homes: the volumes that hold what users wrote. Whole or not there at all.
+"""Homes: the volumes with users' files. A home is either complete or absent.
 
-Every destructive method checks the fence right before each irreversible call and touches only the incarnation it was
-given. All are idempotent and can be killed at any instant and repeated.
+Every destructive method checks the fence right before each irreversible call and changes only the given incarnation. All
+methods are idempotent and can be killed at any instant and repeated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from codehub.ports.instances import Mount
 
 @dataclass(frozen=True, slots=True)
 class HomeKey:
-    """Which home: the workspace's id, and its `home_store_key` (`users/{user}/workspaces/{id}/home`)."""
+    """Identifies a home: the workspace's id, and its `home_store_key` (`users/{user}/workspaces/{id}/home`)."""
 
     workspace_id: str
     store_key: str
@@ -33,12 +33,12 @@ class HomeState(StrEnum):
 @dataclass(frozen=True, slots=True)
 class HomeStatus:
     state: HomeState
-    ctx: HomeCtx | None = None  # of a whole one: its incarnation and restore marker as kept beside it
+    ctx: HomeCtx | None = None  # for a complete home: the incarnation and restore marker stored beside it
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveReceipt:
-    """A committed and verified archive: the data, then its meta, both there and right."""
+    """A committed and verified archive: the data and its meta both exist and are correct."""
 
     archive_key: str
     op_id: str
@@ -51,15 +51,15 @@ class Homes(Protocol):
 
     @property
     def name(self) -> str:
-        """As in `workspaces.storage_backend`."""
+        """The name in `workspaces.storage_backend`."""
         ...
 
     async def ping(self) -> None:
-        """Raises BackendDown unless the backend answers."""
+        """Raise BackendDown unless the backend answers."""
         ...
 
     async def list_all(self) -> Mapping[str, HomeStatus]:
-        """Every home of this installation by workspace id, in one listing."""
+        """Return every home of this installation by workspace id, in one listing."""
         ...
 
     async def status(self, home: HomeKey) -> HomeStatus: ...
@@ -69,39 +69,43 @@ class Homes(Protocol):
         ...
 
     async def provision(self, home: HomeKey, incarnation: str, fence: Fence) -> HomeCtx:
-        """An empty whole volume, or the whole one that is there, whose ctx is returned.
+        """Create an empty complete volume, or keep the existing complete one. Returns its ctx.
 
-        Half-made leftovers are swept; a whole volume is never emptied.
+        Incomplete leftovers are removed; a complete volume is never emptied.
         """
         ...
 
     def mount(self, home: HomeKey) -> Mount: ...
 
     async def archive(self, home: HomeKey, ctx: HomeCtx, op_id: str, report: Report, fence: Fence) -> ArchiveReceipt:
-        """Volume → `{workspace id}/{op_id}/home.tar.zst` and its meta, verified. Already there: just the receipt."""
+        """Archive the volume to `{workspace id}/{op_id}/home.tar.zst` with its meta, and verify it.
+
+        If it exists, return the receipt.
+        """
         ...
 
     async def archive_empty(self, home: HomeKey, op_id: str, fence: Fence) -> ArchiveReceipt:
-        """The archive of an empty home, without a volume."""
+        """Create the archive of an empty home, without a volume."""
         ...
 
     async def restore(
         self, home: HomeKey, archive_key: str, incarnation: str, report: Report, fence: Fence
     ) -> HomeCtx:
-        """Archive → a new whole volume of this incarnation, in one step at the end; never replaces a whole volume.
+        """Restore an archive to a new complete volume of this incarnation, atomically at the end.
 
-        A whole volume restored from this very archive is the answer at once; another whole volume is Conflict.
+        Never replaces a complete volume: one restored from the same archive is returned immediately, another raises
+        Conflict.
         """
         ...
 
     async def deprovision(self, home: HomeKey, ctx: HomeCtx, fence: Fence) -> None:
-        """Remove this incarnation. Absent is success; another incarnation is FenceLost."""
+        """Remove this incarnation. Absent is success; another incarnation raises FenceLost."""
         ...
 
     async def purge(self, home: HomeKey, fence: Fence) -> None:
-        """Remove whatever is left of this home. For the end of retention only."""
+        """Remove everything that is left of this home. Only for the end of retention."""
         ...
 
     async def sweep(self, home: HomeKey, fence: Fence) -> None:
-        """Remove staging of operations that are over. For a workspace at rest."""
+        """Remove staging data of finished operations. For a workspace at rest."""
         ...

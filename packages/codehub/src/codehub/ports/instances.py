@@ -1,6 +1,6 @@
-"""Instances: where a workspace's IDE runs. Idempotent, and ignorant of the database.
+"""Instances: where a workspace's IDE runs. Methods are idempotent and know nothing about the database.
 
-Every method raises BackendDown when the backend itself does not answer; absent things are answers, not errors.
+Every method raises BackendDown if the backend does not answer. An absent instance is a result, not an error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from codehub.ports.fence import Fence, Report
 
 
 class MountKind(StrEnum):
-    """What a homes backend gives to an instance. An instance backend refuses the kinds that it cannot mount."""
+    """What a homes backend provides to an instance. An instance backend rejects kinds that it cannot mount."""
 
     DIR = "dir"  # a directory of the host
     VOLUME = "volume"  # a volume of the container engine, by name
@@ -26,7 +26,7 @@ class MountKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """Where a home is for an instance."""
+    """The location of a home, for an instance."""
 
     kind: MountKind
     source: str
@@ -34,28 +34,28 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class InstanceSpec:
-    """All that an instance is made from. One made from another spec is re-created by `start`."""
+    """Everything an instance is created from. `start` re-creates an instance that was created from another spec."""
 
     workspace_id: str
     image: str  # the profile's name on the process runtime, an image reference on the others
     profile: AppProfile
     mount: Mount
-    # Of the workspace's template. What the size leaves open is as the backend's own limits say.
+    # From the workspace's template. Values that the size leaves open come from the backend's own limits.
     size: Size = AS_INSTALLED
     env: Mapping[str, str] = field(default_factory=dict)
     kubernetes: KubernetesOptions = NO_OPTIONS
-    # The IDE begins when `workspaced` was given its owner's environment. Not a part of what it is made from: a start that
-    # runs is not made again because a secret was added.
+    # The IDE waits until `workspaced` has received its owner's environment. Not part of the digest: adding a secret must
+    # not re-create a running instance.
     awaits_environment: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """Where an instance answers, and which instance it is.
+    """The address of an instance, and its identity.
 
-    `identity` changes with every start: after a refused connection it is resolved again and the identity compared,
-    so that a reused port never carries one workspace's traffic to another. `secret` is a (header, value) the proxy adds.
-    `uid` is the user who must be the one listening at `socket_path`; None means CodeHub's own user.
+    `identity` changes with every start: after a refused connection, the address is resolved again and the identity
+    compared, so that a reused port never carries one workspace's traffic to another. `secret` is a (header, value) the
+    proxy adds. `uid` is the user who must be listening at `socket_path`; None means CodeHub's own user.
     """
 
     identity: str
@@ -68,18 +68,16 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True)
 class InstanceStatus:
-    """What the backend says of one instance, without asking the IDE (that is `probe`)."""
+    """The backend's view of one instance, without a request to the IDE (that is `probe`)."""
 
     exists: bool
     running: bool = False
     identity: str = ""
-    spec_digest: str = ""  # `spec_digest(spec)` of what it was made from
+    spec_digest: str = ""  # `spec_digest(spec)` of the spec it was created from
     upstream: Upstream | None = None
     exit_reason: str | None = None  # "OOMKilled", "ExitCode:137", "ImageMissing", …
-    unknown: str = (
-        ""  # why nobody can say whether it runs: its node does not answer. Not running, and not gone either
-    )
-    # Where `workspaced` of this start answers; None for one that was started without it.
+    unknown: str = ""  # why its run state is unknown: its node does not answer. Neither running nor gone
+    # The address of this start's `workspaced`; None if it was started without it.
     workspaced: Upstream | None = None
 
 
@@ -91,7 +89,7 @@ class Instances(Protocol):
 
     @property
     def name(self) -> str:
-        """As in `workspaces.instance_backend`."""
+        """The name in `workspaces.instance_backend`."""
         ...
 
     @property
@@ -100,15 +98,15 @@ class Instances(Protocol):
         ...
 
     async def ping(self) -> None:
-        """Raises BackendDown unless the backend answers."""
+        """Raise BackendDown unless the backend answers."""
         ...
 
     async def start(self, spec: InstanceSpec, report: Report, fence: Fence, *, replace: bool = False) -> None:
-        """There and right: nothing. There and stopped: started. There and different, or `replace`: re-created."""
+        """Start the instance unless it runs. Re-creates it if the spec differs or `replace` is set."""
         ...
 
     async def stop(self, workspace_id: str, fence: Fence) -> None:
-        """Politely, then firmly, the whole tree. Absent or stopped is success."""
+        """Stop the whole process tree, gracefully, then by force. Absent or stopped is success."""
         ...
 
     async def delete(self, workspace_id: str, fence: Fence) -> None:
@@ -118,32 +116,35 @@ class Instances(Protocol):
     async def status(self, workspace_id: str) -> InstanceStatus: ...
 
     async def list_all(self) -> Mapping[str, InstanceStatus]:
-        """Every instance of this installation by workspace id, in one listing."""
+        """Return every instance of this installation by workspace id, in one listing."""
         ...
 
     async def probe(self, workspace_id: str, profile: AppProfile) -> bool:
-        """Whether the IDE answers its health path right now."""
+        """Return whether the IDE currently answers its health path."""
         ...
 
     async def resolve_upstream(self, workspace_id: str) -> Upstream | None:
-        """Where a running instance answers; None when none runs."""
+        """Return the address of a running instance, or None if none runs."""
         ...
 
     def watch(self) -> AsyncIterator[str]:
-        """Workspace ids whose instance changed, as hints. Ends or raises when the stream breaks; the caller re-opens it."""
+        """Yield ids of workspaces whose instance changed, as hints.
+
+        Ends or raises if the stream breaks; the caller re-opens it.
+        """
         ...
 
     def logs(self, workspace_id: str, *, follow: bool, tail: int | None = None) -> AsyncIterator[bytes]:
-        """The instance's output, oldest first."""
+        """Yield the instance's output, oldest first."""
         ...
 
     async def usage(self, workspace_id: str) -> Mapping[str, float] | None:
-        """{"cpu_percent", "memory_bytes", "memory_limit_bytes"} where the backend knows, else None."""
+        """Return {"cpu_percent", "memory_bytes", "memory_limit_bytes"} if the backend knows them, else None."""
         ...
 
 
 def spec_digest(spec: InstanceSpec, limits: str = "") -> str:
-    """What an instance is made from, in short: image, mount, profile, and the limits the backend gives it."""
+    """Return a digest of what an instance is created from: image, mount, profile, and the backend's limits."""
     profile = spec.profile
     parts = (
         spec.image,
@@ -161,8 +162,8 @@ def spec_digest(spec: InstanceSpec, limits: str = "") -> str:
 
 
 def _of_template(spec: InstanceSpec) -> tuple[str, ...]:
-    """Nothing without a template, so that the digests of instances that run stay what they were."""
-    # The disk's size is no part of an instance: it is measured, not mounted.
+    """Empty without a template, so that the digests of running instances stay the same."""
+    # The disk's size is not part of an instance: it is measured, not mounted.
     size = (spec.size.cpus, spec.size.memory_bytes)
     parts = tuple(f"{key}={value}" for key, value in sorted(spec.env.items()))
     if size != (None, None):

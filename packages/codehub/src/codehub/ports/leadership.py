@@ -1,4 +1,4 @@
-"""Leadership: at most one coordinator acts, and whatever an earlier one does late changes nothing (INV-11)."""
+"""Leadership: at most one coordinator acts, and late actions of an earlier one have no effect (INV-11)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Lease(Protocol):
-    """A term that was won. Small and immutable but for its deadline, which `hold` moves."""
+    """A term that was won. Small and immutable except for its deadline, which `hold` extends."""
 
     @property
     def epoch(self) -> int: ...
@@ -16,15 +16,15 @@ class Lease(Protocol):
     def holder_id(self) -> str: ...
 
     def fence(self) -> None:
-        """Raises FenceLost once the term's deadline has passed. Cheap; from any thread."""
+        """Raise FenceLost once the term's deadline has passed. Cheap; from any thread."""
         ...
 
     async def hold(self) -> None:
-        """Keeps the lock for as long as it runs. Raises Deposed the moment it is, or may be, lost."""
+        """Keep the lock while running. Raises Deposed as soon as it is, or may be, lost."""
         ...
 
 
 class Election(Protocol):
     def campaign(self, holder_id: str) -> AbstractAsyncContextManager[Lease]:
-        """Waits to be elected; gives the lock back at the end. Raises BackendDown when the database is away."""
+        """Wait to be elected, and release the lock at the end. Raises BackendDown if the database is unavailable."""
         ...

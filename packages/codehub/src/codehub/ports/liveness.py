@@ -1,4 +1,4 @@
-"""Asking a workspace itself whether it is at work: its IDE (a profile's `activity_path`) and its helper, `workspaced`."""
+"""Queries a workspace for work in progress: its IDE (a profile's `activity_path`) and its helper, `workspaced`."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from codehub.ports.instances import Upstream
 
 class AsksActivity(Protocol):
     async def work(self, upstream: Upstream, path: str, now: datetime) -> Work | None:
-        """The last work, as it says; None when it says nothing, or does not answer in time."""
+        """Return the last reported work, or None if nothing is reported or there is no answer in time."""
         ...

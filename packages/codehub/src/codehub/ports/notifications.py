@@ -1,4 +1,4 @@
-"""What the database tells by itself when a row changed. Hints: all of them may be lost."""
+"""Notifications that the database sends when a row changes. Hints: all of them may be lost."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Notice:
 
 class Notifications(Protocol):
     def listen(self) -> AsyncIterator[Notice | None]:
-        """Notices as they come; None once it listens, and now and then when there was nothing.
+        """Yield notices; None once it listens, and periodically if there are no notices.
 
-        Raises BackendDown when the connection breaks; the caller listens again.
+        Raises BackendDown if the connection breaks; the caller listens again.
         """
         ...

@@ -1,4 +1,4 @@
-"""What the coordinator needs to set up running workspaces: who is to be linked, what they are sent, what they ask for."""
+"""What the coordinator needs to set up running workspaces: which to link, what to send, and what they request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Message = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Linkable:
-    """A workspace that runs or starts. `version` differs after any change of what it is to be sent."""
+    """A running or starting workspace. `version` differs after any change of what it is sent."""
 
     workspace_id: str
     instance_backend: str
@@ -24,26 +24,26 @@ class Linkable:
 
 
 class SetupDesk(Protocol):
-    """Everything that a link is given and asks for. Secrets are opened here, for their owner's workspaces alone."""
+    """Provides everything for a link. Secrets are decrypted here, only for their owner's workspaces."""
 
     async def linkable(self) -> Sequence[Linkable]: ...
 
     async def bind(self, workspace_id: str, instance: str, owner_user_id: str) -> bool:
-        """Whether this start may have this owner's secrets. Not one that began under another owner."""
+        """Return whether this instance may have this owner's secrets. False if it was started under another owner."""
         ...
 
     async def message(self, workspace_id: str, owner_user_id: str) -> Message | None:
-        """What the workspace is sent; None when there is no such workspace any more."""
+        """Return the message for the workspace, or None if it no longer exists."""
         ...
 
     async def answer(self, workspace_id: str, instance: str, owner_user_id: str, question: Message) -> Message:
-        """The answer to one question of a workspace. Raises CodeHubError with what to tell."""
+        """Answer a workspace's request. Raises CodeHubError with the message to send."""
         ...
 
     async def note(self, workspace_id: str, state: SetupState) -> None: ...
 
     async def awaits_environment(self, owner_user_id: str) -> bool:
-        """Whether the owner has secrets for the environment, which an IDE must wait for."""
+        """Return whether the owner has secrets for the environment, which an IDE must wait for."""
         ...
 
 
@@ -51,11 +51,11 @@ class LinkStream(Protocol):
     async def send(self, message: Message) -> None: ...
 
     def messages(self) -> AsyncIterator[Message]:
-        """Until the workspace hangs up. Malformed lines are left out; an endless one ends it."""
+        """Yield messages until the workspace disconnects. Malformed lines are skipped; an endless line ends the link."""
         ...
 
 
 class Links(Protocol):
     def open(self, upstream: Upstream) -> AbstractAsyncContextManager[LinkStream | None]:
-        """A link to the helper of one start; None when it is too old to have one. Raises UpstreamUnavailable."""
+        """Open a link to the helper of one instance; None if the helper is too old. Raises UpstreamUnavailable."""
         ...

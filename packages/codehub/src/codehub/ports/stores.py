@@ -1,4 +1,4 @@
-"""A store of homes or archives that carries an id, by which a coordinator knows that it is the right one."""
+"""A store of homes or archives that carries an id, by which a coordinator recognizes the right one."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ class IdentifiedStore(Protocol):
 
     @property
     def place(self) -> str:
-        """Where it is: a directory or a URL."""
+        """The location: a directory or a URL."""
         ...
 
     async def read_id(self) -> str | None:
-        """None when it has none. Raises BackendDown when that cannot be told."""
+        """Return the id, or None if there is none. Raises BackendDown if that is unknown."""
         ...
 
     async def write_id(self, store_id: str) -> None: ...
 
     def expect(self, store_id: str) -> None:
-        """From now on it is down while it does not carry this id."""
+        """Treat the store as down from now on while it does not carry this id."""
         ...
 
     def hold(self, why: str) -> None:
-        """It is down, for this reason, until `expect` is called."""
+        """Treat the store as down, for this reason, until `expect` is called."""
         ...

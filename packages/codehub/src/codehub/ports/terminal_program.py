@@ -1,4 +1,4 @@
-"""The program that draws terminals in a browser: installed on first use, then served as files."""
+"""The program that renders terminals in a browser: installed on first use, then served as files."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class TerminalProgram(Protocol):
     def installed(self) -> bool: ...
 
     def ensure(self) -> Path:
-        """Install it unless it is there. Blocking. Raises a CodeHubError that says what is missing."""
+        """Install it if necessary. Blocking. Raises a CodeHubError that names what is missing."""
         ...
 
     def files(self) -> Mapping[str, bytes]:
-        """What the page loads, by name; for one that is installed."""
+        """Return the files that the page loads, by name. It must be installed."""
         ...

@@ -1,4 +1,4 @@
-"""The proxy's coarse clock: read on every request, moved a few times a second, so that the hot path asks no one."""
+"""The proxy's coarse clock: updated a few times a second, so that reading it on every request makes no system call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the proxy answers without a workspace: its health, its metrics, and the way to the dashboard."""
+"""Endpoints that the proxy answers without a workspace: health, metrics, and the redirect to the dashboard."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LocalEndpoints:
                 b'{"status":"%b"}\n' % (b"draining" if ending else b"ok"),
                 ((b"Content-Type", b"application/json"),),
             )
-        # Figures are for the machine itself: what came through another proxy is not from here.
+        # Metrics are only for the local machine; a forwarded request is not local.
         if (
             path == b"/metrics"
             and peer.startswith(_LOOPBACK)
@@ -56,7 +56,7 @@ class LocalEndpoints:
         return refusal(404, _NOTHING_HERE)
 
     def _home(self, host: bytes) -> str:
-        """A workspace's own host leads into it, any other to the dashboard."""
+        """A workspace's own host leads to the workspace, any other host to the dashboard."""
         name = host.decode("latin-1").lower().partition(":")[0]
         workspace_id = name.removesuffix(self._host_suffix)
         if self._host_suffix and workspace_id != name and is_id(workspace_id):

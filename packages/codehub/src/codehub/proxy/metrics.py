@@ -1,4 +1,4 @@
-"""What the proxy counts, and how Prometheus reads it. Plain numbers: the hot path adds, the page formats."""
+"""The proxy's metrics in Prometheus format. Plain numbers: the hot path adds, the page formats."""
 
 from __future__ import annotations
 

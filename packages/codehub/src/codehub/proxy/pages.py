@@ -1,7 +1,7 @@
-"""Pages for people, where there is nothing to forward to. Each says what is, what happens next, and what one can do.
+"""Pages for users, shown if there is nothing to forward to. Each shows the state, what happens next, and possible actions.
 
-A page follows its workspace by asking `_codehub/status` and goes on by itself when there is something to see. Buttons lead
-to the dashboard, which asks and acts.
+A page polls `_codehub/status` and continues automatically when the workspace is ready. Buttons lead to the dashboard, which
+asks for confirmation and acts.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _TEXTS: Final[dict[Page, str]] = {
     Page.SIGNED_OUT: "The sign-in link has been used or has expired, or this browser blocks cookies. Try again.",
     Page.UNAVAILABLE: "One of its services does not answer. This page retries by itself.",
 }
-# At the limit of the whole installation, with nothing of one's own to stop.
+# The limit of the installation is reached, and the user has no running workspace to stop.
 _ALL_TAKEN: Final = (
     "Other users' workspaces take every place there is. This page opens yours as soon as one of them stops;"
     " an administrator can stop one, or raise the limit."
@@ -55,7 +55,7 @@ _ACTIONS: Final[dict[Page, tuple[str, str]]] = {
     Page.PENDING: ("start", "Start"),
     Page.ERROR: ("start", "Start again"),
 }
-# A page is only shown to someone who waits for the workspace: what runs against that is said to be temporary.
+# These pages are only shown to a user who waits for the workspace, so operations in the way are described as temporary.
 _BEFORE_WAKING: Final[dict[Operation, str]] = {
     Operation.STOPPING: "It is still stopping; then it starts again",
     Operation.ARCHIVING: "It is still being archived; then it is restored",
@@ -80,7 +80,7 @@ _STYLE: Final = (
     "text-decoration:none;margin-right:.6rem}progress{width:100%}.quiet{color:#55606e}"
     "@media(prefers-color-scheme:dark){body{background:#14181f;color:#e6eaf0}.quiet{color:#9aa5b4}}"
 )
-# Asks a second after each answer, whatever it was: a proxy or a database that is away comes back.
+# Polls a second after each answer, even after an error, because a proxy or a database that is down comes back.
 _SCRIPT: Final = """
 const status = document.getElementById("step"), bar = document.querySelector("progress");
 const first = document.body.dataset.page;
@@ -110,7 +110,7 @@ def step_of(workspace: Workspace) -> str:
 
 
 def status_document(page: Page | None, workspace: Workspace) -> bytes:
-    """What a page that follows is told. `go` when there is something to see."""
+    """Return the status for a waiting page. `go` if the page should load the workspace."""
     progress = workspace.progress
     return json.dumps(
         {
@@ -157,7 +157,7 @@ def render(
     if page is Page.SIGNED_OUT:
         parts.append(f'<a class="button" href="{escape(f"{prefix_of(workspace_id, door)}/")}">Try again</a>')
     parts.append(f'<a href="{escape(dashboard)}/">My workspaces</a>')
-    # A guest at a shared port is told nothing of the workspace: that page is simply loaded again.
+    # A guest at a shared port learns nothing about the workspace: the page is simply reloaded.
     guest = page is Page.PORT_CLOSED and workspace is None
     follows = page in _FOLLOWED and not guest
     script = f'<script nonce="{nonce}">{_SCRIPT}</script>' if follows else ""

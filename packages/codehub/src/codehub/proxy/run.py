@@ -1,4 +1,4 @@
-"""The workspace proxy as a whole: `run_proxy` puts the parts together, listens, and ends by cancellation."""
+"""The workspace proxy: `run_proxy` assembles the parts, listens, and runs until cancelled."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from codehub.settings import Settings
 
 _log = structlog.get_logger()
 
-# The first socket a service manager hands over (LISTEN_FDS): a restart then loses no connection in the queue.
+# The first socket that a service manager passes (LISTEN_FDS). With it, a restart loses no queued connection.
 _FIRST_PASSED = 3
-# New objects between two collections: an exchange leaves no cycles, so there is little to find.
+# Allocations between two collections. An exchange leaves no cycles, so there is little to collect.
 _COLLECT_AFTER = 20_000
 
 
@@ -61,7 +61,7 @@ async def run_proxy(
     ready: Callable[[], None] = lambda: None,
     grace_s: float = 10.0,
 ) -> None:
-    """Serves until cancelled; then shuts down gracefully, within `grace_s` and a little."""
+    """Serve until cancelled, then shut down gracefully within slightly more than `grace_s`."""
     loop = asyncio.get_running_loop()
     clock = CoarseClock(loop.time, time.time)
     buffer = ActivityBuffer(
@@ -89,7 +89,7 @@ async def run_proxy(
         try:
             return effective_profile(workspace, deps.catalog, deps.instances[workspace.instance_backend].runs)[1]
         except (Invalid, KeyError):
-            # An image that was allowed once and still runs: it is proxied as the default profile is.
+            # An image that was allowed before and still runs: it is proxied like the default profile.
             return deps.catalog.profiles[deps.catalog.default]
 
     targets = Targets(resolve, profile_of, buffer, clock, scheme)
@@ -121,14 +121,17 @@ async def run_proxy(
 
 
 def settle_memory() -> None:
-    """For a process that is a proxy: what is there at its start stays, and no collection walks it while requests wait."""
+    """Exclude objects created at startup from garbage collection, so that no collection traverses them while requests wait.
+
+    For dedicated proxy processes.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER, 20, 50)
 
 
 def listen(bind: str) -> socket.socket:
-    """A listening socket that other replicas on this machine may share (SO_REUSEPORT). Raises OSError."""
+    """Open a listening socket that other replicas on this machine may share (SO_REUSEPORT). Raises OSError."""
     host, _, port = bind.rpartition(":")
     host = host.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -145,7 +148,7 @@ def listen(bind: str) -> socket.socket:
 
 
 def passed_sockets() -> list[socket.socket]:
-    """What a service manager handed over, if it was meant for this process."""
+    """Return the sockets that a service manager passed to this process."""
     if os.environ.get("LISTEN_PID") != str(os.getpid()):
         return []
     count = int(os.environ.get("LISTEN_FDS", "0"))

@@ -1,6 +1,7 @@
-"""What all connections of one proxy share: the clock, the admitter, the open connections, and shutdown.
+"""State shared by all connections of one proxy: the clock, the admitter, the open connections, and shutdown.
 
-A server listens, sweeps deadlines, and shuts down gracefully: stop accepting, let requests finish, tell WebSockets 1001.
+A server listens, sweeps deadlines, and shuts down gracefully: stop accepting, let requests finish, close WebSockets with
+1001.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Network = IPv4Network | IPv6Network
 
 
 class LocalAnswers(Protocol):
-    """What is answered without a workspace, and how an unreachable one is spoken of."""
+    """Answers that need no workspace, and the answer for an unreachable workspace."""
 
     def local(self, request: RequestHead, peer: bytes) -> Reply | None: ...
 
@@ -72,20 +73,20 @@ class ProxyServer:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def join(self, connection: Exchange) -> bool:
-        """Count a new connection; False when its address has too many, and then it is no connection of ours."""
+        """Count a new connection. Returns False if its address has too many; the connection is then not tracked."""
         if not self._cap.admit(connection.peer.decode()):
             return False
         self.connections.add(connection)
         return True
 
     def leave(self, connection: Exchange) -> None:
-        """It ended, or became a tunnel. May be called again."""
+        """Stop tracking a connection that ended or became a tunnel. May be called again."""
         if connection in self.connections:
             self.connections.remove(connection)
             self._cap.release(connection.peer.decode())
 
     def forwarded_for(self, request: RequestHead, peer: bytes) -> bytes:
-        """Only a proxy we trust may say who was before it."""
+        """Return the X-Forwarded-For value. Only a trusted proxy may add to the chain."""
         if not self._trusted or not request.fields.forwarded_for:
             return peer
         address = ip_address(peer.decode())
@@ -102,7 +103,7 @@ class ProxyServer:
     async def _watched(self, work: Coroutine[Any, Any, None], connection: Exchange) -> None:
         try:
             await work
-        except Exception:  # noqa: BLE001 - the last resort of a connection's task: one failure is one request's
+        except Exception:  # noqa: BLE001 - the last resort of a connection's task: a failure affects only one request
             _log.exception("a request failed in the proxy")
             connection.failed()
 
@@ -139,7 +140,7 @@ class ProxyServer:
             server.close()
         for connection in list(self.connections):
             connection.leave_when_done()
-        # What was accepted in this very turn of the loop becomes a connection in the next ones.
+        # Connections accepted in this iteration of the event loop are registered in the next ones.
         await asyncio.sleep(SETTLE_S)
         deadline = self.loop.time() + self._grace_s
         while self.loop.time() < deadline and any(c.request is not None or c.fresh for c in self.connections):
@@ -158,6 +159,6 @@ class ProxyServer:
             connection.transport.abort()
         for action in self.on_stop:
             action()
-        # Closed transports say so to their protocols in the next turns of the loop.
+        # Closed transports notify their protocols in the next iterations of the event loop.
         for _ in range(3):
             await asyncio.sleep(0)

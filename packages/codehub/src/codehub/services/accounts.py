@@ -1,4 +1,7 @@
-"""Signing in and out, sessions, API tokens, and one's own password. What administrators do to users is in `users`."""
+"""Sign-in and sign-out, sessions, API tokens, and changing one's own password.
+
+`users` holds the administrators' actions.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ MAX_TOKENS = 200
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """A fresh session in two halves: `secret` goes into the cookie, `key` into storage of the dashboard's origin."""
+    """A new session in two halves: `secret` goes into the cookie, `key` into the storage of the dashboard's origin."""
 
     user: User
     session: Session
@@ -44,7 +47,7 @@ class Accounts:
     lockout: Lockout
     clock: Clock
     ids: Ids
-    # Told of every session and token that ends here, so that live streams end with it.
+    # Called for every session and token that ends here, so that its live streams end too.
     ended: Callable[[str], None]
 
     async def sign_in(self, username: str, password: str, *, address: str, user_agent: str) -> SignedIn:
@@ -57,12 +60,12 @@ class Accounts:
                 raise Unauthorized("wrong user name or password")
             if known.user.disabled_at is not None:
                 await self._note_failure(known, address, attempt, "the account is disabled")
-                # Only for people who know the password.
+                # Only shown to users who know the password.
                 raise Unauthorized("this account is disabled: ask an administrator to enable it")
             await self.lockout.forgive(username, address)
         now = self.clock()
         async with self.database.transaction() as tx:
-            # Whatever is over is swept by whoever comes in: there is no other job for it.
+            # Expired sessions are removed at each sign-in; there is no separate job for it.
             await sessions.delete_expired(tx, now)
             await users.forget_old_failures(tx, now - FORGET_AFTER)
             session, secret, key = await self.begin_session(tx, known.user.id, address=address, user_agent=user_agent)
@@ -72,7 +75,7 @@ class Accounts:
     async def _note_failure(
         self, known: users.Credentials | None, address: str, attempt: Attempt, reason: str
     ) -> None:
-        """A name that is nobody's is not kept: people type their password there."""
+        """Record a failed sign-in. An unknown name is not recorded, because users sometimes type their password there."""
         name = known.user.username if known else ""
         async with self.database.transaction() as tx:
             now = self.clock()
@@ -91,9 +94,9 @@ class Accounts:
         token_id: str | None = None,
         token_expires_at: datetime | None = None,
     ) -> tuple[Session, str, str]:
-        """A new session, the secret for its cookie and the key for the dashboard's own storage.
+        """Start a session. Returns it, the secret for its cookie and the key for the dashboard's own storage.
 
-        One that an API token made may do no more than the token, and never outlives it.
+        A session created by an API token has no more rights than the token, and never outlives it.
         """
         now, secret, key = self.clock(), new_secret(), new_secret()
         until = min(now + SESSION_LIFE, token_expires_at or now + SESSION_LIFE)
@@ -102,13 +105,16 @@ class Accounts:
         return session, secret, key
 
     async def by_session(self, secret: str, key: str) -> Principal | None:
-        """Both halves are needed: cookies know no ports, so other programs of the dashboard's host may have seen one."""
+        """Return the principal of a session.
+
+        Both halves are required: cookies ignore ports, so other programs on the dashboard's host may have seen the cookie.
+        """
         async with self.database.transaction() as tx:
             bearer = await sessions.by_session_secret(tx, hash_secret(secret), hash_secret(key), self.clock())
         return None if bearer is None else _principal(bearer, by_token=False)
 
     async def signed_in_here(self, secret: str) -> tuple[str, str] | None:
-        """(id, user name) by the cookie alone, to say who it is; it opens nothing."""
+        """Return (id, user name) from the cookie alone, for display. It grants no access."""
         async with self.database.transaction() as tx:
             return await sessions.user_of_cookie(tx, hash_secret(secret), self.clock())
 
@@ -147,7 +153,7 @@ class Accounts:
             self.ended(session_id)
 
     async def change_password(self, who: Principal, current: str, new: str, *, address: str) -> None:
-        """Ends every other session and revokes every API token: whoever knew the old password is out."""
+        """Change the password, end all other sessions and revoke all API tokens. The old password then gives no access."""
         who.must_be_present()
         async with self.lockout.attempt(who.username, address) as attempt:
             async with self.database.transaction() as tx:
@@ -168,7 +174,7 @@ class Accounts:
     async def mint_token(
         self, who: Principal, name: str, expires_in_days: int | None, workspace_id: str | None = None
     ) -> MintedToken:
-        """`workspace_id` limits the token to one of the user's own workspaces."""
+        """`workspace_id` restricts the token to one of the user's own workspaces."""
         who.must_be_present()
         now = self.clock()
         secret = new_token()
@@ -200,7 +206,7 @@ class Accounts:
             return await sessions.tokens_of(tx, who.user_id, limit, offset)
 
     async def delete_token(self, who: Principal, token_id: str) -> None:
-        """A token may take itself back; any other it may not."""
+        """Delete a token. A token may delete itself, but no other token."""
         if who.token_id != token_id:
             who.must_be_present()
         async with self.database.transaction() as tx:
@@ -211,7 +217,7 @@ class Accounts:
 
 
 def _as(user: User, session_id: str) -> Principal:
-    """Somebody who signed in just now, as the audit trail names them."""
+    """Return the principal of a user who just signed in, for the audit trail."""
     return Principal(user.id, user.username, user.is_admin, session_id, by_token=False, expires_at=None)
 
 

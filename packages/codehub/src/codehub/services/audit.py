@@ -1,6 +1,6 @@
-"""The audit trail: noted by the services in the transaction of what happened, read by administrators.
+"""The audit trail: services write it in the transaction of the event, administrators read it.
 
-Reading another's workspace is noted once per person, workspace and hour: a dashboard asks every few seconds.
+Reading another user's workspace is recorded once per user, workspace and hour, because a dashboard polls every few seconds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from codehub.adapters.postgres.pool import Database, Transaction
 from codehub.domain.audit import AuditEvent, AuditFilter, AuditKind
 from codehub.services.principal import Clock, Principal
 
-# Who acted where nobody was signed in.
+# The actor if no user is signed in.
 SYSTEM = "(system)"
 COMMAND_LINE = "(command line)"
 NOBODY = "(not signed in)"
@@ -36,7 +36,7 @@ async def note(
     detail: Mapping[str, object] | None = None,
     **more: object,
 ) -> None:
-    """The last statement of a transaction. `who` did it, or `actor` where nobody is signed in."""
+    """Record an event, as the last statement of a transaction. `actor` is used if no user (`who`) is signed in."""
     await statements.record(
         tx,
         AuditEvent(
@@ -55,7 +55,7 @@ async def note(
 
 @dataclass(slots=True)
 class Visits:
-    """Which visits to others' workspaces were noted of late, in this process."""
+    """Visits to other users' workspaces that this process recorded recently."""
 
     clock: Clock
     _noted: dict[tuple[str, ...], datetime] = field(default_factory=dict)
@@ -90,14 +90,14 @@ class Audit:
         return AuditPage(found[:limit], str(found[limit - 1].id) if more else None)
 
     async def after(self, who: Principal, which: AuditFilter, after: int, limit: int) -> AuditPage:
-        """Oldest first, for those who follow: the cursor is always there."""
+        """Return events oldest first, for clients that follow the trail. The cursor is always set."""
         who.must_be_admin()
         async with self.database.transaction() as tx:
             found = await statements.oldest_first(tx, which, after=after, limit=limit)
         return AuditPage(found, str(found[-1].id if found else after))
 
     async def sweep(self) -> int:
-        """Remove what is older than the retention, a few at a time; how many."""
+        """Remove events older than the retention in small batches. Returns the number removed."""
         removed = 0
         before = self.clock() - self.retention
         for _ in range(_PAGES_PER_SWEEP):

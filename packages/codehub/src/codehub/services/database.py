@@ -1,4 +1,4 @@
-"""The database as the services are given it. Entry points pass it on; what is in it is the services' business."""
+"""The database as passed to the services. Entry points only pass it on."""
 
 from __future__ import annotations
 

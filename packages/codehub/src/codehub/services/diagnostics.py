@@ -1,5 +1,7 @@
-"""What can be read of a workspace beside its row: its timeline, its archives, its instance's output and use of
-resources. No database connection is held while a backend is asked."""
+"""Reads a workspace's timeline, its archives, its instance's output and its resource usage.
+
+No database connection is held during a call to a backend.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ class Diagnostics:
             return await timeline.page(tx, workspace_id, limit, offset)
 
     async def archives(self, who: Principal, workspace_id: str) -> list[Generation]:
-        """The recorded ones; and, of a workspace in ERROR, those in the store that no row names."""
+        """Return the recorded archives and, for a workspace in ERROR, those in the store that no row names."""
         found = await self.workspaces.get(who, workspace_id)
         async with self.database.transaction() as tx:
             kept = await timeline.generations(tx, workspace_id)
@@ -43,7 +45,7 @@ class Diagnostics:
     async def logs(
         self, who: Principal, workspace_id: str, *, follow: bool, tail: int | None
     ) -> AsyncIterator[bytes]:
-        """The instance's output. Whether its backend answers is known before the first byte."""
+        """Stream the instance's output. A backend that does not answer raises before the first byte."""
         backend = await self._backend(who, workspace_id)
         try:
             await backend.status(workspace_id)

@@ -1,7 +1,7 @@
-"""What one does inside a workspace without its IDE: exec, processes, files, terminals, ports, SSH.
+"""Access to a workspace without its IDE: exec, processes, files, terminals, ports, SSH.
 
-For the owner alone. Finds the `workspaced` of the running start, waking the workspace first where that is wanted, and
-hands the request on. Holds no database connection meanwhile.
+Only for the owner. Finds the `workspaced` of the running instance, waking the workspace first if requested, and passes the
+request on. Holds no database connection meanwhile.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from codehub.ports.instances import Instances, Upstream
 from codehub.services.principal import Clock, Principal
 from codehub.services.workspaces import Edit, Workspaces
 
-# A wake is followed by looking at the row; a start takes seconds.
+# How often the row is polled after a wake; a start takes seconds.
 _LOOK_EVERY_S = 0.25
-# A helper that was just started listens a moment later.
+# A helper that was just started needs a moment until it listens.
 _HELPER_TIMEOUT_S = 20.0
-# A restore of a large home comes first; a client that does not want to wait closes its connection.
+# Restoring a large home comes first. A client that does not want to wait closes its connection.
 _WAKE_TIMEOUT_S = 600.0
-# How stale `last_access_at` may be: a request must not cost a write each time.
+# How stale `last_access_at` may be, so that not every request causes a write.
 _TOUCH_EVERY = timedelta(seconds=30)
 
 
@@ -41,7 +41,7 @@ class Doors:
     touched: dict[str, datetime] = field(default_factory=dict)
 
     async def find(self, who: Principal, workspace_id: str, *, wake: bool) -> Upstream:
-        """Where the helper of this workspace answers. Raises Conflict for one that sleeps and is not to be woken."""
+        """Return the address of this workspace's helper. Raises Conflict if the workspace sleeps and `wake` is false."""
         workspace = await self._owned(who, workspace_id)
         if not _runs(workspace):
             if not wake:
@@ -50,7 +50,7 @@ class Doors:
         elif workspace.desired_state is DesiredState.STANDBY and wake:
             await self._wake(who, workspace)
         if wake:
-            # What must not wake it is a look (a page that refreshes itself), and no use of it either.
+            # A request that must not wake the workspace (a page that refreshes itself) does not count as use.
             await self.touch(workspace_id)
         return await self._helper(workspace)
 
@@ -94,7 +94,7 @@ class Doors:
         return status.workspaced
 
     async def touch(self, workspace_id: str) -> None:
-        """Whoever works through the API keeps the workspace awake."""
+        """Record an access: use through the API keeps the workspace awake."""
         now = self.clock()
         last = self.touched.get(workspace_id)
         if last is None or now - last > _TOUCH_EVERY:
@@ -128,7 +128,7 @@ class Doors:
         return await self.client.json(upstream, method, target, body)
 
     async def _listening(self, upstream: Upstream) -> None:
-        """The helper of a start that is seconds old, or that was just restarted, is waited for."""
+        """Wait for the helper of an instance that has just started or restarted."""
         loop = asyncio.get_running_loop()
         give_up = loop.time() + _HELPER_TIMEOUT_S
         while not await self.client.listens(upstream):

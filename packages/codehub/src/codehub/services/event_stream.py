@@ -1,4 +1,4 @@
-"""Live events: sends what changed to every open stream of a user who may see it.
+"""Live events: sends changes to every open stream of a user who may see them.
 
 ```
  bus ──hint──► dirty ids ─┐                        ┌► stream (pending frames, newest per workspace)
@@ -6,9 +6,9 @@
  a new stream ─ wanting ──┘   (rows, once a change) └► stream
 ```
 
-One loader does every read, one after another, so that no stream ever gets an older state after a newer one. Hints only make
-it sooner: a poll of row versions finds whatever no hint told of, often while the bus is away. No stream holds a database
-connection, and what waits for a slow one is bounded by the workspaces it may see.
+One loader does all reads sequentially, so that no stream ever gets an older state after a newer one. Hints only reduce the
+latency: a poll of row versions finds changes without a hint, and runs more often while the bus is down. No stream holds a
+database connection, and the queue of a slow stream is bounded by the workspaces it may see.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from codehub.services.principal import Clock, Ids, Principal
 
 _log = structlog.get_logger()
 
-# A workspace as one person sees it, in JSON. The spans are when activity could not be seen.
+# Renders a workspace for one user as JSON. The spans are gaps in which activity could not be observed.
 Render: TypeAlias = Callable[[WorkspaceWithOwner, Viewer, Sequence[Span]], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How often, in seconds. Tests hurry these; nobody else should."""
+    """Intervals in seconds. Only tests should shorten them."""
 
-    tick_s: float = 5.0  # sessions looked at; versions polled while the bus is away
-    poll_s: float = 30.0  # versions polled while the bus is there
+    tick_s: float = 5.0  # checks sessions; polls versions while the bus is down
+    poll_s: float = 30.0  # polls versions while the bus is up
     retry_s: float = 1.0  # after a failure of the database or the bus
-    probe_s: float = 20.0  # a word to ourselves through the bus: a dead connection is found this soon
+    probe_s: float = 20.0  # sends a message to ourselves through the bus, which detects a dead connection this soon
     heartbeat_s: float = 30.0
-    send_s: float = 30.0  # a client that took nothing for this long is dropped
+    send_s: float = 30.0  # a client that reads nothing for this long is dropped
 
 
 def frame(event: str, data: str) -> bytes:
@@ -58,7 +58,10 @@ HEARTBEAT = frame("heartbeat", "{}")
 
 @dataclass(eq=False, slots=True)
 class Stream:
-    """One client. `owner` is whose workspaces it sees; None is everybody's. `user_id` and `is_admin` are who looks."""
+    """One client.
+
+    `owner` selects whose workspaces it sees; None means all. `user_id` and `is_admin` describe the viewer.
+    """
 
     owner: str | None
     bearer_id: str
@@ -71,7 +74,7 @@ class Stream:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def next(self, timeout_s: float) -> bytes | None:
-        """What to send now: frames, a heartbeat when nothing came for so long, None when the stream is over."""
+        """Return what to send: frames, a heartbeat after a silent `timeout_s`, or None if the stream has ended."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._changed.wait()
@@ -92,7 +95,7 @@ class Stream:
         self._changed.set()
 
     def offer(self, workspace_id: str, what: bytes) -> None:
-        """The newest frame of a workspace replaces one that was not sent yet."""
+        """Queue a frame, replacing an unsent frame of the same workspace."""
         if self._begun:
             self._pending.pop(workspace_id, None)
             self._pending[workspace_id] = what
@@ -128,7 +131,7 @@ class EventBroadcaster:
         self._streams: dict[str | None, set[Stream]] = {}
         self._wanting: set[Stream] = set()
         self._dirty: dict[str, None] = {}
-        self._known: dict[str, tuple[str, str]] = {}  # id → (owner, version) of what was last sent
+        self._known: dict[str, tuple[str, str]] = {}  # id → (owner, version) last sent
         self._wake = asyncio.Event()
         self._heard = asyncio.Event()
         self._connected = False
@@ -141,11 +144,11 @@ class EventBroadcaster:
 
     @property
     def connected(self) -> bool:
-        """Whether hints come in: our own word came back through the bus."""
+        """Return whether hints arrive: our own message came back through the bus."""
         return self._connected
 
     def open(self, who: Principal, *, everybody: bool) -> Stream:
-        """A stream that begins with a snapshot. Give it back with `close`."""
+        """Open a stream that begins with a snapshot. Release it with `close`."""
         if everybody:
             who.must_be_admin()
         stream = Stream(None if everybody else who.user_id, who.bearer_id, who.user_id, who.is_admin)
@@ -166,31 +169,31 @@ class EventBroadcaster:
                 self._known = {id_: seen for id_, seen in self._known.items() if seen[0] in self._streams}
 
     def ended(self, bearer_id: str) -> None:
-        """A session or token is over, and so are its streams."""
+        """End the streams of a session or token that has ended."""
         for stream in self._all():
             if stream.bearer_id == bearer_id:
                 stream.end()
 
     def stop(self) -> None:
-        """End every stream, and every one to come: the process is leaving."""
+        """End all current and future streams, because the process is shutting down."""
         self._stopped = True
         for stream in self._all():
             stream.end()
 
     def changed(self, workspace_id: str) -> None:
-        """A hint. Nobody listens: nothing is loaded."""
+        """Handle a hint. Without streams, nothing is loaded."""
         if self._streams:
             self._dirty[workspace_id] = None
             self._wake.set()
 
     async def run(self) -> None:
-        """Ends by cancellation alone: what fails in an unforeseen way is logged, and begins again with new snapshots."""
+        """Run until cancelled. Unexpected failures are logged, followed by a restart with new snapshots."""
         while True:
-            # A task of its own: a task group that failed leaves its task's count of cancellations raised (Python 3.11).
+            # A separate task: a task group that failed leaves its task's cancellation count raised (Python 3.11).
             await asyncio.create_task(self._serve())
             self.failures += 1
             self._connected = False
-            # What was taken from the queues when it failed is lost: everybody begins with a snapshot.
+            # Entries taken from the queues before the failure are lost, so every stream starts with a snapshot again.
             self._wanting = set(self._all())
             self._dirty = {}
             self._wake.set()
@@ -231,7 +234,7 @@ class EventBroadcaster:
                 gaps = (await control_ttl.read_coverage(tx)).gaps
             for owned in found:
                 self._note(owned)
-            # Many tabs of one person get the very same bytes.
+            # All tabs of one user get the same bytes.
             snapshots: dict[tuple[str, bool], bytes] = {}
             for stream in wanting:
                 if stream.owner == owner:
@@ -272,7 +275,7 @@ class EventBroadcaster:
         self._known[owned.workspace.id] = (owned.workspace.owner_user_id, owned.version)
 
     async def _watch(self) -> None:
-        """Ends streams whose session is over, and polls what hints may have missed."""
+        """End streams whose session has ended, and poll for changes that hints may have missed."""
         since_poll = 0.0
         while True:
             await asyncio.sleep(self.pace.tick_s)
@@ -327,7 +330,7 @@ class EventBroadcaster:
         raise _Silent("the subscription ended")
 
     async def _probe(self) -> None:
-        """Say a word to ourselves: heard means subscribed. What changed before that is found by a poll."""
+        """Send a message to ourselves: receiving it means subscribed. A poll finds earlier changes."""
         while True:
             self._heard.clear()
             await self._say()
@@ -355,11 +358,11 @@ class EventBroadcaster:
 
 
 class _Silent(CodeHubError):
-    """The subscription is open but nothing comes through it."""
+    """The subscription is open but delivers nothing."""
 
 
 def _ids_in(payload: str) -> list[str]:
-    """A hint is `{"id": …}` or the bare id; anything else is nobody's."""
+    """A hint is `{"id": …}` or the bare id; anything else is ignored."""
     try:
         value = json.loads(payload)
     except ValueError:

@@ -1,4 +1,4 @@
-"""A user's key for git over SSH: made here, kept sealed, and used to sign. The private half never leaves CodeHub."""
+"""A user's key for git over SSH: created here, stored encrypted, and used to sign. The private key never leaves CodeHub."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _string(data: bytes) -> bytes:
 
 
 def make_key(comment: str) -> tuple[str, bytes]:
-    """(public line, private key's 32 bytes)."""
+    """Return (public line, private key's 32 bytes)."""
     made = Ed25519PrivateKey.generate()
     private = made.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
     return f"{public_line(private)} {comment}", private
@@ -35,7 +35,7 @@ def blob_of(line: str) -> str:
 
 
 def sign(private: bytes, blob: str, data: bytes) -> str:
-    """An SSH signature by this key, when it is the one that is asked for."""
+    """Return an SSH signature by this key if it is the requested one."""
     if blob_of(public_line(private)) != blob:
         raise Denied("this is not your key at CodeHub any more")
     signature = Ed25519PrivateKey.from_private_bytes(private).sign(data)

@@ -1,11 +1,11 @@
-"""Limits on guessing passwords. Nobody can lock an account for its owner on another address.
+"""Limits on guessing passwords. An attacker cannot lock an account for its owner at another address.
 
 * One user from one address: five failures lock that pair out for 30 s, doubling with each further failure, up to 30 min.
-  An attempt is counted as a failure before the password is looked at and forgiven when it was right: however many guesses
-  come at once, at most five are ever checked. Within one process the attempts of one pair go one after another, so that
-  several right ones at once do not lock each other out.
-* One account from many addresses, or many accounts from one: attempts are slowed down, not refused. An address from which
-  the user signed in of late is not slowed down for what others do to the account.
+  An attempt is counted as a failure before the password is checked, and the failure is removed if it was right: of any
+  number of concurrent guesses, at most five are ever checked. Within one process, the attempts of one pair run one after
+  another, so that several correct ones at once do not lock each other out.
+* One account from many addresses, or many accounts from one: attempts are slowed down, not rejected. An address from which
+  the user signed in recently is not slowed down by attacks on the account.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from codehub.services.principal import Clock
 FREE_FAILURES = 5
 FIRST_LOCK = timedelta(seconds=30)
 LONGEST_LOCK = timedelta(minutes=30)
-# A row this old says nothing any more.
+# An older row has no effect.
 FORGET_AFTER = timedelta(days=1)
-# Failures of one account, or from one address, before attempts are slowed down. A shared address has many people behind it.
+# Failures of one account, or from one address, before attempts are slowed down. Many users may share an address.
 FREE_FOR_ACCOUNT = 20
 FREE_FOR_ADDRESS = 50
 _FIRST_PACE_S = 0.25
 _LONGEST_PACE_S = 4.0
-# How many may wait behind each other. With the longest pace the last of them waits well below a minute.
+# How many attempts may queue. With the longest delay, the last one waits well below a minute.
 _WAITING = 8
 _FAMILIAR_FOR = timedelta(days=30)
-# Stands for all addresses of a user, and for all users of an address: neither is ever empty.
+# Stands for all addresses of a user, and for all users of an address. Neither is ever empty.
 _ALL = ""
 
 
 def locked_for(failures: int) -> timedelta | None:
-    """How long this many failures in a row lock out."""
+    """Return how long this many consecutive failures lock out."""
     if failures < FREE_FAILURES:
         return None
     doublings = min(failures - FREE_FAILURES, 16)
@@ -48,7 +48,7 @@ def locked_for(failures: int) -> timedelta | None:
 
 
 def pace_s(failures: int, free: int) -> float:
-    """How long an attempt waits after this many failures: longer with each further `free` ones."""
+    """Return how long an attempt waits after this many failures: longer with each further `free` ones."""
     if failures <= free:
         return 0.0
     return min(_FIRST_PACE_S * float(2 ** min(failures // free, 16)), _LONGEST_PACE_S)
@@ -56,7 +56,7 @@ def pace_s(failures: int, free: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One check of a password. `locks` is how long it locks the pair out if it fails."""
+    """One password check. `locks` is how long the pair is locked out if it fails."""
 
     locks: timedelta | None
     pace_s: float = 0.0
@@ -71,7 +71,7 @@ class Lockout:
 
     @asynccontextmanager
     async def attempt(self, username: str, address: str) -> AsyncIterator[Attempt]:
-        """Around one check of a password. Raises TooManyRequests while locked out; call `forgive` when it was right."""
+        """Wrap one password check. Raises TooManyRequests while locked out; call `forgive` if the password was right."""
         network = network_of(address)
         async with self._turn((username, network)):
             attempt, slowed_by = await self._count(username, network, address)
@@ -87,7 +87,7 @@ class Lockout:
             await users.forgive_one_failure(tx, [(username, _ALL), (_ALL, network)])
 
     async def _count(self, username: str, network: str, address: str) -> tuple[Attempt, tuple[str, str] | None]:
-        """This attempt as a failure, and whose queue it waits in, if any."""
+        """Count this attempt as a failure. Returns it and the queue it waits in, if any."""
         now = self.clock()
         async with self.database.transaction() as tx:
             seen = await users.lock_failures(tx, username, network, now)
@@ -98,7 +98,7 @@ class Lockout:
             until = None if lock is None else now + lock
             await users.record_failure(tx, username, network, count=failures, locked_until=until, now=now)
             familiar = await users.signed_in_from(tx, username, address, now - _FAMILIAR_FOR)
-            # Always in this order: two attempts never wait for each other's rows.
+            # Always in this order, so that two attempts cannot deadlock on each other's rows.
             by_account = await self._add(tx, (username, _ALL), now)
             by_address = await self._add(tx, (_ALL, network), now)
         account_s = 0.0 if familiar else pace_s(by_account, FREE_FOR_ACCOUNT)

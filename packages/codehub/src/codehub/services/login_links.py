@@ -1,4 +1,4 @@
-"""One-time sign-in links: an API token becomes a browser's session that may do no more than the token (ADR 0251)."""
+"""One-time sign-in links: turn an API token into a browser session with no more rights than the token (ADR 0251)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from codehub.services.passwords import hash_secret, new_secret
 from codehub.services.principal import Clock, Principal
 from codehub.services.workspaces import Workspaces
 
-# Time for a browser to start on a slow machine, and not more.
+# Long enough for a browser to start on a slow machine, and no longer.
 LINK_LIFE = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
 class Redeemed:
-    """A fresh session and where it goes on. `secret` is for the cookie alone, `key` for the dashboard's storage."""
+    """A new session and the workspace to open. `secret` is only for the cookie, `key` for the dashboard's storage."""
 
     session: Session
     secret: str
@@ -39,7 +39,10 @@ class LoginLinks:
     clock: Clock
 
     async def make(self, who: Principal, workspace_id: str | None) -> str:
-        """The secret of a new link for the same user, which opens that workspace (one they may see)."""
+        """Return the secret of a new link for the same user.
+
+        The link opens that workspace, which they must be allowed to see.
+        """
         if workspace_id is not None:
             await self.workspaces.get(who, workspace_id)
         secret = new_secret()
@@ -63,13 +66,13 @@ class LoginLinks:
         return _there(link)
 
     async def use_up(self, secret: str) -> str | None:
-        """Where it leads, for a browser that needs no new session."""
+        """Use up the link and return its workspace, for a browser that needs no new session."""
         async with self.database.transaction() as tx:
             link = await login_links.take(tx, hash_secret(secret), self.clock())
         return _there(link).workspace_id
 
     async def redeem(self, secret: str, *, address: str, user_agent: str) -> Redeemed:
-        """Uses the link up. The session lasts as long as any other, but never longer than the token."""
+        """Use up the link. The session lasts as long as any other, but never longer than the token."""
         async with self.database.transaction() as tx:
             link = _there(await login_links.take(tx, hash_secret(secret), self.clock()))
             session, session_secret, key = await self.accounts.begin_session(

@@ -1,6 +1,6 @@
-"""Passwords and secrets: argon2id for what people choose, sha256 for what we draw (256 random bits need no slow hash).
+"""Passwords and secrets: argon2id for user-chosen passwords, sha256 for generated ones (256 random bits need no slow hash).
 
-Hashing costs tens of milliseconds and 64 MB each, so it runs in a thread, a few at a time, and a pile-up is refused.
+Hashing costs tens of milliseconds and 64 MB each, so it runs in a thread with limited concurrency and a bounded queue.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from codehub.domain.errors import TooManyRequests
 
-TOKEN_PREFIX = "cht_"  # noqa: S105 - a prefix by which leaked tokens are recognised, not a secret
+TOKEN_PREFIX = "cht_"  # noqa: S105 - a prefix that identifies leaked tokens, not a secret
 
-# The longest is what costs no memory to speak of.
+# The longest password that needs no significant memory.
 SHORTEST, LONGEST = 8, 1_024
 
 _T = TypeVar("_T")
 
-# At once: memory is 64 MB each. Waiting: some seconds' worth; more than that is an attack or a storm.
+# Concurrent hashes use 64 MB each. The queue holds a few seconds of work; more is an attack or overload.
 _AT_ONCE = 2
 _MAY_WAIT = 64
 
@@ -38,7 +38,7 @@ def new_token() -> str:
 
 
 def hash_secret(secret: str) -> bytes:
-    # A header may hold bytes that are no UTF-8; whatever it is, it has a digest and matches nothing.
+    # A header may contain bytes that are not UTF-8. They have a digest like any other, which matches nothing.
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 
@@ -53,7 +53,10 @@ class Passwords:
         return await self._in_turn(lambda: self.hasher.hash(password))
 
     async def verify(self, password_hash: str | None, password: str) -> bool:
-        """For a user that does not exist (None) a hash is checked all the same: the answer takes as long."""
+        """Check a password.
+
+        For an unknown user (None), a hash is checked as well, so that the answer takes equally long.
+        """
         return await self._in_turn(lambda: self._verify(password_hash, password))
 
     def _verify(self, password_hash: str | None, password: str) -> bool:

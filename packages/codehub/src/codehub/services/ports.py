@@ -1,4 +1,4 @@
-"""Ports of a workspace: what listens, who may open it, and links that let others in for a while."""
+"""Ports of a workspace: which are listening, who may open them, and temporary links for others."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class MintedLink:
 class Ports:
     database: Database
     doors: Doors
-    widest: str  # what administrators allow
+    widest: str  # the widest share that administrators allow
     url_of: Callable[[str, int], str]
     clock: Clock
     ids: Ids
@@ -73,7 +73,7 @@ class Ports:
         return share
 
     async def link(self, who: Principal, workspace_id: str, port: int, expires_in_s: float) -> MintedLink:
-        """An address that opens the port for whoever has it. The port must be shared by link."""
+        """Create a URL that opens the port for anyone who has it. The port must be shared by link."""
         life = timedelta(seconds=expires_in_s)
         if not timedelta(0) < life <= LONGEST_LINK:
             raise Invalid(f"expires_in_s: up to {LONGEST_LINK.days} days")

@@ -1,4 +1,4 @@
-"""Who is asking: a person's session, or an API token that acts for them."""
+"""The originator of a request: a user's session, or an API token that acts for the user."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Principal:
     user_id: str
     username: str
     is_admin: bool
-    bearer_id: str  # the session's or the token's
+    bearer_id: str  # the id of the session or token
     by_token: bool
     expires_at: datetime | None
-    # The token behind it, also of a session that a token's sign-in link made.
+    # The token used, also for a session created by a token's sign-in link.
     token_id: str | None = None
-    # The only workspace this token is good for.
+    # Restricts the token to this workspace.
     workspace_id: str | None = None
-    # Where the request came from, for the audit trail.
+    # The client address, for the audit trail.
     address: str = ""
 
     def must_be_admin(self) -> None:
@@ -33,6 +33,6 @@ class Principal:
             raise Denied("only an administrator may do this")
 
     def must_be_present(self) -> None:
-        """Some things a token must not do, or a leaked one could make itself permanent."""
+        """Reject API tokens. Some actions need a session, or a leaked token could make itself permanent."""
         if self.token_id is not None or self.by_token:
             raise Denied("an API token may not do this: sign in with a password")

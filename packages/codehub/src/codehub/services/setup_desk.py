@@ -1,7 +1,7 @@
-"""What linked workspaces are sent and answered. Secrets are opened here and nowhere else but for `git ls-remote`.
+"""Messages and answers for linked workspaces. Secrets are decrypted only here, and for `git ls-remote`.
 
-Every question is checked against the row: the start must still be its owner's, so a credential that was removed, or a
-workspace that was transferred, is refused at once.
+Every request is checked against the row: the instance must still belong to its owner, so a removed credential or a
+transferred workspace is rejected immediately.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LONGEST_SIGNED = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class PostgresSetupDesk:
-    """`runs` says what an instance backend starts; `git_ca` are certificates that git trusts besides the system's."""
+    """`runs` is what an instance backend starts; `git_ca` holds certificates that git trusts besides the system's."""
 
     database: Database
     box: Callable[[], SecretBox]
@@ -150,7 +150,7 @@ class PostgresSetupDesk:
 
 
 def devcontainer_message(found: DevContainer) -> dict[str, object]:
-    """What the workspace applies. An image or a build is not: those are decided before it starts."""
+    """Return the part that the workspace applies. An image or a build is decided before the workspace starts."""
     ignored = [[key, str(reason)] for key, reason in found.ignored]
     for key, wanted in (("image", found.image), ("build", found.dockerfile), ("features", found.features)):
         if wanted:
@@ -177,7 +177,7 @@ def _command(command: Command) -> Mapping[str, object]:
 
 
 def _template_commands(workspace: Workspace) -> list[Mapping[str, object]]:
-    """The setup commands of its template, once per home. Parameters are in the environment that they run in."""
+    """Return the setup commands of the template, which run once per home. Parameters are in their environment."""
     setup = workspace.template.setup if workspace.template is not None else ()
     return [{"name": command, "when": "create", "shell": command} for command in setup]
 

@@ -1,7 +1,7 @@
-"""SSH: people's public keys, each workspace's host key, and setting up the `sshd` of a running start.
+"""SSH: users' public keys, each workspace's host key, and the setup of `sshd` in a running instance.
 
-A host key is made once, by the workspace itself, and kept with it: it is the same after sleep, archive and restore, so
-that host checking can be on.
+The workspace creates its host key once, and CodeHub stores it: the key stays the same after sleep, archive and restore, so
+that clients can check it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Ssh:
             return await ssh_keys.keys_of(tx, who.user_id)
 
     async def add_key(self, who: Principal, text: str, name: str) -> SshKey:
-        """The same key again is the one that is there."""
+        """Add a key. Adding the same key again returns the existing one."""
         public = parse_public_key(text)
         made = SshKey(
             self.ids(), who.user_id, name or public.comment or "key", public.line, public.fingerprint, self.clock()
@@ -64,14 +64,14 @@ class Ssh:
             await note(tx, AuditKind.SSH_KEY_REMOVED, self.clock(), who, id=key_id)
 
     async def known_host(self, who: Principal, workspace_id: str) -> str | None:
-        """The workspace's public host key; None before anybody connected for the first time."""
+        """Return the workspace's public host key, or None before the first connection."""
         await self.doors.workspaces.get(who, workspace_id)
         async with self.database.transaction() as tx:
             found = await ssh_keys.host_key(tx, workspace_id)
         return found.public_key if found is not None else None
 
     async def prepare(self, who: Principal, workspace_id: str, *, wake: bool) -> SshAddress:
-        """Have the running start serve SSH for its owner's keys as they are now."""
+        """Configure SSH in the running instance with its owner's current keys."""
         upstream = await self.doors.find(who, workspace_id, wake=wake)
         async with self.database.transaction() as tx:
             found = await ssh_keys.host_key(tx, workspace_id)

@@ -1,4 +1,4 @@
-"""What the system says of itself, to whoever watches over it."""
+"""The state of the system, for monitoring."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from codehub.domain.leadership import Leadership
 
 
 async def leadership(database: Database, lock_id: int) -> Leadership:
-    """The last recorded term of a coordinator, and whether someone holds the lock right now."""
+    """Return a coordinator's last recorded term, and whether the lock is currently held."""
     async with database.transaction() as tx:
         return await system.leadership(tx, lock_id)

@@ -1,7 +1,7 @@
-"""Templates: what administrators push, what people are offered, and what a workspace is made from.
+"""Templates: pushing by administrators, choosing by users, and applying to a workspace.
 
-Every profile is offered as a template of its name too; a template of the same name hides it. Nothing here talks to a
-backend. The text of a version is read by `domain.templates`; a workspace keeps what came of it (`AppliedTemplate`).
+Every profile is also offered as a template of its name; a template of the same name hides it. Nothing here calls a backend.
+`domain.templates` parses the text of a version; a workspace stores the result (`AppliedTemplate`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOST_VERSIONS_SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """A template as people choose it. `version` 0 is a profile; `stored` is what an administrator may read of it."""
+    """A template that users can choose. `version` 0 is a profile; only administrators may read `stored`."""
 
     template: Template
     version: int = 0
@@ -43,7 +43,7 @@ class Offered:
 class Pushed:
     name: str
     version: int
-    is_new: bool  # False: it says what the newest version said
+    is_new: bool  # False: identical to the newest version
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a workspace would be made from; `applied` is None while there are problems."""
+    """What a workspace would be created from. `applied` is None while there are problems."""
 
     name: str
     problems: tuple[Problem, ...] = ()
@@ -69,12 +69,15 @@ class Preview:
 @dataclass(frozen=True, slots=True)
 class VersionText:
     stored: StoredVersion
-    diff: str  # against the version before it, as `diff -u` writes it
+    diff: str  # against the previous version, in `diff -u` format
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A workspace's template, and what its newest version would change. `blocked` says why it cannot be taken."""
+    """A workspace's template, and what its newest version would change.
+
+    `blocked` is the reason why it cannot be applied.
+    """
 
     current: AppliedTemplate
     pending: AppliedTemplate | None
@@ -133,7 +136,7 @@ class Templates:
         return VersionText(found, "".join(difflib.unified_diff(old, new, *names)))
 
     async def push(self, who: Principal, source: str) -> list[Pushed]:
-        """Every template of a text, all or none. One that says what its newest version says makes no new one."""
+        """Store all templates of a text, or none. A template that equals its newest version creates no new version."""
         who.must_be_admin()
         self._checked(source)
         parts = split_templates(source)
@@ -150,7 +153,7 @@ class Templates:
         return pushed
 
     def problems(self, source: str) -> tuple[Problem, ...]:
-        """Everything that is wrong with a text, each with its line."""
+        """Return all mistakes in a text, each with its line."""
         try:
             self._checked(source)
             split_templates(source)
@@ -163,7 +166,7 @@ class Templates:
     async def preview_text(
         self, who: Principal, source: str, given: Mapping[str, Value], runtime: str | None
     ) -> list[Preview]:
-        """What a text that is not pushed yet would make of these values; for the editor."""
+        """Preview an unpushed text with these values, for the editor."""
         who.must_be_admin()
         if found := self.problems(source):
             return [Preview("", found)]
@@ -175,7 +178,7 @@ class Templates:
         return await self._preview(offered.template, offered.version, given, runtime)
 
     async def archive(self, who: Principal, name: str) -> None:
-        """No longer offered. Refused while workspaces use it: they would be offered no update any more."""
+        """Stop offering a template. Rejected while workspaces use it, because they would get no more updates."""
         who.must_be_admin()
         async with self.database.transaction() as tx:
             await templates.lock(tx, name)
@@ -190,13 +193,13 @@ class Templates:
                 await templates.set_archived(tx, name, self.clock())
 
     async def update_of(self, who: Principal, workspace_id: str) -> Update | None:
-        """What its template is and what taking the newest version would change; None without a template."""
+        """Return the template and what its newest version would change, or None without a template."""
         async with self.database.transaction() as tx:
             owned = await _seen(tx, who, workspace_id)
             return await self._update_of(tx, who, owned.workspace, {})
 
     async def update(self, who: Principal, workspace_id: str, given: Mapping[str, Value]) -> WorkspaceWithOwner:
-        """Take the newest version at the next start. Values that are not given stay as they are."""
+        """Apply the newest version at the next start. Values that are not given stay unchanged."""
         async with self.database.transaction() as tx:
             await _seen(tx, who, workspace_id)
             workspace = await workspaces.lock(tx, workspace_id)
@@ -235,7 +238,7 @@ class Templates:
             return await templates.time_zone(tx, who.user_id) or "UTC"
 
     async def set_time_zone(self, who: Principal, name: str) -> str:
-        """In which the schedules of this user's workspaces are read, from now on."""
+        """Set the time zone for the schedules of this user's workspaces."""
         try:
             time_zone(name)
         except Invalid as error:
@@ -245,7 +248,7 @@ class Templates:
         return name
 
     def _checked(self, source: str) -> Mapping[str, Template]:
-        """Mistakes, also for profiles that this installation does not have."""
+        """Parse and check a text. Also raises Mistakes for profiles that this installation does not have."""
         parsed = parse_templates(parse_toml(source))
         known = ", ".join(sorted(self.catalog.profiles))
         mistakes = [
@@ -307,7 +310,7 @@ class Templates:
         )
 
     async def _runs(self, workspace: Workspace) -> Runs:
-        """What its backend starts, which was fixed when it was made."""
+        """Return what the workspace's backend starts. It was fixed at creation."""
         backend = self.instances.get(workspace.instance_backend)
         return backend.runs if backend is not None else (await self.choose_runtime())[1]
 
@@ -322,10 +325,10 @@ async def resolve(
     *,
     carry: Mapping[str, Value] | None = None,
 ) -> tuple[AppliedTemplate | None, int]:
-    """What a workspace is made from, and the newest version; (None, 0) for a profile of that name.
+    """Return what a workspace is created from, and the newest version; (None, 0) for a profile of that name.
 
-    The template is held until the transaction ends, so that it is neither archived nor given a version meanwhile. With
-    `carry`, values that are not among it are an older version's: those that the newest does not have are dropped.
+    The template is locked until the transaction ends, so that it is neither archived nor given a new version meanwhile.
+    With `carry`, the other values come from an older version: those that the newest version does not have are dropped.
     """
     await templates.hold(tx, name)
     stored = await templates.newest(tx, name)
@@ -341,7 +344,7 @@ async def resolve(
 
 
 def _offered(stored: StoredVersion) -> Offered | None:
-    """None for a text that an older CodeHub took and this one does not: it is not offered until it is pushed again."""
+    """Return None for a text that only an older CodeHub accepted: it is not offered until it is pushed again."""
     try:
         return Offered(_parsed(stored.name, stored.source), stored.version, stored)
     except Invalid:

@@ -1,4 +1,4 @@
-"""Has the browser's terminal program installed when somebody first opens a terminal: once, in the background."""
+"""Installs the browser's terminal program when a terminal is first opened: once, in the background."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TerminalProgramFiles:
         return self.program is not None and self.program.installed
 
     def begin(self) -> str | None:
-        """Begin to install it unless it is there or under way. Returns why the last try failed, if it did."""
+        """Start the installation unless it is done or running. Returns why the last attempt failed, if it did."""
         if self.program is None:
             return "this CodeHub serves no web terminal"
         problem, self._problem = self._problem, None
@@ -51,6 +51,6 @@ class TerminalProgramFiles:
         return self._files[name]
 
     async def close(self) -> None:
-        """An install under way is left to its thread; the next process finds what it made."""
+        """Leave a running installation to its thread; the next process uses the result."""
         if self._install is not None:
             self._install.cancel()

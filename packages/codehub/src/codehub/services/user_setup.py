@@ -1,6 +1,6 @@
-"""What users bring into their workspaces: git credentials, a key for git over SSH, secrets and dotfiles.
+"""Users' personal setup for their workspaces: git credentials, a key for git over SSH, secrets and dotfiles.
 
-A value that was stored is never shown again. An API token that is limited to one workspace gets at none of this
+A stored value is never shown again. An API token that is restricted to one workspace has no access to any of this
 (`api/context.py`), so code in a workspace cannot read or change it.
 """
 
@@ -66,7 +66,7 @@ class UserSetup:
                 raise NotFound("you have no such git credential")
 
     async def branches(self, who: Principal, url: str) -> Branches:
-        """Of a repository that this user may see, with the credential that they stored for its host."""
+        """List the branches of a repository, with the credential that this user stored for its host."""
         parsed = parse_url(url)
         async with self.database.transaction() as tx:
             found = await user_setup.sealed_credential(tx, who.user_id, parsed.scheme, parsed.host)
@@ -84,7 +84,7 @@ class UserSetup:
         return None if found is None else found[0]
 
     async def make_key(self, who: Principal, *, replace: bool) -> GitKey:
-        """The one that is there, unless it is to be replaced."""
+        """Return the existing key, or create one if there is none or `replace` is set."""
         line, private = git_keys.make_key(f"{who.username}@codehub")
         sealed = self.box().seal(private, key_context(who.user_id))
         async with self.database.transaction() as tx:
@@ -131,7 +131,7 @@ class UserSetup:
             return await user_setup.dotfiles(tx, who.user_id)
 
     async def set_dotfiles(self, who: Principal, url: str, ref: str) -> tuple[str, str]:
-        """An empty URL means none."""
+        """Set the dotfiles repository. An empty URL means none."""
         source = parse_source(url, ref) if url else None
         kept = (source.repository.url, source.ref) if source is not None else ("", "")
         async with self.database.transaction() as tx:

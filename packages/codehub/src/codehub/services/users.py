@@ -1,4 +1,4 @@
-"""What administrators do to users. At least one administrator who can sign in is always left."""
+"""User management by administrators. At least one administrator who can sign in always remains."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from codehub.services.principal import Clock, Ids, Principal
 
 @dataclass(frozen=True, slots=True)
 class UserChange:
-    """None leaves a thing as it is."""
+    """None leaves a field unchanged."""
 
     password: str | None = None
     is_admin: bool | None = None
@@ -32,7 +32,7 @@ class Users:
     clock: Clock
     ids: Ids
     ended: Callable[[str], None]
-    # Why no second user can be had here, if so: without isolation they could read each other's homes.
+    # The reason why this installation allows no second user, if so: without isolation, users could read each other's homes.
     second_user_refused: Callable[[], str | None]
 
     async def page(self, who: Principal, limit: int, offset: int) -> tuple[list[User], int]:
@@ -53,7 +53,7 @@ class Users:
         return await self._insert(username, password, who, is_admin=is_admin)
 
     async def ensure_first_admin(self, username: str, password: str) -> bool:
-        """Make the first user when there is none; a restart never resets anything. Whether one was made."""
+        """Create the first user if there is none, and return whether one was created. A restart never resets anything."""
         async with self.database.transaction() as tx:
             if await users.count(tx):
                 return False
@@ -64,7 +64,7 @@ class Users:
         return True
 
     async def reset(self, username: str, password: str) -> None:
-        """For whoever holds the database itself: a user gets in again by a new password; sessions and tokens end."""
+        """Reset a user's password and end all sessions and tokens. For operators with direct access to the database."""
         if not SHORTEST <= len(password) <= LONGEST:
             raise Invalid(f"a password must have {SHORTEST} to {LONGEST} characters")
         hashed = await self.passwords.hash(password)

@@ -1,7 +1,7 @@
-"""What the workspace proxy asks of the database: who is this, what is the workspace's state, wake it; and the ticket.
+"""The workspace proxy's database access: who sent a request, the workspace's state, waking it, and the ticket.
 
-A ticket takes a person's sign-in from the dashboard's origin to the workspace's, once, within a minute, bound to the nonce
-that the asking browser holds. No connection is held beyond a call.
+A ticket carries a user's sign-in from the dashboard's origin to the workspace's. It is valid once, within a minute, and
+bound to the nonce of the requesting browser. No connection is held beyond a call.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from codehub.services.passwords import hash_secret, new_secret
 from codehub.services.principal import Clock, Principal
 
 TICKET_LIFE: Final = timedelta(seconds=60)
-# A page can add cookies of our name at other paths; more of them than this are nobody's honest browser.
+# A page can add cookies of our name at other paths, but no legitimate browser sends more than this.
 MAX_COOKIES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class AccessSnapshot:
-    """One look: the workspace's row, and who presented what. `secret` is the credential that was found to be live."""
+    """One access check: the workspace's row, and the authenticated user. `secret` is the credential that was valid."""
 
     workspace: Workspace | None
     user_id: str | None
@@ -48,11 +48,11 @@ class WorkspaceAccess:
     database: Database
     limits: RunningLimits
     clock: Clock
-    visits: Visits | None = None  # for the audit trail, where strangers come in: in the proxy
-    widest_share: str = "link"  # what administrators allow for ports
+    visits: Visits | None = None  # for the audit trail, in the proxy, where other users may visit
+    widest_share: str = "link"  # the widest share that administrators allow for ports
 
     async def look(self, workspace_id: str, *, cookies: Sequence[bytes], token: bytes) -> AccessSnapshot:
-        """A token that is given and wrong is never made up for by a cookie."""
+        """Check access. A cookie never makes up for an invalid token."""
         now = self.clock()
         presented = {_hash(secret): secret for secret in ([token] if token else cookies[:MAX_COOKIES])}
         async with self.database.transaction() as tx:
@@ -67,7 +67,7 @@ class WorkspaceAccess:
         return AccessSnapshot(workspace, holder.user_id, holder.username, presented[holder.secret_hash])
 
     async def may_open_port(self, workspace_id: str, port: int, *, user_id: str | None, link: bytes) -> bool:
-        """Whether somebody who is not the owner may: signed in where it is shared with users, or with a live link."""
+        """Return whether a guest may open the port: signed in if it is shared with users, or with a valid link."""
         async with self.database.transaction() as tx:
             share = narrowed(await ports.share_of(tx, workspace_id, port), self.widest_share)
             allowed = (user_id is not None and share in ("users", "link")) or (
@@ -85,7 +85,10 @@ class WorkspaceAccess:
             return allowed
 
     async def wake(self, seen: AccessSnapshot) -> None:
-        """Ask for RUNNING. Raises LimitExceeded. A workspace that changed its mind meanwhile is left alone."""
+        """Set the desired state to RUNNING.
+
+        Raises LimitExceeded. A workspace whose state changed meanwhile is left unchanged.
+        """
         workspace = seen.workspace
         assert workspace is not None
         async with self.database.transaction() as tx:
@@ -113,14 +116,17 @@ class WorkspaceAccess:
         return {by_hash[digest] for digest in live}
 
     async def may_still_open(self, held: Sequence[tuple[str, int, bytes]]) -> set[tuple[str, int, bytes]]:
-        """Which of these (workspace, port, secret) may still be open: the owner's, or as the port is shared now."""
+        """Return which of these (workspace, port, secret) may stay open.
+
+        The owner's may, and those the port is still shared with.
+        """
         asked = [(workspace_id, port, _hash(secret)) for workspace_id, port, secret in held]
         async with self.database.transaction() as tx:
             live = await ports.still_open(tx, asked, self.widest_share, self.clock())
         return {one for one, hashed in zip(held, asked, strict=True) if hashed in live}
 
     async def issue(self, who: Principal, workspace_id: str, nonce_hash: bytes) -> str:
-        """A ticket for the owner's browser. Raises WorkspaceNotFound or Denied."""
+        """Create a ticket for the owner's browser. Raises WorkspaceNotFound or Denied."""
         now = self.clock()
         ticket = new_secret()
         async with self.database.transaction() as tx:
@@ -147,7 +153,10 @@ class WorkspaceAccess:
         return ticket
 
     async def redeem(self, ticket: bytes, nonce: bytes, workspace_id: str) -> str | None:
-        """A workspace cookie's secret for a ticket, or None: used, too old, or another browser's or workspace's."""
+        """Exchange a ticket for a workspace cookie's secret.
+
+        None if it is used, expired, or for another browser or workspace.
+        """
         now = self.clock()
         async with self.database.transaction() as tx:
             taken = await statements.take_ticket(tx, _hash(ticket), now)

@@ -1,7 +1,7 @@
-"""What people ask of workspaces. From which state they may ask it is `domain.actions`.
+"""User actions on workspaces. `domain.actions` defines which states allow them.
 
-Every change is one transaction: the row locked and judged again, the change, and its entry in the timeline. Nothing here
-talks to a backend: the controller sees the new desired_state and acts.
+Every change is one transaction: lock the row, check it again, change it, and add a timeline entry. Nothing here calls a
+backend: the controller sees the new desired_state and acts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from codehub.services.audit import Visits, note
 from codehub.services.principal import Clock, Ids, Principal
 
 LONGEST_KEEP_AWAKE = timedelta(days=31)
-# As the timeline says it.
+# Texts for the timeline.
 _ASKED = {
     DesiredState.RUNNING: "asked it to run",
     DesiredState.STANDBY: "asked it to sleep",
@@ -43,7 +43,7 @@ _ASKED = {
 
 @dataclass(frozen=True, slots=True)
 class BackendChoice:
-    """What a new workspace runs on and keeps its home on; fixed at creation."""
+    """The backends that a new workspace runs on and keeps its home on; fixed at creation."""
 
     instance: str
     storage: str
@@ -64,7 +64,7 @@ class NewWorkspace:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """None leaves a thing as it is."""
+    """None leaves a field unchanged."""
 
     name: str | None = None
     description: str | None = None
@@ -74,7 +74,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """`chosen` says that an archive was named, `archive_key` which: None is an empty home."""
+    """`chosen`: an archive was selected. `archive_key`: which one; None is an empty home."""
 
     chosen: bool = False
     archive_key: str | None = None
@@ -103,7 +103,7 @@ class Workspaces:
             raise
 
     async def refused(self, who: Principal, workspace_id: str) -> None:
-        """For the audit trail: somebody wanted to see or open another's workspace, and may not."""
+        """Record in the audit trail that a user was denied access to another user's workspace."""
         async with self.database.transaction() as tx:
             await self._note_visit(tx, AuditKind.WORKSPACE_REFUSED, who, workspace_id)
 
@@ -117,7 +117,7 @@ class Workspaces:
             return await workspaces.page(tx, owner, limit, offset, deleted=deleted)
 
     async def activity_gaps(self) -> tuple[Span, ...]:
-        """When activity could not be seen: what `sleeps_at` leaves out."""
+        """Return the gaps in which activity could not be observed, which `sleeps_at` excludes."""
         async with self.database.transaction() as tx:
             return (await control_ttl.read_coverage(tx)).gaps
 
@@ -184,10 +184,10 @@ class Workspaces:
         )
 
     async def duplicate(self, who: Principal, workspace_id: str, name: str, *, start: bool) -> WorkspaceWithOwner:
-        """A new workspace with this one's files; this one is only read. See `domain.duplicate`.
+        """Create a workspace with this one's files, which is only read. See `domain.duplicate`.
 
-        The row is the intent. A copy of an archived one begins from that very archive, which the GC then keeps; of a
-        home, the controller makes an archive first.
+        The row is the intent. A copy of an archived workspace starts from that archive, which the GC then keeps. For a copy
+        of a home, the controller creates an archive first.
         """
         now, copy_id = self.clock(), self.ids()
         async with self.database.transaction() as tx:
@@ -230,7 +230,7 @@ class Workspaces:
             if edit.desired_state is DesiredState.RUNNING:
                 await self._slot(tx, seen.workspace)
             workspace = await self._locked(tx, workspace_id)
-            if edit.desired_state is not None:  # a note may still be written while it is deleted
+            if edit.desired_state is not None:  # a note may still be changed while the workspace is being deleted
                 check_allowed(Action.EDIT, workspace)
             await self._write_words(tx, who, workspace, edit)
             if edit.desired_state is not None and edit.desired_state is not workspace.desired_state:
@@ -257,7 +257,7 @@ class Workspaces:
             return await self._ask(tx, who, workspace, stop_target(workspace), "stop", recover=recover)
 
     async def cancel(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
-        """Give up the start, restore or archive that is under way, and be what it was before."""
+        """Cancel the current start, restore or archive operation, and return to the previous state."""
         async with self.database.transaction() as tx:
             await self._seen(tx, who, workspace_id)
             workspace = await self._locked(tx, workspace_id)
@@ -270,7 +270,7 @@ class Workspaces:
             return await self._again(tx, workspace_id)
 
     async def keep_awake(self, who: Principal, workspace_id: str, until: datetime | None) -> WorkspaceWithOwner:
-        """Not put to sleep until then, whatever runs in it; None ends that."""
+        """Keep the workspace awake until this time, regardless of activity. None ends that."""
         now = self.clock()
         if until is not None and not now < until <= now + LONGEST_KEEP_AWAKE:
             raise Invalid(f"until: a time within the next {LONGEST_KEEP_AWAKE.days} days")
@@ -287,7 +287,7 @@ class Workspaces:
             return await self._again(tx, workspace_id)
 
     async def retry_setup(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
-        """Its owner's wish: the setup uses the owner's credentials."""
+        """Retry the setup. Only the owner may, because it uses the owner's credentials."""
         async with self.database.transaction() as tx:
             seen = await self._seen(tx, who, workspace_id)
             if seen.workspace.owner_user_id != who.user_id:
@@ -316,7 +316,7 @@ class Workspaces:
 
     async def recover(self, who: Principal, workspace_id: str, recovery: Recovery) -> WorkspaceWithOwner:
         who.must_be_admin()
-        # Asked before the transaction: no connection is held while the store is asked.
+        # Queried before the transaction, so that no connection is held during a call to the store.
         in_store = await self.archives_in_store(_checked(workspace_id))
         async with self.database.transaction() as tx:
             await self._seen(tx, who, workspace_id)
@@ -336,8 +336,10 @@ class Workspaces:
             return await self._again(tx, workspace_id)
 
     async def continue_from_archive(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
-        """A new workspace from the last archive of one whose node does not answer. Nothing of the old one is removed: it
-        is stopped when its node is back, with what was written there since."""
+        """Create a workspace from the last archive of one whose node does not answer.
+
+        The old workspace keeps all its data: it is stopped when its node is back, including what was written there since.
+        """
         now, new_id = self.clock(), self.ids()
         async with self.database.transaction() as tx:
             seen = await self._seen(tx, who, workspace_id)
@@ -365,7 +367,7 @@ class Workspaces:
             return await self._again(tx, workspace_id)
 
     async def transfer(self, who: Principal, workspace_id: str, username: str) -> WorkspaceWithOwner:
-        """To another owner, by an administrator. One that runs is stopped first: the new owner starts it."""
+        """Transfer to another owner, as an administrator. A running workspace is stopped first: the new owner starts it."""
         who.must_be_admin()
         async with self.database.transaction() as tx:
             await self._seen(tx, who, workspace_id)
@@ -383,7 +385,10 @@ class Workspaces:
             return await self._again(tx, workspace_id)
 
     async def archives_in_store(self, workspace_id: str) -> list[Generation]:
-        """Every whole archive of this workspace in the store, recorded or not; none when the store does not answer."""
+        """Return all complete archives of this workspace in the store, recorded or not.
+
+        Empty if the store does not answer.
+        """
         if self.archives is None:
             return []
         try:
@@ -425,7 +430,7 @@ class Workspaces:
         return workspace
 
     async def _slot(self, tx: Transaction, workspace: Workspace) -> None:
-        # One in ERROR gave its place up, whatever is desired of it.
+        # A workspace in ERROR does not count against the limit, regardless of its desired state.
         if workspace.desired_state is not DesiredState.RUNNING or workspace.phase is Phase.ERROR:
             await workspaces.take_running_slot(tx, workspace.owner_user_id, workspace.id, self.limits)
 
@@ -464,15 +469,15 @@ class Workspaces:
     async def _note_visit(
         self, tx: Transaction, kind: AuditKind, who: Principal, workspace_id: str, **detail: object
     ) -> None:
-        """Of somebody who is not the owner, once an hour: a page asks every few seconds."""
+        """Record a visit by another user once an hour, because a page polls every few seconds."""
         if self.visits.is_new(kind, who.user_id, who.address, workspace_id):
             await note(tx, kind, self.clock(), who, workspace_id=workspace_id, detail=detail)
 
     async def _tell(self, tx: Transaction, workspace_id: str, who: Principal, kind: str, message: str) -> None:
-        """In the timeline; and in the audit trail what administrators do, and anybody else to another's workspace."""
+        """Add a timeline entry. Also audit what only administrators do, and what they do to other users' workspaces."""
         now = self.clock()
         await timeline.record(tx, workspace_id, at=now, kind=kind, message=message, actor=who.username)
-        if not who.is_admin:  # whose own it is, or nothing would be changed
+        if not who.is_admin:  # the owner: other users without administrator rights cannot change anything
             return
         event = _AUDITED.get(kind, AuditKind.WORKSPACE_CHANGED)
         found = await workspaces.get(tx, workspace_id)
@@ -488,7 +493,7 @@ class Workspaces:
         return found
 
 
-# Entries of the timeline that only administrators make.
+# Timeline entries that only administrators cause.
 _AUDITED = {
     "recover": AuditKind.WORKSPACE_RECOVERED,
     "undelete": AuditKind.WORKSPACE_UNDELETED,
@@ -508,7 +513,7 @@ def _origin(workspace: Workspace) -> str:
 
 
 def _checked(workspace_id: str) -> str:
-    """Anything that is no id of ours names no workspace; it never reaches the database."""
+    """Raise for anything that is not a valid id, so that it never reaches the database."""
     if not is_id(workspace_id):
         raise WorkspaceNotFound("there is no such workspace")
     return workspace_id

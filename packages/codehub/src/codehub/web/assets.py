@@ -1,7 +1,7 @@
 """The dashboard's files, read once, under one version: the hash of all of them.
 
-The page names its modules by that version and they import each other relatively, so a browser keeps each version for ever
-and never mixes two.
+The page refers to its modules by that version, and they import each other relatively, so a browser caches each version
+indefinitely and never mixes two.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ class Assets:
 
 @cache
 def assets() -> Assets:
-    """All files as they are served."""
+    """Return all files as served."""
     found = dict(sorted(_walk(resources.files("codehub.web").joinpath("static"), "")))
     index = found.pop("index.html")
     version = _hash(b"".join(name.encode() + b"\0" + body for name, body in [*found.items(), ("index.html", index)]))
-    # The terminal is a page of its own, which few open.
+    # The terminal is a separate page, which few users open.
     modules = [name for name in found if name.endswith(".js") and not name.startswith("terminal/")]
-    # Without a build step the browser would find the modules one import at a time; told at once, it asks for all together.
+    # Without a build step, the browser would discover the modules one import at a time. With preload hints it requests all
+    # of them at once.
     hints = "\n".join(f'<link rel="modulepreload" href="assets/{version}/{name}">' for name in modules)
     page = index.decode().replace("<!-- PRELOAD -->", hints).replace("VERSION", version).encode()
     return Assets(version, _asset("index.html", page), {name: _asset(name, body) for name, body in found.items()})

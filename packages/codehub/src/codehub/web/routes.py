@@ -1,4 +1,4 @@
-"""Serves the dashboard: `/` and `/assets/{version}/…`. Files only; it knows nothing of sessions or workspaces."""
+"""Serves the dashboard: `/` and `/assets/{version}/…`. Files only; it knows nothing about sessions or workspaces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from codehub.web.assets import Asset, assets
 
 router = APIRouter(include_in_schema=False)
 
-# Nothing but our own files runs, and nothing is ever made into markup from text (trusted types, with no policy allowed).
+# Only our own files are executed, and text never becomes markup (trusted types, with no policy allowed).
 CONTENT_SECURITY_POLICY: Final = "; ".join(
     [
         "default-src 'none'",
@@ -43,14 +43,17 @@ _LONGEST_QUERY = 4096
 
 @router.get("/")
 async def dashboard(request: Request) -> Response:
-    """The one page; which view it shows is in the address's fragment, and never reaches the server."""
+    """The only page. The URL's fragment selects the view and never reaches the server."""
     found = assets()
     return _answer(request, found.index, f'W/"{found.version}"', _ASK_EVERY_TIME)
 
 
 @router.get("/new")
 async def open_in_codehub(request: Request) -> Response:
-    """A link from elsewhere (“Open in CodeHub”) to the filled-in dialog. The sign-in comes first, and keeps the address."""
+    """Opens the filled-in dialog from an external link (“Open in CodeHub”).
+
+    Signing in comes first, and keeps the address.
+    """
     query = request.url.query[:_LONGEST_QUERY]
     return Response(
         status_code=302, headers={**SECURITY_HEADERS, "Location": f"/#/new?{query}", "Cache-Control": "no-store"}
@@ -59,7 +62,10 @@ async def open_in_codehub(request: Request) -> Response:
 
 @router.get("/assets/{version}/{path:path}")
 async def asset(request: Request, version: str, path: str) -> Response:
-    """A file. Another version's address (two releases side by side behind one balancer) gets ours, but may not keep it."""
+    """A file.
+
+    The URL of another version (two releases behind one load balancer) gets this version's file, but may not be cached.
+    """
     found = assets()
     if path not in found.files:
         raise NotFound(f"there is no file {path!r} in the dashboard")
@@ -69,7 +75,7 @@ async def asset(request: Request, version: str, path: str) -> Response:
 
 @router.get("/favicon.ico")
 async def icon(request: Request) -> Response:
-    """Asked for by browsers that show an answer of ours which is no page."""
+    """Requested by browsers that show a response of ours that is not a page."""
     found = assets()
     return _answer(request, found.files["icon.svg"], f'W/"{found.version}"', _ASK_EVERY_TIME)
 

@@ -1,11 +1,12 @@
-"""Starts `workspaced`, and starts it again whenever it dies.
+"""Starts `workspaced`, and restarts it whenever it dies.
 
-`python -I -S -B workspaced/__main__.py [-- COMMAND …]`, with its configuration as JSON in CODEHUB_WORKSPACED, or with `@`
-and the name of a file that holds it and is removed. With a COMMAND it becomes that command, the IDE, after starting a
-supervisor beside it, and one for the bridge to an IDE that only listens on a port; without one it becomes the supervisor.
+Usage: `python -I -S -B workspaced/__main__.py [-- COMMAND …]`. The configuration is JSON in CODEHUB_WORKSPACED, or `@` and
+the name of a file that holds it and is removed. With a COMMAND, the process becomes that command (the IDE) after starting a
+supervisor beside it, and another one for the bridge to an IDE that listens only on a port. Without one, it becomes the
+supervisor.
 
-The configuration holds the secret of this start. The supervisor executes itself once more and reads it from a pipe, so
-that it is in no process's environment, where `cat /proc/*/environ` would print it into a log.
+The configuration holds the secret of this start. The supervisor executes itself again and reads it from a pipe, so that it
+is in no process's environment, where `cat /proc/*/environ` would print it into a log.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ import time
 from typing import Callable, NoReturn
 
 if not __package__:
-    # Run by file, in a workspace that has no CodeHub installed. At the end of the path: it must not shadow anything.
+    # Run by file, in a workspace without CodeHub. Appended to the path, so that it shadows nothing.
     sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     __package__ = os.path.basename(os.path.dirname(os.path.abspath(__file__)))
     __import__(__package__)
 
 CONFIGURATION = "CODEHUB_WORKSPACED"
-_SUPERVISE = "--supervise"  # followed by the descriptor that the configuration is read from
+_SUPERVISE = "--supervise"  # followed by the descriptor to read the configuration from
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 10.0
-_SETTLED_S = 30.0  # after this long a death is a new one, and the pause begins again
-# An IDE whose owner has secrets in the environment waits for them; one that CodeHub does not give starts without.
+_SETTLED_S = 30.0  # a death after this long resets the restart delay
+# If the owner has secrets in the environment, the IDE waits for them. If CodeHub does not send them, it starts without.
 _ENVIRONMENT_TIMEOUT_S = 20.0
 
 
@@ -57,10 +58,10 @@ def main(arguments: list[str]) -> None:
     bridge = configuration.get("bridge")
     for one in [raw, *([json.dumps({"bridge_only": bridge})] if bridge else [])]:
         if os.fork() == 0:
-            # Away from the IDE: neither its end nor its signals are ours.
+            # Separate from the IDE: neither its end nor its signals affect us.
             os.setsid()
             if one is not raw and write_fd >= 0:
-                os.close(write_fd)  # the helper's alone
+                os.close(write_fd)  # only for the helper
             if os.fork() == 0:
                 execute_again(one)
             os._exit(0)
@@ -76,7 +77,7 @@ def main(arguments: list[str]) -> None:
 
 
 def take(path: str) -> str:
-    """What a file holds, and nobody finds it there again."""
+    """Read a file and remove it."""
     try:
         with open(path, encoding="utf-8") as file:
             raw = file.read()
@@ -87,7 +88,10 @@ def take(path: str) -> str:
 
 
 def set_up_home(configuration: dict[str, object]) -> None:
-    """Before the IDE starts: its first terminal finds a complete home. In a process of its own, which may fail."""
+    """Set up the home before the IDE starts, so that its first terminal finds it complete.
+
+    A separate process, which may fail.
+    """
     if "pip" not in configuration:
         return
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "home_setup.py")
@@ -96,7 +100,7 @@ def set_up_home(configuration: dict[str, object]) -> None:
 
 
 def own_environment(configuration: dict[str, object]) -> dict[str, str]:
-    """What everything in the workspace is given: how git finds credentials, where secrets are, what the repository sets."""
+    """Return variables for everything in the workspace: for git credentials, the path of secrets, the repository's."""
     from . import git_access, secret_files
 
     runtime = str(configuration["runtime"])
@@ -112,7 +116,7 @@ def own_environment(configuration: dict[str, object]) -> dict[str, str]:
 
 
 def awaited_environment(fd: int) -> dict[str, str]:
-    """One line of JSON from the helper, which has it from CodeHub."""
+    """Read one line of JSON from the helper, which gets it from CodeHub."""
     line = b""
     give_up = time.monotonic() + _ENVIRONMENT_TIMEOUT_S
     while not line.endswith(b"\n"):
@@ -138,7 +142,7 @@ def execute_again(raw: str) -> NoReturn:
 
 
 def supervise(configuration: dict[str, object]) -> NoReturn:
-    """One child at a time. Its orphans, which it started and which outlive it, are collected by whoever is their parent."""
+    """Supervise one child at a time. Processes that outlive it are reaped by their new parent."""
     stopping = False
     child = 0
 
@@ -186,7 +190,7 @@ def run(configuration: dict[str, object]) -> NoReturn:
     from .app import Options
     from .server import listen, serve
 
-    # Files it makes are the user's own; what it runs sets 022 itself.
+    # Files that it creates are private to the user. Programs that it runs set 022 themselves.
     os.umask(0o077)
     home, runtime = str(configuration["home"]), str(configuration["runtime"])
     os.makedirs(runtime, mode=0o700, exist_ok=True)
@@ -207,7 +211,7 @@ def run(configuration: dict[str, object]) -> NoReturn:
 
 
 def end_by(work: Callable[[], None]) -> NoReturn:
-    """Does the work, and ends this process with it."""
+    """Do the work and exit."""
     code = 0
     try:
         work()
@@ -215,7 +219,7 @@ def end_by(work: Callable[[], None]) -> NoReturn:
         pass
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1
-    except Exception as error:  # noqa: BLE001 - the supervisor starts it again; why it died is in the instance's output
+    except Exception as error:  # noqa: BLE001 - the supervisor restarts it; the reason is in the instance's output
         print(f"workspaced: {error!r}", file=sys.stderr)
         code = 1
     os._exit(code)

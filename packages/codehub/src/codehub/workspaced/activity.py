@@ -1,7 +1,7 @@
-"""Whether a workspace is at work: rules over what was seen of its processes, without I/O.
+"""Decides whether a workspace is busy from observations of its processes, without I/O.
 
-Busy is a process that was started by exec, in a terminal or over SSH, that runs in the foreground and used more than 5 % of
-a core over the last minute. Background jobs, idle shells and a forgotten `sleep infinity` are not.
+A process is busy if it was started by exec, in a terminal or over SSH, runs in the foreground and used more than 5 % of a
+core over the last minute. Background jobs, idle shells and a forgotten `sleep infinity` are not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Key = tuple[int, int]  # pid and start time: a pid alone may be reused
 
 
 class Proc(NamedTuple):
-    """One line of the process table. `cpu_s` includes the children it has waited for."""
+    """One entry of the process table. `cpu_s` includes the children that it has waited for."""
 
     pid: int
     start: int
@@ -38,7 +38,7 @@ class Busy(NamedTuple):
 
 
 def below(procs: Iterable[Proc], roots: Iterable[int]) -> set[int]:
-    """The roots and everything started by them that still has its parents."""
+    """Return the roots and all their descendants that still have their parents."""
     children: dict[int, list[int]] = {}
     for proc in procs:
         children.setdefault(proc.parent, []).append(proc.pid)
@@ -53,19 +53,19 @@ def below(procs: Iterable[Proc], roots: Iterable[int]) -> set[int]:
 
 
 def in_foreground(proc: Proc, started: set[int]) -> bool:
-    """In a terminal: its foreground group. Without one: what exec or SSH started."""
+    """Return whether a process is in its terminal's foreground group or, without a terminal, was started by exec or SSH."""
     if proc.tty:
         return proc.group == proc.foreground_group
     return proc.pid in started
 
 
 def used(proc: Proc, before: Mapping[Key, float]) -> float:
-    """CPU seconds since the window began. One that was born in it started at nothing."""
+    """Return CPU seconds since the window began. A process that started within the window began at zero."""
     return max(0.0, proc.cpu_s - before.get(proc.key, 0.0))
 
 
 def busiest(procs: list[Proc], before: Mapping[Key, float], roots: Mapping[int, str], window_s: float) -> Busy | None:
-    """The group of processes that used most, if that is work; `roots` are pids of exec and SSH with what they run.
+    """Return the busiest group of processes, if it counts as work. `roots` maps pids of exec and SSH to what they run.
 
     `before` is what each process had used when the window began, or when it was first seen.
     """
@@ -84,7 +84,7 @@ def busiest(procs: list[Proc], before: Mapping[Key, float], roots: Mapping[int, 
 
 
 def _name(proc: Proc, by_pid: Mapping[int, Proc], roots: Mapping[int, str]) -> str:
-    """What a person typed: the exec's command, or the leader of the terminal's foreground group."""
+    """Return what the user typed: the exec's command, or the leader of the terminal's foreground group."""
     if proc.tty:
         leader = by_pid.get(proc.group)
         return leader.name if leader is not None else proc.name
@@ -99,21 +99,21 @@ def _name(proc: Proc, by_pid: Mapping[int, Proc], roots: Mapping[int, str]) -> s
 
 
 class History:
-    """What each process had used at the times it was looked at, for a little longer than the window."""
+    """CPU usage of each process at the observed times, for slightly longer than the window."""
 
     def __init__(self) -> None:
         self._looks: list[tuple[float, dict[Key, float]]] = []
 
     def add(self, now: float, procs: Iterable[Proc]) -> None:
         self._looks.append((now, {proc.key: proc.cpu_s for proc in procs}))
-        # One look older than the window is kept: it is the one that the window begins with.
+        # Keep one observation older than the window: the window begins with it.
         while len(self._looks) > 2 and self._looks[1][0] <= now - WINDOW_S:
             del self._looks[0]
 
     def before(self, now: float) -> tuple[dict[Key, float], float]:
-        """What each process had used when the window began, and how long that is.
+        """Return what each process had used when the window began, and the window's length.
 
-        Before the first look nothing is known: what was used until then does not count.
+        Usage before the first observation is unknown and does not count.
         """
         if not self._looks:
             return {}, WINDOW_S

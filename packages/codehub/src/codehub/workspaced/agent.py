@@ -1,6 +1,7 @@
-"""An SSH agent whose key is CodeHub's: it lists the owner's public key and has CodeHub sign with the private one.
+"""An SSH agent that lists the owner's public key and lets CodeHub sign with the private one.
 
-The private key never enters the workspace. Only what OpenSSH needs of the agent protocol (draft-miller-ssh-agent) is here.
+The private key never enters the workspace. Implements only the parts of the agent protocol (draft-miller-ssh-agent) that
+OpenSSH needs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _FAILURE = 5
 _REQUEST_IDENTITIES, _IDENTITIES = 11, 12
 _SIGN_REQUEST, _SIGNED = 13, 14
 _LONGEST_MESSAGE = 256 << 10
-_LIST_PATIENCE_S = 5.0  # every `ssh` asks for the list, also one that needs none of our keys
+_LIST_PATIENCE_S = 5.0  # every `ssh` requests the list, even if it needs none of our keys
 
 
 def string(data: bytes) -> bytes:
@@ -23,7 +24,7 @@ def string(data: bytes) -> bytes:
 
 
 def take_string(data: bytes) -> tuple[bytes, bytes]:
-    """The first string, and what follows. ValueError when it is cut off."""
+    """Split off the first string and return it with the rest. Raises ValueError if it is truncated."""
     if len(data) < 4:
         raise ValueError("cut off")
     (size,) = struct.unpack_from(">I", data)
@@ -33,7 +34,7 @@ def take_string(data: bytes) -> tuple[bytes, bytes]:
 
 
 async def answer(link: Link, message: bytes) -> bytes:
-    """The reply to one message, without its length."""
+    """Return the reply to one message, without its length."""
     try:
         if message[:1] == bytes([_REQUEST_IDENTITIES]):
             return await _identities(link)

@@ -1,4 +1,4 @@
-"""Routes: which request does what. The only module that knows all the others."""
+"""The routes of all requests. Only this module knows all the others."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _EMPTY = Response(204, {}, b"")
 
 class Options(NamedTuple):
     home: str
-    runtime: str  # of this start, 0700, not in the home
-    state: str  # in the home: what processes print
+    runtime: str  # of this start, 0700, outside the home
+    state: str  # in the home: output of processes
     env: dict[str, str]
     hidden_ports: tuple[int, ...] = ()
-    environment_fd: int = -1  # where an IDE waits for its environment
+    environment_fd: int = -1  # through which a waiting IDE gets its environment
 
 
 class App:
@@ -48,7 +48,7 @@ class App:
         self.processes = Processes(os.path.join(options.state, "processes"), options.home, options.env)
         self.terminals = Terminals(os.path.join(options.runtime, "terminals"), options.home, options.env)
         secrets_dir = options.env.get("CODEHUB_SECRETS_DIR", os.path.join(options.runtime, "secrets"))
-        # Beside the secrets, in memory: its configuration holds the environment.
+        # In memory, beside the secrets, because its configuration contains the environment.
         self.sshd = Sshd(secrets_dir + "-ssh", options.env)
         self.secrets = SecretFiles(secrets_dir)
         self._environment = Environment(options.env, options.environment_fd)
@@ -58,16 +58,16 @@ class App:
         self.setup.on_environment = self._environment.put_repository
         self._history = activity.History()
         self._started_at = time.time()
-        self._moved_at = 0.0  # when bytes last went through a stream to a port
+        self._moved_at = 0.0  # when a stream to a port last carried data
 
     async def sample(self) -> None:
-        """Looks at the process table every few seconds, for the rule about the last minute."""
+        """Sample the process table every few seconds, for the rule about the last minute."""
         while True:
             self._history.add(time.monotonic(), proctable.read(os.getuid()))
             await asyncio.sleep(_SAMPLE_S)
 
     def _take(self, message: dict[str, object]) -> None:
-        """CodeHub's word: the owner's secrets and git hosts as they are now, and what to set up."""
+        """Handle a message from CodeHub: the owner's current secrets and git hosts, and what to set up."""
         git = message.get("git")
         if isinstance(git, dict):
             hosts = git.get("hosts")
@@ -79,7 +79,7 @@ class App:
         self.setup.take(message)
 
     async def handle(self, request: Request) -> Response | None:
-        """The answer; None when the connection was given away or has carried a stream."""
+        """Return the response, or None if the connection was handed over or has carried a stream."""
         parts = request.path.split("/")[1:]
         first, method = parts[0], request.method
         if first == "hello":
@@ -189,7 +189,7 @@ class App:
         }
 
     async def _streamed(self, process: Process, timeout_s: float | None, kill: bool) -> AsyncIterator[bytes]:
-        """One JSON object a line: pieces of output as they come, then how it ended."""
+        """Yield one JSON object per line: chunks of output as they arrive, then the exit status."""
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(8)
 
         async def pump(stream: str) -> None:
@@ -360,7 +360,7 @@ class App:
             return as_json(self.sshd.configure(host_key, keys))
         streams.check_upgrade(request)
         self.sshd.ready()
-        self.sshd.program  # noqa: B018 - refuses before the connection is switched
+        self.sshd.program  # noqa: B018 - refuses before the connection is upgraded
         if request.connection.read_ahead:
             raise invalid("nothing may be sent before 101")
         await streams.switch(request.connection)
@@ -371,7 +371,7 @@ class App:
     # --- activity
 
     def activity(self) -> dict[str, object]:
-        """Whether this workspace is at work, and what keeps it so."""
+        """Return whether this workspace is busy, and why."""
         now = time.monotonic()
         procs = proctable.read(os.getuid())
         self._history.add(now, procs)
@@ -401,7 +401,7 @@ def _shown_terminal(terminal: Terminal) -> dict[str, object]:
 
 
 def _command(body: dict[str, object]) -> list[str]:
-    """A list of words as it is, or a text for the user's shell."""
+    """Return the command: a list of words as given, or a text for the user's shell."""
     command = body.get("command")
     if isinstance(command, str) and command.strip() and "\0" not in command:
         return [shell(), "-c", command]

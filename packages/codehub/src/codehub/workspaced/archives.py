@@ -1,4 +1,4 @@
-"""Folders up and down as tar: feeds `tars.py`, which runs beside the event loop as a process of its own."""
+"""Uploads and downloads folders as tar, through `tars.py`, which runs as a separate process beside the event loop."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ async def _packed(folder: int) -> AsyncIterator[bytes]:
                     break
                 yield data
             if await _ended(process) != 0:
-                # The length is not known in advance: only a broken connection says that the archive is not whole.
+                # The length is not known in advance: only a broken connection tells the client that the archive is
+                # incomplete.
                 raise ConnectionAbortedError("the folder could not be packed")
     finally:
         if process.poll() is None:
@@ -94,7 +95,7 @@ async def upload(home: bytes, path: bytes, body: AsyncIterator[bytes]) -> Respon
                 raise RequestError(status, "INVALID_REQUEST", message[-1] if message else "the archive is damaged")
             return as_json({"entries": int(process.stdout.read() or b"0")})
     finally:
-        # Cut in the middle: what was staged must go, so it is asked to end rather than killed.
+        # Interrupted: staged files must be removed, so the process is terminated instead of killed.
         if process.poll() is None:
             process.terminate()
             process.wait()

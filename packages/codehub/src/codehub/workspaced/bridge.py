@@ -1,6 +1,6 @@
-"""From a Unix socket to an IDE that can only listen on a port of the workspace's own loopback.
+"""Forwards a Unix socket to an IDE that can listen only on a port of the workspace's loopback.
 
-A process of its own, so that a `workspaced` that dies takes no connection of the IDE with it.
+Runs as a separate process, so that the IDE's connections survive when `workspaced` dies.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MOST_CONNECTIONS = 4096
 
 
 def run(where: object) -> None:
-    """`where` is [socket, port]."""
+    """Run the bridge. `where` is [socket, port]."""
     assert isinstance(where, list)
     asyncio.run(serve(listen(f"unix:{where[0]}"), int(where[1])))
 
@@ -31,7 +31,7 @@ async def serve(listener: socket.socket, port: int) -> None:
         try:
             client, _ = await loop.sock_accept(listener)
         except OSError:
-            await asyncio.sleep(0.05)  # no descriptors left; those that are open go on
+            await asyncio.sleep(0.05)  # no descriptors left; open connections continue
             continue
         if len(tasks) >= _MOST_CONNECTIONS:
             client.close()
@@ -43,10 +43,10 @@ async def serve(listener: socket.socket, port: int) -> None:
 
 
 async def _carry(client: socket.socket, port: int) -> None:
-    """Nothing listening yet is a connection that is closed at once, as a refusal would be."""
+    """Carry one connection. If nothing listens yet, close it at once, like a refusal."""
     with client, contextlib.suppress(RequestError):
         await relay(Connection(client), await connect(port), _ignore)
 
 
 def _ignore(size: int) -> None:
-    """What an IDE carries is counted by the proxy."""
+    """Ignore the traffic: the proxy counts what an IDE transfers."""

@@ -1,8 +1,8 @@
-"""Clones a repository into the home: a program of its own, so that a clone outlives a crash of `workspaced`.
+"""Clones a repository into the home, as a separate program, so that a clone survives a crash of `workspaced`.
 
-`python -I -S clone.py`, with what to clone as JSON on standard input. The clone is made beside its place and renamed into
-it when it is whole: a half clone is never taken for a whole one, and nothing of the user's is ever replaced. Doing it again
-is safe at any point. How it ended is written to `result`.
+Usage: `python -I -S clone.py`, with the task as JSON on standard input. The clone is created beside its final place and
+renamed when it is complete: a partial clone is never mistaken for a complete one, and no file of the user is replaced. It
+is safe to repeat at any point. The result is written to `result`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if not __package__:
 from .git_errors import Trouble, explain, last_progress
 
 _ANSWER_TIMEOUT_S = 45.0
-_MARK = "codehub-clone"  # in .git: which clone of ours this is
-_EARLY_BYTES = 20 << 20  # enough has come to estimate the whole
+_MARK = "codehub-clone"  # in .git: identifies our clone
+_EARLY_BYTES = 20 << 20  # enough data to estimate the total
 _KEPT_OUTPUT = 256 << 10
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 
@@ -38,7 +38,10 @@ class Failed(Exception):
 
 
 def git_environment() -> dict[str, str]:
-    """Git asks nobody, speaks English, and takes no protocol that runs programs or reads files."""
+    """Return an environment in which git never prompts and prints English.
+
+    It also disables protocols that run programs or read files.
+    """
     ssh = "ssh -o BatchMode=yes -o StrictHostKeyChecking=accept-new -o ConnectTimeout=30"
     return {
         **os.environ,
@@ -95,7 +98,7 @@ class Clone:
             return False
 
     def _look(self) -> bool:
-        """Whether the server can leave out old files; also finds what is wrong before anything is downloaded."""
+        """Return whether the server can omit old files. Also detects problems before anything is downloaded."""
         trace = self.staging + ".trace"
         env = {**self.env, "GIT_TRACE_PACKET": trace}
         names = [f"refs/heads/{self.ref}", f"refs/tags/{self.ref}"] if self.ref else ["HEAD"]
@@ -123,7 +126,7 @@ class Clone:
         return filters
 
     def _clone(self, filters: bool) -> None:
-        """Whole, unless it turns out to be large and the server can send the history without its files."""
+        """Clone everything, unless the repository is large and the server can send the history without its files."""
         words = ["clone", "--progress", "--no-checkout", "--", self.url, self.staging]
         if filters:
             code, said = self._git(words, watch=self._is_large)
@@ -195,7 +198,7 @@ class Clone:
         timeout_s: float = 0.0,
         watch: object = None,
     ) -> tuple[int, str]:
-        """Its exit code and output. Everything is printed on; `watch` may end it by answering True."""
+        """Run git and return its exit code and output. All output is printed. `watch` may end it by returning True."""
         child = subprocess.Popen(
             ["git", *words],
             stdin=subprocess.DEVNULL,
@@ -231,7 +234,7 @@ _TOO_LARGE = -1000
 
 
 def _read(fd: int) -> bytes | None:
-    """Some bytes, b"" at the end, None when there are none for a while."""
+    """Return some bytes, b"" at the end, or None if none arrive for a while."""
     import select
 
     ready, _, _ = select.select([fd], [], [], 0.5)

@@ -1,7 +1,7 @@
-"""git's credential helper: asks CodeHub through `workspaced` each time, and keeps nothing.
+"""git's credential helper: requests credentials from CodeHub through `workspaced` every time, and stores nothing.
 
-`python -I -S credential_helper.py SOCKET get|store|erase`, as gitcredentials(7) describes. `store` and `erase` do nothing:
-what CodeHub keeps is changed with `codehub git-auth`.
+Usage: `python -I -S credential_helper.py SOCKET get|store|erase`, see gitcredentials(7). `store` and `erase` do nothing:
+users change the stored credentials with `codehub git-auth`.
 """
 
 from __future__ import annotations

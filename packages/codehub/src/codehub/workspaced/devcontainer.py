@@ -1,4 +1,4 @@
-"""devcontainer.json of a clone: found here, understood by CodeHub, applied here."""
+"""Finds and applies the devcontainer.json of a clone. CodeHub interprets it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SETTINGS = os.path.join(".local", "share", "code-server", "Machine", "settings.
 
 
 def find(folder: str) -> str | None:
-    """Where it is, best first; then one folder below `.devcontainer`, by name."""
+    """Return its path: the standard places in order, then one folder below `.devcontainer`, by name."""
     for name in (".devcontainer/devcontainer.json", ".devcontainer.json"):
         if os.path.isfile(os.path.join(folder, name)):
             return name
@@ -26,7 +26,7 @@ def find(folder: str) -> str | None:
 
 
 async def load(link: Link, home: str, folder: str) -> dict[str, object]:
-    """What the file asks for, as CodeHub understands it: env, commands, extensions, settings, ports, ignored, error."""
+    """Return the file's requests as CodeHub interprets them: env, commands, extensions, settings, ports, ignored, error."""
     place = os.path.join(home, folder)
     name = find(place)
     if name is None:
@@ -48,7 +48,10 @@ async def load(link: Link, home: str, folder: str) -> dict[str, object]:
 
 
 def write_settings(home: str, settings: object) -> list[list[str]]:
-    """Into code-server's machine settings, under what is there: people's own choices win. What could not be, in words."""
+    """Add settings to code-server's machine settings.
+
+    Existing ones win, because users chose them. Return what failed, as text.
+    """
     if not isinstance(settings, dict) or not settings:
         return []
     path = os.path.join(home, _SETTINGS)

@@ -1,6 +1,6 @@
-"""Brings a user's dotfiles into the home: clones them to ~/.dotfiles and runs their own script, or links what is there.
+"""Installs a user's dotfiles: clones them to ~/.dotfiles and runs their install script, or links the files.
 
-A program of its own, like `clone`. Nothing of the user's is lost: a file that is in the way is kept as NAME.bak.
+A separate program, like `clone`. No file of the user is lost: an existing file is kept as NAME.bak.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if not __package__:
 from .clone import Clone, Failed
 from .git_errors import Trouble
 
-# In the order that GitHub Codespaces looks for them.
+# In the order of GitHub Codespaces.
 SCRIPTS = (
     "install.sh",
     "install",
@@ -41,7 +41,7 @@ def script_of(folder: str) -> str | None:
 
 
 def link_all(folder: str, home: str) -> list[str]:
-    """Link every dotfile into the home; what could not be linked, in words."""
+    """Link every dotfile into the home, and return what could not be linked, as text."""
     troubles: list[str] = []
     for name in sorted(os.listdir(folder)):
         if name.startswith(".") and name not in _NOT_LINKED:
@@ -56,7 +56,7 @@ def _link(source: str, target: str, troubles: list[str]) -> None:
         if not os.path.isdir(source):
             troubles.append(f"{target} is a folder here and a file in the dotfiles: left as it is")
             return
-        for name in sorted(os.listdir(source)):  # ~/.config holds other things too
+        for name in sorted(os.listdir(source)):  # ~/.config contains other things too
             _link(os.path.join(source, name), os.path.join(target, name), troubles)
         return
     if os.path.lexists(target):

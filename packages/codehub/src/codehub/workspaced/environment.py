@@ -1,7 +1,7 @@
-"""The environment of what is started in a workspace: its own, the repository's, and the owner's secrets.
+"""The environment of programs in a workspace: its own variables, the repository's, and the owner's secrets.
 
-The dictionary is shared with everything that starts programs, so a change holds for whatever is started next. The IDE,
-which is started once, is given the secrets before it begins.
+The dictionary is shared with everything that starts programs, so a change applies to all programs started later. The IDE
+starts only once, so it gets the secrets before it starts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Environment:
         self._secrets: dict[str, str] = {}
 
     def put_repository(self, env: dict[str, str]) -> None:
-        """Of devcontainer.json. It never replaces how git or the shell find their things."""
+        """Set the variables of devcontainer.json. They never replace those that git or the shell rely on."""
         self._repository = {name: value for name, value in env.items() if name not in self._own}
         self._fill()
 
@@ -30,7 +30,7 @@ class Environment:
         self._fill()
         if self._ide_fd >= 0:
             fd, self._ide_fd = self._ide_fd, -1
-            # The IDE may have been started without, or by an earlier helper: then nobody reads.
+            # The IDE may have started without them, or with an earlier helper: then there is no reader.
             with contextlib.suppress(OSError):
                 os.write(fd, json.dumps(self._secrets).encode() + b"\n")
             os.close(fd)

@@ -1,10 +1,10 @@
-"""What a request can be refused with. The message is shown to the person who asked."""
+"""Errors that refuse a request. The user sees the message."""
 
 from __future__ import annotations
 
 
 class RequestError(Exception):
-    """An answer with this status and message. `code` is what a program compares."""
+    """Refuses a request with this status and message. `code` is for programs."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)

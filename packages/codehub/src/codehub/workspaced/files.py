@@ -1,4 +1,4 @@
-"""Files of the home: read with ranges, list, write, remove, edit. A write is seen as a whole or not at all."""
+"""Files of the home: read with ranges, list, write, remove, edit. Writes are atomic."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _MOST_ENTRIES = 10_000
 _DEEPEST = 32
 UPLOAD_PREFIX = ".codehub-upload-"
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)$")
-_FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO must not block the whole helper
+_FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO must not block the helper
 
 
 def parse_range(text: str, size: int) -> tuple[int, int] | None:
-    """(first, end) of a single range; None when there is none that can be used; an empty one is not satisfiable."""
+    """Return (first, end) of a single range, or None if there is no usable one. An empty range is not satisfiable."""
     match = _RANGE.match(text)
     if not match or match.groups() == ("", ""):
         return None
@@ -69,7 +69,7 @@ class Files:
         return Response(206 if chosen else 200, headers, _contents(fd, begin, end))
 
     def list(self, path: bytes, depth: int) -> Response:
-        """Entries below a folder, parents before children; `truncated` when there are more than fit."""
+        """List entries below a folder, parents before children. `truncated` is set if there are more than fit."""
         if not 1 <= depth <= _DEEPEST:
             raise invalid(f"depth is 1 to {_DEEPEST}")
         with paths.locate(self.home, path) as place:
@@ -106,7 +106,7 @@ class Files:
                     os.fchmod(fd, mode & 0o777)
                 os.rename(temporary, place.name, src_dir_fd=place.fd, dst_dir_fd=place.fd)
             except BaseException as error:
-                # An upload cut in the middle leaves the old file, or none.
+                # An interrupted upload leaves the old file, or none.
                 with contextlib.suppress(OSError):
                     os.unlink(temporary, dir_fd=place.fd)
                 if isinstance(error, OSError) and not isinstance(error, ConnectionError):
@@ -130,7 +130,7 @@ class Files:
                 raise paths.refused(error, place.shown) from error
 
     def edit(self, path: bytes, old: str, new: str, expected_count: int) -> Response:
-        """Replace a text that occurs exactly `expected_count` times; else nothing is changed."""
+        """Replace a text that occurs exactly `expected_count` times. Otherwise change nothing."""
         if not old:
             raise invalid("`old` is empty")
         with paths.locate(self.home, path) as place:
@@ -201,7 +201,7 @@ async def _contents(fd: int, begin: int, end: int) -> AsyncIterator[bytes]:
         while begin < end:
             part = os.pread(fd, min(_READ, end - begin), begin)
             if not part:
-                # The length was promised: a file that became shorter is a broken answer, not a short one.
+                # The length was already sent: a file that became shorter must break the response, not shorten it.
                 raise ConnectionAbortedError("the file was truncated while it was read")
             begin += len(part)
             yield part
@@ -251,7 +251,7 @@ def _entry(name: str, prefix: str, found: os.stat_result, fd: int) -> dict[str, 
 
 
 def _remove_tree(place: paths.Place) -> None:
-    """Depth first, by descriptors, links not followed."""
+    """Remove depth first, by descriptors, without following links."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(place.name, flags, dir_fd=place.fd)
     try:

@@ -1,8 +1,8 @@
-"""How git in this workspace gets at CodeHub's credentials: sockets for git's helper and for OpenSSH, and git's settings.
+"""Gives git in this workspace access to CodeHub's credentials: sockets for git's helper and OpenSSH, and git's settings.
 
-All of it is in the runtime folder of this start and in the environment; nothing is written into the home. The helper is
-named for each known host in a file that every git reads last, and takes the place of other helpers for that host: a helper
-such as `store` would be handed the password and write it into the home.
+Everything is in the runtime folder of this start and in the environment; nothing is written into the home. The helper is
+configured for each known host in a file that git reads last, and replaces other helpers for that host: a helper such as
+`store` would receive the password and write it into the home.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ def config_path(runtime: str) -> str:
 
 
 def environment(runtime: str) -> dict[str, str]:
-    """For everything that runs in the workspace. Git reads the file after the user's own configuration (git 2.31)."""
+    """Return variables for everything in the workspace.
+
+    Git reads the file after the user's own configuration (git 2.31).
+    """
     return {
         "SSH_AUTH_SOCK": os.path.join(runtime, "agent.sock"),
         "GIT_CONFIG_COUNT": "1",
@@ -36,7 +39,7 @@ def environment(runtime: str) -> dict[str, str]:
 
 
 def configuration(helper: str, hosts: list[str], ca_file: str) -> str:
-    """`hosts` are `https://HOST[:PORT]`."""
+    """Return git's configuration. `hosts` are `https://HOST[:PORT]`."""
     lines = [f'[http]\n\tsslCAInfo = "{ca_file}"'] if ca_file else []
     for host in hosts:
         if not any(char in host for char in '"\\\n\r\0 ]'):
@@ -54,7 +57,7 @@ class GitAccess:
         self.configure([], "")
 
     def configure(self, hosts: list[str], ca: str) -> None:
-        """`ca` are certificates that git trusts besides the system's."""
+        """Write git's configuration. `ca` are certificates that git trusts besides the system's."""
         ca_file = ""
         if ca:
             ca_file = os.path.join(self._runtime, "ca.pem")
@@ -62,7 +65,7 @@ class GitAccess:
         write_file(config_path(self._runtime), configuration(self._helper, hosts, ca_file))
 
     async def run(self) -> None:
-        """Serve both sockets for ever."""
+        """Serve both sockets until cancelled."""
         old = os.umask(0o177)
         try:
             servers = [

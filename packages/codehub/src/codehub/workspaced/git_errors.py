@@ -1,4 +1,4 @@
-"""What git said, in words that tell a person what to do. Pure."""
+"""Explains git's error messages so that users know what to do. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Trouble(NamedTuple):
-    """`kind` is for programs: auth, missing, host, timeout, tls, ref, space, git, other."""
+    """A problem and its explanation. `kind` is for programs: auth, missing, host, timeout, tls, ref, space, git, other."""
 
     kind: str
     message: str
@@ -76,7 +76,7 @@ def host_of(url: str) -> str:
 
 
 def explain(said: str, url: str, ref: str) -> Trouble:
-    """The cause that git's (or ssh's) messages name. They are in English: LC_ALL is C."""
+    """Return the cause that git's (or ssh's) messages name. They are in English, because LC_ALL is C."""
     ssh = "" if url.startswith("http") else ", or your SSH key to your account at that host"
     for kind, pattern, message in _RULES:
         if re.search(pattern, said, re.MULTILINE):
@@ -98,11 +98,11 @@ _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 class Progress(NamedTuple):
     step: str
     percent: int
-    received: int  # bytes; 0 where git does not say
+    received: int  # bytes; 0 if git does not report it
 
 
 def last_progress(said: str) -> Progress | None:
-    """The newest line of progress in git's output."""
+    """Return the latest progress in git's output."""
     matches = list(_PROGRESS.finditer(said))
     if not matches:
         return None

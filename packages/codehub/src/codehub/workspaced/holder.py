@@ -1,7 +1,7 @@
-"""The parent of one started process: waits for it and writes down how it ended.
+"""The parent of one started process: waits for it and records how it ended.
 
-Forked from `workspaced` and in a session of its own, so that the process, its output and its exit code outlive a crash of
-`workspaced`. For a terminal it also keeps the master side of the pty and hands it to whichever `workspaced` asks.
+Forked from `workspaced` into its own session, so that the process, its output and its exit code survive a crash of
+`workspaced`. For a terminal, it also keeps the master side of the pty and passes it to any `workspaced` that requests it.
 Nothing here may touch the event loop of the process that it was forked from.
 """
 
@@ -23,11 +23,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, NoReturn
 
 _FIRST_FREE_FD = 3
-_holders: set[int] = set()  # children of this process that nobody has waited for
+_holders: set[int] = set()  # children of this process that were not reaped yet
 
 
 class Launch(NamedTuple):
-    """What to run. `out` and `err` are files; with `tty` they are the pty's other side instead."""
+    """What to run. `out` and `err` are files; with `tty`, the pty's slave side is used instead."""
 
     folder: str
     command: Sequence[str]
@@ -47,7 +47,7 @@ class Started(NamedTuple):
 
 
 def start_ticks(pid: int) -> int:
-    """When a process began, in ticks since boot: with the pid, who it is. 0 when it is gone."""
+    """Return a process's start time in ticks since boot, which identifies it together with the pid. 0 if it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return int(file.read().rpartition(b") ")[2].split()[19])
@@ -56,7 +56,7 @@ def start_ticks(pid: int) -> int:
 
 
 def start(launch: Launch, master: int = -1, slave: int = -1) -> Started:
-    """Fork the holder and have it run the command. OSError when the command could not be executed."""
+    """Fork the holder, which runs the command. Raises OSError if the command could not be executed."""
     report_r, report_w = os.pipe()
     listener = _listener(launch.folder) if launch.tty else None
     holder = os.fork()
@@ -64,7 +64,7 @@ def start(launch: Launch, master: int = -1, slave: int = -1) -> Started:
         try:
             os.setsid()
             _hold(launch, report_w, master, slave, listener)
-        except BaseException as error:  # noqa: BLE001 - in a forked child: nothing may get past the end
+        except BaseException as error:  # noqa: BLE001 - in a forked child: no exception may escape
             _report(report_w, errno.EIO, str(error))
         finally:
             os._exit(1)
@@ -80,7 +80,7 @@ def start(launch: Launch, master: int = -1, slave: int = -1) -> Started:
 
 
 def reap() -> None:
-    """Collect holders that have ended."""
+    """Reap holders that have ended."""
     for pid in list(_holders):
         try:
             ended = os.waitpid(pid, os.WNOHANG)[0] != 0
@@ -100,7 +100,7 @@ def _listener(folder: str) -> socket.socket:
 
 @contextlib.contextmanager
 def _short(folder: str) -> Iterator[str]:
-    """The socket's path through a descriptor: a socket's address holds 108 bytes."""
+    """Return the socket's path through a descriptor, because a socket's address is limited to 108 bytes."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{fd}/pty"
@@ -109,7 +109,7 @@ def _short(folder: str) -> Iterator[str]:
 
 
 def take_master(folder: str) -> int:
-    """The pty of a terminal that an earlier `workspaced` began."""
+    """Return the pty of a terminal that an earlier `workspaced` started."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client, _short(folder) as path:
         client.settimeout(5.0)
         client.connect(path)
@@ -212,7 +212,7 @@ def _redirect(launch: Launch) -> None:
 
 
 def _close_others(kept: list[int]) -> None:
-    """Every descriptor but these. None of `workspaced`'s may stay open in what a user starts."""
+    """Close all other descriptors. None of `workspaced`'s may stay open in a user's program."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     try:
         highest = max(int(name) for name in os.listdir("/proc/self/fd")) + 1
@@ -226,7 +226,7 @@ def _close_others(kept: list[int]) -> None:
 
 
 def shell() -> str:
-    """The user's shell: what $SHELL says when it is there, else bash or sh."""
+    """Return the user's shell: $SHELL if it exists, else bash or sh."""
     for candidate in (os.environ.get("SHELL", ""), "/bin/bash", "/bin/sh"):
         if candidate and os.access(candidate, os.X_OK):
             return candidate

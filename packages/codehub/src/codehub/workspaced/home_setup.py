@@ -1,6 +1,6 @@
-"""A home that people can work in: a shell's start-up files and a Python environment. Run as the workspace's user.
+"""Prepares a home: shell startup files and a Python environment. Runs as the workspace's user.
 
-Only what is missing is made, and nothing that the user wrote is changed. Idempotent; safe to kill at any point.
+Creates only what is missing and changes nothing that the user wrote. Idempotent; safe to kill at any point.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ exec "$(dirname "$0")/python" -m pip "$@"
 
 
 def set_up(home: str, pip: str) -> None:
-    """`pip` is a folder with pip's package in it, or empty."""
+    """Set up the home. `pip` is a folder with pip's package, or empty."""
     _write_shell_files(home)
     os.makedirs(os.path.join(home, ".local", "bin"), mode=0o755, exist_ok=True)
     place = os.path.join(home, ENVIRONMENT)
@@ -55,7 +55,7 @@ def _write_shell_files(home: str) -> None:
 
 
 def _is_missing(place: str) -> bool:
-    """Not there, left half-made, or made from an interpreter that is gone."""
+    """Return whether the environment is absent, incomplete, or based on an interpreter that is gone."""
     if os.path.exists(os.path.join(place, "bin", "python")) or (os.path.lexists(place) and not os.path.isdir(place)):
         return False
     return not os.path.isdir(place) or set(os.listdir(place)) <= _PARTS
@@ -69,10 +69,10 @@ def _is_ours(place: str) -> bool:
 
 
 def _make_environment(place: str, pip: str) -> None:
-    """With the system's packages in view: only then does `pip install --user` work in it, too."""
+    """Create the environment with the system's packages visible: only then does `pip install --user` work in it too."""
     import venv
 
-    # First, since it also says that the environment is ours.
+    # First, because it also marks the environment as ours.
     os.makedirs(_packages(place), mode=0o755, exist_ok=True)
     _write(os.path.join(_packages(place), _OUR_PATH), f"{pip}\n", 0o644)
     # Links to an interpreter that is gone. The packages of an older Python stay where they are.
@@ -84,7 +84,7 @@ def _make_environment(place: str, pip: str) -> None:
 
 
 def _offer_pip(place: str, pip: str) -> None:
-    """By reference: it stays outside of the home. One that the user installs comes before it."""
+    """Add pip by reference, so that it stays outside the home. A pip that the user installs takes precedence."""
     if not pip:
         return
     os.makedirs(_packages(place), mode=0o755, exist_ok=True)
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str]) -> None:
     os.umask(0o022)
     try:
         set_up(home, pip)
-    except Exception as error:  # noqa: BLE001 - a full disk or a strange home must not keep the IDE from starting
+    except Exception as error:  # noqa: BLE001 - a full disk or a strange home must not prevent the IDE from starting
         print(f"the home could not be set up completely: {error!r}", file=sys.stderr)
 
 

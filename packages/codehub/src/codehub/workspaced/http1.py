@@ -1,7 +1,7 @@
-"""A small HTTP/1.1 server on raw non-blocking sockets: heads, bodies, keep-alive, and connections that are given away.
+"""A small HTTP/1.1 server on raw non-blocking sockets: heads, bodies, keep-alive, and connections that are handed over.
 
-Raw sockets instead of asyncio's transports, because an accepted connection is handed to `sshd` as its standard input, and
-every byte that was read ahead must be known. Bounded: heads by size and time, bodies by what a handler asks for.
+Uses raw sockets instead of asyncio's transports, because an accepted connection becomes the standard input of `sshd` and
+every byte that was read ahead must be known. Bounded: heads by size and time, bodies by the handler's limit.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .errors import RequestError, invalid, too_large
 
 _LONGEST_HEAD = 32 << 10
 _HEAD_TIMEOUT_S = 30.0
-_IDLE_TIMEOUT_S = 300.0  # of a kept connection without a request
+_IDLE_TIMEOUT_S = 300.0  # of a keep-alive connection without a request
 _READ = 256 << 10
 LONGEST_JSON = 16 << 20
 _REASONS = {status.value: status.phrase for status in http.HTTPStatus}
 
 
 class Connection:
-    """One accepted socket with what was read ahead of it."""
+    """An accepted socket and the bytes read ahead from it."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -40,7 +40,7 @@ class Connection:
         return bytes(self._ahead)
 
     async def read_head(self) -> bytes | None:
-        """One request's head without its blank line; None when the peer closed between two requests."""
+        """Return one request's head without its blank line, or None if the peer closed between two requests."""
         timeout = _IDLE_TIMEOUT_S if not self._ahead else _HEAD_TIMEOUT_S
         while True:
             end = self._ahead.find(b"\r\n\r\n")
@@ -84,7 +84,7 @@ class Connection:
         await self._loop.sock_sendall(self.sock, data)
 
     async def closed_by_peer(self) -> None:
-        """Returns when the peer has hung up. Bytes of a next request end the watch for good (it never returns)."""
+        """Return when the peer has disconnected. Bytes of a next request end the watch: then it never returns."""
         while True:
             await readable(self.sock.fileno())
             try:
@@ -98,7 +98,7 @@ class Connection:
 
 
 async def readable(fd: int) -> None:
-    """Returns when a descriptor can be read (a pidfd: when its process has ended)."""
+    """Return when a descriptor is readable (a pidfd: when its process has ended)."""
     loop = asyncio.get_running_loop()
     done = loop.create_future()
     loop.add_reader(fd, lambda: None if done.done() else done.set_result(None))
@@ -133,7 +133,7 @@ class Request(NamedTuple):
         return "transfer-encoding" in self.headers or self.headers.get("content-length", "0") != "0"
 
     async def body(self) -> AsyncIterator[bytes]:
-        """The body as it comes. A connection that ends in the middle raises ConnectionResetError."""
+        """Yield the body as it arrives. Raises ConnectionResetError if the connection ends too early."""
         connection = self.connection
         if self.headers.get("transfer-encoding", "").lower() == "chunked":
             while True:
@@ -205,7 +205,7 @@ def parse_head(head: bytes, connection: Connection) -> Request:
 
 
 def decoded(segment: str) -> bytes:
-    """A path's percent-encoding undone: file names are bytes."""
+    """Decode a path's percent-encoding to bytes, because file names are bytes."""
     return unquote_to_bytes(segment)
 
 
@@ -224,7 +224,7 @@ def response_head(response: Response, keep_alive: bool) -> bytes:
 
 
 async def send(connection: Connection, response: Response, keep_alive: bool, head_only: bool) -> bool:
-    """Send an answer; whether the connection can carry another request."""
+    """Send a response, and return whether the connection can carry another request."""
     head = response_head(response, keep_alive)
     if isinstance(response.body, bytes):
         await connection.write(head if head_only else head + response.body)

@@ -1,8 +1,8 @@
-"""The link to CodeHub: one connection that CodeHub opens and keeps, with JSON objects as lines both ways.
+"""The link to CodeHub: one connection that CodeHub opens and keeps, with JSON objects as lines in both directions.
 
-A workspace often cannot reach CodeHub (it has a network of its own), but CodeHub always reaches its workspaces. So CodeHub
-connects with the secret of this start, sends what is to be set up, and answers questions: a credential for a git host, a
-signature by the owner's key. No secret that would open CodeHub is ever in the workspace.
+A workspace often cannot reach CodeHub, because its network is isolated, but CodeHub always reaches its workspaces. CodeHub
+therefore connects with the secret of this start, sends what to set up, and answers requests: a credential for a git host, a
+signature by the owner's key. The workspace never holds a secret that gives access to CodeHub.
 """
 
 from __future__ import annotations
@@ -14,17 +14,20 @@ from typing import Callable
 from .http1 import Connection
 
 _LONGEST_LINE = 4 << 20
-# CodeHub may be restarting: a `git push` waits for it rather than failing.
+# CodeHub may be restarting: a `git push` waits for it instead of failing.
 _PATIENCE_S = 30.0
 _MOST_WAITING = 256
 
 
 class LinkError(Exception):
-    """CodeHub did not answer, or it refused. The message is for a person."""
+    """Raised if CodeHub did not answer or refused. The message is for the user."""
 
 
 class Link:
-    """`take` gets every message that is not an answer; `greet` is what a new connection is sent first."""
+    """The connection.
+
+    `take` gets every message that is not an answer; `greet` returns the first message of a new connection.
+    """
 
     def __init__(
         self, take: Callable[[dict[str, object]], None], greet: Callable[[], list[dict[str, object]]]
@@ -38,7 +41,7 @@ class Link:
         self._writing = asyncio.Lock()
 
     async def serve(self, connection: Connection) -> None:
-        """Until CodeHub hangs up. A newer connection takes the place of an older one."""
+        """Serve until CodeHub disconnects. A newer connection replaces an older one."""
         old, self._connection = self._connection, connection
         if old is not None:
             old.sock.close()
@@ -95,7 +98,7 @@ class Link:
             await connection.write(json.dumps(message).encode() + b"\n")
 
     async def tell(self, message: dict[str, object]) -> None:
-        """Send if CodeHub is there; a new connection is greeted with the present state anyway."""
+        """Send if CodeHub is connected. A new connection starts with the current state anyway."""
         try:
             await self._send(message)
         except (LinkError, OSError):
@@ -104,7 +107,7 @@ class Link:
     async def ask(
         self, what: str, fields: dict[str, object] | None = None, patience_s: float = _PATIENCE_S
     ) -> dict[str, object]:
-        """The answer's `value`. Waits for CodeHub to connect, and asks once more if it hung up meanwhile."""
+        """Return the answer's `value`. Waits for CodeHub to connect, and retries once if it disconnects meanwhile."""
         if len(self._answers) >= _MOST_WAITING:
             raise LinkError("too many requests at once")
         try:

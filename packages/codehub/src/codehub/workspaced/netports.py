@@ -1,4 +1,4 @@
-"""What listens in this workspace: /proc/net/tcp and tcp6, with the process's name where it can be known."""
+"""Lists the listening ports of this workspace from /proc/net/tcp and tcp6, with the process's name if known."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Listener(NamedTuple):
 
 
 def parse(table: str, family: int) -> list[Listener]:
-    """Listeners of one /proc/net table; `family` is 4 or 6."""
+    """Return the listeners in a /proc/net table. `family` is 4 or 6."""
     found: list[Listener] = []
     for line in table.splitlines()[1:]:
         fields = line.split()
@@ -34,7 +34,7 @@ def parse(table: str, family: int) -> list[Listener]:
 
 
 def _address(digits: str, family: int) -> str:
-    """The kernel prints 32-bit words in the machine's byte order."""
+    """Parse an address. The kernel prints 32-bit words in the machine's byte order."""
     import socket
     import sys
 
@@ -44,7 +44,7 @@ def _address(digits: str, family: int) -> str:
 
 
 def listeners(uid: int, hidden: Iterable[int] = ()) -> list[dict[str, object]]:
-    """Ports on which processes of this user listen, each once, without those that are CodeHub's own."""
+    """Return the ports on which processes of this user listen, without duplicates and without CodeHub's own."""
     found: dict[int, Listener] = {}
     for name, family in (("/proc/net/tcp", 4), ("/proc/net/tcp6", 6)):
         try:
@@ -63,7 +63,7 @@ def listeners(uid: int, hidden: Iterable[int] = ()) -> list[dict[str, object]]:
 
 
 def addresses(port: int) -> list[str]:
-    """Where to reach a port: the loopback addresses of the families on which something listens there."""
+    """Return where to reach a port: the loopback addresses of the families with a listener."""
     wanted: list[str] = []
     for name, family, loopback, anywhere in (
         ("/proc/net/tcp", 4, "127.0.0.1", "0.0.0.0"),

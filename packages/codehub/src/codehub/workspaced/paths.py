@@ -1,6 +1,7 @@
-"""Paths inside the home. Resolved one component at a time from an open directory, so that none can leave it.
+"""Paths inside the home. They are resolved one component at a time from an open directory, so that none can leave it.
 
-Links are followed by hand: one that stays in the home works, one that leaves it is refused, whoever changes it meanwhile.
+Links are resolved manually: a link that stays in the home works, one that leaves it is refused, even under concurrent
+changes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import NamedTuple
 
 from .errors import RequestError, conflict, invalid, not_found
 
-_MOST_LINKS = 40  # as the kernel
+_MOST_LINKS = 40  # as in the kernel
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -27,7 +28,7 @@ class Place(NamedTuple):
 
 
 def split(path: bytes, home: bytes) -> list[bytes]:
-    """A path's components. `/` first means the home's own absolute path, or the home."""
+    """Split a path into components. A leading `/` means the home's absolute path, or the home."""
     if b"\0" in path:
         raise invalid("a path cannot hold a NUL byte")
     if path == home or path.startswith(home + b"/"):
@@ -37,7 +38,10 @@ def split(path: bytes, home: bytes) -> list[bytes]:
 
 @contextlib.contextmanager
 def locate(home: bytes, path: bytes, *, make_parents: bool = False, follow: bool = True) -> Iterator[Place]:
-    """The directory that holds `path`, and the last name in it. The name may be absent; with `follow` it is no link."""
+    """Yield the directory that contains `path`, and the last name.
+
+    The name may be absent; with `follow` it is not a link.
+    """
     shown = os.fsdecode(path)
     stack = [os.open(home, _DIRECTORY & ~os.O_NOFOLLOW)]
     try:
@@ -80,7 +84,7 @@ def locate(home: bytes, path: bytes, *, make_parents: bool = False, follow: bool
             try:
                 stack.append(os.open(part, _DIRECTORY, dir_fd=stack[-1]))
             except OSError as error:
-                if error.errno == errno.ELOOP:  # it became a link just now
+                if error.errno == errno.ELOOP:  # it just became a link
                     raise conflict(f"{shown} changed while it was resolved; try again") from None
                 raise refused(error, shown) from error
         yield Place(stack[-1], b"", shown)
@@ -100,7 +104,7 @@ def _outside(shown: str) -> RequestError:
 
 
 def refused(error: OSError, shown: str) -> RequestError:
-    """The operating system's refusal as an answer."""
+    """Convert an operating system error to a response."""
     text = f"{shown}: {error.strerror}"
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return not_found(text)

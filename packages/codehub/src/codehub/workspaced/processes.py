@@ -1,7 +1,7 @@
-"""Processes that were started by exec or as long-running ones: started once, found again by id, output in files.
+"""Processes started by exec or as long-running ones: started once, found by id, with their output in files.
 
-All that is known of one is in its folder: `spec.json`, `stdout`, `stderr`, `exit` (written by its holder). A restarted
-`workspaced` reads those and goes on.
+A process's folder contains all its data: `spec.json`, `stdout`, `stderr`, `exit` (written by its holder). A restarted
+`workspaced` reads them and continues.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from . import holder
 from .errors import conflict, invalid, not_found
 from .http1 import readable
 
-_KEPT_FINISHED = 100  # how many finished ones are remembered, with their output
+_KEPT_FINISHED = 100  # number of finished processes to keep, with their output
 _KEPT_BYTES = 512 << 20
 HEAD_BYTES = 64 << 10
 TAIL_BYTES = 64 << 10
@@ -57,7 +57,7 @@ class Process(NamedTuple):
     def state(self) -> str:
         if self.exit_code is not None:
             return "exited"
-        # Its holder was killed with it, or the workspace was put to sleep: how it ended is not known.
+        # Its holder was killed too, or the workspace went to sleep: its exit status is unknown.
         return "running" if self.alive else "lost"
 
     def log_path(self, stream: str) -> str:
@@ -73,7 +73,7 @@ def _is_zombie(pid: int) -> bool:
 
 
 def bounded(path: str, log: str) -> tuple[str, bool]:
-    """A file's text, head and tail, with a line between them that says where the rest is."""
+    """Return the head and tail of a file's text, with a line between them that names the complete file."""
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -107,7 +107,7 @@ class Processes:
 
     @property
     def path(self) -> str:
-        """Where programs are looked for."""
+        """Return the search path for programs."""
         return self._env.get("PATH", os.defpath)
 
     def start(
@@ -152,7 +152,7 @@ class Processes:
         return [process for process in self._known.values() if process.state == "running"]
 
     def signal(self, process: Process, name: str) -> None:
-        """To the whole process group, as a terminal's Ctrl-C."""
+        """Send a signal to the process group, like Ctrl-C in a terminal."""
         number = getattr(signal, name if name.startswith("SIG") else f"SIG{name}", None)
         if not isinstance(number, signal.Signals):
             raise invalid(f"there is no signal {name!r}; try TERM, KILL, INT, HUP")
@@ -162,7 +162,7 @@ class Processes:
             os.killpg(process.pid, number)
 
     async def wait(self, process: Process) -> int | None:
-        """Its exit code; None when it was lost."""
+        """Return the exit code, or None if the process was lost."""
         try:
             fd = os.pidfd_open(process.pid)
         except ProcessLookupError:
@@ -177,7 +177,7 @@ class Processes:
                 os.close(fd)
         while fd == -2 and process.alive:  # noqa: ASYNC110 - a kernel without pidfd has no event for it
             await asyncio.sleep(_POLL_LONGEST_S)
-        # The holder writes the exit code right after; a holder that was killed never does.
+        # The holder writes the exit code shortly afterwards, unless it was killed.
         for _ in range(200):
             code = process.exit_code
             if code is not None:
@@ -186,7 +186,7 @@ class Processes:
         return process.exit_code
 
     async def end(self, process: Process) -> None:
-        """TERM to the group, then KILL."""
+        """Send TERM to the group, then KILL."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGTERM)
         try:
@@ -197,7 +197,7 @@ class Processes:
             os.killpg(process.pid, signal.SIGKILL)
 
     async def output(self, process: Process, stream: str, after: int, follow: bool) -> AsyncIterator[bytes]:
-        """Bytes of its output from an offset on; with `follow` until it has ended. The file is the sequence."""
+        """Yield output from an offset, with `follow` until the process has ended. Offsets are positions in the file."""
         pause = _POLL_FIRST_S
         position = after
         while True:
@@ -214,7 +214,7 @@ class Processes:
             pause = min(pause * 1.5, _POLL_LONGEST_S)
 
     def _forget_old(self) -> None:
-        """The oldest finished ones, when there are too many of them or their output is too large."""
+        """Remove the oldest finished processes if there are too many or their output is too large."""
         finished = [process for process in reversed(self.all()) if process.state != "running"]
         total = 0
         for number, process in enumerate(finished):
@@ -253,7 +253,7 @@ def _read(folder: str) -> Process | None:
     try:
         with open(os.path.join(folder, "spec.json")) as file:
             raw = json.load(file)
-        # A pid of another boot, or of another start of this workspace, is somebody else's.
+        # After another boot or another start of this workspace, the pid may belong to another process.
         start = int(raw["start"]) if raw["boot"] == boot_id() else 0
         return Process(
             str(raw["id"]), str(raw["kind"]), [str(word) for word in raw["command"]], float(raw["started_at"]),
@@ -264,7 +264,7 @@ def _read(folder: str) -> Process | None:
 
 
 def boot_id() -> str:
-    """This boot and this pid namespace: in another one a pid names another process."""
+    """Return an id of this boot and this pid namespace: in another one, a pid means another process."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return f"{file.read().strip()}/{os.readlink('/proc/self/ns/pid')}"

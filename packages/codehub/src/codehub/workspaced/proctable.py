@@ -1,4 +1,4 @@
-"""Reads the process table of this workspace from /proc: the input of the activity rules and of `cpu_percent`."""
+"""Reads this workspace's process table from /proc, for the activity rules and `cpu_percent`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LONGEST_NAME = 200
 
 
 def parse_stat(pid: int, text: bytes, command: bytes) -> Proc | None:
-    """One /proc/PID/stat. The name in it may hold blanks and parentheses, so it is cut off by the last one."""
+    """Parse one /proc/PID/stat. The name may contain spaces and parentheses, so it ends at the last parenthesis."""
     head, _, rest = text.rpartition(b") ")
     fields = rest.split()
     if len(fields) < 20 or fields[0] in (b"Z", b"X"):
@@ -33,7 +33,7 @@ def parse_stat(pid: int, text: bytes, command: bytes) -> Proc | None:
 
 
 def read(uid: int) -> list[Proc]:
-    """Every process of this user."""
+    """Return every process of this user."""
     found: list[Proc] = []
     for entry in os.listdir("/proc"):
         if not entry.isdigit():

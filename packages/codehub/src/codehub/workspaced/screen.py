@@ -1,6 +1,6 @@
-"""A terminal's screen: cells, cursor, scroll region, scrollback, and the operations on them. Knows no escape sequences.
+"""A terminal's screen: cells, cursor, scroll region, scrollback, and their operations. Knows no escape sequences.
 
-Lines are lists, so that a run of text is one slice assignment: a flood of output costs a few microseconds a line.
+Lines are lists, so that a run of text is one slice assignment: heavy output costs a few microseconds per line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Line:
     def __init__(self, cols: int, attr: str = "") -> None:
         self.chars: list[str] = [" "] * cols
         self.attrs: list[str] = [attr] * cols
-        self.wrapped = False  # goes on in the next line
+        self.wrapped = False  # continues on the next line
 
     def fit(self, cols: int) -> None:
         more = cols - len(self.chars)
@@ -53,7 +53,7 @@ class Screen:
         self.cols, self.rows = cols, rows
         self.lines: list[Line] = [Line(cols) for _ in range(rows)]
         self.scrollback: deque[Line] = deque(maxlen=scrollback)
-        self.main: list[Line] | None = None  # the main screen's lines while the alternate one is shown
+        self.main: list[Line] | None = None  # the main screen's lines while the alternate screen is shown
         self.reset()
 
     def reset(self) -> None:
@@ -71,7 +71,7 @@ class Screen:
     def set_pen(self, pen: Pen) -> None:
         self.pen = pen
         self.attr = shared(pen)
-        self.blank = shared(Pen(background=pen.background))  # what is erased keeps the background only
+        self.blank = shared(Pen(background=pen.background))  # erased cells keep only the background
 
     def draw(self, text: str) -> None:
         if not text.isascii():
@@ -144,7 +144,7 @@ class Screen:
             line.chars[-1] = " "
 
     def index(self) -> None:
-        """One line down; at the end of the scroll region the region scrolls."""
+        """Move down one line. At the end of the scroll region, the region scrolls."""
         if self.y == self.bottom:
             self.scroll_up(1)
         elif self.y < self.rows - 1:
@@ -224,11 +224,11 @@ class Screen:
             self.erase(y, 0, self.cols)
 
     def _settle(self) -> None:
-        """A cursor that waits behind the last column for the next character is on it for everything else."""
+        """Move a cursor that waits behind the last column back onto it."""
         self.x = min(self.x, self.cols - 1)
 
     def move_to(self, x: int, y: int) -> None:
-        """Absolute; with origin mode relative to the scroll region."""
+        """Move to a position: absolute, or relative to the scroll region in origin mode."""
         low, high = (self.top, self.bottom) if self.origin else (0, self.rows - 1)
         self.y = max(low, min(y + (self.top if self.origin else 0), high))
         self.x = max(0, min(x, self.cols - 1))
@@ -264,7 +264,7 @@ class Screen:
             self.lines, self.main = self.main, None
 
     def resize(self, cols: int, rows: int) -> None:
-        """Lines are cut or padded; rows come from the scrollback and go to it. Programs redraw by themselves."""
+        """Resize. Lines are cut or padded; rows move to and from the scrollback. Programs redraw themselves."""
         alternate = self.main is not None
         for lines in filter(None, (self.lines, self.main)):
             for line in lines:

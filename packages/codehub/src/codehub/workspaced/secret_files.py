@@ -1,4 +1,4 @@
-"""The owner's secrets in this workspace: files in memory (tmpfs), never in the home."""
+"""The owner's secrets in this workspace, as files in memory (tmpfs), never in the home."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import contextlib
 import os
 import shutil
 
-_SHM = "/dev/shm"  # noqa: S108 - a tmpfs; the folder is made for this user alone
+_SHM = "/dev/shm"  # noqa: S108 - a tmpfs; only this user can access the folder
 
 
 def folder_for(runtime: str, name: str) -> str:
-    """A folder on a tmpfs for this start."""
+    """Return a folder on a tmpfs for this start."""
     root = _SHM if os.access(_SHM, os.W_OK) else runtime
     return os.path.join(root, f"codehub-{name}")
 
@@ -21,12 +21,12 @@ class SecretFiles:
         self.folder = folder
 
     def put(self, files: object) -> None:
-        """Exactly these: others go. Each is replaced whole."""
+        """Write exactly these files and remove all others. Each is replaced atomically."""
         wanted = files if isinstance(files, dict) else {}
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
         found = os.lstat(self.folder)
         if found.st_uid != os.geteuid() or os.path.islink(self.folder):
-            return  # somebody else's folder: nothing of ours goes there
+            return  # the folder belongs to another user: write nothing into it
         os.chmod(self.folder, 0o700)
         for name in os.listdir(self.folder):
             if name not in wanted:

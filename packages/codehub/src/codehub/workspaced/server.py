@@ -1,4 +1,4 @@
-"""The listener: accepts, checks the secret of this start, answers. One connection never takes another down."""
+"""The listener: accepts connections, checks the secret of this start, answers. A failing connection affects no other."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Server:
             try:
                 sock, _ = await loop.sock_accept(listener)
             except OSError:
-                await asyncio.sleep(0.05)  # no descriptors left; those that are open go on
+                await asyncio.sleep(0.05)  # no descriptors left; open connections continue
                 continue
             if len(self._tasks) >= _MOST_CONNECTIONS:
                 sock.close()
@@ -53,13 +53,13 @@ class Server:
         except RequestError as error:
             with contextlib.suppress(OSError):
                 await send(connection, as_error(error), keep_alive=False, head_only=False)
-        except Exception:  # noqa: BLE001 - a bug in one request is written down and ends that connection alone
+        except Exception:  # noqa: BLE001 - a bug in one request is logged and ends only that connection
             traceback.print_exc()
         finally:
             connection.sock.close()
 
     async def _one(self, connection: Connection) -> bool:
-        """One request; whether another may follow."""
+        """Handle one request, and return whether another may follow."""
         head = await connection.read_head()
         if head is None:
             return False
@@ -70,7 +70,7 @@ class Server:
         try:
             response = await self._app.handle(request)
         except RequestError as error:
-            # What was not read of a body would be taken for the next request.
+            # Unread bytes of a body would be parsed as the next request.
             keep = request.keep_alive and not request.has_body
             return await send(connection, as_error(error), keep, request.method == "HEAD")
         except OSError as error:
@@ -88,13 +88,13 @@ class Server:
 
 
 def listen(address: str) -> socket.socket:
-    """`unix:PATH` or `HOST:PORT`. A socket that an earlier one left is replaced."""
+    """Listen on `unix:PATH` or `HOST:PORT`. An existing socket from an earlier process is replaced."""
     if address.startswith("unix:"):
         path = address[len("unix:") :]
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        # For its owner and the group of the folder: a proxy that is not root connects as that. The folder keeps others out.
+        # For the owner and the folder's group, which a proxy that is not root uses. The folder keeps others out.
         old = os.umask(0o117)
         try:
             listener.bind(path)

@@ -1,8 +1,8 @@
 """Runs the setup of a workspace: clone, dotfiles, commands of its template and of devcontainer.json, in this order.
 
-What was done once per home is written into the home, what was done in this start into the runtime folder, so a restarted
-`workspaced` goes on where it was. A step that fails is explained and leaves the workspace usable; the others run all the
-same, except those that need the clone.
+Steps done once per home are recorded in the home, steps of this start in the runtime folder, so a restarted `workspaced`
+resumes. A failed step is explained and leaves the workspace usable; the other steps still run, except those that need the
+clone.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Setup:
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
 
     def take(self, message: dict[str, object]) -> None:
-        """CodeHub's word on what to set up. Steps are those of the first one in this start; later ones only try again."""
+        """Handle CodeHub's setup message. The first message of a start defines the steps; later ones only retry."""
         retry = message.get("retry")
         number = retry if isinstance(retry, int) else 0
         if not self._message:
@@ -90,7 +90,7 @@ class Setup:
         await self.report()
 
     async def _more(self) -> None:
-        """What the repository and the template ask for, once the files are there."""
+        """Add the steps of the repository and the template once the files exist."""
         folder = setup_plan.folder_of(self._message.get("repo"))
         cloned = self._entry("clone").get("state") == "done"
         steps = setup_plan.command_steps(
@@ -140,7 +140,7 @@ class Setup:
         known = self._known(step)
         entry = known.get(step.id, {})
         if entry.get("state") in ("done", "failed", "skipped"):
-            return  # a clone that people deleted stays deleted
+            return  # a clone that the user deleted stays deleted
         if step.needs_clone and self._entry("clone").get("state") != "done":
             known[step.id] = {"state": "skipped", "message": "The repository is not there."}
             self._save()
@@ -159,7 +159,7 @@ class Setup:
         await self._follow(step, process)
 
     def _running(self, entry: dict[str, object]) -> Process | None:
-        """The process of an earlier `workspaced` that still runs; one that was lost is started again."""
+        """Return the process of an earlier `workspaced` if it still runs. A lost one is started again."""
         with contextlib.suppress(RequestError):
             process = self._processes.get(str(entry.get("process", "")))
             if process.state != "lost":
@@ -264,7 +264,7 @@ class Setup:
         await self._link.tell({"event": "setup", "setup": self.shown()})
 
     def log(self) -> str:
-        """Everything the steps printed, in order."""
+        """Return the output of all steps, in order."""
         parts: list[str] = []
         for step in self._steps:
             entry = self._entry(step.id)
@@ -284,7 +284,7 @@ class Setup:
 
 
 def plain(text: str) -> str:
-    """Of lines that were written over again and again (progress), what stood there at last."""
+    """Return the final text of lines that were overwritten repeatedly (progress)."""
     lines = text.replace("\r\n", "\n").split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
 

@@ -1,4 +1,4 @@
-"""What is to be set up in a workspace, as ordered steps. Pure: from CodeHub's message to steps."""
+"""Turns CodeHub's message into ordered setup steps. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MOST_STEPS = 200
 
 
 class Step(NamedTuple):
-    """`once`: once per home; otherwise at each start. `group`: steps of one group run side by side."""
+    """A setup step. `once`: once per home, otherwise at each start. `group`: steps of one group run concurrently."""
 
     id: str
     title: str
@@ -25,7 +25,7 @@ def digest(*parts: object) -> str:
 
 
 def first_steps(message: dict[str, object]) -> list[Step]:
-    """The clone and the dotfiles: what is known before the repository is there."""
+    """Return the clone and the dotfiles: the steps that are known before the repository exists."""
     steps: list[Step] = []
     repo, dotfiles = message.get("repo"), message.get("dotfiles")
     if isinstance(repo, dict) and repo.get("url"):
@@ -37,7 +37,10 @@ def first_steps(message: dict[str, object]) -> list[Step]:
 
 
 def command_steps(commands: object, prefix: str, folder: str, *, needs_clone: bool) -> list[Step]:
-    """Commands of a template or of devcontainer.json: `{name, when: create|start, shell | words, group}`."""
+    """Return steps for commands of a template or of devcontainer.json.
+
+    A command is `{name, when: create|start, shell | words, group}`.
+    """
     steps: list[Step] = []
     for number, command in enumerate(commands if isinstance(commands, list) else []):
         if not isinstance(command, dict) or len(steps) >= MOST_STEPS:
@@ -62,7 +65,7 @@ def command_steps(commands: object, prefix: str, folder: str, *, needs_clone: bo
 
 
 def folder_of(repo: object) -> str:
-    """What the IDE opens, relative to the home."""
+    """Return the folder that the IDE opens, relative to the home."""
     if not isinstance(repo, dict) or not repo.get("name"):
         return ""
     path = str(repo.get("path") or "")

@@ -1,7 +1,7 @@
 """Colours and attributes of a terminal's cells, as the parameters of the escape sequence that sets them.
 
-A cell holds a string such as `1;38;5;208`; the empty string is the default. Strings are shared, so that a screen of one
-colour costs one.
+A cell holds a string such as `1;38;5;208`; the empty string is the default. Strings are shared, so a screen in one colour
+needs only one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def shared(pen: Pen) -> str:
 
 
 def apply(pen: Pen, parameters: Sequence[Sequence[int]]) -> Pen:
-    """The pen after `CSI … m`. Each parameter is a list: its own number and its colon-separated parts."""
+    """Return the pen after `CSI … m`. Each parameter is a list: its number and its colon-separated parts."""
     flags, foreground, background = set(pen.flags), pen.foreground, pen.background
     pending: list[Sequence[int]] = list(parameters)[::-1]
     while pending:
@@ -68,7 +68,7 @@ def apply(pen: Pen, parameters: Sequence[Sequence[int]]) -> Pen:
 
 
 def _extended(parts: Sequence[int], pending: list[Sequence[int]]) -> str:
-    """`5;N` or `2;R;G;B`, whichever separators were used; empty when it is incomplete."""
+    """Return `5;N` or `2;R;G;B`, for any separators. Empty if it is incomplete."""
     if len(parts) > 1:
         kind, values = parts[1], list(parts[2:])
         if kind == 2 and len(values) > 3:

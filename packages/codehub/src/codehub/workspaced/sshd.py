@@ -1,7 +1,7 @@
-"""SSH: an OpenSSH `sshd -i` per connection, as the workspace's own user, with the connection itself as its standard input.
+"""SSH: one OpenSSH `sshd -i` per connection, as the workspace's user, with the connection as its standard input.
 
 The host key and the owner's public keys come from CodeHub and are kept in the runtime folder of this start, never in the
-home. The connection is given to `sshd`, so no byte of it passes through here.
+home. The connection is passed to `sshd`, so none of its bytes go through this process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NOT_PASSED_ON = ("HOME", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "SHLVL", 
 
 
 def configuration(folder: str, env: dict[str, str]) -> str:
-    """sshd's configuration. Keys only; everything that a desktop IDE needs is on."""
+    """Return sshd's configuration: key authentication only, and every feature that a desktop IDE needs."""
     lines = [
         f"HostKey {folder}/host_key",
         f"AuthorizedKeysFile {folder}/authorized_keys",
@@ -31,7 +31,7 @@ def configuration(folder: str, env: dict[str, str]) -> str:
         "PasswordAuthentication no",
         "KbdInteractiveAuthentication no",
         "UsePAM no",
-        # The folder above may be anybody's; the file itself is in a 0700 folder of this user.
+        # The parent folder may belong to another user. The file is in a 0700 folder of this user.
         "StrictModes no",
         "PidFile none",
         "PrintMotd no",
@@ -45,7 +45,7 @@ def configuration(folder: str, env: dict[str, str]) -> str:
         "X11Forwarding no",
         "PermitTunnel no",
         "AcceptEnv LANG LC_* TERM_PROGRAM COLORTERM GIT_*",
-        # A laptop that was closed is noticed, and its session ends.
+        # Detects a closed laptop and ends its session.
         "ClientAliveInterval 60",
         "ClientAliveCountMax 10",
         "MaxSessions 100",
@@ -84,7 +84,7 @@ class Sshd:
         return found
 
     def make_host_key(self) -> dict[str, object]:
-        """A new key pair, which CodeHub keeps; nothing of it stays here."""
+        """Create a key pair. CodeHub keeps it; nothing of it stays here."""
         keygen = shutil.which("ssh-keygen", path="/usr/bin:/usr/local/bin:/opt/codehub/bin")
         if keygen is None:
             raise RequestError(
@@ -97,7 +97,7 @@ class Sshd:
                 return {"private_key": private.read(), "public_key": public.read().strip()}
 
     def configure(self, host_key: str, authorized_keys: list[str]) -> dict[str, object]:
-        """Take over the host key and the keys that may sign in. The same again changes nothing."""
+        """Apply the host key and the keys that may sign in. Repeating it changes nothing."""
         program = self.program
         check_keys(authorized_keys)
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
@@ -116,7 +116,7 @@ class Sshd:
 
     @property
     def pids(self) -> list[int]:
-        """Of the connections that are open now."""
+        """Return the pids of the open connections."""
         self._children = [child for child in self._children if child.poll() is None]
         return [child.pid for child in self._children]
 
@@ -125,7 +125,7 @@ class Sshd:
             raise conflict("SSH is not set up for this start of the workspace; connect with `codehub ssh`")
 
     def serve(self, connection: Connection) -> None:
-        """Give the connection away. Its last owner closes it."""
+        """Hand over the connection. Its last owner closes it."""
         fd = connection.sock.fileno()
         os.set_blocking(fd, True)
         child = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Byte streams: a connection to a port of this workspace, relayed both ways with half-closes and back-pressure."""
+"""Byte streams: a connection to a port of this workspace, relayed in both directions with half-close and back-pressure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def port_of(text: str) -> int:
 
 
 async def connect(port: int) -> socket.socket:
-    """A connection to whatever listens on a port of any loopback address of this workspace."""
+    """Connect to the listener of a port on any loopback address of this workspace."""
     loop = asyncio.get_running_loop()
     tried: list[str] = netports.addresses(port) or ["127.0.0.1", "::1"]
     for address in tried:
@@ -47,7 +47,7 @@ async def connect(port: int) -> socket.socket:
 
 
 async def switch(connection: Connection) -> None:
-    """The answer after which the connection is raw bytes."""
+    """Send the response after which the connection carries raw bytes."""
     headers = {"Upgrade": PROTOCOL, "Connection": "Upgrade"}
     await connection.write(response_head(Response(101, headers, b""), keep_alive=True))
 
@@ -58,7 +58,7 @@ def check_upgrade(request: Request) -> None:
 
 
 async def relay(connection: Connection, other: socket.socket, moved: Callable[[int], None]) -> None:
-    """Both ways until both sides have said all. `moved` is told of bytes: they are activity."""
+    """Relay until both sides have closed. `moved` is called for every transfer, because traffic is activity."""
     loop = asyncio.get_running_loop()
 
     async def pump(read: Callable[[], Awaitable[bytes]], target: socket.socket) -> None:

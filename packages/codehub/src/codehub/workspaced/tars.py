@@ -1,8 +1,8 @@
-"""Whole folders as tar, packed and unpacked by a process of its own: `python tars.py pack|unpack FD`, data on stdin/stdout.
+"""Packs and unpacks folders as tar in a separate process: `python tars.py pack|unpack FD`, data on stdin/stdout.
 
-The folder is an open descriptor, so its path cannot change meanwhile. Unpacking goes into a staging folder beside the
-target's content and is moved into place when the archive has ended as it should: an upload cut in the middle leaves
-nothing. Members that lead out of the folder are refused, devices are left out.
+The folder is an open descriptor, so its path cannot change meanwhile. Unpacking uses a staging folder beside the target's
+content, which is moved into place when the archive has ended properly: an interrupted upload leaves nothing. Members that
+point outside the folder are refused, devices are left out.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def _packed(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def inside(name: str) -> bool:
-    """Whether a member's name stays in the folder."""
+    """Return whether a member's name stays in the folder."""
     return not name.startswith("/") and ".." not in name.split("/") and "\0" not in name
 
 
 def link_inside(member: tarfile.TarInfo) -> bool:
-    """A hard link names another member; a symbolic link may point anywhere in the folder, relative to itself."""
+    """Return whether a link stays inside: a hard link names another member; a symbolic link is relative to itself."""
     if member.islnk():
         return inside(member.linkname)
     target = os.path.normpath(os.path.join(os.path.dirname(member.name), member.linkname))
@@ -52,7 +52,7 @@ def unpack() -> int:
     os.mkdir(staging, 0o700)
     try:
         count = _extract(staging)
-        # The end of the archive is not the end of the upload: whatever follows must have arrived too.
+        # The archive may end before the upload does: the rest must have arrived too.
         while sys.stdin.buffer.read(1 << 18):
             pass
         _merge(staging, ".")
@@ -64,7 +64,7 @@ def unpack() -> int:
 def _extract(staging: str) -> int:
     count = 0
     with tarfile.open(fileobj=sys.stdin.buffer, mode="r|*", bufsize=1 << 18) as archive:
-        # Newer Pythons would refuse some of what is wanted; what is refused here is decided below.
+        # Newer Pythons would refuse some valid members. The checks below decide.
         if hasattr(tarfile, "fully_trusted_filter"):
             archive.extraction_filter = tarfile.fully_trusted_filter
         for member in archive:
@@ -79,7 +79,7 @@ def _extract(staging: str) -> int:
                 continue
             if _through_link(staging, member.name):
                 raise ValueError(f"{member.name!r} goes through a link")
-            # Never another's file, never setuid; folders stay writable so that what is in them can follow.
+            # Never another user's file, never setuid. Folders stay writable, so that their content can follow.
             member.mode = (member.mode & 0o777) | (0o700 if member.isdir() else 0o600)
             member.uid, member.gid = os.getuid(), os.getgid()
             member.uname = member.gname = ""
@@ -97,7 +97,7 @@ def _through_link(staging: str, name: str) -> bool:
 
 
 def _merge(source: str, target: str) -> None:
-    """Move everything into place; folders that are there already are merged, files replaced."""
+    """Move everything into place. Existing folders are merged, files replaced."""
     for name in os.listdir(source):
         old, new = os.path.join(source, name), os.path.join(target, name)
         try:

@@ -1,7 +1,7 @@
 """Terminals that survive a closed tab: a pty, a model of its screen, the last bytes by number, any number of viewers.
 
-A viewer sees the screen first and then every byte. Its acknowledgements pace the pty, so that a flood of output neither
-gets lost nor fills any buffer; a viewer that stops acknowledging is left behind and gets the screen again when it is back.
+A viewer gets the screen first and then every byte. Its acknowledgements pace the pty, so that heavy output is neither lost
+nor fills a buffer. A viewer that stops acknowledging is left behind, and gets the screen again when it resumes.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from .http1 import Connection
 from .processes import Process, boot_id
 from .vt import Terminal as Model
 
-WINDOW = 256 << 10  # bytes that a viewer may be behind: what a key's echo waits for during a flood
+WINDOW = 256 << 10  # bytes that a viewer may lag behind: a key's echo waits for these during heavy output
 _RING = 1 << 20
-_LOG_BYTES = 2 << 20  # what is kept on disk for a restarted workspaced
+_LOG_BYTES = 2 << 20  # kept on disk for a restarted workspaced
 _READ = 64 << 10
 _STALLED_S = 2.0
 _LAZY_BYTES = 512 << 10
@@ -82,7 +82,7 @@ class Terminal:
 
     @property
     def total(self) -> int:
-        """The number of the next byte."""
+        """Return the number of the next byte."""
         return self._base + len(self._ring)
 
     @property
@@ -90,7 +90,7 @@ class Terminal:
         return len(self._viewers)
 
     def begin(self) -> None:
-        """Take what an earlier `workspaced` wrote down, and go on reading."""
+        """Load what an earlier `workspaced` recorded, and continue reading."""
         for name in (self._log + ".1", self._log):
             with contextlib.suppress(FileNotFoundError), open(name, "rb") as file:
                 data = file.read()
@@ -163,7 +163,7 @@ class Terminal:
         return self._model.snapshot()
 
     def type(self, data: bytes) -> None:
-        """Key strokes. What the program does not read now is kept, up to a limit."""
+        """Send keystrokes. Input that the program does not read yet is buffered, up to a limit."""
         if len(self._typed) + len(data) > _MOST_INPUT:
             raise RequestError(413, "PAYLOAD_TOO_LARGE", "the program does not read its input")
         self._typed += data
@@ -221,7 +221,7 @@ class Terminal:
         self._changed = asyncio.Event()
 
     async def attach(self, connection: Connection, after: int | None) -> None:
-        """Serve one viewer until it leaves or the terminal ends."""
+        """Serve one viewer until it disconnects or the terminal ends."""
         viewer = Viewer(self.total)
         if after is not None and self._base <= after <= self.total:
             viewer.sent = viewer.acked = after
@@ -334,7 +334,7 @@ class Terminals:
         os.makedirs(root, mode=0o700, exist_ok=True)
 
     def take_over(self) -> None:
-        """Terminals that an earlier `workspaced` of this start began and whose programs still run."""
+        """Take over terminals that an earlier `workspaced` of this start created and whose programs still run."""
         for name in os.listdir(self._root):
             folder = os.path.join(self._root, name)
             try:
@@ -385,7 +385,7 @@ class Terminals:
     def _forget(self, terminal: Terminal) -> None:
         self._open.pop(terminal.id, None)
         loop = asyncio.get_running_loop()
-        # The exit code is read by its viewers for a moment longer.
+        # Viewers read the exit code for a moment longer.
         loop.call_later(30.0, shutil.rmtree, terminal.process.folder, True)
 
     def get(self, id_: str) -> Terminal:

@@ -1,7 +1,7 @@
-"""Escape sequences: bytes in, operations on a screen out; and the screen back as escape sequences for a new viewer.
+"""Escape sequences: applies bytes to a screen, and renders the screen as escape sequences for a new viewer.
 
-What xterm's users rely on: vim, htop, less, tmux, colours, wide characters, the alternate screen. Sequences that ask the
-terminal something are left to the viewers' own terminal.
+Covers what users of xterm rely on: vim, htop, less, tmux, colours, wide characters, the alternate screen. The viewers' own
+terminals answer sequences that query the terminal.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _PLAIN = re.compile("[^\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f]*\\Z")
 _GRAPHICS = str.maketrans(
     "`abcdefghijklmnopqrstuvwxyz{|}~", "◆▒␉␌␍␊°±␤␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·"
 )  # fmt: skip
-# Modes that a viewer's terminal must be put into as well, with their defaults.
+# Modes that also apply to a viewer's terminal, with their defaults.
 _MODES = {1: False, 7: True, 9: False, 25: True, 66: False, 1000: False, 1002: False, 1003: False, 1004: False, 1005: False,
           1006: False, 1015: False, 2004: False}  # fmt: skip
 
 
 class Terminal:
-    """A screen that is fed bytes."""
+    """A screen that processes bytes."""
 
     def __init__(self, cols: int, rows: int) -> None:
         self.screen = Screen(cols, rows)
@@ -77,7 +77,7 @@ class Terminal:
                 self._osc(found.group(5))
 
     def _skip(self, text: str) -> str:
-        """Plain lines that would scroll out of the scrollback again are not drawn at all."""
+        """Skip plain lines that would scroll out of the scrollback anyway."""
         screen = self.screen
         if screen.top != 0 or screen.bottom != screen.rows - 1 or not _PLAIN.match(text):
             return text
@@ -260,7 +260,10 @@ class Terminal:
             self.modes[number] = on
 
     def snapshot(self) -> bytes:
-        """What brings a terminal of this size, just reset, to this state: scrollback, screen, modes, cursor."""
+        """Return the bytes that bring a freshly reset terminal of this size to this state.
+
+        They contain the scrollback, screen, modes and cursor.
+        """
         screen = self.screen
         out: list[str] = []
         if screen.main is not None:
@@ -294,7 +297,7 @@ class Terminal:
                 out.append(f"\x1b{'()'[index]}0")
         if self._charset:
             out.append("\x0e")
-        # A sequence that was cut by the snapshot begins again for the viewer.
+        # Repeat a sequence that the snapshot cut off, for the viewer.
         out.append(self._rest)
         held = self._decoder.getstate()[0]
         return "".join(out).encode("utf-8", "replace") + held
@@ -303,7 +306,7 @@ class Terminal:
         screen = self.screen
         if screen.x < screen.cols:
             return f"\x1b[{screen.y + 1};{screen.x + 1}H"
-        # Behind the last column: only drawing the last character again brings a cursor there.
+        # The cursor is behind the last column: only drawing the last character again moves it there.
         line = screen.lines[screen.y]
         at = screen.cols - 1 if line.chars[-1] else screen.cols - 2
         text = f"\x1b[{screen.y + 1};{at + 1}H\x1b[{line.attrs[at]}m{line.chars[at]}"
@@ -325,7 +328,7 @@ def _rows(lines: Sequence[Line]) -> str:
 
 
 def _row(line: Line) -> str:
-    """One line; blanks at its end that have no attribute are left out."""
+    """Render one line, without trailing blanks that have no attribute."""
     end = len(line.chars)
     while end and line.chars[end - 1] == " " and not line.attrs[end - 1]:
         end -= 1

@@ -34,9 +34,11 @@ def test_codehub_is_used_killed_and_up_again_with_everything_there(stack: Stack)
         assert client.patch(path, json={"memo": "still here"}).status_code == 200
         assert client.post(f"{path}:stop").status_code == 409
 
-    doctor = stack.run("doctor")
+    doctor = stack.run("doctor", "--boundaries-timeout", "120")
     assert doctor.returncode == 0, doctor.stdout
     assert "PROBLEM" not in doctor.stdout
+    for part in ("the API", "the proxy", "the database", "Valkey"):
+        assert f"reach {part}: held" in doctor.stdout, doctor.stdout
     second = stack.run("up")
     assert second.returncode == 6
     assert "running on" in second.stderr

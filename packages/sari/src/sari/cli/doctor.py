@@ -1,4 +1,4 @@
-"""`sari doctor`: checks the installation, the daemon and this workspace's index, and says how to fix what is wrong.
+"""`sari doctor`: checks the installation, the daemon and this workspace's index, and says how to fix each problem.
 
 Changes nothing, but starts a daemon to check the index, unless `--no-index` is given.
 """

@@ -62,7 +62,9 @@ def _install(arguments: argparse.Namespace) -> int:
 
 
 def _wants_instructions(arguments: argparse.Namespace) -> bool:
-    """As the option says; without it, a person is shown the paragraph and asked, and a script gets none."""
+    """Return the option's value. Without the option, show the paragraph and prompt on a terminal; in a script, return
+    False.
+    """
     from sari.install.guidance import GUIDANCE, PARAGRAPH
 
     if arguments.host != "all" and arguments.host not in GUIDANCE:

@@ -1,14 +1,14 @@
 """The `sari` command: maps each subcommand to its module.
 
-`sari mcp` is what clients start, and some give it a second: it goes straight to the shim, before argparse is imported.
-Every other command lives in a module of its own, whose `register` must import nothing heavy.
+Clients start `sari mcp`, and some wait only a second for it, so it goes straight to the shim before argparse is
+imported. Every other command has its own module, whose `register` must import nothing heavy.
 """
 
 from __future__ import annotations
 
 import sys
 
-# In the order `sari --help` shows them. Each is a module of sari.cli with `register(subparsers)`.
+# In the order that `sari --help` shows. Each is a module of sari.cli with `register(subparsers)`.
 COMMANDS = (
     "mcp",
     "daemon",

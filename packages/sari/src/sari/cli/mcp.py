@@ -1,4 +1,4 @@
-"""`sari mcp` (alias `proxy`): only its help lives here, the work is the shim's own, which parses its few flags itself."""
+"""`sari mcp` (alias `proxy`): defines only the help. The shim does the work and parses its few flags itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def register(subparsers: Subparsers) -> None:
-    """Add the command's help. `sari.cli.main` has gone to the shim before this parser could run."""
+    """Add the command's help. This parser never runs: `sari.cli.main` calls the shim first."""
     parser = subparsers.add_parser(
         "mcp", aliases=["proxy"], help="run the MCP server on stdio (AI clients start this)"
     )

@@ -1,8 +1,8 @@
-"""Builds the argument parser from the command modules and runs the chosen one.
+"""Builds the argument parser from the command modules and runs the chosen command.
 
-A command module has `register(subparsers)`, which adds its parser and names its work with `set_defaults(run=...)`;
-`run` takes the parsed arguments and returns an exit code. It raises `SariError` for what a user can fix: one line,
-exit code 1.
+A command module has `register(subparsers)`, which adds its parser and sets its function with `set_defaults(run=...)`.
+`run` takes the parsed arguments and returns an exit code. It raises `SariError` for a problem that the user can fix,
+which prints one line and exits with code 1.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sari.protocol.errors import SariError
 
 
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:
-    """The command line: of one command, or of all."""
+    """Return the parser for one command, or for all commands."""
     parser = argparse.ArgumentParser(prog="sari", description="One shared code-search daemon for all your AI tools.")
     parser.add_argument("--version", action="version", version=f"sari {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -29,20 +29,20 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
 
 
 def run_command(words: list[str]) -> int:
-    """Parse and run; errors that a user can fix become one line on stderr."""
+    """Parse and run a command. Errors that the user can fix become one line on stderr."""
     try:
         try:
-            # A terminal waits for this process to start: the other commands are not even imported.
+            # A user waits for this process to start, so the other commands are not imported.
             known = words[0] if words and words[0] in COMMANDS else None
             arguments = build_parser(known).parse_args(words)
             return int(arguments.run(arguments))
         finally:
-            # Now, not when the interpreter ends: a full device is an error that can be reported.
+            # Flush now, not at interpreter exit, so that a full device can be reported as an error.
             sys.stdout.flush()
     except SariError as error:
         return _fail(str(error))
     except BrokenPipeError:
-        # The reader (`head`) has seen enough. What is still in the buffer goes nowhere, also at exit.
+        # The reader (such as `head`) closed the pipe. Discard the rest of the buffer, also at exit.
         _discard_stdout()
         return 128 + 13
     except OSError as error:

@@ -1,6 +1,7 @@
-"""`sari search`: every matching line as ripgrep prints it, for people and scripts. Exit code 0: found, 1: nothing found.
+"""`sari search`: prints every matching line in ripgrep's format, for people and scripts. Exit code 0: found, 1: nothing
+found.
 
-Lines go to standard output, whatever there is to say about them to standard error: a pipe gets nothing but matches.
+Matches go to standard output and messages to standard error, so a pipe receives only matches.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from sari.cli.types import Subparsers
 
-# A terminal shows everything; this is the size of one request.
+# The token budget of one request. Without --max-tokens, all pages are printed.
 _PAGE_TOKENS = 100_000
 
 
@@ -105,7 +106,7 @@ def _run_ranked(given: dict[str, object], arguments: argparse.Namespace) -> int:
 
 
 def _rows(answer: Mapping[str, object], follows: bool) -> Iterator[str]:
-    """Each line to print. With context, groups are parted as ripgrep parts them."""
+    """Yield the lines to print. With context, groups are separated as in ripgrep."""
     matches = answer.get("matches")
     assert isinstance(matches, list)
     for match in matches:

@@ -1,6 +1,6 @@
 """`sari self uninstall`: removes sari from the clients' configuration, stops the daemon and removes the program.
 
-The registry and the indexes stay.
+Keeps the registry and the indexes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _uninstall(arguments: argparse.Namespace) -> int:
         except InstallError as error:
             refused = True
             print(f"{client.title}: {error}", file=sys.stderr)
-    # In a process of its own: what it imports is about to go.
+    # Run this in a separate process, because the modules it imports are about to be removed.
     stopped = subprocess.run([sys.executable, "-P", "-m", "sari.cli.main", "daemon", "stop"], check=False)
     data = installed.data_folder(os.environ)
     application = own_application()

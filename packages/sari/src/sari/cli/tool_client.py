@@ -1,4 +1,4 @@
-"""Calls one tool from the command line: finds or starts the daemon and asks it, in this process."""
+"""Calls one tool from the command line: finds or starts the daemon and sends it the request from this process."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from sari.registry.start import StartCutOff
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# A workspace that this call opened is still being parsed, and the answer says to ask again: at a terminal, waiting is
+# If this call opened the workspace, it is still being parsed and the answer says to retry. At a terminal, waiting is
 # better than a partial answer.
 _AGAIN_S = 60.0
 _ASK_AGAIN = "ask again in a moment"
 _PAUSE_S = 0.2
-# The daemon may be replaced or killed during the call: its successor is asked again.
+# The daemon may be replaced or killed during the call. The request is then sent to its successor.
 _ATTEMPTS = 5
 
 
@@ -37,7 +37,9 @@ class Answer:
 
 
 def call_tool(tool: str, arguments: Mapping[str, object], workspace: str | None) -> Answer:
-    """Call a tool in a workspace (default: found from here). Raises `SariError` with what the tool said is wrong."""
+    """Call a tool in a workspace, by default the one found from the current directory. Raises `SariError` with the
+    tool's error.
+    """
     home = home_directory(os.environ)
     root = resolve_root(workspace, home) if workspace else find_root(os.environ, [], os.getcwd(), home).path
     settings = Settings.from_environ(os.environ)

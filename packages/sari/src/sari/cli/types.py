@@ -1,4 +1,4 @@
-"""The type of what every command's `register` gets."""
+"""The type of the argument of every command's `register`."""
 
 from __future__ import annotations
 

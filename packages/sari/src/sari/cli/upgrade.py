@@ -39,6 +39,6 @@ def _run(arguments: argparse.Namespace) -> int:
         )
     wanted = pip_arguments(arguments.wheel, arguments.wheels, arguments.version, arguments.requirements)
     environment = build(application, wanted)
-    # The new version does the rest: it knows best how to check itself and to take over.
+    # The new version does the rest, because it knows best how to check itself and take over.
     command = [str(python_of(environment)), "-EP", "-m", "sari.install.activate", str(application.prefix)]
     return subprocess.run([*command, str(environment)], check=False).returncode

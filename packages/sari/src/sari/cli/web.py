@@ -67,7 +67,7 @@ def _address(workspace: str | None) -> str:
 
 
 def _write_redirect(file: Path, address: str) -> None:
-    """Write a private page that redirects there: other users could read a key in the browser's arguments."""
+    """Write a private page that redirects to the address. Other users could read a key in the browser's arguments."""
     from html import escape
 
     forward = f'<meta http-equiv="refresh" content="0;url={escape(address)}">'

@@ -1,7 +1,7 @@
-"""The daemon's process: `python -m sari.daemon OPTIONS`. Leaves its parent, says one line about how it went, and
+"""The daemon's process: `python -m sari.daemon OPTIONS`. Detaches from its parent, reports the result in one line, and
 serves.
 
-The standard output is the starter's pipe until that line is said; nothing else is ever written to it.
+Standard output is the starter's pipe until that line is written. Nothing else is ever written to it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ def main(words: list[str]) -> int:
     """Run the daemon that the options describe."""
     content = json.loads(words[0])
     if hasattr(os, "fork") and os.fork():
-        # The starter waits for this half, and never has a zombie.
+        # The starter waits for this half of the fork, so no zombie is left.
         os._exit(0)
     pipe = _take_stdout()
-    # All it writes is its owner's alone: logs and indexes hold pieces of the code.
+    # All files are private to the owner: logs and indexes contain parts of the code.
     os.umask(0o077)
     if hasattr(signal, "alarm"):
         # A start that hangs must not outlive its starter.
@@ -35,7 +35,7 @@ def main(words: list[str]) -> int:
         with saying:
             if pipe is None:
                 return
-            # The starter may be gone; the daemon is not its own only.
+            # The starter may have exited. Other clients need the daemon too, so ignore the error.
             with contextlib.suppress(OSError):
                 os.write(pipe, json.dumps(line).encode() + b"\n")
             os.close(pipe)
@@ -74,11 +74,11 @@ if __name__ == "__main__":
     code = 1
     try:
         code = main(sys.argv[1:])
-    except Exception:  # noqa: BLE001 - the last words go to the log the starter reads, then the process ends
+    except Exception:  # noqa: BLE001 - the traceback goes to the log that the starter reads, then the process ends
         import traceback
 
         traceback.print_exc()
     finally:
         sys.stderr.flush()
-        # Threads of calls that were cut off must not keep the process.
+        # Threads of abandoned calls must not keep the process alive.
         os._exit(code)

@@ -1,7 +1,8 @@
-"""From a started process to a ready daemon, and from an ended one to no process at all.
+"""Starts the daemon until it is ready, and shuts it down until the process can exit.
 
-The order matters: the lifetime lock before anyone can read of us; the sockets before the registry; the predecessors
-retired only when we are written down; "ready" last. Whatever fails on the way leaves the predecessors as they were.
+The order matters: take the lifetime lock before anyone can read our entry; bind the sockets before writing the
+registry; retire the predecessors only after we are registered; report "ready" last. A failure at any step leaves the
+predecessors unchanged.
 """
 
 from __future__ import annotations
@@ -41,26 +42,26 @@ from sari.registry.settings import Settings
 from sari.registry.store import LOCK_WAIT_S, Store, access_token
 from sari.web.server import HttpServer
 
-# Packages a daemon may need later: all are imported before it is ready, so that files replaced by an upgrade, or two
-# first calls at once, never meet a half-imported module.
+# Packages that a daemon may need later. All are imported before it is ready, so that neither an upgrade that replaces
+# files nor two concurrent first calls can encounter a half-imported module.
 _EAGER = (
     "sari.protocol", "sari.registry", "sari.index", "sari.languages", "sari.tools", "sari.diagnostics", "sari.web",
     "sari.daemon",
 )  # fmt: skip
 
 
-# "At once" is what `sari daemon stop` promises.
+# Short, because `sari daemon stop` promises to stop at once.
 _HTTP_CLOSING_S = 2.0
 _LOOPBACK_TIMEOUT_S = 5.0
-# How often the indexes of deleted workspaces are looked for.
+# How often indexes of deleted workspaces are removed.
 _CLEANUP_S = 600.0
-# A little more than the HTTP server's own deadline for running requests.
+# Slightly more than the HTTP server's deadline for running requests.
 _HTTP_ANSWERING_S = 8.0
 
 
 @dataclass(frozen=True, slots=True)
 class StartOptions:
-    """What the starter asked for."""
+    """The options that the starting process passed."""
 
     layout: Layout
     daemon_port: int
@@ -71,7 +72,7 @@ class StartOptions:
 
     @classmethod
     def read(cls, content: Mapping[str, object]) -> StartOptions:
-        """From the JSON that the starting process passed."""
+        """Parse the JSON that the starting process passed."""
         return cls(
             Layout(str(content["registry_file"])),
             int(str(content["daemon_port"])),
@@ -107,7 +108,7 @@ def run_daemon(options: StartOptions, environ: Mapping[str, str], report: Report
     life = FileLock(layout.life_lock(boot_id))
     life.acquire(0.0)
     try:
-        # Not asyncio.run: it would wait for the threads of calls that were cut off. The process ends with us.
+        # Not asyncio.run, which would wait for the threads of abandoned calls. The process exits after this.
         asyncio.new_event_loop().run_until_complete(_serve(options, settings, environ, boot_id, life, opener, report))
     finally:
         with contextlib.suppress(OSError):
@@ -116,7 +117,7 @@ def run_daemon(options: StartOptions, environ: Mapping[str, str], report: Report
 
 
 def load_everything() -> WorkspaceOpener:
-    """Import all that may be needed later, and return how workspaces are opened."""
+    """Import everything that may be needed later, and return the function that opens workspaces."""
     for package in _EAGER:
         module = importlib.import_module(package)
         for found in pkgutil.iter_modules(module.__path__, f"{package}."):
@@ -128,13 +129,13 @@ def load_everything() -> WorkspaceOpener:
 
 
 def _is_foreign(name: str) -> bool:
-    # Files for another platform, and the program itself.
+    # Skip modules for another platform and the program itself.
     last = name.rpartition(".")[2]
     return last == "__main__" or last.endswith("_windows" if sys.platform != "win32" else "_posix")
 
 
 def check_self(opener: WorkspaceOpener) -> None:
-    """A version that cannot even answer `status` must not replace one that can."""
+    """Check that this version can answer `status`, so that a broken version does not replace a working one."""
     from sari.daemon.calls import RunningCall
 
     with tempfile.TemporaryDirectory(prefix="sari-check-") as directory:
@@ -151,7 +152,7 @@ def check_self(opener: WorkspaceOpener) -> None:
 
 
 def _drop_dead_locks(layout: Layout) -> None:
-    # Only one daemon starts at a time, so none of these is just being taken.
+    # Only one daemon starts at a time, so none of these locks is being taken right now.
     for name in os.listdir(layout.lock_dir):
         path = os.path.join(layout.lock_dir, name)
         if name.endswith(".lock") and is_locked(path) is False:
@@ -168,7 +169,7 @@ async def _serve(
     opener: WorkspaceOpener,
     report: Report,
 ) -> None:
-    # A registry that stays locked must be said before the start's own time is up.
+    # A registry that stays locked must be reported before the start timeout expires.
     store = Store(options.layout, min(LOCK_WAIT_S, settings.start_timeout_s / 2))
     old = [entry for entry in store.read().daemons.values() if entry.boot_id in options.replaces]
     token = access_token(options.layout)
@@ -210,14 +211,15 @@ async def _serve(
     await heartbeat.unregister()
     web.cancel()
     if service.draining:
-        # Whoever asked over HTTP before the successor took the socket is answered; that needs the workspaces still.
+        # Requests that arrived over HTTP before the successor took the socket are still answered, which needs the
+        # workspaces.
         await asyncio.wait([web], timeout=_HTTP_ANSWERING_S)
     await service.close()
     await asyncio.wait([web], timeout=_HTTP_CLOSING_S)
 
 
 def _listen(options: StartOptions, passed: list[socket.socket]) -> Listeners:
-    """The predecessor's sockets where they are what was asked for, else our own."""
+    """Return the predecessor's sockets if they match the requested ports, else bind new ones."""
     daemon = passed[0] if passed else None
     http = passed[1] if len(passed) > 1 else None
     if daemon is not None and options.explicit_daemon_port and sockets.port_of(daemon) != options.daemon_port:
@@ -233,7 +235,7 @@ def _listen(options: StartOptions, passed: list[socket.socket]) -> Listeners:
 
 
 def _check_loopback(port: int) -> None:
-    """A daemon that nobody can reach must not stay."""
+    """Fail if the daemon cannot be reached on loopback, because it must not keep running."""
     try:
         with socket.create_connection((sockets.HOST, port), _LOOPBACK_TIMEOUT_S):
             return
@@ -245,7 +247,7 @@ def _check_loopback(port: int) -> None:
 
 
 async def _clean_up(data_dir: Path) -> None:
-    """Finish edits that a crash interrupted; then remove stale indexes now and then, for as long as the daemon serves."""
+    """Finish edits that a crash interrupted, then remove stale indexes periodically while the daemon serves."""
     with contextlib.suppress(OSError, SariError):
         await asyncio.to_thread(Transactions(data_dir / "edits").recover)
     while True:
@@ -257,13 +259,13 @@ async def _clean_up(data_dir: Path) -> None:
 def _obey_signals(service: Service) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        # Windows' loops have no signal handlers; there the default ends the process.
+        # Event loops on Windows have no signal handlers. The default action ends the process there.
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(number, service.stop, f"signal {number.name}")
 
 
 async def _serve_http(service: Service, store: Store, token: str) -> None:
-    """Run the HTTP side while we serve; a draining daemon leaves the socket to its successor."""
+    """Run the HTTP server while the daemon serves. A draining daemon leaves the socket to its successor."""
     server: HttpServerLike | None = None
     leaving: asyncio.Task[None] | None = None
     facade = DaemonFacade(service, store, asyncio.get_running_loop())
@@ -274,7 +276,7 @@ async def _serve_http(service: Service, store: Store, token: str) -> None:
                 server = HttpServer(facade, service.listeners.http.dup(), token)
                 server.start()
             elif service.draining and server is not None:
-                # Not cancelled with us: it is answering.
+                # Not cancelled with this task, because it still answers requests.
                 leaving = asyncio.create_task(asyncio.to_thread(server.close, leaving=True))
                 server = None
             await service.drain_changed.wait()

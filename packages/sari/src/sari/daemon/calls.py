@@ -1,6 +1,6 @@
-"""Answers `tools/call`: finds the workspace, runs the tool in a thread, and remembers what writing tools answered.
+"""Answers `tools/call`: finds the workspace, runs the tool in a thread, and stores the results of writing tools.
 
-The same for every way in (a shim's connection, HTTP): the caller brings the session and takes the answer.
+All transports (a shim's connection, HTTP) use it: the caller supplies the session and receives the answer.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from sari.registry.roots import RefusedRoot
 Notify = Callable[[Mapping[str, object]], None]
 
 _SPECS = {spec.name: spec for spec in TOOLS}
-# Enough for every repeat that can follow a broken connection.
+# Enough for every retry that can follow a broken connection.
 _REMEMBERED = 256
 _PROGRESS_PAUSE_S = 0.1
 
 
 class RunningCall:
-    """The call as its tool sees it (`sari.protocol.tooling.Call`)."""
+    """The call as seen by its tool (`sari.protocol.tooling.Call`)."""
 
     def __init__(
         self, notify: Callable[[float, float | None, str], None] | None, limit_s: float = float("inf")
     ) -> None:
         self._cancelled = threading.Event()
         self._notify = notify
-        # Nobody waits longer for an answer than this: no call may work on after it.
+        # No client waits longer than this, so no call may continue after it.
         self._deadline = time.monotonic() + limit_s
         self._last = 0.0
 
@@ -48,7 +48,7 @@ class RunningCall:
         return self._cancelled.is_set() or time.monotonic() > self._deadline
 
     def cancel(self) -> None:
-        """Nobody wants the answer any more."""
+        """Cancel the call, because the client no longer needs the answer."""
         self._cancelled.set()
 
     def progress(self, done: float, total: float | None, message: str) -> None:
@@ -71,7 +71,7 @@ class Calls:
         self.running = 0
 
     async def answer(self, message: Message, session: Session | None, root: str, notify: Notify | None) -> Message:
-        """The answer to one `tools/call`; cancelling the task cancels the call."""
+        """Answer one `tools/call`. Cancelling the task cancels the call."""
         params = jsonrpc.params_of(message)
         name, arguments = params.get("name"), params.get("arguments", {})
         if not isinstance(name, str) or name not in _SPECS:
@@ -92,7 +92,7 @@ class Calls:
             session.running += 1
         try:
             result = await self._in_all(meta.get("sari/key"), name, asked, session, call)
-        except Exception as error:  # noqa: BLE001 - a defect in a tool is one call's failure, not the daemon's
+        except Exception as error:  # noqa: BLE001 - a bug in a tool fails one call, not the daemon
             logger.exception("call failed %s", fields(tool=name, root=", ".join(asked)))
             text = f"`{name}` failed inside sari ({type(error).__name__}: {error}): run `sari doctor`"
             return jsonrpc.failure(message["id"], jsonrpc.INTERNAL_ERROR, text)
@@ -104,7 +104,7 @@ class Calls:
         return mcp.tool_answer(message, result)
 
     def _asked(self, name: str, arguments: Message, meta: Message, root: str) -> dict[str, Message]:
-        """What each workspace of a call is asked. Raises `RefusedRoot` and `ValueError`."""
+        """Return the arguments for each workspace of a call. Raises `RefusedRoot` and `ValueError`."""
         named = named_workspaces(arguments.get("workspace"))
         if named is None or len(named) < 2:
             one = {**arguments, "workspace": named[0]} if named else arguments
@@ -154,7 +154,7 @@ class Calls:
         session: Session | None,
         call: RunningCall,
     ) -> ToolResult:
-        """Run a tool; a writing one only once for each key, however often a broken connection repeats it."""
+        """Run a tool. A writing tool runs only once per key, even if a broken connection causes retries."""
         if _SPECS[tool].read_only or not isinstance(key, str):
             return await self._run(tool, arguments, root, session, call)
         done = self._written.get(key)
@@ -193,7 +193,7 @@ class Calls:
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
-            # The thread cannot be stopped, only asked to; the workspace stays open until it has ended.
+            # The thread can only be signalled, not stopped. The workspace stays open until the thread ends.
             call.cancel()
             await asyncio.wait([work])
             if not work.cancelled():

@@ -1,6 +1,6 @@
-"""One connection to the daemon: nothing before the handshake, then sessions, calls and the daemon's own affairs.
+"""One connection to the daemon: accepts nothing before the handshake, then sessions, calls and daemon commands.
 
-Messages are lines of JSON-RPC. Calls run concurrently; one bad message never ends the connection, except before the
+Messages are lines of JSON-RPC. Calls run concurrently. One bad message never ends the connection, except before the
 handshake.
 """
 
@@ -21,15 +21,15 @@ from sari.protocol.jsonrpc import Message, NotAMessage
 if TYPE_CHECKING:
     from sari.daemon.service import Service
 
-# Whoever has no token gets little of us: a short first message, and not for long.
+# Limits for a peer without a token: a short first message and a short time to send it.
 _LARGEST_FIRST_MESSAGE = 16 * 1024
 _FIRST_MESSAGE_S = 20.0
-# The shim adds a few fields to what the client sent.
+# The shim adds a few fields to the client's message.
 _LARGEST_MESSAGE = LARGEST_MESSAGE + 64 * 1024
 
 
 class Connection(asyncio.Protocol):
-    """A peer, authenticated or not yet."""
+    """A connection to one peer, before and after authentication."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -40,7 +40,7 @@ class Connection(asyncio.Protocol):
         self._calls: dict[object, asyncio.Task[None]] = {}
         self._auth_timer: asyncio.TimerHandle | None = None
 
-    # asyncio's side
+    # asyncio callbacks
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -74,13 +74,13 @@ class Connection(asyncio.Protocol):
         self._service.someone_left()
 
     def pause_writing(self) -> None:
-        # A peer that does not read its answers is not read from either.
+        # Stop reading from a peer that does not read its answers.
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         self._transport.resume_reading()
 
-    # What the service does with us
+    # Called by the service
 
     def send(self, message: Mapping[str, object]) -> None:
         """Send one message."""
@@ -88,15 +88,15 @@ class Connection(asyncio.Protocol):
             self._transport.write(jsonrpc.encode(message) + b"\n")
 
     def close(self) -> None:
-        """End the connection once what was sent is out."""
+        """Close the connection after everything has been sent."""
         self._transport.close()
 
     @property
     def is_session(self) -> bool:
-        """Whether a client's shim is at the other end (rather than a command that asks one thing)."""
+        """Whether the peer is a client's shim (rather than a command that sends a single request)."""
         return self._session is not None
 
-    # The protocol
+    # Protocol
 
     def _close_unauthenticated(self) -> None:
         if not self._trusted:
@@ -117,7 +117,7 @@ class Connection(asyncio.Protocol):
             self._take_request(message, str(method))
 
     def _hello(self, message: Message) -> Message:
-        """Prove that we hold the token, and ask for the same."""
+        """Prove that the daemon holds the token, and require the same proof from the peer."""
         nonce = jsonrpc.params_of(message).get("nonce")
         if not is_nonce(nonce) or not isinstance(nonce, str):
             text = "`nonce` must be some random letters and digits"
@@ -232,6 +232,6 @@ def _soon(
     send: Callable[[Mapping[str, object]], None],
     note: Mapping[str, object],
 ) -> None:
-    # Progress comes from the tool's thread, perhaps after the loop has ended.
+    # Progress comes from the tool's thread and may arrive after the loop has ended.
     if not loop.is_closed():
         loop.call_soon_threadsafe(send, note)

@@ -1,5 +1,5 @@
-"""The daemon as its HTTP side sees it (`sari.protocol.facade.Facade`): called from threads, answered by the event
-loop.
+"""The daemon's interface for the HTTP server (`sari.protocol.facade.Facade`). Threads call it and the event loop
+answers.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from sari.protocol.tooling import ToolResult
 from sari.registry.store import Store
 
 T = TypeVar("T")
-# How often a call that takes long asks whether anybody still waits for it.
+# How often a long call checks whether its client is still connected.
 _LOOK_S: Final = 0.25
 
 
 class DaemonFacade:
-    """Every method blocks its thread until the loop has answered."""
+    """Implements the facade. Every method blocks its thread until the loop has answered."""
 
     def __init__(self, service: Service, store: Store, loop: asyncio.AbstractEventLoop) -> None:
         self._service = service
@@ -36,7 +36,7 @@ class DaemonFacade:
         self._running: dict[tuple[str, object], asyncio.Task[Mapping[str, object]]] = {}
 
     def daemon_info(self) -> Mapping[str, object]:
-        """Who this daemon is. Never the token."""
+        """Return the daemon's identity, without the token."""
         listeners = self._service.listeners
         return {
             **self._service.identity(),
@@ -47,11 +47,11 @@ class DaemonFacade:
         }
 
     def daemons(self) -> Sequence[DaemonView]:
-        """Every daemon of the registry that lives, oldest first."""
+        """Return every live daemon in the registry, oldest first."""
         try:
             registry = self._store.read()
         except SariError:
-            # What is wrong with it is doctor's to say; this daemon's page works without.
+            # `sari doctor` reports the error. This daemon's page works without the list.
             return []
         return [
             DaemonView(
@@ -67,7 +67,7 @@ class DaemonFacade:
         ]
 
     def workspaces(self) -> Sequence[WorkspaceView]:
-        """The open ones."""
+        """Return the open workspaces."""
 
         async def collect() -> list[tuple[WorkspaceView, object]]:
             now = time.monotonic()
@@ -91,7 +91,7 @@ class DaemonFacade:
         return views
 
     def sessions(self) -> Sequence[SessionView]:
-        """Everyone who is here."""
+        """Return all sessions."""
 
         async def collect() -> list[SessionView]:
             now, wall = time.monotonic(), time.time()
@@ -112,7 +112,7 @@ class DaemonFacade:
     def call_tool(
         self, root: Path, tool: str, arguments: Mapping[str, object], gone: Gone | None = None
     ) -> ToolResult:
-        """Call a tool in a workspace that is open."""
+        """Call a tool in an open workspace."""
 
         async def run() -> ToolResult:
             slot = self._service.workspaces.get(str(root))
@@ -131,7 +131,7 @@ class DaemonFacade:
         notify: Notify | None = None,
         gone: Gone | None = None,
     ) -> Mapping[str, object] | None:
-        """Answer one decoded JSON-RPC message; None for a notification."""
+        """Answer one decoded JSON-RPC message. Returns None for a notification."""
         try:
             checked = jsonrpc.check(message)
         except NotAMessage as wrong:
@@ -175,7 +175,7 @@ class DaemonFacade:
                 task.cancel()
 
     def lease(self, session_id: str, client: str = "http") -> None:
-        """Take or renew an HTTP session's lease."""
+        """Create or renew an HTTP session's lease."""
 
         async def take() -> None:
             session = self._service.sessions.take(session_id, client, time.monotonic(), http=True)
@@ -185,7 +185,7 @@ class DaemonFacade:
         self._ask(take())
 
     def end_session(self, session_id: str) -> None:
-        """The client is done with its session."""
+        """End a session that its client no longer needs."""
 
         async def end() -> None:
             self._service.sessions.end(session_id)

@@ -1,7 +1,7 @@
-"""The daemon's upkeep of the registry: writes itself down, shows that it lives, and learns that it was replaced.
+"""Keeps the daemon's registry entries current: registers it, refreshes its heartbeat, and detects that it was replaced.
 
-Runs in a thread of its own, since the file and its lock may be slow; a registry that cannot be written is logged and
-tried again, and never keeps the daemon from serving.
+Runs in a separate thread, because the file and its lock may be slow. If the registry cannot be written, the error is
+logged and the write is retried; the daemon keeps serving.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PAUSE_S = 1.0
 
 
 class Superseded(Exception):
-    """Another daemon, as new as we are, was there first."""
+    """Raised when another daemon of the same or a newer version takes precedence."""
 
     def __init__(self, entry: DaemonEntry) -> None:
         super().__init__(entry.boot_id)
@@ -32,7 +32,7 @@ class Superseded(Exception):
 
 
 class Heartbeat:
-    """Keeps one daemon's entries true."""
+    """Maintains one daemon's registry entries."""
 
     def __init__(self, store: Store, entry: DaemonEntry, service: Service) -> None:
         self._store = store
@@ -41,7 +41,9 @@ class Heartbeat:
         self._thread = ThreadPoolExecutor(1, "sari-registry")
 
     def register(self, replaces: frozenset[str]) -> None:
-        """Write ourselves down, take over the predecessor's workspaces and mark it as draining, in one write."""
+        """Register this daemon, take over the predecessor's workspaces and mark the predecessor as draining, in one
+        write.
+        """
 
         def change(registry: Registry) -> Registry:
             rival = best_rival(registry, self._entry, replaces)
@@ -66,7 +68,7 @@ class Heartbeat:
         )
 
     async def run(self) -> None:
-        """Beat until cancelled."""
+        """Send heartbeats until cancelled."""
         opened = self._service.workspaces.opened
         while True:
             with contextlib.suppress(TimeoutError):
@@ -75,11 +77,11 @@ class Heartbeat:
             opened.clear()
             await self.beat()
             if hurried:
-                # A workspace's entry is written at most once a second, however often it is opened.
+                # Write workspace entries at most once a second, however often workspaces are opened.
                 await asyncio.sleep(_PAUSE_S)
 
     async def beat(self) -> None:
-        """Write what changed, and see whether we are still the one."""
+        """Write changes to the registry, and check whether this daemon is still the current one."""
         active = {slot.root: slot.last_active for slot in self._service.workspaces.slots()}
         loop = asyncio.get_running_loop()
         try:
@@ -97,9 +99,9 @@ class Heartbeat:
     def _write(self, active: dict[str, float]) -> Registry:
         def change(registry: Registry) -> Registry:
             mine = registry.daemons.get(self._entry.boot_id, self._entry)
-            # Marked as draining, but nobody is there to take over: the successor died.
+            # Marked as draining, but no other daemon can take over: the successor died.
             draining = mine.draining and bool(_others(registry, self._entry))
-            # An older program may have written the file without the fields it does not know.
+            # An older version may have written the file without the fields that it does not know.
             fresh = replace(self._entry, last_seen_ts=time.time(), draining=draining, extra=mine.extra)
             registry = registry.with_daemon(fresh)
             for root, last_active in active.items():
@@ -113,7 +115,7 @@ class Heartbeat:
         return self._store.update(change)
 
     async def unregister(self) -> None:
-        """Leave the registry, and nothing of ours beside it."""
+        """Remove this daemon's registry entries and its files beside the registry."""
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(
@@ -124,7 +126,7 @@ class Heartbeat:
 
 
 def best_rival(registry: Registry, entry: DaemonEntry, replaces: frozenset[str]) -> DaemonEntry | None:
-    """A living daemon to which we must give way: as new as we are, not draining, and there first; or newer."""
+    """Return a live daemon that takes precedence: not draining, and either newer or the first of the same version."""
     for other in _others(registry, entry):
         if other.boot_id in replaces:
             continue
@@ -136,5 +138,5 @@ def best_rival(registry: Registry, entry: DaemonEntry, replaces: frozenset[str])
 
 def _others(registry: Registry, entry: DaemonEntry) -> list[DaemonEntry]:
     others = (other for key, other in registry.daemons.items() if key != entry.boot_id)
-    # Those without a token are from before registry 2.0: they serve nobody of ours.
+    # Daemons without a token predate registry 2.0 and cannot serve our clients.
     return [other for other in others if not other.draining and other.token]

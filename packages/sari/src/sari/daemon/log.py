@@ -1,4 +1,4 @@
-"""The daemon's log: a rotated file per daemon beside the registry, never stdout. A constant message, values as
+"""The daemon's log: one rotated file per daemon beside the registry, never stdout. Messages are constant; values are
 fields.
 """
 
@@ -16,21 +16,21 @@ logger = logging.getLogger("sari.daemon")
 
 
 def open_log(log_dir: str, boot_id: str) -> str:
-    """Log into this daemon's own file, and drop those of daemons long gone. Returns the file's path."""
+    """Open this daemon's log file and delete the logs of old daemons. Returns the file's path."""
     path = os.path.join(log_dir, f"daemon-{boot_id}.log")
     handler = RotatingFileHandler(path, maxBytes=_LARGEST_FILE, backupCount=1, encoding="utf-8", delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
-    # A full disk must not fill stderr too.
+    # A full disk must not fill stderr as well.
     logging.raiseExceptions = False
     _drop_old(log_dir)
     return path
 
 
 def fields(**values: object) -> str:
-    """Values behind a constant message."""
+    """Format values to append to a constant message."""
     return " ".join(f"{name}={value!r}" for name, value in values.items())
 
 

@@ -1,6 +1,6 @@
-"""One call about several workspaces: what each is asked, and one answer from all of theirs. Pure.
+"""Calls that name several workspaces: splits the request per workspace and merges the answers. Pure.
 
-Each row of the answer says which workspace it is from. A cursor holds the cursors of those that have more.
+Each row of the merged answer names its workspace. A cursor contains the cursors of the workspaces that have more rows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import zip_longest
 from sari.protocol.tooling import ToolResult
 
 MOST_ROOTS = 10
-# The tools whose answers are lists, and where the rows are.
+# The tools that return lists, and the field that contains the rows.
 ROWS = {
     "search": "matches",
     "find_files": "files",
@@ -29,9 +29,9 @@ _DEFAULT_TOKENS = 4_000
 
 
 def named_workspaces(value: object) -> list[str] | None:
-    """The workspaces that a call names, when it names several; None for one or none."""
+    """Return the workspaces that a call names if it names several, else None."""
     if isinstance(value, str) and value.lstrip().startswith("["):
-        # Some models send a list as its text.
+        # Some models send a list as a JSON string.
         try:
             value = json.loads(value)
         except ValueError:
@@ -42,7 +42,7 @@ def named_workspaces(value: object) -> list[str] | None:
 
 
 def asked_of(arguments: Mapping[str, object], roots: Sequence[str]) -> dict[str, dict[str, object]]:
-    """What each workspace is asked. Raises `ValueError` for a cursor that is not one of ours."""
+    """Return the arguments for each workspace. Raises `ValueError` for a cursor that sari did not create."""
     left: Mapping[str, object] = dict.fromkeys(roots)
     cursor = arguments.get("cursor")
     if cursor:
@@ -65,7 +65,7 @@ def asked_of(arguments: Mapping[str, object], roots: Sequence[str]) -> dict[str,
 
 
 def merge(tool: str, is_ranked: bool, answers: Mapping[str, ToolResult]) -> ToolResult:
-    """One answer. Ranked ones take turns, others stand one after the other."""
+    """Merge the answers. Ranked results are interleaved; others are concatenated."""
     failed = {root: result for root, result in answers.items() if result.is_error}
     good = {root: result for root, result in answers.items() if not result.is_error}
     if not good:

@@ -1,7 +1,7 @@
-"""Taking over from the daemons that ran before us: their listening sockets first, their retirement last. Blocking.
+"""Takes over from earlier daemons: receives their listening sockets first and retires them last. Blocking.
 
-The connections are made before we accept any ourselves: once the sockets are shared, a new connection to the
-predecessor's port might reach us instead.
+The connections are opened before this daemon accepts any: once the sockets are shared, a new connection to the
+predecessor's port might reach this daemon instead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TIMEOUT_S = 5.0
 
 
 class Predecessors:
-    """The daemons we replace, as far as they answer. One that does not reads in the registry that it was replaced."""
+    """The daemons to replace, if they answer. One that does not answer finds out from the registry."""
 
     def __init__(self, entries: list[DaemonEntry]) -> None:
         self._clients: list[DaemonClient] = []
@@ -32,7 +32,7 @@ class Predecessors:
                 logger.info("a predecessor does not answer %s", fields(boot_id=entry.boot_id, error=str(error)))
 
     def receive_sockets(self) -> list[socket.socket]:
-        """The listening sockets of the first that passes them on: the daemon's and the HTTP one; or none."""
+        """Return the listening sockets (daemon and HTTP) of the first predecessor that passes them on, or an empty list."""
         for client in self._clients if sockets.CAN_PASS else ():
             receiver: sockets.Receiver | None = None
             try:
@@ -47,7 +47,7 @@ class Predecessors:
         return []
 
     def retire(self) -> None:
-        """Tell them that they are replaced."""
+        """Notify the predecessors that they have been replaced."""
         for client in self._clients:
             with contextlib.suppress(SariError), client:
                 client.request("sari/retire", {}, _TIMEOUT_S)

@@ -1,7 +1,8 @@
-"""Which workspace a tool call is about, and whether its client may open it.
+"""Decides which workspace a tool call uses, and whether its client may open it.
 
-A model writes the arguments of a call, and what it reads may have told it what to write. So a call may name the
-client's own roots, what is below them, and what the user allowed with `sari allow`: nothing else.
+A model writes the arguments of a call, and content that it read may have influenced them (prompt injection). A call may
+therefore name only the client's own roots, directories below them, and directories that the user allowed with `sari
+allow`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class RootAccess:
         self._home = home
 
     def root_of(self, arguments: Mapping[str, object], meta: Message, default: str) -> str:
-        """The root of a call: by its `workspace` argument, by the shim, or by the HTTP address. Raises `RefusedRoot`."""
+        """Return the root of a call: from its `workspace` argument, the shim or the HTTP URL. Raises `RefusedRoot`."""
         own = _own_roots(meta, default)
         base = own[0] if own else ""
         named = arguments.get("workspace")
@@ -38,7 +39,7 @@ class RootAccess:
         return resolve_root(base, self._home)
 
     def check_writable(self, root: str, meta: Message, default: str) -> None:
-        """Refuse an edit outside the client's own roots: what the user allowed besides is for reading."""
+        """Refuse an edit outside the client's own roots. Directories allowed with `sari allow` are read-only."""
         own = _own_roots(meta, default)
         if not any(_is_within(root, os.path.realpath(one)) for one in own):
             raise RefusedRoot(f"{root} is not this client's workspace, so its files are read but not changed")
@@ -58,7 +59,7 @@ class RootAccess:
 
 
 def _own_roots(meta: Message, default: str) -> list[str]:
-    """The roots of a client, the one its calls are about first."""
+    """Return the client's roots, starting with the default for its calls."""
     known, listed = meta.get("sari/root"), meta.get("sari/roots")
     base = known if isinstance(known, str) and known else default
     roots = [base, *(listed if isinstance(listed, list) else [])]
@@ -70,7 +71,7 @@ def _is_within(path: str, root: str) -> bool:
 
 
 def without_sari_fields(params: Message) -> Message:
-    """A client's own params without the `_meta` fields that only a shim may send."""
+    """Return a client's params without the `_meta` fields that only a shim may send."""
     meta = params.get("_meta")
     if not isinstance(meta, dict) or not any(str(key).startswith("sari/") for key in meta):
         return params

@@ -1,11 +1,11 @@
-"""The running daemon: its connections, sessions and workspaces, and the ways it ends.
+"""The running daemon: its connections, sessions, workspaces and shutdown.
 
-    serving ──retire──► draining ──last session gone, or the time is up──► ended
+    serving ──retire──► draining ──last session gone, or timeout─────────► ended
        │  ◄──the successor died──┘                                           ▲
        └──stop, or idle──────────────────────────────────────────────────────┘
 
-Everything here runs in the event loop; tools and the opening of workspaces run in threads, the registry in one of its
-own.
+Everything here runs in the event loop. Tools and the opening of workspaces run in threads; the registry has its own
+thread.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from sari.registry.layout import Layout
 from sari.registry.settings import Settings
 
 _CALL_THREADS = 12
-# Opening and closing must not wait for calls, nor the other way round.
+# Separate pools, so that opening and closing workspaces and running calls never wait for each other.
 _OPEN_THREADS = 4
 _LONGEST_TICK_S = 1.0
 _CLOSING_S = 10.0
@@ -48,7 +48,7 @@ class Listeners:
 
 
 class Service:
-    """One daemon's life, from ready to ended."""
+    """The lifecycle of one daemon, from ready to ended."""
 
     def __init__(
         self,
@@ -81,14 +81,14 @@ class Service:
         self._accepting: asyncio.Task[None] | None = None
         self._warming: set[asyncio.Task[None]] = set()
 
-    # Beginning and end
+    # Start and end
 
     def begin(self) -> None:
         """Accept connections."""
         self._accepting = asyncio.get_running_loop().create_task(self._accept())
 
     async def run(self) -> str:
-        """Serve until stopped, idle or drained; returns why it ended."""
+        """Serve until stopped, idle or drained. Returns the reason."""
         if self._accepting is None:
             self.begin()
         while not self._ended.is_set():
@@ -101,7 +101,7 @@ class Service:
         return self._why_ended
 
     async def close(self) -> None:
-        """Let go of everything, within a bounded time."""
+        """Release all resources within a bounded time."""
         if self._accepting is not None:
             self._accepting.cancel()
         for connection in list(self.connections):
@@ -112,21 +112,21 @@ class Service:
             logger.warning("workspaces did not close in time")
 
     def stop(self, why: str) -> None:
-        """End soon."""
+        """Request a shutdown."""
         if not self._ended.is_set():
             self._why_ended = why
             self._ended.set()
             self._stirred.set()
 
     def drain(self, why: str) -> None:
-        """A successor has taken over: send the sessions to it, finish what runs, then end."""
+        """Drain after a successor has taken over: send the sessions to it, finish running calls, then end."""
         if self.draining:
             return
         logger.info("draining %s", fields(why=why))
         self.draining = True
         self._drain_until = time.monotonic() + self.settings.drain_s
         if self._accepting is not None:
-            # The sockets stay open: should the successor die, we accept from them again.
+            # The sockets stay open: if the successor dies, this daemon accepts connections again.
             self._accepting.cancel()
             self._accepting = None
         for connection in list(self.connections):
@@ -136,7 +136,7 @@ class Service:
         self._stirred.set()
 
     def undrain(self) -> None:
-        """The successor died before it could serve: go on as if nothing had happened."""
+        """Resume serving, because the successor died before it could serve."""
         if self.draining and not self._ended.is_set():
             logger.warning("the successor is gone: serving again")
             self.draining = False
@@ -144,13 +144,13 @@ class Service:
             self.drain_changed.set()
 
     def hand_over(self, path: str) -> int:
-        """Pass our listening sockets to the successor who waits at this path."""
+        """Pass the listening sockets to the successor that waits at this path."""
         return sockets.send_sockets(path, [self.listeners.daemon, self.listeners.http])
 
-    # What connections and the HTTP side ask
+    # Called by connections and the HTTP server
 
     def identity(self) -> dict[str, object]:
-        """The answer to `sari/identify`."""
+        """Return the answer to `sari/identify`."""
         return {
             "name": "sari",
             "version": __version__,
@@ -163,7 +163,7 @@ class Service:
         }
 
     def info(self) -> dict[str, object]:
-        """What `sari status` shows."""
+        """Return the data that `sari status` shows."""
         now = time.monotonic()
         return {
             **self.identity(),
@@ -196,7 +196,7 @@ class Service:
         }
 
     def begin_session(self, session_id: str, client: str, roots: Sequence[str], idle_s: float) -> Session:
-        """A shim has come, perhaps from a predecessor: its lease goes on where it was."""
+        """Register a shim's session. A session that comes from a predecessor keeps its lease."""
         now = time.monotonic()
         session = self.sessions.take(session_id, client, now - idle_s)
         self.sessions.connect(session)
@@ -210,8 +210,8 @@ class Service:
     async def _warm(self, session: Session, root: str) -> None:
         try:
             slot = await self.workspaces.enter(root)
-        except Exception:  # noqa: BLE001 - whatever it is, nobody waits for this
-            # The call that needs it says so to its client.
+        except Exception:  # noqa: BLE001 - runs in the background, so no caller handles the error
+            # The call that needs the workspace reports the error to its client.
             logger.exception("workspace could not be opened %s", fields(root=root))
             return
         session.roots.add(root)
@@ -219,18 +219,18 @@ class Service:
         self._stirred.set()
 
     def touch(self) -> None:
-        """Someone spoke to us."""
+        """Record activity."""
         self._last_used = time.monotonic()
 
     def someone_left(self) -> None:
-        """A connection or a call has ended: perhaps a workspace, or all of us, can go."""
+        """A connection or a call has ended: check whether a workspace, or the daemon, can be closed."""
         self._stirred.set()
 
     def note_defect(self, error: BaseException | None) -> None:
-        """An answer could not even be made."""
+        """Log an error that prevented an answer."""
         logger.error("defect %s", fields(error=repr(error)))
 
-    # Inside
+    # Internal
 
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
@@ -238,7 +238,7 @@ class Service:
             try:
                 sock, _ = await loop.sock_accept(self.listeners.daemon)
             except OSError as error:
-                # Out of descriptors, or a peer that left in the queue.
+                # Out of file descriptors, or the peer disconnected while queued.
                 logger.warning("accept failed %s", fields(error=str(error)))
                 await asyncio.sleep(0.05)
                 continue

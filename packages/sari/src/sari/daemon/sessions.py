@@ -1,7 +1,7 @@
-"""Sessions as leases: who counts as using which workspace, and until when. Pure: time comes in as an argument.
+"""Sessions as leases: which client uses which workspace, and until when. Pure: time is an argument.
 
-A session whose client asked nothing for the lease time no longer counts, since some clients abandon shims with stdin
-open; its next request takes the lease again.
+A session expires if its client sends no request during the lease time, because some clients abandon shims with stdin
+open. The session's next request renews the lease.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Session:
-    """One client. `connections` is 0 for an HTTP session, which lives by its lease alone."""
+    """One client's session. `connections` is 0 for an HTTP session, which depends on its lease alone."""
 
     session_id: str
     client: str
@@ -23,7 +23,7 @@ class Session:
     roots: set[str] = field(default_factory=set)
 
     def is_leased(self, now: float, lease_s: float) -> bool:
-        """Whether it still counts."""
+        """Whether the lease is still valid."""
         return self.running > 0 or now - self.last_request < lease_s
 
 
@@ -41,7 +41,7 @@ class Sessions:
         return len(self._by_id)
 
     def take(self, session_id: str, client: str, now: float, *, http: bool = False) -> Session:
-        """A session by its id, begun if it is new."""
+        """Return the session with this id, created if it is new."""
         session = self._by_id.get(session_id)
         if session is None:
             session = self._by_id[session_id] = Session(session_id, client, now, http)
@@ -49,22 +49,22 @@ class Sessions:
         return session
 
     def connect(self, session: Session) -> None:
-        """One more connection speaks for this session."""
+        """Add a connection to a session."""
         session.connections += 1
         self._by_id[session.session_id] = session
 
     def disconnect(self, session: Session) -> None:
-        """One fewer; the last one takes the session with it."""
+        """Remove a connection from a session. Removing the last one ends the session."""
         session.connections -= 1
         if session.connections <= 0 and not session.http:
             self._by_id.pop(session.session_id, None)
 
     def end(self, session_id: str) -> None:
-        """The client is done."""
+        """End a session."""
         self._by_id.pop(session_id, None)
 
     def expire(self, now: float) -> None:
-        """Let go of the workspaces of those whose lease ran out, and of HTTP sessions altogether."""
+        """Release the workspaces of sessions whose lease expired, and remove expired HTTP sessions."""
         for session in self:
             if not session.is_leased(now, self._lease_s):
                 session.roots.clear()
@@ -72,15 +72,15 @@ class Sessions:
                     self.end(session.session_id)
 
     def is_leased(self, session: Session, now: float) -> bool:
-        """Whether a session counts."""
+        """Whether a session's lease is still valid."""
         return session.is_leased(now, self._lease_s)
 
     def count(self, root: str, now: float) -> int:
-        """How many use a workspace."""
+        """Return the number of sessions that use a workspace."""
         return sum(
             root in session.roots and session.is_leased(now, self._lease_s) for session in self._by_id.values()
         )
 
     def connected(self) -> int:
-        """How many have a connection."""
+        """Return the number of sessions with a connection."""
         return sum(session.connections > 0 for session in self._by_id.values())

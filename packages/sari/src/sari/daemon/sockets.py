@@ -1,7 +1,8 @@
-"""The daemon's listening sockets: bound to loopback on the wanted port, or another, and passed on to a successor.
+"""The daemon's listening sockets: binds them to the preferred loopback port, or another, and passes them to a
+successor.
 
-Passing needs unix sockets (Linux, macOS). Elsewhere the successor listens on a port of its own and the registry says
-which.
+Passing needs unix sockets (Linux, macOS). Elsewhere the successor listens on a different port, which it writes to the
+registry.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from sari.protocol.errors import Denied
 HOST = "127.0.0.1"
 CAN_PASS = hasattr(socket, "send_fds")
 _BACKLOG = 512
-# Neighbours first, so that a person finds the daemon near where it should be; then whatever is free.
+# Neighbouring ports are tried first, so that users find the daemon near its default port; then any free port.
 _NEIGHBOURS = 10
 _PASS_TIMEOUT_S = 10.0
 
 
 class PortTaken(Denied):
-    """Something else listens on the port that was asked for."""
+    """Raised when another program listens on the requested port."""
 
 
 def listen(port: int, explicit: bool, flag: str) -> socket.socket:
-    """Listen on a loopback port; on another one if that is taken, unless it was asked for explicitly."""
+    """Listen on a loopback port. If it is taken, use another one unless the port was requested explicitly."""
     candidates = [port] if explicit else [port, *(range(port + 1, port + 1 + _NEIGHBOURS) if port else ()), 0]
     for candidate in candidates:
         if not 0 <= candidate < 65536:
@@ -35,7 +36,7 @@ def listen(port: int, explicit: bool, flag: str) -> socket.socket:
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
             if os.name == "posix":
-                # Our own closed connections must not keep us from the port; on Windows this would let two listen.
+                # Our own closed connections must not block the port. On Windows this option would allow two listeners.
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind((HOST, candidate))
             sock.listen(_BACKLOG)
@@ -53,14 +54,14 @@ def listen(port: int, explicit: bool, flag: str) -> socket.socket:
 
 
 def port_of(sock: socket.socket) -> int:
-    """The port a socket listens on."""
+    """Return the port that a socket listens on."""
     port = sock.getsockname()[1]
     assert isinstance(port, int)
     return port
 
 
 def send_sockets(path: str, sockets: list[socket.socket]) -> int:
-    """Pass listening sockets to the successor who waits at a unix socket."""
+    """Pass listening sockets to the successor that waits at a unix socket."""
     if not CAN_PASS:
         return 0
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
@@ -72,10 +73,10 @@ def send_sockets(path: str, sockets: list[socket.socket]) -> int:
 
 
 class Receiver:
-    """The successor's end: a unix socket in a directory of its own, there while the sockets are on their way."""
+    """The successor's end: a unix socket in a private directory, which exists only during the transfer."""
 
     def __init__(self) -> None:
-        # Not beside the registry, whose path may be longer than a unix socket's may be.
+        # Not beside the registry: its path may exceed the length limit of unix sockets.
         self._directory = tempfile.mkdtemp(prefix="sari-")
         self.path = path = os.path.join(self._directory, "s")
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -85,7 +86,7 @@ class Receiver:
         self._listener.settimeout(_PASS_TIMEOUT_S)
 
     def receive(self) -> list[socket.socket]:
-        """Wait for the sockets."""
+        """Wait for the sockets and return them."""
         line, _ = self._listener.accept()
         with line:
             line.settimeout(_PASS_TIMEOUT_S)
@@ -97,7 +98,7 @@ class Receiver:
         return sockets
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Close the socket and remove its directory."""
         self._listener.close()
         with contextlib.suppress(OSError):
             os.unlink(self.path)

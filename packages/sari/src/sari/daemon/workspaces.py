@@ -1,6 +1,6 @@
-"""The open workspaces: opened when a call needs one, closed when nobody uses it, never both at once.
+"""The open workspaces. A workspace is opened when a call needs it and closed when it is unused, never both at once.
 
-Knows how to open and close, not who uses what: the daemon says which are in use.
+Knows how to open and close workspaces. The daemon decides which are in use.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from sari.daemon.log import fields, logger
 from sari.protocol.tooling import OpenWorkspace, WorkspaceOpener
 
-# Each keeps its watches and its index in memory, for a client that may come back.
+# Each one keeps its watches and its index in memory, in case a client returns.
 MOST_UNUSED = 8
 
 
@@ -33,26 +33,26 @@ class Slot:
 
 
 class Workspaces:
-    """Every root that is open, or on its way."""
+    """All roots that are open or being opened."""
 
     def __init__(self, opener: WorkspaceOpener, data_dir: Path, threads: Executor) -> None:
         self._opener = opener
         self._data_dir = data_dir
         self._threads = threads
         self._slots: dict[str, Slot] = {}
-        # Set when one was opened, for the registry to say so soon.
+        # Set when a workspace was opened, so that the registry is updated soon.
         self.opened = asyncio.Event()
 
     def slots(self) -> list[Slot]:
-        """All of them."""
+        """Return all slots."""
         return list(self._slots.values())
 
     def get(self, root: str) -> Slot | None:
-        """The slot of a root that is open or opening."""
+        """Return the slot of a root that is open or opening."""
         return self._slots.get(root)
 
     async def enter(self, root: str) -> Slot:
-        """Open a root if need be and keep it open until `leave`."""
+        """Open a root if necessary and keep it open until `leave`."""
         slot = self._slots.get(root)
         if slot is None:
             slot = self._slots[root] = Slot(root)
@@ -71,14 +71,14 @@ class Workspaces:
         return slot
 
     def leave(self, slot: Slot) -> None:
-        """A call is done with it."""
+        """Release a slot after a call."""
         slot.running -= 1
         slot.last_active = time.time()
         if slot.running == 0 and slot.opened is None and not slot.lock.locked():
             self._slots.pop(slot.root, None)
 
     async def close_unused(self, is_used: Callable[[str], bool], idle_s: float, now: float) -> None:
-        """Close those that nobody has used for the idle time, and the longest unused of too many."""
+        """Close workspaces that were unused for the idle time, and the least recently used if there are too many."""
         unused: list[tuple[float, Slot]] = []
         for slot in self.slots():
             if slot.running or is_used(slot.root):
@@ -94,12 +94,12 @@ class Workspaces:
                 await self._close(slot)
 
     async def close_all(self) -> None:
-        """Close every one, used or not: the daemon ends."""
+        """Close all workspaces, used or not, because the daemon ends."""
         await asyncio.gather(*(self._close(slot, even_used=True) for slot in self.slots()))
 
     async def _close(self, slot: Slot, even_used: bool = False) -> None:
         async with slot.lock:
-            # Someone may have entered while we waited for the lock.
+            # A call may have entered while this waited for the lock.
             if slot.running and not even_used:
                 return
             opened, slot.opened = slot.opened, None
@@ -107,7 +107,7 @@ class Workspaces:
                 try:
                     await asyncio.get_running_loop().run_in_executor(self._threads, opened.close)
                     logger.info("workspace closed %s", fields(root=slot.root))
-                except Exception:  # noqa: BLE001 - the daemon goes on, with or without this index
+                except Exception:  # noqa: BLE001 - the daemon keeps running, with or without this index
                     logger.exception("workspace did not close well %s", fields(root=slot.root))
         if not slot.running:
             self._slots.pop(slot.root, None)

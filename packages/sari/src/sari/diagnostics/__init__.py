@@ -1,4 +1,5 @@
-"""What `sari doctor` checks: the daemon and its registry, the installation, the AI clients' configuration.
+"""The checks of `sari doctor`: the daemon and its registry, the installation, the AI clients' configuration.
 
-Above `registry` and `install`, whose state it reads; below `web`, `daemon` and `cli`, which show the findings.
+Layered above `registry` and `install`, whose state it reads, and below `web`, `daemon` and `cli`, which show the
+findings.
 """

@@ -1,7 +1,7 @@
-"""Checks of the daemon's surroundings: the registry, the locks, the ports, the versions.
+"""Checks of the daemon's environment: the registry, the locks, the ports, the versions.
 
-A check is a function from `Layout` to findings; `CHECKS` lists them. A check changes nothing and never raises: what it
-cannot read is a finding.
+A check is a function from `Layout` to findings; `CHECKS` lists them. A check changes nothing and never raises: a read
+error is a finding.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Check = Callable[[Layout], list[Finding]]
 
 
 def check_registry(layout: Layout) -> list[Finding]:
-    """The registry is readable, intact, private to its owner, and on a disk with free space."""
+    """Check that the registry is readable, intact, private to its owner, and on a disk with free space."""
     path = layout.registry_file
     try:
         with open(path, encoding="utf-8") as file:
@@ -57,7 +57,7 @@ def check_registry(layout: Layout) -> list[Finding]:
 
 
 def check_locks(layout: Layout) -> list[Finding]:
-    """No process holds the registry lock or the start lock for long; no locks of dead daemons are left."""
+    """Check that no process holds the registry lock or the start lock for long, and that dead daemons left no locks."""
     findings = []
     for path, what in ((layout.registry_lock, "the registry"), (layout.start_lock, "starting a daemon")):
         if not is_locked(path):
@@ -81,7 +81,7 @@ def check_locks(layout: Layout) -> list[Finding]:
 
 
 def check_daemons(layout: Layout) -> list[Finding]:
-    """Every daemon of the registry answers, one serves, and none is older than this program."""
+    """Check that every daemon in the registry answers, one serves, and none is older than this program."""
     try:
         daemons = list(Store(layout).read().daemons.values())
     except SariError as error:
@@ -116,7 +116,7 @@ def check_daemons(layout: Layout) -> list[Finding]:
 
 
 def check_ports(layout: Layout) -> list[Finding]:
-    """The default ports are free or used by sari; otherwise says which port is used instead."""
+    """Check that the default ports are free or used by sari. Otherwise report which port is used instead."""
     try:
         settings = Settings.from_environ(os.environ)
         registry = Store(layout).read()
@@ -124,7 +124,7 @@ def check_ports(layout: Layout) -> list[Finding]:
         return [Finding("error", str(error))]
     ours = {entry.port for entry in registry.daemons.values() if entry.token}
     pages = {entry.http_port for entry in registry.workspaces.values() if entry.http_port}
-    # Which port its HTTP side has is written down with the first workspace a daemon opens.
+    # A daemon registers its HTTP port when it opens its first workspace.
     unknown = bool(ours and not pages)
     findings = []
     for name, port, own in (

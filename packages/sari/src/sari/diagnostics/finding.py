@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One result: ok, a warning or an error, with what to do about it."""
+    """One result: ok, a warning or an error, with the fix."""
 
     level: Literal["ok", "warning", "error"]
     what: str

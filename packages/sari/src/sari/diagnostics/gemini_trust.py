@@ -1,6 +1,6 @@
-"""Whether Gemini CLI trusts a folder: it starts no server, also not its user's own, in one it does not.
+"""Checks whether Gemini CLI trusts a folder. It starts no server, not even the user's own, in an untrusted folder.
 
-Its rules (0.61): a folder's word holds for what is below it, the longest path that is named wins, and a parent may be
+Its rules (0.61): a folder's setting applies to everything below it, the longest matching path wins, and a parent can be
 trusted by naming one of its folders.
 """
 
@@ -19,7 +19,7 @@ _FIX = "start `gemini` there once and answer that you trust the folder"
 
 
 def trust_findings(machine: Machine, project: Path | None) -> list[Finding]:
-    """A warning when Gemini CLI is configured for sari but will not start it in this folder."""
+    """Return a warning if Gemini CLI is configured for sari but will not start it in this folder."""
     if project is None or not _is_configured(machine, project) or _is_trusted(machine, project):
         return []
     what = f"Gemini CLI does not trust {project} yet, and starts no server there"
@@ -33,7 +33,7 @@ def _is_configured(machine: Machine, project: Path) -> bool:
             if client.configured(client.file(scope, machine, project).read_text("utf-8-sig")):
                 return True
         except (OSError, ValueError, InstallError):
-            # Another check reports what is wrong with the file.
+            # Another check reports errors in the file.
             continue
     return False
 
@@ -52,7 +52,7 @@ def _is_trusted(machine: Machine, project: Path) -> bool:
 
 
 def _asks(machine: Machine) -> bool:
-    """Its user may have switched the question off."""
+    """Whether Gemini CLI checks folder trust. Its user may have disabled the check."""
     found: object = _read(_folder(machine) / "settings.json")
     for key in ("security", "folderTrust", "enabled"):
         found = found.get(key) if isinstance(found, Mapping) else None

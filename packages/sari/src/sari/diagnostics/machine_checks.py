@@ -1,6 +1,6 @@
 """Checks of the installation: the command on PATH, the clients' configuration files, the system's limits.
 
-The daemon's surroundings are in `daemon_checks`; the index is checked by the `doctor` tool. Nothing is changed here.
+The checks of the daemon's environment are in `daemon_checks`; the `doctor` tool checks the index. Changes nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sari.protocol.errors import SariError
 from sari.registry.layout import find_layout
 
 _VERSION_S = 60.0
-# Below this a middling repository already has folders that nobody watches.
+# Below this limit, even a medium-sized repository has folders without a watch.
 _FEW_WATCHES = 65_536
 _FEW_INSTANCES = 128
 _MOST_FOLDERS = 500_000
@@ -30,7 +30,7 @@ _RAISE = "raise it: echo fs.inotify.{} | sudo tee -a /etc/sysctl.d/60-sari.conf 
 
 
 def machine_findings(environment: Mapping[str, str], project: Path | None) -> list[Finding]:
-    """Runs every check of the installation. A check that fails is itself a finding."""
+    """Run every check of the installation. A check that fails becomes a finding."""
     checks: list[Callable[[], Sequence[Finding]]] = [
         lambda: [command_finding(environment)],
         lambda: client_findings(environment, project),
@@ -48,7 +48,7 @@ def machine_findings(environment: Mapping[str, str], project: Path | None) -> li
 
 
 def command_finding(environment: Mapping[str, str]) -> Finding:
-    """Every `sari` on the path: two versions of it are two daemons that replace each other."""
+    """Check every `sari` on PATH. Two versions would start two daemons that replace each other."""
     programs: dict[str, str] = {}
     for folder in environment.get("PATH", os.defpath).split(os.pathsep):
         program = shutil.which("sari", path=folder) if folder else None
@@ -66,7 +66,7 @@ def command_finding(environment: Mapping[str, str]) -> Finding:
 
 
 def _own_programs(environment: Mapping[str, str]) -> set[str]:
-    """Every `sari` on the path, and this one."""
+    """Return every `sari` on PATH, and this one."""
     folders = environment.get("PATH", os.defpath).split(os.pathsep)
     found = [shutil.which("sari", path=folder) for folder in folders if os.path.isabs(folder)]
     return {os.path.realpath(program) for program in [*found, _own_program()] if program is not None}
@@ -123,7 +123,9 @@ def _client_finding(client: Client, scope: Scope, path: Path, environment: Mappi
 
 
 def _entry_trouble(entry: Mapping[str, object], environment: Mapping[str, str], *, trusted: bool) -> str | None:
-    """What is wrong with an entry. One that is not `trusted` comes with the project: its command is not run."""
+    """Return the problem with an entry. The command of an entry that is not `trusted` is not run: it comes with the
+    project.
+    """
     command, arguments = entry.get("command"), entry.get("args")
     if not isinstance(command, str) or not command:
         return "the entry has no command"
@@ -152,7 +154,7 @@ def _entry_trouble(entry: Mapping[str, object], environment: Mapping[str, str], 
 
 
 def damaged_findings(environment: Mapping[str, str]) -> list[Finding]:
-    """A registry that was found damaged is set aside and rebuilt: the user should know."""
+    """Report a damaged registry, which was set aside and rebuilt."""
     where = find_layout(environment)
     damaged = sorted(Path(where.data_dir).glob(f"{os.path.basename(where.registry_file)}.damaged-*"))
     if not damaged:
@@ -162,7 +164,7 @@ def damaged_findings(environment: Mapping[str, str]) -> list[Finding]:
 
 
 def watch_finding(project: Path | None, limits: Path = Path("/proc/sys/fs/inotify")) -> Finding:
-    """Linux watches folders one by one, up to a limit that all programs of a user share."""
+    """Check the inotify limit. Linux watches folders individually, up to a limit shared by all of a user's programs."""
     try:
         watches = int((limits / "max_user_watches").read_text())
         instances = int((limits / "max_user_instances").read_text())
@@ -181,7 +183,7 @@ def watch_finding(project: Path | None, limits: Path = Path("/proc/sys/fs/inotif
 
 
 def _count_folders(root: Path, limit: int) -> int:
-    """Folders under `root` but `.git`, as far as the limit: more than that changes nothing."""
+    """Count the folders below `root` except `.git`, up to the limit: a higher count would make no difference."""
     count = 0
     most = min(limit, _MOST_FOLDERS)
     for _, folders, _ in os.walk(root):

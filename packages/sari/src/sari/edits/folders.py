@@ -1,6 +1,6 @@
-"""Opens folders of a workspace without following a link, so that no write can leave the root.
+"""Opens folders of a workspace without following links, so that no write can leave the root.
 
-Every component is opened relative to the one before it. Whatever the tree does meanwhile, a descriptor stays in the
+Every component is opened relative to the one before it. Even if the tree changes meanwhile, a descriptor stays in the
 folder that was opened.
 """
 
@@ -16,7 +16,7 @@ _READ_ONLY = frozenset({b"site-packages", b"dist-packages", b"node_modules", b".
 
 
 class EditRefused(Exception):
-    """Nothing was changed; the message says why."""
+    """Raised when an edit is refused. Nothing was changed; the message says why."""
 
 
 class Folders:
@@ -28,7 +28,7 @@ class Folders:
         self._open: dict[bytes, int] = {}
 
     def of(self, path: bytes) -> tuple[int, bytes]:
-        """A descriptor of the folder that a file is in, and the file's name."""
+        """Return a descriptor of the file's folder, and the file's name."""
         folder, _, name = path.rpartition(b"/")
         if name in (b"", b".", b"..") or path.startswith(b"/"):
             raise EditRefused(f"{os.fsdecode(path)} is no path of a file in the workspace.")
@@ -58,7 +58,7 @@ class Folders:
         return descriptor
 
     def sync(self) -> None:
-        """Make the names in these folders survive a power failure."""
+        """Sync these folders, so that their entries survive a power failure."""
         for descriptor in self._open.values():
             os.fsync(descriptor)
 
@@ -77,13 +77,13 @@ def open_folders(root: Path) -> Iterator[Folders]:
 
 
 def is_read_only(path: bytes) -> bool:
-    """Whether a file belongs to an installed dependency or to version control, which edits leave alone."""
+    """Whether a file belongs to an installed dependency or to version control, which edits never change."""
     parts = path.split(b"/")
     return any(part in _READ_ONLY for part in parts) or b"/pkg/mod/" in b"/" + path
 
 
 def read_regular(folder: int, name: bytes, shown: str, most_bytes: int) -> tuple[bytes, os.stat_result]:
-    """A file's content and state. Raises `EditRefused` for a link, a special file and one that is too large."""
+    """Return a file's content and state. Raises `EditRefused` for a link, a special file or a file that is too large."""
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What an edit would change: the files before and after, how it is shown, and a name for exactly this preview. Pure."""
+"""The changes of an edit: the files before and after, the diff that is shown, and an id for exactly this preview. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST_LINE = 300
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The changes of one call. `about` is shown with them: counts and what to know."""
+    """The changes of one call. `about` is shown with them: counts and notes."""
 
     changes: tuple[FileChange, ...]
     about: Mapping[str, object]
@@ -22,7 +22,7 @@ class Plan:
 
 
 def request_digest(tool: str, arguments: Mapping[str, object]) -> str:
-    """One name for what was asked, whether it is previewed or applied."""
+    """Return an id for the request, the same whether it is previewed or applied."""
     asked = sorted(
         (name, repr(value)) for name, value in arguments.items() if name not in ("apply", "preview", "key")
     )
@@ -30,7 +30,7 @@ def request_digest(tool: str, arguments: Mapping[str, object]) -> str:
 
 
 def preview_id(root: str, request: str, changes: Sequence[FileChange]) -> str:
-    """A name for this preview: another one as soon as any of its files, or what would become of it, differs."""
+    """Return an id for this preview. It changes as soon as any of its files or its changes differ."""
     hashed = hashlib.sha256(f"{root}\0{request}".encode("utf-8", "surrogateescape"))
     for change in sorted(changes, key=lambda one: one.path):
         for part in (change.path, change.before, change.after):
@@ -39,7 +39,7 @@ def preview_id(root: str, request: str, changes: Sequence[FileChange]) -> str:
 
 
 def journal_key(root: str, key: str) -> str:
-    """The name of the journal of a key in a workspace."""
+    """Return the name of the journal for a key in a workspace."""
     return _digest(root, key)
 
 
@@ -48,7 +48,7 @@ def _digest(*parts: str) -> str:
 
 
 def diff_of(change: FileChange) -> str:
-    """What becomes of a file, as a unified diff without its heading."""
+    """Return a file's change as a unified diff without its header."""
     before, after = (_rows(one) for one in (change.before, change.after))
     rows = list(difflib.unified_diff(before, after, n=1, lineterm=""))[2:]
     return "\n".join(row[:_LONGEST_LINE] for row in rows)

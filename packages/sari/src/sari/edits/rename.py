@@ -1,4 +1,4 @@
-"""Where a name is an identifier in a file, and the file with another name in its place. By syntax; pure but for parsing."""
+"""Finds the identifiers of a name in a file and renames them, by syntax. Pure except for parsing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sari.languages.parse import role_at, tree_of
 
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _BOM = b"\xef\xbb\xbf"
-# Words that no language here takes for a name.
+# Words that none of the supported languages accepts as a name.
 _RESERVED = frozenset(
     {
         "if", "else", "for", "while", "do", "switch", "case", "return", "class", "struct", "enum", "interface", "import",
@@ -23,7 +23,7 @@ _RESERVED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Renamed:
-    """A file with the new name. `left` counts the mentions in comments and strings, which stay."""
+    """A renamed file. `left` counts the mentions in comments and strings, which are not changed."""
 
     content: bytes
     count: int
@@ -31,12 +31,12 @@ class Renamed:
 
 
 def is_name(text: str) -> bool:
-    """Whether something can be called so, in the languages sari parses."""
+    """Whether this is a valid name in the languages that sari parses."""
     return _IDENTIFIER.fullmatch(text) is not None and text not in _RESERVED and not keyword.iskeyword(text)
 
 
 def rename_in(language: Language, content: bytes, name: str, new_name: str) -> Renamed:
-    """The file with every identifier of this name renamed."""
+    """Return the file with every identifier of this name renamed."""
     mark, text = (_BOM, content[3:]) if content.startswith(_BOM) else (b"", content)
     wanted = re.compile(rb"(?<![\w$\x80-\xff])" + re.escape(name.encode()) + rb"(?![\w$\x80-\xff])")
     tree = tree_of(language, text)

@@ -1,4 +1,6 @@
-"""A file with one definition replaced by another text, indented and ended as the file is. Pure but for parsing."""
+"""Replaces one definition of a file with another text, using the file's indentation and line endings. Pure except for
+parsing.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,14 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def replace_in(language: Language, content: bytes, symbols: Sequence[Symbol], symbol: Symbol, text: str) -> bytes:
-    """The file with the lines of a definition replaced. Raises `EditRefused` when the result would not parse."""
+    """Return the file with the lines of a definition replaced. Raises `EditRefused` if the result would not parse."""
     mark, body = (_BOM, content[3:]) if content.startswith(_BOM) else (b"", content)
     newline = b"\r\n" if b"\r\n" in body else b"\n"
     rows = body.split(b"\n")
     first, last = symbol.line, symbol.end_line
     _check_alone(symbols, symbol)
     if text.lstrip().startswith("@"):
-        # The new text brings decorators: those above the old definition go with it.
+        # The new text has decorators, so those above the old definition are replaced too.
         while first > 1 and rows[first - 2].lstrip().startswith(b"@"):
             first -= 1
     indent = rows[first - 1][: len(rows[first - 1]) - len(rows[first - 1].lstrip(b" \t"))].decode()
@@ -37,7 +39,7 @@ def replace_in(language: Language, content: bytes, symbols: Sequence[Symbol], sy
 
 
 def _check_alone(symbols: Sequence[Symbol], symbol: Symbol) -> None:
-    """Lines are replaced as a whole: no other definition may begin or end on the first or the last of them."""
+    """Refuse a definition that shares its first or last line with another one, because complete lines are replaced."""
     for other in symbols:
         if other == symbol:
             continue

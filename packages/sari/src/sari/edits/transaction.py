@@ -1,11 +1,11 @@
-"""Changes several files or none, whatever happens in between.
+"""Changes several files atomically: all or none, even after a crash.
 
     prepare ──every new file is written beside the old──► commit ──each new file takes the old one's place──► done
-       a crash here: the new files are removed              a crash here: `recover` goes on
+       a crash here: the new files are removed              a crash here: `recover` continues
 
-A journal outside the workspace says how far it is. If a file changed after the commit began, what was replaced is put
-back (`undo`), and the change that was made by somebody else stays. The journal of a finished transaction is kept: it
-answers a repetition of the call.
+A journal outside the workspace records the progress. If another program changed a file after the commit began, the
+replaced files are restored (`undo`) and that change is kept. The journal of a finished transaction is kept in order to
+answer a repeated call.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_BYTES = 64 << 20
 _KEPT_RECORDS = 200
 _LOCK_WAIT_S = 30.0
 
-# Inode, time of the last write and size.
+# Inode, modification time and size.
 Version = tuple[int, int, int]
 State = Literal["prepare", "commit", "undo", "done"]
 Checkpoint = Callable[[str], None]
@@ -34,7 +34,7 @@ Checkpoint = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """One file, as it is and as it shall be."""
+    """One file: its current and its new content."""
 
     path: bytes
     before: bytes
@@ -66,7 +66,7 @@ class Transactions:
         self._folder = folder
 
     def applied(self, key: str) -> tuple[str, Mapping[str, object]] | None:
-        """The request and the result of a transaction that is done."""
+        """Return the request and the result of a finished transaction."""
         record = self._read(self._journal(key))
         return (record.request, record.result) if record is not None and record.state == "done" else None
 
@@ -79,9 +79,10 @@ class Transactions:
         result: Mapping[str, object],
         checkpoint: Checkpoint = lambda _: None,
     ) -> Mapping[str, object]:
-        """Make the changes, or raise `EditRefused` and make none.
+        """Apply the changes, or raise `EditRefused` and apply none.
 
-        A key that was used before is used again only if all files are as they were before; else it is a repetition.
+        A key that was used before can be used again only if all files are as they were before; otherwise the call is a
+        repetition.
         """
         with self._locked():
             self._recover()
@@ -110,7 +111,7 @@ class Transactions:
                 return False
 
     def recover(self) -> None:
-        """Finish or undo what a crash interrupted. Cheap when there is nothing."""
+        """Finish or undo transactions that a crash interrupted. Cheap if there are none."""
         if self._folder.is_dir() and any(self._pending()):
             with self._locked():
                 self._recover()
@@ -147,7 +148,7 @@ class Transactions:
             return None
 
     def write(self, path: Path, record: _Record) -> None:
-        """Replace a journal, so that it survives a power failure."""
+        """Replace a journal so that it survives a power failure."""
         temporary = path.with_suffix(".tmp")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with open(descriptor, "w", encoding="utf-8") as file:
@@ -204,7 +205,7 @@ class _Transaction:
             raise EditRefused("A file changed while it was being replaced; everything was put back. Preview again.")
 
     def go_on(self) -> None:
-        """From wherever the journal says it is to the end."""
+        """Continue from the journal's state to the end."""
         if self._record.state == "prepare":
             self._clean_up()
             self._all.remove(self._journal)
@@ -248,7 +249,7 @@ class _Transaction:
             os.fsync(descriptor)
             entry.new = _version(os.fstat(descriptor))
         self._checkpoint("written")
-        # The old file under a second name: it can be put back, and shows whether it was written to meanwhile.
+        # Keep the old file under a second name, so that it can be restored and a write to it can be detected.
         os.link(name, old, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         entry.old = _version(state)
         if _version_at(folder, old) != entry.old:
@@ -256,12 +257,12 @@ class _Transaction:
         self._checkpoint("kept")
 
     def _names(self, number: int) -> tuple[bytes, bytes]:
-        """What the new and the old file of an entry are called beside it."""
+        """Return the temporary names of an entry's new and old file."""
         both = f".sari-edit-{self._journal.stem[:16]}-{number}".encode()
         return both + b".new", both + b".old"
 
     def _replace_all(self) -> bool:
-        """Give every new file its place; False when a file is not the one that was prepared."""
+        """Move every new file into place. Returns False if a file is not the one that was prepared."""
         try:
             return all(self._replace(number, entry) for number, entry in enumerate(self._record.files))
         except (OSError, EditRefused):
@@ -277,14 +278,14 @@ class _Transaction:
             return False
         os.replace(new, name, src_dir_fd=folder, dst_dir_fd=folder)
         self._checkpoint("replaced")
-        # Somebody may have written into the old file until it was replaced.
+        # Another program may have written to the old file until it was replaced.
         return _version_at(folder, old) == entry.old
 
     def _put_back(self, number: int, entry: _Entry) -> None:
         with contextlib.suppress(EditRefused):
             folder, name = self._folders.of(os.fsencode(entry.path))
             _, old = self._names(number)
-            # A new file that was edited since is somebody's work, and stays.
+            # A new file that was edited since contains another program's changes, so it is kept.
             if _version_at(folder, name) == entry.new and _version_at(folder, old) is not None:
                 os.replace(old, name, src_dir_fd=folder, dst_dir_fd=folder)
                 self._checkpoint("put back")
@@ -316,7 +317,7 @@ def _version(state: os.stat_result) -> Version:
 
 
 def _copy_metadata(folder: int, name: bytes, descriptor: int, state: os.stat_result) -> None:
-    """Mode, owner and extended attributes of the old file."""
+    """Copy mode, owner and extended attributes from the old file."""
     if (os.getuid(), os.getgid()) != (state.st_uid, state.st_gid):
         with contextlib.suppress(PermissionError):
             os.fchown(descriptor, state.st_uid, state.st_gid)

@@ -1,7 +1,7 @@
-"""Builds segments: in this process for few files, in worker processes on all cores for many.
+"""Builds segments: a few files in this process, many files in worker processes on all cores.
 
-Owns how the work is spread, not what becomes of the segments. A worker ends when its standard input does, so none
-outlives the process that started it.
+Distributes the work; does not decide what happens to the segments. A worker ends when its standard input closes, so
+none outlives the process that started it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CHUNK = 8_192
 
 
 def build_one(root: Path, paths: Sequence[bytes], target: Path, stop: Callable[[], bool]) -> int:
-    """Read files and write them as one segment. How many are in it; files that are gone are left out."""
+    """Read files and write them as one segment. Returns how many it contains; files that no longer exist are left out."""
     writer = Writer()
     base = os.fsencode(root) + b"/"
     for path in paths:
@@ -42,7 +42,7 @@ def build_one(root: Path, paths: Sequence[bytes], target: Path, stop: Callable[[
 def build(
     root: Path, paths: Sequence[bytes], new_target: Callable[[], Path], stop: Callable[[], bool]
 ) -> Iterator[tuple[Path, int]]:
-    """Build segments of all the files, handing each out when it is written."""
+    """Build segments of all the files, yielding each when it is written."""
     if len(paths) < ALONE_BELOW:
         target = new_target()
         count = build_one(root, paths, target, stop)
@@ -86,7 +86,7 @@ class _Worker:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._process = subprocess.Popen(
-            # Without -P the current folder would be searched for modules first.
+            # Without -P, Python would search the current folder for modules first.
             [sys.executable, "-P", "-m", "sari.index.worker", os.fspath(root)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -110,7 +110,7 @@ class _Worker:
                 target = new_target()
                 count = self._ask(chunk, target)
                 if count is None and not stop():
-                    # The worker died (killed, out of memory): the files are read here instead.
+                    # The worker died (killed, out of memory): read its files here instead.
                     with contextlib.suppress(OSError):
                         count = build_one(self._root, chunk, target, stop)
                 done.put((target, count or 0))

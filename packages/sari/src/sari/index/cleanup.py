@@ -1,4 +1,4 @@
-"""Removes the indexes of workspaces that are gone. Everything in an index can be built again."""
+"""Removes the indexes of deleted workspaces. Every index can be rebuilt."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 
 from sari.index.store import lock_file, root_of
 
-# A workspace whose parent is gone, too, may be on a disk that is not mounted now.
+# A workspace whose parent is also missing may be on a disk that is not mounted now.
 _UNMOUNTED_KEPT_S = 30 * 86_400.0
 _REMOVED = ".removed"
 
 
 def remove_stale_indexes(data_dir: Path) -> list[str]:
-    """Remove what nobody can use any more; the roots of what was removed. May be killed at any time and repeated."""
+    """Remove unusable indexes and return their roots. Can be killed at any time and run again."""
     removed: list[str] = []
     try:
         folders = sorted((data_dir / "index").iterdir())

@@ -1,4 +1,4 @@
-"""Commits as `git log` prints them, and where lines of an edited file were in its committed version. Pure."""
+"""Parses the commits that `git log` prints, and maps lines of an edited file to its committed version. Pure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-# A message may hold any character but NUL, so NUL separates the fields. With `-z`, names follow until an empty one.
+# A message may contain any character but NUL, so NUL separates the fields. With `-z`, names follow until an empty one.
 LOG_FORMAT = "--format=%x00%x00%H%x00%ct%x00%an%x00%B%x00"
-# Nothing that the repository names runs, and renames are not guessed: both would cost more than they tell.
+# Runs no program that the repository names and does not detect renames: both would cost more than they are worth.
 LOG_FLAGS = ("-z", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-show-signature", "--no-color", LOG_FORMAT)
 
 _HUNK = re.compile(rb"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", re.M)
@@ -16,7 +16,7 @@ _HUNK = re.compile(rb"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", re.M)
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One commit. `paths` are relative to the workspace, empty where they were not asked for."""
+    """One commit. `paths` are relative to the workspace, and empty if they were not requested."""
 
     id: str
     time_s: int
@@ -26,13 +26,15 @@ class Commit:
 
 
 def parse_commits(output: bytes) -> Iterator[Commit]:
-    """Read what `git log` printed with `LOG_FLAGS`, with or without `--name-only`. A last record cut short is left out."""
+    """Parse the output of `git log` with `LOG_FLAGS`, with or without `--name-only`. A truncated last record is left
+    out.
+    """
     fields = output.split(b"\0")
     at = 0
     while True:
         while at < len(fields) and not fields[at]:
             at += 1
-        # Behind the message is the empty field that ends it.
+        # An empty field ends the message.
         if at + 4 >= len(fields):
             return
         commit_id, time_s, author, message = (_text(one) for one in fields[at : at + 4])
@@ -52,7 +54,7 @@ def _text(field: bytes) -> str:
 
 
 def committed_lines(diff: bytes, start: int, end: int) -> tuple[int, int] | None:
-    """Where lines `start` to `end` of a file are in its committed version; None when none of them is committed.
+    """Return where lines `start` to `end` of a file are in its committed version; None if none of them is committed.
 
     `diff` is `git diff -U0` from the committed version to the file.
     """
@@ -72,17 +74,17 @@ def committed_lines(diff: bytes, start: int, end: int) -> tuple[int, int] | None
 
 
 def _changed(diff: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """The first and last line of each change, before and after; the last is below the first where there is none."""
+    """Yield the first and last line of each change, before and after. An empty range has its last line below its first."""
     for hunk in _HUNK.finditer(diff):
         old, old_count, new, new_count = (int(group) if group is not None else 1 for group in hunk.groups())
-        # Without lines, git names the line in front of the place.
+        # For an empty range, git names the line before it.
         old_from = old if old_count else old + 1
         new_from = new if new_count else new + 1
         yield old_from, old_from + old_count - 1, new_from, new_from + new_count - 1
 
 
 def _unchanged(diff: bytes) -> Iterator[tuple[int, int, int]]:
-    """The unchanged lines of the file, and how much further down they are than in the committed version."""
+    """Yield the unchanged lines of the file, and their offset from the committed version."""
     begin, shift = 1, 0
     for _, old_to, new_from, new_to in _changed(diff):
         yield begin, new_from - 1, shift

@@ -1,7 +1,7 @@
-"""Reads one file for the index: is it text, and which.
+"""Reads one file for the index and determines its kind (text, binary and so on).
 
-Judges as ripgrep does: a byte order mark of UTF-16 means it is transcoded, a NUL near the start means binary, a NUL
-further on means that only ripgrep's own walk knows which lines come before it.
+Follows ripgrep's rules: a file with a UTF-16 byte order mark is transcoded, and a NUL near the start means binary. For
+a NUL further on, only ripgrep's own walk knows which lines come before it.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from dataclasses import dataclass
 
 from sari.index.segment import ALONE, BINARY, LARGE, LARGE_ALONE, NEVER, TEXT, Stamp, stamp_of
 
-# ripgrep looks for a NUL in its first buffer of 64 KiB before it searches; below that a NUL surely means no match.
+# ripgrep searches its first buffer of 64 KiB for a NUL. Below this offset, a NUL certainly means no match.
 _SURELY_BINARY = 60_000
 _MARKS = (b"\xff\xfe", b"\xfe\xff")
 MAX_INDEXED_BYTES = 4 << 20
-# File times advance by the kernel's tick. A file changed within this time of being read may change again unseen.
+# File times advance with the kernel's tick. A file changed within this time before it was read may change again
+# undetected.
 _TICK_NS = 50_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """One file as it was read: `text` is what there is to index of it, as UTF-8."""
+    """One file as it was read. `text` is the part to index, as UTF-8."""
 
     stamp: Stamp
     kind: int
@@ -30,12 +31,12 @@ class Content:
 
 
 def is_fresh(mtime_ns: int, ctime_ns: int) -> bool:
-    """Whether a file changed so lately that its times may not tell the next change."""
+    """Whether a file changed so recently that its times may not reveal the next change."""
     return max(mtime_ns, ctime_ns) > time.time_ns() - _TICK_NS
 
 
 def read(path: bytes) -> Content | None:
-    """None when there is no such regular file any more."""
+    """Read a file. Returns None if it is no longer a regular file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -58,7 +59,7 @@ def read(path: bytes) -> Content | None:
 
 
 def _unreadable(path: bytes) -> Content | None:
-    """A file that may not be read now may be readable for the next query: ripgrep is asked each time."""
+    """Return a kind that every query passes to ripgrep, because the file may be readable by then."""
     try:
         stat = os.lstat(path)
     except OSError:
@@ -67,7 +68,7 @@ def _unreadable(path: bytes) -> Content | None:
 
 
 def _judge_large(fd: int) -> int:
-    """A large file's kind, read piece by piece."""
+    """Determine a large file's kind by reading it in pieces."""
     block = os.read(fd, 1 << 20)
     if block[:2] in _MARKS:
         return LARGE_ALONE
@@ -81,7 +82,7 @@ def _judge_large(fd: int) -> int:
 
 
 def kind(path: bytes) -> int:
-    """Only the kind of a file, for one that is searched before it is indexed."""
+    """Return only the kind of a file, for a search before it is indexed."""
     read_now = read(path)
     return BINARY if read_now is None else read_now.kind
 

@@ -1,8 +1,8 @@
-"""Reads a git repository without running anything that the repository names.
+"""Reads a git repository without running any program that the repository names.
 
 `.git/config` and `.gitattributes` come with a checkout and can name programs: a file system monitor, filters, hooks, a
-signature checker, transports of a promisor remote. git has no option to ignore them all, so it is run on a directory of
-our own, with an empty configuration, that borrows the repository's objects, index and head. Nothing else in sari calls
+signature checker, transports of a promisor remote. git has no option to ignore them all, so sari runs it on a temporary
+directory with an empty configuration that borrows the repository's objects, index and head. Nothing else in sari calls
 git.
 """
 
@@ -25,11 +25,11 @@ _LARGEST_OUTPUT = 64 << 20
 # Limits of one git process. Packs are mapped read-only and do not count as data.
 _MOST_DATA_BYTES = 1 << 30
 _MOST_CPU_S = 120
-# How often a silent command checks whether its output is still wanted.
+# How often a command without output checks whether its result is still needed.
 _LOOK_S = 0.1
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _REF = re.compile(r"refs/[^\0\n\\:?*\[^~ ]{1,1000}")
-# Settings about how files are written, none of which can name a program. Values are words and numbers only.
+# Settings that affect how files are written. None can name a program; values are words and numbers only.
 _SAFE_SETTINGS = (
     "core.autocrlf",
     "core.eol",
@@ -45,7 +45,7 @@ _SAFE_VALUE = re.compile(r"[a-zA-Z0-9]{0,20}")
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A repository that is open for reading. `prefix` leads from its top to the workspace's root, with `/` at its end."""
+    """A repository open for reading. `prefix` is the path from its top to the workspace's root, ending with `/`."""
 
     prefix: str
     head: str | None
@@ -54,11 +54,11 @@ class Repository:
     _settings: tuple[str, ...]
 
     def run(self, *arguments: str) -> str:
-        """What a git command prints, as text; nothing when it fails."""
+        """Run a git command and return its output as text; empty if it fails."""
         return (self.output(*arguments) or b"").decode("utf-8", "backslashreplace")
 
     def output(self, *arguments: str, timeout_s: float = _TIMEOUT_S) -> bytes | None:
-        """What a git command prints; None when it fails. It sees the head as a detached one, no refs, no remotes."""
+        """Run a git command and return its output; None if it fails. It sees a detached head, no refs and no remotes."""
         deadline = time.monotonic() + timeout_s
         try:
             return b"".join(self.stream(*arguments, stopped=lambda: time.monotonic() > deadline))
@@ -68,9 +68,9 @@ class Repository:
     def stream(
         self, *arguments: str, stopped: Callable[[], bool] = lambda: False, stdin: Iterable[str] = ()
     ) -> Iterator[bytes]:
-        """The output of a git command as it comes, at most 64 MiB. Closing the iterator ends the process.
+        """Yield the output of a git command as it arrives, at most 64 MiB. Closing the iterator ends the process.
 
-        Raises `GitFailed` when the command fails and `Stopped` once `stopped` says so.
+        Raises `GitFailed` if the command fails and `Stopped` once `stopped` returns True.
         """
         with tempfile.TemporaryFile() as given:
             given.writelines(f"{line}\n".encode("utf-8", "surrogateescape") for line in stdin)
@@ -102,20 +102,20 @@ class Repository:
 
 
 class GitFailed(Exception):
-    """git could not be run, or ended with an error."""
+    """Raised when git could not be run or ended with an error."""
 
 
 class Stopped(Exception):
-    """The output is no longer wanted."""
+    """Raised when the output is no longer needed."""
 
 
 def _limit(pid: int) -> None:
-    """Bound what one git process may use, whatever the repository holds."""
+    """Limit the resources of one git process, whatever the repository contains."""
     if sys.platform != "linux":
         return
     import resource
 
-    with contextlib.suppress(OSError):  # it has ended already
+    with contextlib.suppress(OSError):  # the process has already ended
         resource.prlimit(pid, resource.RLIMIT_DATA, (_MOST_DATA_BYTES, _MOST_DATA_BYTES))
         resource.prlimit(pid, resource.RLIMIT_CPU, (_MOST_CPU_S, _MOST_CPU_S))
 
@@ -133,14 +133,14 @@ def _next(output: int, stopped: Callable[[], bool]) -> bytes:
 
 
 def read_head(root: Path) -> str | None:
-    """The commit that is checked out, read without git; None outside a repository and before the first commit."""
+    """Return the commit that is checked out, read without git; None outside a repository and before the first commit."""
     found = _find(root)
     return None if found is None else _head(found[1], found[2])
 
 
 @contextlib.contextmanager
 def open_repository(root: Path) -> Iterator[Repository | None]:
-    """The repository that a workspace is in, for as long as the block runs; None where there is none."""
+    """Open the repository that contains a workspace. Yields None if there is none."""
     found = _find(root)
     if found is None:
         yield None
@@ -155,7 +155,7 @@ def open_repository(root: Path) -> Iterator[Repository | None]:
 
 
 def _find(root: Path) -> tuple[Path, Path, Path] | None:
-    """The top of the checkout, its git directory, and the one that it shares with other worktrees."""
+    """Return the top of the checkout, its git directory, and the directory that it shares with other worktrees."""
     for top in (root, *root.parents):
         marker = top / ".git"
         if not os.path.lexists(marker):
@@ -169,7 +169,7 @@ def _find(root: Path) -> tuple[Path, Path, Path] | None:
             return None
         shared = _first_line(git_dir / "commondir").strip()
         common_dir = Path(os.path.realpath(git_dir / shared)) if shared else git_dir
-        # A worktree's directory is `worktrees/NAME` of the one that it shares.
+        # A worktree's directory is `worktrees/NAME` in the shared one.
         if common_dir not in (git_dir, git_dir.parent.parent) or not _holds(common_dir, common_dir / "objects"):
             return None
         return top, git_dir, common_dir
@@ -177,9 +177,9 @@ def _find(root: Path) -> tuple[Path, Path, Path] | None:
 
 
 def _belongs(top: Path, git_dir: Path) -> bool:
-    """Whether a git directory is this checkout's: a `.git` file or link must not open another repository.
+    """Whether a git directory belongs to this checkout: a `.git` file or link must not open another repository.
 
-    A directory elsewhere (a worktree's, a submodule's) names its checkout in turn.
+    A directory elsewhere (of a worktree or a submodule) names its checkout in turn.
     """
     if _holds(top, git_dir):
         return True
@@ -203,7 +203,7 @@ def _first_line(path: Path) -> str:
 
 
 def _head(git_dir: Path, common_dir: Path) -> str | None:
-    """The commit that is checked out, by the loose or packed ref that HEAD names."""
+    """Return the commit that is checked out, from the loose or packed ref that HEAD names."""
     name = _first_line(git_dir / "HEAD").strip()
     for _ in range(5):
         if _OBJECT_ID.fullmatch(name):
@@ -227,7 +227,7 @@ def _packed(common_dir: Path, ref: str) -> str:
 
 
 def _settings(common_dir: Path) -> tuple[tuple[str, ...], str]:
-    """The harmless settings of the repository as `-c` arguments, and its object format."""
+    """Return the repository's harmless settings as `-c` arguments, and its object format."""
     found = _config(common_dir / "config", *_SAFE_SETTINGS, "extensions.objectformat")
     safe = {name: value for name, value in found.items() if value is None or _SAFE_VALUE.fullmatch(value)}
     object_format = safe.pop("extensions.objectformat", "") or ""
@@ -238,7 +238,7 @@ def _settings(common_dir: Path) -> tuple[tuple[str, ...], str]:
 
 
 def _config(file: Path, *names: str) -> dict[str, str | None]:
-    """Some settings of a configuration file, its includes left out; None for a name without a value."""
+    """Return some settings of a configuration file, without its includes; None for a name without a value."""
     wanted = "|".join(re.escape(name) for name in names)
     try:
         done = subprocess.run(
@@ -274,7 +274,7 @@ def _prepare(own: Path, git_dir: Path, common_dir: Path, head: str | None, objec
         "shallow": common_dir / "shallow",
         "info/exclude": common_dir / "info/exclude",
         "info/sparse-checkout": git_dir / "info/sparse-checkout",
-        # A split index names its other half by a file beside it.
+        # A split index refers to its other half in a file beside it.
         **{shared.name: shared for shared in git_dir.glob("sharedindex.*")},
     }
     for name, source in borrowed.items():
@@ -287,14 +287,14 @@ def _base_environment() -> dict[str, str]:
     return {
         **kept,
         "GIT_CONFIG_NOSYSTEM": "1",
-        # The user's own settings may name filters, which `.gitattributes` would then choose from.
+        # The user's settings may define filters, which `.gitattributes` could then select.
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_ATTR_NOSYSTEM": "1",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_NO_LAZY_FETCH": "1",
         "GIT_ALLOW_PROTOCOL": "none",
-        # A path of ours names that path, whatever characters it holds.
+        # Take paths literally, whatever characters they contain.
         "GIT_LITERAL_PATHSPECS": "1",
         "GIT_PAGER": "cat",
         "LC_ALL": "C",

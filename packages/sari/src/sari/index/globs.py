@@ -1,8 +1,8 @@
-"""Glob patterns as ripgrep and git read them, matched in time linear in the path. Pure.
+"""Glob patterns with the semantics of ripgrep and git, matched in time linear in the path. Pure.
 
 A pattern becomes one regular expression. Each `*` and each `**` is followed by something of fixed width up to the next
-one, so the leftmost place where that matches is as good as any other: an atomic group takes it and is never entered
-again. Without these groups `*a*a*a*b` would try every way to spread its stars over a long name.
+one, so the leftmost match of that is as good as any other: an atomic group takes it and is never re-entered. Without
+these groups, `*a*a*a*b` would try every distribution of its stars over a long name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _META = re.compile(r"[*?\[\]{}\\]")
 
 
 class InvalidGlob(ValueError):
-    """The pattern cannot be read; the message says why."""
+    """Raised when a pattern is invalid. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Pattern:
 
 @lru_cache(maxsize=4096)
 def compile_pattern(line: str) -> Pattern | None:
-    """Read one line by git's rules; None for blanks and comments. Raises `InvalidGlob`."""
+    """Parse one line by git's rules; None for blank lines and comments. Raises `InvalidGlob`."""
     text = line.rstrip("\n").rstrip("\r")
     if text.endswith(" ") and not text.endswith("\\ "):
         text = text.rstrip(" ")
@@ -59,7 +59,7 @@ def compile_pattern(line: str) -> Pattern | None:
 
 
 def _expand(glob: str) -> list[str]:
-    """The pattern without braces: one for each way to choose among the alternatives."""
+    """Return patterns without braces, one for each combination of alternatives."""
     done: list[str] = []
     waiting = [glob]
     while waiting:
@@ -107,7 +107,7 @@ def _first_braces(text: str) -> tuple[str, list[str], str] | None:
 
 
 def _class_end(text: str, at: int) -> int:
-    """Where the character class that begins here ends: its `]`."""
+    """Return the position of the `]` that ends the character class that begins here."""
     first = at + 2 if text[at + 1 : at + 2] in ("!", "^") else at + 1
     close = text.find("]", first + 1)
     if close < 0:
@@ -116,7 +116,7 @@ def _class_end(text: str, at: int) -> int:
 
 
 def _path_regex(glob: str) -> str:
-    """The regular expression of a pattern without braces."""
+    """Return the regular expression for a pattern without braces."""
     # Groups of segments between `**`s; an empty first or last group is a leading or trailing `**`.
     groups: list[list[str]] = [[]]
     for segment in _segments(glob):
@@ -133,7 +133,7 @@ def _path_regex(glob: str) -> str:
     out += "".join(f"(?>(?:[^/]*/)*?{group}/)" for group in middle)
     if last:
         return out + "(?:[^/]*/)*" + last
-    # A trailing `**` is what is below a folder; alone it is everything.
+    # A trailing `**` matches everything below a folder; alone it matches everything.
     return out + ".+" if out else ".*"
 
 
@@ -191,7 +191,7 @@ def _class_regex(inner: str) -> str:
 
 
 def last_match(patterns: Sequence[Pattern], path: str, is_folder: bool) -> Pattern | None:
-    """The pattern that decides: the last that matches."""
+    """Return the pattern that decides: the last one that matches."""
     for pattern in reversed(patterns):
         if (is_folder or not pattern.folders_only) and pattern.regex.fullmatch(path):
             return pattern
@@ -199,7 +199,8 @@ def last_match(patterns: Sequence[Pattern], path: str, is_folder: bool) -> Patte
 
 
 class Globs:
-    """The globs of a query. As ripgrep's `-g`: the last that matches decides, `!` excludes with everything below.
+    """The globs of a query. As with ripgrep's `-g`, the last match decides, and `!` excludes a path with everything
+    below.
 
     With `folders`, a plain path such as `src/forms` also selects everything below the folder of that name.
     """
@@ -215,7 +216,7 @@ class Globs:
         return bool(self._patterns)
 
     def takes(self, path: str) -> bool:
-        """Whether the query is about this file."""
+        """Whether the globs select this file."""
         if self._is_excluded(path.rpartition("/")[0]):
             return False
         decided = last_match(self._patterns, path, is_folder=False)
@@ -231,7 +232,7 @@ class Globs:
 
 
 def _with_folders(glob: str) -> list[str]:
-    """`./src`, `src/` and `src` mean what is below; `src` may be a file as well."""
+    """Expand a plain path: `./src`, `src/` and `src` match everything below; `src` may also be a file."""
     if glob.startswith("!"):
         return ["!" + glob[1:].removeprefix("./")]
     anchored = glob.startswith(("./", "/"))

@@ -1,6 +1,6 @@
-"""Which folders the ignore files exclude, so that the watcher can leave them out.
+"""Determines which folders the ignore files exclude, so that the watcher can skip them.
 
-Which files are searched is never decided here: ripgrep's own walk decides that.
+It never decides which files are searched: ripgrep's own walk decides that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ IGNORE_FILES = (".gitignore", ".ignore", ".rgignore")
 
 
 class Ignored:
-    """Whether a folder is ignored, by the ignore files from the root down to it. Conservative: when in doubt, it is not."""
+    """Decides whether a folder is ignored, by the ignore files from the root down to it. If in doubt, it is not ignored."""
 
     def __init__(self, root: Path) -> None:
         self._root = os.fspath(root)
@@ -23,10 +23,10 @@ class Ignored:
         self._repositories: dict[str, bool] = {}
 
     def folder(self, path: str) -> bool:
-        """`path` relative to the root; its parents are taken not to be ignored."""
+        """Whether the folder `path`, relative to the root, is ignored. Assumes that its parents are not."""
         parts = path.split("/")
         ignored = False
-        # From the folder upwards: a repository's own git rules end where an inner repository begins.
+        # From the folder upwards: a repository's git rules end where an inner repository begins.
         inner_repository = False
         for depth in reversed(range(len(parts))):
             base, rest = "/".join(parts[:depth]), "/".join(parts[depth:])
@@ -35,7 +35,8 @@ class Ignored:
                 rules = (*rules, *self._rules(self._git_rules, base, (".git/info/exclude", ".gitignore")))
             for rule in rules:
                 if rule.regex.fullmatch(rest):
-                    # Which of two rules wins depends on their files' kinds and places: one that keeps it is enough.
+                    # Which of two rules wins depends on the kind and location of their files: one negated rule is
+                    # enough to keep the folder.
                     if rule.negated:
                         return False
                     ignored = True
@@ -49,7 +50,7 @@ class Ignored:
     def _is_repository(self, base: str) -> bool:
         known = self._repositories.get(base)
         if known is None:
-            # A worktree's or submodule's `.git` is a file.
+            # In a worktree or submodule, `.git` is a file.
             known = self._repositories[base] = os.path.lexists(os.path.join(self._root, base, ".git"))
         return known
 
@@ -72,7 +73,7 @@ def _read_rules(path: str) -> list[Pattern]:
         try:
             pattern = compile_pattern(line)
         except InvalidGlob:
-            # ripgrep ignores a line it cannot read.
+            # Like ripgrep, ignore an invalid line.
             continue
         if pattern is not None:
             rules.append(pattern)

@@ -1,7 +1,7 @@
-"""Runs ripgrep: the walker that says which files there are, and the matcher that says which lines match.
+"""Runs ripgrep, which lists the files to search and finds the matching lines.
 
-Owns the command line and the reading of its output; nothing else in sari starts ripgrep. The same flags as a person's
-`rg --hidden` on the tree, so that ripgrep itself is the oracle.
+Builds the command line and parses the output; nothing else in sari starts ripgrep. Uses the same flags as a user's `rg
+--hidden` on the tree, so that ripgrep itself is the test oracle.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pathlib import Path
 
 
 class RipgrepFailed(Exception):
-    """ripgrep refused the query (a bad regex or glob) or could not run; the message is its own."""
+    """Raised when ripgrep rejected the query (an invalid regex or glob) or could not run. Contains ripgrep's message."""
 
 
 def _find_program() -> str:
-    # Resolved once, at import: sysconfig.get_path is not safe to call first from two threads at once.
+    # Resolved once, at import: the first call of sysconfig.get_path is not thread-safe.
     name = "rg.exe" if os.name == "nt" else "rg"
     for folder in (sysconfig.get_path("scripts"), str(Path(sys.executable).parent)):
         if folder and os.access(os.path.join(folder, name), os.X_OK):
@@ -34,16 +34,16 @@ def _find_program() -> str:
 
 PROGRAM = _find_program()
 
-# What every run has: no user configuration, hidden files but never a repository's own data.
+# Common to every run: no user configuration; hidden files, but never a repository's own data.
 BASE = ("--no-config", "--hidden", "--glob", "!.git", "--color", "never")
 
 # Folders of installed dependencies.
 _DEPENDENCIES = frozenset({"site-packages", "dist-packages", "node_modules"})
 
-# How often a silent search looks whether anybody still wants it.
+# How often a search without output checks whether it is still needed.
 _LOOK_S = 0.2
 
-# What ripgrep prints instead of, or after, the lines of a file in which it meets a NUL.
+# ripgrep's messages, printed instead of or after the lines of a file that contains a NUL.
 _MESSAGE = re.compile(
     rb"[^\0]*?: (?:WARNING: stopped searching binary file after match|binary file matches) "
     rb'\(found "\\0" byte around offset \d+\)\n'
@@ -61,13 +61,15 @@ class Line:
 
 
 class Cancelled(Exception):
-    """The client no longer wants the answer."""
+    """Raised when the client no longer needs the answer."""
 
 
 def stream(
     arguments: Sequence[str | bytes], root: Path, cancelled: Callable[[], bool] = lambda: False
 ) -> Iterator[bytes]:
-    """Run, handing out the output as it comes. Files that vanish or cannot be read are no error; a bad pattern is."""
+    """Run ripgrep and yield its output as it arrives. Missing or unreadable files are ignored; an invalid pattern
+    raises.
+    """
     try:
         with tempfile.TemporaryFile() as complaints:
             process = subprocess.Popen(
@@ -97,12 +99,12 @@ def stream(
 
 
 def _ignore_flags(root: Path) -> tuple[str, ...]:
-    """The sources of an installed dependency are searched although the project around them ignores them."""
+    """Search the sources of an installed dependency even if the project around them ignores them."""
     return ("--no-ignore-parent",) if not _DEPENDENCIES.isdisjoint(root.parts) or "pkg/mod" in root.as_posix() else ()
 
 
 def _next(output: int, cancelled: Callable[[], bool]) -> bytes:
-    """The next piece of output. A search that finds nothing for long is cancelled, too."""
+    """Return the next piece of output. Also checks for cancellation while there is none."""
     if os.name == "posix":
         with selectors.PollSelector() as selector:
             selector.register(output, selectors.EVENT_READ)
@@ -121,12 +123,12 @@ _ABOUT_THE_QUERY = re.compile(
 
 
 def run(arguments: Sequence[str | bytes], root: Path, cancelled: Callable[[], bool] = lambda: False) -> bytes:
-    """Run to the end; the whole output."""
+    """Run to the end and return the complete output."""
     return b"".join(stream(arguments, root, cancelled))
 
 
 def lines(chunks: Iterable[bytes]) -> Iterator[Line]:
-    """Read the output of `LINES`. A path may hold anything but NUL; a line no newline."""
+    """Parse the output of `LINES`. A path may contain anything but NUL, a line anything but a newline."""
     rest = b""
     for chunk in chunks:
         rest = yield from _records(rest + chunk if rest else chunk)
@@ -135,7 +137,7 @@ def lines(chunks: Iterable[bytes]) -> Iterator[Line]:
 
 
 def _records(output: bytes) -> Generator[Line, None, bytes]:
-    """The complete records of a piece of output; what is left over comes back."""
+    """Yield the complete records of a piece of output and return the rest."""
     at = 0
     while True:
         at = _after_messages(output, at)
@@ -144,7 +146,7 @@ def _records(output: bytes) -> Generator[Line, None, bytes]:
         text_end = output.find(b"\n", number_end)
         if path_end < 0 or number_end < 0 or text_end < 0:
             return output[at:]
-        # A match of nothing at the end of a file has no column.
+        # An empty match at the end of a file has no column.
         column_end = output.find(b"\0", number_end + 1, text_end)
         column = output[number_end + 1 : column_end] if column_end >= 0 else b""
         yield Line(
@@ -157,7 +159,7 @@ def _records(output: bytes) -> Generator[Line, None, bytes]:
 
 
 def _after_messages(output: bytes, at: int) -> int:
-    """Where the next record begins."""
+    """Return where the next record begins."""
     while True:
         stop = output.find(b"\0", at)
         if output.find(b" byte around offset ", at, stop if stop >= 0 else len(output)) < 0:
@@ -169,7 +171,7 @@ def _after_messages(output: bytes, at: int) -> int:
 
 
 def counts(output: bytes) -> Iterator[tuple[bytes, int]]:
-    """Read the output of `COUNTS`."""
+    """Parse the output of `COUNTS`."""
     at = 0
     while (stop := output.find(b"\0", at)) >= 0:
         newline = output.index(b"\n", stop)
@@ -178,12 +180,12 @@ def counts(output: bytes) -> Iterator[tuple[bytes, int]]:
 
 
 def files(root: Path, extra: Iterable[str | bytes] = ()) -> list[bytes]:
-    """Every file ripgrep would search under the root (or the folders given), relative to it."""
+    """Return every file that ripgrep would search under the root (or the given folders), relative to it."""
     output = run(["--files", "--null", *extra], root)
     return [path.removeprefix(b"./") for path in output.split(b"\0") if path]
 
 
-# NUL between the fields: a colon could be part of the text where a field is missing.
+# NUL between the fields: if a field is missing, a colon could be part of the text.
 LINES = (
     "--null", "--line-number", "--column", "--no-heading", "--with-filename", "--field-match-separator", r"\x00",
 )  # fmt: skip

@@ -1,7 +1,7 @@
-"""Answers a text query: the index says where to look, ripgrep says what matches.
+"""Answers a text query: the index selects candidate files, and ripgrep finds the matches.
 
-Owns the choice between listing candidates and walking the tree, and the bounds on what is kept in memory. The set of
-matching lines is exactly ripgrep's on the same tree; order, budget and presentation are the tools' business.
+Chooses between listing candidates and walking the tree, and limits what is kept in memory. The set of matching lines is
+exactly ripgrep's on the same tree. The tools handle order, budget and presentation.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from dataclasses import dataclass, field
 from sari.index import ripgrep, trigram_query
 from sari.index.workspace_index import WorkspaceIndex
 
-# Up to so many candidate files, lines are fetched at once; beyond, files are counted first.
+# Up to this many candidate files, lines are fetched immediately; with more, matches are counted first.
 _LINES_AT_ONCE = 800
 _KEPT_LINES = 40_000
 _KEPT_PER_FILE = 2_000
 _SHOWN_BYTES = 400
 # Well below the 2 MiB that Linux allows for a command line.
 _COMMAND_BYTES = 900_000
-# For so few files starting ripgrep's threads takes longer (2 ms) than they save.
+# For fewer files, starting ripgrep's threads takes longer (2 ms) than they save.
 _ONE_THREAD_BELOW = 250
-# What may match a newline. Other escapes are read as well, so that an escaped backslash before an n is no newline.
+# Patterns that may match a newline. Other escapes are matched too, so that an escaped backslash before an n does not
+# count.
 _NEWLINE_OR_ESCAPE = re.compile(
     r"\\(?:n|x0[aA]|x\{0*[aA]\}|u000[aA]|u\{0*[aA]\})|(?P<other>\\.)|\n|\(\?[a-zA-Z]*s", re.DOTALL
 )
@@ -30,14 +31,14 @@ _NEWLINE_OR_ESCAPE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What to look for. `case` is smart, sensitive or insensitive; `mode` literal, regex or words."""
+    """A query. `case` is smart, sensitive or insensitive; `mode` literal, regex or words."""
 
     text: str
     mode: str = "literal"
     case: str = "smart"
 
     def flags(self) -> list[str]:
-        """ripgrep's flags that mean the same."""
+        """Return the equivalent ripgrep flags."""
         chosen = {"literal": ["--fixed-strings"], "words": ["--fixed-strings", "--word-regexp"], "regex": []}[
             self.mode
         ]
@@ -58,7 +59,7 @@ def _may_span_lines(pattern: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One matching line, cut around the match when it is very long."""
+    """One matching line, truncated around the match if it is very long."""
 
     line: int
     text: str
@@ -70,7 +71,7 @@ class Hit:
 
 @dataclass(slots=True)
 class Found:
-    """Every file that matches with the number of its lines, and the lines kept so far."""
+    """Every matching file with its number of lines, and the lines fetched so far."""
 
     query: Query
     counts: dict[bytes, int] = field(default_factory=dict)
@@ -84,7 +85,7 @@ class Found:
         return sum(self.counts.values())
 
     def forget_lines(self) -> None:
-        """Keep only the numbers; lines are fetched again when asked for."""
+        """Keep only the counts. Lines are fetched again on request."""
         self.hits.clear()
         self.kept = 0
 
@@ -95,7 +96,7 @@ def search(
     keep: Callable[[bytes], bool] | None = None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> tuple[Found, int]:
-    """All files that match, and the state of the tree the answer belongs to."""
+    """Return all matching files, and the state of the tree that the answer belongs to."""
     where, change = index.candidates(query.trigrams(), keep)
     found = Found(query)
     if where is None:
@@ -116,7 +117,7 @@ def search(
 def fetch(
     index: WorkspaceIndex, found: Found, paths: Sequence[bytes], cancelled: Callable[[], bool] = lambda: False
 ) -> None:
-    """Make sure the lines of these files are there, all of them."""
+    """Ensure that all lines of these files are fetched."""
     lacking = [path for path in paths if len(found.hits.get(path, ())) < found.counts[path]]
     for path in lacking:
         found.kept -= len(found.hits.pop(path, ()))
@@ -124,7 +125,7 @@ def fetch(
     _alone(index, fresh, [path for path in lacking if path in found.alone], cancelled, bounded=False)
     _together(index, fresh, [path for path in lacking if path not in found.alone], cancelled, bounded=False)
     for path in lacking:
-        # A file may have changed since it was counted: what is there now counts.
+        # A file may have changed since it was counted: use its current lines.
         found.hits[path] = fresh.hits.get(path, [])
         found.counts[path] = len(found.hits[path])
         found.kept += found.counts[path]
@@ -133,7 +134,7 @@ def fetch(
 def _together(
     index: WorkspaceIndex, found: Found, paths: Sequence[bytes], cancelled: Callable[[], bool], *, bounded: bool
 ) -> None:
-    """Lines of files that hold no NUL: named on the command line."""
+    """Return the lines of files without NUL, which are named on the command line."""
     for batch in _batches(paths):
         output = ripgrep.stream([*found.query.flags(), *ripgrep.LINES, *batch], index.root, cancelled)
         _collect(found, output, None, alone=False, bounded=bounded)
@@ -142,9 +143,10 @@ def _together(
 def _alone(
     index: WorkspaceIndex, found: Found, paths: Sequence[bytes], cancelled: Callable[[], bool], *, bounded: bool
 ) -> None:
-    """Lines of files that hold a NUL: where ripgrep stops depends on its buffer, which files before may have made larger.
+    """Return the lines of files with a NUL. Where ripgrep stops depends on its buffer, which earlier files may have
+    enlarged.
 
-    So each gets a ripgrep of its own, which comes upon it on a walk: that is what makes it stop at the NUL.
+    Each file therefore gets its own ripgrep process, which finds it by walking: that makes it stop at the NUL.
     """
     for path in paths:
         folder = b"./" + path.rpartition(b"/")[0]
@@ -187,7 +189,7 @@ def _shown(line: ripgrep.Line) -> str:
 
 
 def _batches(paths: Iterable[bytes]) -> Iterator[list[str | bytes]]:
-    """Command lines of bearable length. `./` keeps a name from being read as a flag."""
+    """Yield command lines within the length limit. `./` prevents a name from being read as a flag."""
     batch: list[bytes] = []
     size = 0
     for path in paths:
@@ -202,7 +204,8 @@ def _batches(paths: Iterable[bytes]) -> Iterator[list[str | bytes]]:
 
 def _command(batch: list[bytes]) -> list[str | bytes]:
     threads = ["--threads=1"] if len(batch) < _ONE_THREAD_BELOW else []
-    # A file that is named is searched whatever is ignored; without the flag the rules of all folders above it are read.
+    # A named file is searched even if it is ignored. Without the flag, ripgrep would read the rules of all folders
+    # above it.
     return [*threads, "--no-ignore", "--no-mmap", "--", *batch]
 
 
@@ -210,8 +213,8 @@ _GLOB_SPECIAL = re.compile(r"[\\*?\[\]{}!#]")
 
 
 def _as_glob(path: bytes) -> bytes:
-    """A glob for this one path. It may match more where a name is not UTF-8; the caller sifts."""
+    """Return a glob for this one path. It may match more if a name is not UTF-8, so the caller filters the results."""
     text = path.decode("utf-8", "replace")
     glob = _GLOB_SPECIAL.sub(r"\\\g<0>", text).replace("\ufffd", "*")
-    # Blanks at the end would be trimmed.
+    # Trailing blanks would be trimmed.
     return (f"{glob[:-1]}[{glob[-1]}]" if glob[-1].isspace() else glob).encode()

@@ -1,7 +1,7 @@
-"""One immutable piece of the index on disk: some files, what they were when read, and postings by trigram.
+"""One immutable part of the index on disk: some files, their stamps when they were read, and postings by trigram.
 
-A segment is written to its end under a temporary name, then renamed; a checksum covers every byte. Whoever reads one
-either sees all of it or finds it damaged. Knows nothing of which segments make up an index.
+A segment is written under a temporary name and then renamed; a checksum covers every byte. A reader sees either all of
+it or detects that it is damaged. Does not know which segments make up an index.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ not indexed, only searched."""
 
 
 class Damaged(Exception):
-    """The file is not a whole segment of this version."""
+    """Raised when the file is not a complete segment of this version."""
 
     def __init__(self, message: str, segment: Segment | None = None) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class Damaged(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What tells one state of a file from another."""
+    """Distinguishes one state of a file from another."""
 
     mtime_ns: int
     ctime_ns: int
@@ -56,17 +56,17 @@ def stamp_of(stat: os.stat_result) -> Stamp:
     return Stamp(stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino & 0x7FFF_FFFF_FFFF_FFFF)
 
 
-# So many words at most are kept until they are turned into trigrams: some 40 MB, whatever the files hold.
+# The most words kept before they are converted to trigrams: about 40 MB, whatever the files contain.
 _MOST_WORDS = 100_000
-# A blob's words (base64, hashes) seldom come again: they are not worth keeping.
+# The words of a blob (base64, hashes) rarely occur again, so they are not worth keeping.
 _BLOB_WORDS = 20_000
 
 
 class Writer:
     """Collects files, then writes them as one segment.
 
-    Files are gathered by word, and words turned into trigrams at the end: source code repeats its words, so most of the
-    work is done once a word and not once a file.
+    Files are collected by word, and words are converted to trigrams at the end. Source code repeats its words, so most
+    of the work is done once per word instead of once per file.
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class Writer:
             self._turn()
 
     def _turn(self) -> None:
-        """Words into trigrams. A posting's order does not matter; that a file is in it only once does."""
+        """Convert words to trigrams. The order of a posting does not matter, but a file must be in it only once."""
         by_trigram: defaultdict[int, list[list[int]]] = defaultdict(list)
         for word, files in self._by_word.items():
             for trigram in set(of_word(word)):
@@ -144,7 +144,7 @@ class Writer:
 
 
 class Segment:
-    """A segment opened for reading. The paths and stamps are handed out once; postings are read when asked for."""
+    """A segment opened for reading. The paths and stamps are returned once; postings are read on demand."""
 
     def __init__(self, path: Path, *, verify: bool = True) -> None:
         self.path = path
@@ -178,7 +178,7 @@ class Segment:
         self._postings_at = kinds_at + sizes[2] + sizes[3]
 
     def entries(self) -> tuple[list[bytes], array[int], bytes]:
-        """Paths; four numbers of a stamp for each; a kind for each."""
+        """Return the paths, four stamp numbers for each, and a kind for each."""
         paths = os.pread(self._fd, self._sizes[0], self._paths_at).split(b"\0") if self.files else []
         stamps: array[int] = array("q")
         stamps.frombytes(os.pread(self._fd, self._sizes[1], self._paths_at + self._sizes[0]))
@@ -196,12 +196,12 @@ class Segment:
         return found
 
     def having(self, query: TrigramQuery) -> set[int] | None:
-        """Local ids of the files that satisfy the query; None for all."""
+        """Return the local ids of the files that satisfy the query; None for all."""
         starts = self._starts
         order = sorted(query.trigrams, key=lambda t: starts[t + 1] - starts[t])
         result: set[int] | None = None
         for trigram in order:
-            # Beyond some point another intersection costs more than looking into the files that it would save.
+            # At some point, another intersection costs more than searching the files that it would exclude.
             if result is not None and len(result) * 50 < starts[trigram + 1] - starts[trigram]:
                 break
             posting = self._posting(trigram)
@@ -232,7 +232,7 @@ def _checksum(fd: int, at: int) -> int:
 
 
 def verify(paths: Sequence[Path]) -> list[Path]:
-    """Those of the segments that are damaged."""
+    """Return the damaged segments."""
     damaged = []
     for path in paths:
         try:

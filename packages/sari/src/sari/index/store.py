@@ -1,7 +1,7 @@
-"""Where an index lives: its folder, its lock, and the list of segments that make it up.
+"""The index on disk: its folder, its lock, and the list of its segments.
 
-Outside the workspace, one folder per root. The lock is held for as long as an index is open for writing and freed by
-the kernel when its process dies, so two daemons never write the same index; whoever has no lock only reads.
+Stored outside the workspace, one folder per root. The lock is held while an index is open for writing and freed by the
+kernel when its process dies, so two daemons never write the same index. A process without the lock only reads.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _ROOT_FILE = "root"
 
 
 def folder_of(root: Path, data_dir: Path) -> Path:
-    """The index folder of a root."""
+    """Return the index folder of a root."""
     digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:24]
     return data_dir / "index" / digest
 
 
 def root_of(folder: Path) -> str | None:
-    """The root that an index folder belongs to; None when that cannot be told."""
+    """Return the root that an index folder belongs to; None if it is unknown."""
     with contextlib.suppress(OSError):
         return os.fsdecode((folder / _ROOT_FILE).read_bytes()) or None
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -49,7 +49,7 @@ class Store:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._root = str(root)
         with contextlib.suppress(OSError):
-            # For whoever looks for indexes of workspaces that are gone; the manifest comes with the first segment.
+            # Used to find indexes of deleted workspaces. The manifest is only written with the first segment.
             if not (self.folder / _ROOT_FILE).exists():
                 (self.folder / _ROOT_FILE).write_bytes(os.fsencode(root))
         self._manifest = self.folder / "manifest.json"
@@ -61,7 +61,7 @@ class Store:
         return self._lock_fd is not None
 
     def try_lock(self) -> bool:
-        """Become the writer, if nobody is."""
+        """Become the writer if there is none."""
         with self._locking:
             return self._lock_fd is not None or self._lock()
 
@@ -74,14 +74,14 @@ class Store:
         return True
 
     def is_persisted(self) -> bool:
-        """Whether there is an index to open again."""
+        """Whether a persisted index exists."""
         return bool(self._names())
 
     def new_segment(self) -> Path:
         return self.folder / f"{uuid.uuid4().hex}.seg"
 
     def load(self) -> tuple[list[Segment], list[str]]:
-        """The whole segments of the manifest, oldest first, and the names of those that were damaged."""
+        """Return the intact segments of the manifest, oldest first, and the names of damaged ones."""
         segments: list[Segment] = []
         damaged: list[str] = []
         for name in self._names():
@@ -101,7 +101,7 @@ class Store:
             return []
 
     def save(self, segments: list[Segment]) -> None:
-        """Make these the index, and remove what is no longer part of it. Only for the writer."""
+        """Make these segments the index and remove files that are no longer part of it. Writer only."""
         names = [segment.path.name for segment in segments]
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         temporary = self.folder / "manifest.tmp"
@@ -109,7 +109,7 @@ class Store:
         os.replace(temporary, self._manifest)
 
     def sweep(self, segments: list[Segment]) -> None:
-        """Remove files that no segment list names: leftovers of a crash or of a merge. Only for the writer."""
+        """Remove files that no segment list names: leftovers of a crash or a merge. Writer only."""
         keep = {segment.path.name for segment in segments}
         for entry in os.scandir(self.folder):
             if entry.name.endswith((".seg", ".tmp")) and entry.name not in keep:
@@ -123,7 +123,7 @@ class Store:
 
 
 def lock_file(fd: int) -> bool:
-    """Lock an open file if it is free; the kernel frees it with the last descriptor."""
+    """Lock an open file if it is free. The kernel releases the lock with the last descriptor."""
     try:
         if sys.platform == "win32":
             msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)

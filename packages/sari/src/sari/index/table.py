@@ -1,7 +1,7 @@
-"""Which files the workspace has, and where each is indexed. In memory; not thread-safe, its owner holds a lock.
+"""The workspace's files, and where each one is indexed. In memory; not thread-safe: its owner holds a lock.
 
-A file is either indexed (a segment holds what it is now) or pending (it is there, but the index does not know what is
-in it). Pending files are looked into by every query, so an answer never waits for the index and never misses a file.
+A file is either indexed (a segment contains its current state) or pending (it exists, but the index does not know its
+content). Every query searches pending files, so an answer never waits for the index and never misses a file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def numbers_of(stat: os.stat_result) -> Numbers:
 
 
 class _Part:
-    """A segment with what is kept of it in memory."""
+    """A segment, with the data of it that is kept in memory."""
 
     __slots__ = ("dead", "kinds", "paths", "segment", "stamps")
 
@@ -35,7 +35,9 @@ class _Part:
 
 
 class Candidates:
-    """Where a query may match: `plain` files hold no NUL, `alone` ones are searched one by one, `unread` are unknown."""
+    """Files in which a query may match. `plain` files contain no NUL, `alone` files are searched one by one, `unread`
+    are unknown.
+    """
 
     __slots__ = ("alone", "plain", "unread")
 
@@ -57,7 +59,7 @@ class Candidates:
 
 
 class Table:
-    """Path → where it is indexed; and the pending ones."""
+    """Maps each path to its place in the index, and holds the pending files."""
 
     def __init__(self) -> None:
         self._parts: dict[int, _Part] = {}
@@ -95,14 +97,14 @@ class Table:
         return self._folders.get(folder, set())
 
     def below(self, folder: bytes) -> list[bytes]:
-        """All known files below a folder."""
+        """Return all known files below a folder."""
         if not folder:
             return self.paths()
         lead = folder + b"/"
         return [p for f, files in self._folders.items() if f == folder or f.startswith(lead) for p in files]
 
     def stamp(self, path: bytes) -> Numbers | None:
-        """What the file was when it was indexed."""
+        """Return the file's stamp when it was indexed."""
         code = self._at.get(path)
         if code is None:
             return None
@@ -111,7 +113,7 @@ class Table:
         return a, b, c, d
 
     def mark(self, path: bytes) -> None:
-        """The file is there and has changed."""
+        """Record that the file exists and has changed."""
         self.change += 1
         if path not in self:
             self._folders.setdefault(path.rpartition(b"/")[0], set()).add(path)
@@ -120,19 +122,19 @@ class Table:
         self.pending[path] = self.change
 
     def judge(self, path: bytes, change: int, kind: int, stamp: Numbers) -> None:
-        """A pending file was looked into: its kind in that state, unless it has changed since."""
+        """Record a pending file's kind in this state, unless it has changed since."""
         if self.pending.get(path) == change:
             self._judged[path] = kind, stamp
 
     def knows(self, path: bytes, stamp: Numbers) -> bool:
-        """Whether what is known of a file is of this state of it."""
+        """Whether the known data belongs to this state of the file."""
         if path in self.pending:
             judged = self._judged.get(path)
             return judged is None or judged[1] == stamp
         return self.stamp(path) == stamp
 
     def remove(self, path: bytes) -> None:
-        """The file is gone, or is ignored now."""
+        """Remove a file that no longer exists or is now ignored."""
         if path not in self:
             return
         self.change += 1
@@ -152,9 +154,9 @@ class Table:
             self._large.pop(path, None)
 
     def adopt(self, segment: Segment, before: int, wanted: Callable[[bytes, Numbers], bool] | None = None) -> int:
-        """Take a segment in: it settles the pending files not changed after `before`. How many it settled.
+        """Add a segment. It settles the pending files that did not change after `before`; returns how many.
 
-        With `wanted`, files need not be pending: those are taken of which it says yes (an index opened again).
+        With `wanted`, files need not be pending: those for which it returns True are taken (an index opened again).
         """
         part = _Part(segment)
         number = self._next_part
@@ -187,14 +189,14 @@ class Table:
         self._parts.pop(number).segment.close()
 
     def drop_dead(self) -> bool:
-        """Close segments of which nothing is left."""
+        """Close segments without live files."""
         dead = [number for number, part in self._parts.items() if part.dead == len(part.paths)]
         for number in dead:
             self._drop(number)
         return bool(dead)
 
     def tidy(self, most: int) -> list[bytes]:
-        """The live files of segments that should be rebuilt: mostly dead ones, or the smallest of too many."""
+        """Return the live files of segments that should be rebuilt: mostly dead ones, or the smallest of too many."""
         chosen = [n for n, part in self._parts.items() if part.dead * 2 > len(part.paths)]
         if len(self._parts) > most:
             by_size = sorted(self._parts, key=lambda n: len(self._parts[n].paths) - self._parts[n].dead)
@@ -203,7 +205,7 @@ class Table:
         return [path for path, code in self._at.items() if code >> 16 in numbers] if numbers else []
 
     def lose(self, segment: Segment) -> None:
-        """A segment turned out damaged: its files are pending again."""
+        """Handle a damaged segment: its files become pending again."""
         for number, part in list(self._parts.items()):
             if part.segment is segment:
                 for path in part.paths:
@@ -213,7 +215,7 @@ class Table:
                 self._drop(number)
 
     def candidates(self, query: TrigramQuery) -> Candidates:
-        """The files that may match. Raises Damaged when a segment cannot be read."""
+        """Return the files that may match. Raises Damaged if a segment cannot be read."""
         found = Candidates()
         at = self._at
         for number, part in self._parts.items():
@@ -221,7 +223,7 @@ class Table:
             paths, kinds, high = part.paths, part.kinds, number << 16
             for local in range(len(paths)) if having is None else having:
                 path = paths[local]
-                # Large ones have no trigrams: they are added below, whatever the query.
+                # Large files have no trigrams: they are added below for every query.
                 if at.get(path) == high | local and kinds[local] in (TEXT, ALONE):
                     found.add(path, kinds[local])
         for path, kind in self._large.items():

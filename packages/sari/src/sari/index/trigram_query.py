@@ -1,7 +1,8 @@
-"""What a file must hold for a query to match in it, as a condition on trigrams.
+"""Computes the trigrams that a file must contain for a query to match in it.
 
-Reads ripgrep's regex syntax just far enough to find runs of word characters that every match contains. What it does not
-understand asks for nothing: the condition may be too weak, never too strong. ripgrep judges the query itself.
+Parses ripgrep's regex syntax only far enough to find runs of word characters that every match contains. Syntax that it
+does not understand requires nothing: the condition may be too weak, never too strong. ripgrep evaluates the query
+itself.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _FLAGS = re.compile(r"\?[A-Za-z-]*([:)])|\?P?<[^>=!]*>")
 
 @dataclass(frozen=True, slots=True)
 class TrigramQuery:
-    """All of `trigrams`, and for each of `either` at least one of its alternatives."""
+    """Requires all of `trigrams`, and at least one alternative of each element of `either`."""
 
     trigrams: frozenset[int] = frozenset()
     either: tuple[tuple[TrigramQuery, ...], ...] = ()
@@ -37,12 +38,12 @@ class _UnsupportedSyntax(Exception):
 
 
 def by_literal(text: str) -> TrigramQuery:
-    """What a literal needs."""
+    """Return the condition for a literal."""
     return TrigramQuery(of_runs(_WORD.findall(text)))
 
 
 def by_regex(pattern: str) -> TrigramQuery:
-    """What a regex needs; nothing when it is not understood."""
+    """Return the condition for a regex; it is empty if the regex is not understood."""
     reader = _Reader(pattern)
     try:
         query = reader.alternation()
@@ -80,7 +81,7 @@ class _Reader:
             if isinstance(atom, str) and not optional and not repeated:
                 run += atom
                 continue
-            # A repeated character may be followed by more of itself: the run ends with its first.
+            # A repeated character may be followed by itself, so the run ends with its first occurrence.
             if isinstance(atom, str) and not optional:
                 run += atom
             runs.append(run)
@@ -92,7 +93,7 @@ class _Reader:
         return TrigramQuery(trigrams, tuple(choice for part in parts for choice in part.either))
 
     def _atom(self) -> str | TrigramQuery:
-        """A word character, or what a group needs; nothing for everything else."""
+        """Return a word character, or the condition of a group; an empty condition for everything else."""
         char = self._peek()
         self.at += 1
         if char == "\\":

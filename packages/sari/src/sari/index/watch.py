@@ -1,7 +1,7 @@
-"""Watches the folders of a workspace through inotify, and says what was touched.
+"""Watches the folders of a workspace with inotify and reports the paths that were touched.
 
-The kernel queues an event before the call that caused it returns, so whoever drains the queue before answering knows of
-every save made before the question. Knows nothing of the index: it reports names.
+The kernel queues an event before the call that caused it returns, so a query that drains the queue first knows of every
+save made before it. Knows nothing of the index: it reports names.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _HEAD = struct.Struct("iIII")
 
 
 class NoWatching(Exception):
-    """This machine cannot watch these folders: no inotify, or no watches left. Compare instead."""
+    """Raised when these folders cannot be watched: no inotify, or no watches left. Compare with the disk instead."""
 
 
 @dataclass(slots=True)
 class Touched:
-    """What happened since the last look. Paths are relative to the root."""
+    """The changes since the last call. Paths are relative to the root."""
 
     files: set[bytes] = field(default_factory=set)
     """Written, made, renamed or removed."""
@@ -54,7 +54,7 @@ class Touched:
 
 
 class Watcher:
-    """An inotify queue over a tree of folders. Not thread-safe: its owner holds a lock."""
+    """An inotify queue for a tree of folders. Not thread-safe: its owner holds a lock."""
 
     def __init__(self, root: Path, skip: Callable[[str], bool]) -> None:
         if sys.platform != "linux":
@@ -73,9 +73,10 @@ class Watcher:
         return len(self._by_watch)
 
     def watch_tree(self, folder: bytes = b"", stop: Callable[[], bool] = lambda: False) -> list[bytes]:
-        """Watch a folder and all below it that is not ignored. Each is watched before it is listed: nothing slips by.
+        """Watch a folder and everything below it that is not ignored. Each is watched before it is listed, so no change
+        is missed.
 
-        Those that were not watched before come back: what is known of their files may be of an older state.
+        Returns the folders that were not watched before: the known state of their files may be outdated.
         """
         fresh: list[bytes] = []
         waiting = [folder]
@@ -92,7 +93,7 @@ class Watcher:
                 continue
             for entry in entries:
                 if entry.name == b".git":
-                    # A change of a repository's own exclude file changes what is searched.
+                    # A change of a repository's exclude file changes what is searched.
                     info = os.path.join(current, b".git", b"info")
                     self._add(info, os.path.join(_shared_git_folder(entry.path), b"info"))
                     continue
@@ -103,7 +104,7 @@ class Watcher:
         return fresh
 
     def _add(self, folder: bytes, place: bytes = b"") -> bool:
-        """Watch a folder; `place` is where it really is, if that is not below the root."""
+        """Watch a folder. `place` is its real path if that is not below the root."""
         where = place or os.path.join(self._root, folder)
         watch: int = self._libc.inotify_add_watch(self.fd, where, ctypes.c_uint32(_MASK))
         if watch < 0:
@@ -116,7 +117,7 @@ class Watcher:
         return True
 
     def drain(self) -> Touched:
-        """Everything queued until now."""
+        """Return everything queued until now."""
         touched = Touched()
         while True:
             try:
@@ -166,7 +167,7 @@ class Watcher:
             touched.folders.add(folder)
 
     def _forget(self, folder: bytes) -> None:
-        """A folder that was moved away keeps its watches under its old name: drop them."""
+        """Drop the watches of a folder that was moved away: they would stay under its old name."""
         below = folder + b"/"
         for path in [p for p in self._by_folder if p == folder or p.startswith(below)]:
             watch = self._by_folder.pop(path)
@@ -178,7 +179,7 @@ class Watcher:
 
 
 def _shared_git_folder(git: bytes) -> bytes:
-    """Where a checkout's repository keeps `info`: a worktree's or submodule's `.git` is a file that names the place."""
+    """Return the folder that contains a checkout's `info`. In a worktree or submodule, `.git` is a file that names it."""
     try:
         with open(git, "rb") as file:
             place = os.path.join(os.path.dirname(git), file.read(4096).removeprefix(b"gitdir:").strip())

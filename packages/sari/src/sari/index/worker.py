@@ -1,4 +1,4 @@
-"""A worker process: reads lists of files on standard input, writes segments, answers with their sizes."""
+"""A worker process: reads lists of files from standard input, writes segments, and answers with their sizes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sari.index.build import build_one
 
 def main() -> None:
     root = Path(sys.argv[1])
-    # Nothing here refers to itself, and looking for what does would take a tenth of the time.
+    # There are no reference cycles here, and searching for them would take a tenth of the time.
     gc.disable()
     with contextlib.suppress(OSError, AttributeError):
         os.nice(5)

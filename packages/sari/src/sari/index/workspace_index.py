@@ -1,7 +1,7 @@
-"""The index of one workspace: opened in the background, kept up to date with the disk, usable at every moment.
+"""The index of one workspace: opened in the background, kept up to date with the disk, usable at any time.
 
-One thread opens, watches, builds and merges; queries come from other threads and first take in whatever happened
-before them. Whatever the index does not know yet is pending and searched as it is, so the answer is always complete.
+One thread opens, watches, builds and merges. Queries come from other threads and first apply all changes made
+before them. Files that are not indexed yet are pending and searched directly, so the answer is always complete.
 
     opening ──a persisted index and a listing──► listed ──watches are set──► watched
        queries walk the tree, or wait for       queries compare with        queries read the
@@ -27,19 +27,19 @@ from sari.index.table import Candidates, Numbers, Table, numbers_of
 from sari.index.trigram_query import TrigramQuery
 from sari.index.watch import NoWatching, Touched, Watcher
 
-# Building a segment for a few files is not worth it while each query can look into them in no time.
+# A segment for a few files is not worth building while each query can search them in negligible time.
 _FEW_PENDING = 64
 _QUIET_S = 0.3
 _SETTLE_FEW_S = 20.0
-# A comparison with the disk, in case something escaped the watch (an mmap write, a change below a mount).
+# Interval of comparisons with the disk, in case the watch missed a change (an mmap write, a change below a mount).
 _COMPARE_S = 120.0
 _LOCK_RETRY_S = 1.0
-# Listing a tree takes a fraction of searching it: where an index is persisted, a query waits for that rather.
+# Listing a tree is much faster than searching it: if an index is persisted, a query waits for the listing.
 _LISTING_TIMEOUT_S = 20.0
-# After the watches ran out, others may have been freed, or the limit raised.
+# After the watches ran out: others may have been freed, or the limit raised.
 _WATCH_RETRY_S = 60.0
 _MOST_SEGMENTS = 24
-# With more pending files than this, ripgrep's own walk of the whole tree is faster than a list.
+# With more pending files than this, ripgrep's walk of the complete tree is faster than a list.
 MOST_PENDING = 15_000
 _MOST_RELISTED = 100
 _UNSURE = astuple(NEVER)
@@ -70,12 +70,14 @@ class WorkspaceIndex:
         self._thread = threading.Thread(target=self._run, name="sari-index", daemon=True)
         self._thread.start()
 
-    # What queries use.
+    # Used by queries.
 
     def candidates(
         self, query: TrigramQuery, keep: Callable[[bytes], bool] | None = None
     ) -> tuple[Candidates | None, int]:
-        """Where to look, and the state of the tree that this belongs to. None: not listed yet, let ripgrep walk."""
+        """Return where to search, and the state of the tree that this belongs to. None: not listed yet, let ripgrep
+        walk.
+        """
         asked_at = time.monotonic()
         if not self._listed.is_set() and not (self._is_persisted and self._listed.wait(_LISTING_TIMEOUT_S)):
             return None, -1
@@ -99,10 +101,10 @@ class WorkspaceIndex:
         return found, change
 
     def _look_into(self, found: Candidates) -> None:
-        """Tell text from binary among the files that are not indexed yet; remembered until they change."""
+        """Determine which unindexed files are text or binary. Results are kept until the files change."""
         judged = []
         for path, change in found.unread:
-            # The state before reading: one that changes meanwhile is looked into again.
+            # The state before reading: a file that changes meanwhile is read again.
             stamp = self._numbers(path)
             kind = content.kind(self._base + path)
             found.add(path, kind)
@@ -114,7 +116,7 @@ class WorkspaceIndex:
                 self._table.judge(*one)
 
     def paths(self) -> list[bytes]:
-        """All files, as of now."""
+        """Return all files, as of now."""
         if not self._listed.is_set():
             return ripgrep.files(self.root)
         with self._lock:
@@ -122,7 +124,7 @@ class WorkspaceIndex:
             return self._table.paths()
 
     def change(self) -> int:
-        """A number that differs when anything changed; -1 as long as finding out would cost a comparison."""
+        """Return a number that differs after any change; -1 while that would require a comparison with the disk."""
         with self._lock:
             if not self._listed.is_set() or self._watcher is None:
                 return -1
@@ -130,7 +132,7 @@ class WorkspaceIndex:
             return self._table.change if self._watcher is not None else -1
 
     def known_change(self) -> int:
-        """The same number as of the last refresh; -1 before the first listing."""
+        """Return the same number as of the last refresh; -1 before the first listing."""
         return self._table.change if self._listed.is_set() else -1
 
     def wait_settled(self, timeout_s: float) -> bool:
@@ -165,7 +167,7 @@ class WorkspaceIndex:
         }
 
     def compare(self) -> int:
-        """Compare everything with the disk, now. How many files differed from what was known without it."""
+        """Compare everything with the disk now. Returns how many files differed from the known state."""
         if not self._listed.wait(60):
             return 0
         with self._lock:
@@ -174,7 +176,7 @@ class WorkspaceIndex:
             return self._compare()
 
     def close(self) -> None:
-        """Stop, and leave the index to others. Twice is as good as once."""
+        """Stop, and release the index to other processes. Can be called twice."""
         if self._stop.is_set():
             return
         self._stop.set()
@@ -189,15 +191,15 @@ class WorkspaceIndex:
         os.close(self._wake_r)
         os.close(self._wake_w)
 
-    # Keeping true to the disk. All of this holds the lock.
+    # Keeping up with the disk. All of this holds the lock.
 
     def refresh(self, asked_at: float = float("inf")) -> None:
-        """Take in everything that happened until now, or at least until `asked_at`."""
+        """Apply all changes made until now, or at least until `asked_at`."""
         if self._watcher is not None and self._root_identity() != self._watched_root:
-            # The root was moved or replaced, and the watches went with it. The thread sets new ones.
+            # The root was moved or replaced, and the watches with it. The thread sets new ones.
             self._stop_watching("the root was replaced")
         if self._watcher is None:
-            # A comparison that began after the question knows of every save made before it.
+            # A comparison that began after the query arrived knows of every save made before it.
             if self._compare_began < asked_at:
                 self._compare()
             return
@@ -216,7 +218,7 @@ class WorkspaceIndex:
             self._compare()
             return
         known = {path for folder in touched.trees for path in self._table.below(folder)}
-        # A folder no longer ignored may have been listed and read before it was watched.
+        # A folder that is no longer ignored may have been listed and read before it was watched.
         known.update(path for folder in fresh for path in self._table.in_folder(folder))
         known.update(path for path in touched.files if path in self._table)
         for path in known:
@@ -253,7 +255,7 @@ class WorkspaceIndex:
             return []
 
     def _relist(self, folders: set[bytes] | None) -> None:
-        """Which files there are, of some folders or of all; without looking at the known ones again."""
+        """List the files of some folders or of all, without checking the known ones again."""
         table = self._table
         listed = set(self._list(folders))
         known = set(table.paths()) if folders is None else {p for folder in folders for p in table.in_folder(folder)}
@@ -276,7 +278,8 @@ class WorkspaceIndex:
                 differed += path in table
                 table.remove(path)
             elif path not in table or not table.knows(path, numbers):
-                # A file read too soon after it was written is read again to be sure: that is no difference.
+                # A file read too soon after it was written is read again to be safe. That does not count as a
+                # difference.
                 differed += table.stamp(path) != _UNSURE
                 table.mark(path)
         return differed
@@ -300,7 +303,7 @@ class WorkspaceIndex:
             self._watcher.close()
             self._watcher = None
 
-    # The thread.
+    # The background thread.
 
     def _run(self) -> None:
         self._open()
@@ -322,7 +325,7 @@ class WorkspaceIndex:
                 self._flush_or_wait()
 
     def _open(self) -> None:
-        """Load what is persisted and list the tree; then watch it, and index the rest."""
+        """Load the persisted index and list the tree, then watch it and index the rest."""
         self.store.try_lock()
         segments, self.damaged = self.store.load()
         began = time.monotonic()
@@ -343,7 +346,7 @@ class WorkspaceIndex:
         self._flush_or_wait()
 
     def _start_watching(self) -> None:
-        """Watch the tree unless it is watched. Queries compare with the disk until then."""
+        """Watch the tree if it is not watched yet. Until then, queries compare with the disk."""
         if self._watcher is not None or self._stop.is_set() or time.monotonic() < self._watch_after:
             return
         root = self._root_identity()
@@ -363,12 +366,12 @@ class WorkspaceIndex:
             watcher.close()
             return
         with self._lock:
-            # What changed before its folder was watched is seen by this comparison, and everything later is queued.
+            # This comparison finds changes made before the folder was watched. Later changes are queued.
             self._compare()
             self._watcher, self._watched_root = watcher, root
 
     def _take_over(self) -> None:
-        """The writer is gone: read what it left, and write from now on."""
+        """Take over after the writer has gone: read its index and write from now on."""
         now = time.monotonic()
         if self.store.writer or now - self._last_lock < _LOCK_RETRY_S:
             return
@@ -384,7 +387,7 @@ class WorkspaceIndex:
         waiting = [self._wake_r] if watcher is None else [self._wake_r, watcher.fd]
         with contextlib.suppress(OSError, ValueError):
             select.select(waiting, [], [], 0.5)
-        # Whoever writes without pause must not keep this thread busy; queries look for themselves.
+        # A program that writes continuously must not keep this thread busy; queries refresh by themselves.
         self._stop.wait(0.1)
 
     def _few(self) -> bool:
@@ -401,7 +404,7 @@ class WorkspaceIndex:
         return now - self._last_touch > _QUIET_S or now - self._last_flush > _SETTLE_FEW_S / 4
 
     def _flush_or_wait(self) -> None:
-        """A full disk or a removed folder costs speed, not answers: pending files are searched as they are."""
+        """Flush. A full disk or a removed folder costs speed, not answers: pending files are searched directly."""
         try:
             self._flush()
         except OSError as error:
@@ -409,7 +412,7 @@ class WorkspaceIndex:
             self._settled.set()
 
     def _flush(self) -> None:
-        """Index what is pending, then put the segments in order."""
+        """Index the pending files, then compact the segments."""
         self._last_flush = time.monotonic()
         if self.store.writer:
             self._build()

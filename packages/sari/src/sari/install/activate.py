@@ -1,8 +1,8 @@
-"""The second half of installing or upgrading, run by the new version itself: check, switch, hand the daemon over.
+"""The second half of an installation or upgrade, run by the new version: check, switch, replace the daemon.
 
     python -m sari.install.activate PREFIX ENVIRONMENT
 
-Whatever fails, the version that was in use goes on being used, and the new environment is removed.
+If a step fails, the old version stays in use and the new environment is removed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CHECK_S = 120.0
 
 
 def activate(application: Application, environment: Path) -> str:
-    """Take this version into use. Returns what to tell the user; raises, and leaves the old one, when it cannot."""
+    """Switch to this version. Returns a message for the user. On failure, raises and keeps the old version."""
     before = application.current()
     try:
         write_program(environment)
@@ -48,7 +48,7 @@ def activate(application: Application, environment: Path) -> str:
 
 
 def check(environment: Path) -> None:
-    """The new version must start and answer a client before anything leads to it."""
+    """Check that the new version starts and answers a client, before the command points to it."""
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
     try:
         done = subprocess.run(
@@ -68,7 +68,7 @@ def check(environment: Path) -> None:
 
 
 def hand_over() -> str:
-    """Replace a running older daemon; a newer or equal one is used as it is, and none is started without need."""
+    """Replace a running older daemon. A newer or equal one is kept, and none is started unnecessarily."""
     finder = Finder(find_layout(os.environ), Settings.from_environ(os.environ), __version__)
     found: Found | None = finder.find()
     if found is None:

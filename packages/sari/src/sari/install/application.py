@@ -1,10 +1,10 @@
-"""sari's own installation: one environment per version, and the `sari` command as a link to the one in use.
+"""sari's installation: one environment per version, and the `sari` command as a link to the one in use.
 
-    PREFIX/bin/sari                       → the version in use (a link, moved in one step)
-    PREFIX/share/sari/app/<name>/         an environment of its own; `sari-ready` in it says that it is whole
+    PREFIX/bin/sari                       → the version in use (a link, replaced atomically)
+    PREFIX/share/sari/app/<name>/         one environment; it is complete if it contains `sari-ready`
 
-A version in use by a running process stays on the disk: an upgrade never takes the floor from under a client. The
-standard library only.
+A version that a running process uses stays on disk, so an upgrade never breaks a running client. Uses only the
+standard library.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import Final
 from sari.install.errors import InstallError
 
 READY: Final = "sari-ready"
-# The one before stays for clients that still run it; older ones go once nobody does.
+# The previous version is kept for clients that still run it. Older ones are removed once they are unused.
 _KEPT: Final = 2
 _BUILD_S: Final = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """Where sari is installed."""
+    """An installation of sari."""
 
     prefix: Path
 
@@ -42,7 +42,7 @@ class Application:
         return self.prefix / "bin" / ("sari.cmd" if os.name == "nt" else "sari")
 
     def current(self) -> Path | None:
-        """The environment the command leads to."""
+        """Return the environment that the command points to."""
         try:
             if os.name == "nt":
                 target = Path(self.command.read_text("utf-8").partition('"')[2].partition('"')[0])
@@ -54,12 +54,12 @@ class Application:
         return environment if environment.parent == self.folder else None
 
     def environments(self) -> list[Path]:
-        """Those that are whole, newest first."""
+        """Return the complete environments, newest first."""
         marked = [path.parent for path in self.folder.glob(f"*/{READY}")]
         return sorted(marked, key=lambda path: (path / READY).stat().st_mtime_ns, reverse=True)
 
     def switch(self, environment: Path) -> None:
-        """Make the command lead to this environment, in one step."""
+        """Point the command to this environment atomically."""
         self.command.parent.mkdir(parents=True, exist_ok=True)
         fresh = self.command.with_name(f".sari-{secrets.token_hex(4)}")
         try:
@@ -73,7 +73,7 @@ class Application:
             raise InstallError(f"{self.command} could not be written ({error.strerror})") from error
 
     def prune(self) -> None:
-        """Remove what no version needs any more: half-made environments, and old ones nobody runs."""
+        """Remove unneeded environments: incomplete ones, and old ones that no process runs."""
         kept = {self.current(), *self.environments()[:_KEPT]}
         running = _running_from(self.folder)
         for path in self.folder.iterdir():
@@ -82,7 +82,7 @@ class Application:
                 shutil.rmtree(path, ignore_errors=True)
 
     def remove(self) -> None:
-        """The command and all environments; nothing else of sari's."""
+        """Remove the command and all environments, and nothing else."""
         if self.current() is not None:
             self.command.unlink(missing_ok=True)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -99,7 +99,7 @@ def python_of(environment: Path) -> Path:
 
 
 def own_application(executable: str = sys.executable) -> Application | None:
-    """The installation this very process runs from, if it is one of these."""
+    """Return the installation that this process runs from, if any."""
     environment = Path(executable).parent.parent
     folder = environment.parent
     if folder.name == "app" and folder.parent.name == "sari" and (environment / READY).exists():
@@ -108,12 +108,12 @@ def own_application(executable: str = sys.executable) -> Application | None:
 
 
 def build(application: Application, pip_arguments: list[str]) -> Path:
-    """A new environment with sari in it, not in use yet. On failure nothing is left of it."""
+    """Create a new environment with sari in it, not yet in use. On failure nothing is left of it."""
     environment = application.folder / f"{os.getpid()}-{secrets.token_hex(4)}"
     environment.parent.mkdir(parents=True, exist_ok=True)
     try:
         bundled = _bundled_pip()
-        # Of the interpreter under this one: an environment must not depend on another that may be removed.
+        # Use the base interpreter: an environment must not depend on another one that may be removed.
         venv = [_base_python(), "-m", "venv", *(["--without-pip"] if bundled else []), str(environment)]
         _run(venv, "an environment could not be made")
         pip = [str(python_of(environment)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
@@ -129,7 +129,7 @@ def _base_python() -> str:
 
 
 def _bundled_pip() -> str:
-    """The pip that Python carries, used as it is: installing it into the environment first takes longer than sari."""
+    """Return the path of Python's bundled pip, used directly: installing it into the environment takes longer than sari."""
     try:
         import ensurepip
     except ImportError:
@@ -152,20 +152,21 @@ def _run(command: list[str], failure: str, python_path: str = "") -> None:
 
 
 def write_program(environment: Path) -> None:
-    """The command's own script: pip's imports more than it needs, and a client's PYTHONPATH must not reach sari."""
+    """Write the command's script. pip's script imports too much, and a client's PYTHONPATH must not affect sari."""
     if os.name == "nt":
         return
     python, program = python_of(environment), program_of(environment)
     head = f"#!{python} -EPs\n"
     if " " in str(python) or len(head) > 127:
-        # The kernel takes neither a space nor a long path there: a shell reads the first lines, Python the rest.
+        # The kernel accepts neither spaces nor a long path in a shebang: a shell reads the first lines, Python the
+        # rest.
         head = f"#!/bin/sh\n'''exec' \"{python}\" -EPs \"$0\" \"$@\"\n' '''\n"
     program.write_text(f"{head}import sys\n\nfrom sari.cli.main import main\n\nsys.exit(main())\n", "utf-8")
     program.chmod(0o755)
 
 
 def _being_made(environment: Path) -> bool:
-    """Whether the installer that makes it is still at it; its process is in the name."""
+    """Whether the installer that creates it is still running; its pid is part of the name."""
     pid = environment.name.partition("-")[0]
     if (environment / READY).exists() or not pid.isdigit() or os.name != "posix":
         return False
@@ -179,7 +180,7 @@ def _being_made(environment: Path) -> bool:
 
 
 def _running_from(folder: Path) -> set[str]:
-    """The programs and arguments of all processes that name this folder."""
+    """Return the programs and arguments of all processes that name this folder."""
     found: set[str] = set()
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:

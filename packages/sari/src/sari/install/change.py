@@ -1,7 +1,7 @@
-"""Install into one client's file and undo it: plan first, show, then write.
+"""Installs sari into one client's file and undoes it: plan, show, then write.
 
-A plan is a value (`Change`) that says everything that will happen; `apply` carries it out. The undo is exact: an
-untouched file gets its bytes back, a file that was changed since loses only what installing put in.
+A plan is a value (`Change`) that describes the complete change; `apply` carries it out. Undoing is exact: an untouched
+file gets its original bytes back, and a file that was changed since loses only the installed text.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from sari.install.clients import ENTRY, Client, Launch
 from sari.install.errors import Refused, Unreadable
 from sari.install.receipts import Receipt, Receipts, difference, digest
 
-# Some clients write their file themselves every few seconds: plan again on what is there then.
+# Some clients rewrite their file every few seconds. Plan again with the new content.
 _ATTEMPTS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One file's change. `after` None: the file goes, since installing made it."""
+    """The change to one file. `after` is None if the file is removed because installing created it."""
 
     client: Client
     found: files.Found
@@ -38,7 +38,7 @@ class Change:
         return self.after != self.found.data
 
     def shown(self) -> str:
-        """The difference, as a patch."""
+        """Return the change as a unified diff."""
         before = (self.found.data or b"").decode("utf-8", "replace").splitlines(keepends=True)
         after = (self.after or b"").decode("utf-8", "replace").splitlines(keepends=True)
         gone, made = self.after is None, self.found.data is None
@@ -49,7 +49,7 @@ class Change:
 
 
 def plan_install(client: Client, path: Path, launch: Launch) -> Change:
-    """What installing would change. Raises Refused for a file that is not understood."""
+    """Return the changes that installing would make. Raises Refused for a file that cannot be parsed."""
     try:
         found = files.find(path)
         after = client.put(found.text, launch)
@@ -62,7 +62,7 @@ def plan_install(client: Client, path: Path, launch: Launch) -> Change:
 
 
 def plan_uninstall(client: Client, path: Path, receipts: Receipts) -> Change:
-    """What undoing would change."""
+    """Return the changes that uninstalling would make."""
     found = files.find(path)
     if found.data is None:
         return Change(client, found, None)
@@ -80,7 +80,7 @@ def plan_uninstall(client: Client, path: Path, receipts: Receipts) -> Change:
 
 
 def install(client: Client, path: Path, launch: Launch, receipts: Receipts, now: datetime) -> Change:
-    """Write it. Returns what was done; nothing when it was there already."""
+    """Install. Returns the change, which is empty if sari was already installed."""
 
     def carry_out(change: Change) -> bool:
         assert change.after is not None
@@ -88,7 +88,7 @@ def install(client: Client, path: Path, launch: Launch, receipts: Receipts, now:
         folders = files.folders_to_make(found.real)
         backup = None if found.data is None else receipts.back_up(path, found.data, now)
         earlier = receipts.load(path)
-        # Before the file itself: a crash between the two must not cost the way back.
+        # Save the receipt before the file: a crash between the two must not make undoing impossible.
         receipts.save(_receipt(change, backup, folders, earlier))
         written = False
         try:
@@ -106,7 +106,7 @@ def install(client: Client, path: Path, launch: Launch, receipts: Receipts, now:
 
 
 def uninstall(client: Client, path: Path, receipts: Receipts, now: datetime) -> Change:
-    """Undo it. The backup of what was there is kept, too."""
+    """Uninstall. Keeps a backup of the previous content."""
 
     def carry_out(change: Change) -> bool:
         found = change.found
@@ -136,7 +136,7 @@ def _until_it_holds(plan: Callable[[], Change], carry_out: Callable[[Change], bo
 
 
 def _receipt(change: Change, backup: Path | None, folders: tuple[str, ...], earlier: Receipt | None) -> Receipt:
-    """A second install over an untouched first keeps the first's way back."""
+    """Return the receipt. A second install over an untouched first one keeps the first one's original content."""
     data = change.found.data
     assert change.after is not None
     after = digest(change.after)
@@ -164,7 +164,7 @@ def _text(data: bytes | None) -> str:
 
 
 def _without(client: Client, text: str, receipt: Receipt | None) -> str:
-    """Our entry taken out: the very text that was put in, if it still stands there once, else by structure."""
+    """Remove our entry: the exact installed text if it still occurs once, else by structure."""
     dropped = client.drop(text)
     if receipt is not None and receipt.new and text.count(receipt.new) == 1:
         exact = text.replace(receipt.new, receipt.old)
@@ -177,7 +177,7 @@ def _without(client: Client, text: str, receipt: Receipt | None) -> str:
 
 
 def _others(client: Client, text: str) -> dict[str, object]:
-    """Everything the file says but our entry; a section that holds nothing says nothing."""
+    """Return everything in the file except our entry. An empty section is left out."""
     document = client.read(text)
     section = document.pop(client.section, {})
     if not isinstance(section, dict):

@@ -1,6 +1,6 @@
-"""The clients: which file each reads, in which format, and the entry by which it starts sari.
+"""The clients: the file each one reads, its format, and the entry that starts sari.
 
-Data only. Where files are on a machine comes in as `Machine`, so nothing here reads the environment.
+Data only. The locations of files come in as `Machine`, so nothing here reads the environment.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from sari.install import jsontext, tomltext
 from sari.install.jsonscan import Dialect
 
 ENTRY = "sari"
-# Codex gives an optional server about a second in `exec` unless it is told otherwise; a daemon's first start is slower.
+# By default, Codex gives an optional server about a second in `exec`. The first start of a daemon takes longer.
 _START_S: Final = 30
-# sari answers or fails within its own 120 s: the client must not give up before.
+# sari answers or fails within 120 s. The client must not give up before that.
 _CALL_S: Final = 150
 
 
 class Scope(StrEnum):
-    """Whose configuration: the person's, or the project's that is shared with it."""
+    """The user's configuration, or the project's, which is shared with the project's files."""
 
     USER = "user"
     PROJECT = "project"
@@ -33,21 +33,21 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What decides where clients keep their files."""
+    """The facts that determine where clients keep their files."""
 
     home: Path
     environment: Mapping[str, str] = field(default_factory=dict)
     platform: str = sys.platform
 
     def moved(self, variable: str, default: Path) -> Path:
-        """A folder the client lets a variable move."""
+        """Return a folder that the client allows a variable to override."""
         named = self.environment.get(variable, "")
         return Path(named) if named and os.path.isabs(named) else default
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How a client starts sari: an absolute program, and variables its environment would otherwise lack."""
+    """How a client starts sari: an absolute path, and variables that its environment would otherwise lack."""
 
     command: str
     arguments: tuple[str, ...] = ("mcp",)
@@ -64,7 +64,7 @@ class Client:
     # None: the file is TOML.
     dialect: Dialect | None
     extra: Mapping[str, object] = field(default_factory=dict)
-    # Keys of an entry that speaks of a server reached over HTTP; beside a command they are a mistake.
+    # Keys of an entry for a server over HTTP. They are invalid beside a command.
     foreign_keys: tuple[str, ...] = ("url", "httpUrl", "serverUrl", "headers", "http_headers", "bearer_token_env_var")
 
     @property
@@ -75,7 +75,7 @@ class Client:
         return _project_file(self.name, project) if scope is Scope.PROJECT else _user_file(self.name, machine)
 
     def entry(self, launch: Launch) -> dict[str, object]:
-        """What stands under the section's `sari`."""
+        """Return the section's `sari` entry."""
         entry: dict[str, object] = {"command": launch.command, "args": list(launch.arguments), **self.extra}
         if launch.environment:
             entry["env"] = dict(launch.environment)
@@ -85,10 +85,10 @@ class Client:
         return tomltext.read(text) if self.dialect is None else jsontext.read(text, self.dialect)
 
     def put(self, text: str, launch: Launch) -> str:
-        """The file's text with sari in it."""
+        """Return the file's text with sari's entry."""
         for key in self.foreign_keys:
             text = self._drop(text, (*self.path, key))
-        # Whoever installs sari wants it on, although it was switched off before.
+        # A user who installs sari wants it enabled, even if it was disabled before.
         present = self.configured(text) or {}
         for key, off in (("enabled", False), ("disabled", True)):
             if present.get(key) is off:
@@ -99,20 +99,20 @@ class Client:
         return jsontext.put(text, self.path, entry, self.dialect)
 
     def drop(self, text: str) -> str:
-        """The file's text without sari."""
+        """Return the file's text without sari's entry."""
         return self._drop(text, self.path)
 
     def _drop(self, text: str, path: tuple[str, ...]) -> str:
         return tomltext.drop(text, path) if self.dialect is None else jsontext.drop(text, path, self.dialect)
 
     def configured(self, text: str) -> dict[str, object] | None:
-        """The entry that is there."""
+        """Return the existing entry."""
         section = self.read(text).get(self.section)
         entry = section.get(ENTRY) if isinstance(section, dict) else None
         return entry if isinstance(entry, dict) else None
 
     def by_hand(self, launch: Launch) -> str:
-        """What a person would add."""
+        """Return the text that a user would add by hand."""
         if self.dialect is None:
             return tomltext.show(self.path, self.entry(launch))
         return json.dumps({self.section: {ENTRY: self.entry(launch)}}, indent=2, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Where things are on this machine, asked once at the entry of a command: the home, sari's own folder, sari's program."""
+"""Locations on this machine, determined once when a command starts: the home, sari's data folder, sari's program."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from sari.install.receipts import Receipts
 from sari.registry.layout import find_layout, home_directory
 from sari.registry.roots import nearest_git
 
-# Variables that decide which registry and daemon sari uses. Several clients clear the environment of what they start:
-# whoever sets one of these for himself needs it in the client's configuration too.
+# Variables that determine which registry and daemon sari uses. Several clients clear the environment of programs that
+# they start, so a user who sets one of these needs it in the client's configuration too.
 CARRIED = ("SARI_REGISTRY_FILE", "SARI_DAEMON_PORT", "SARI_HTTP_PORT")
 
 
 def data_folder(environment: Mapping[str, str]) -> Path:
-    """The folder of the registry: everything of sari's own lives beside it."""
+    """Return the registry's folder, which contains all of sari's files."""
     return Path(find_layout(environment).data_dir)
 
 
@@ -34,10 +34,10 @@ def receipts(environment: Mapping[str, str]) -> Receipts:
 
 
 def program() -> str:
-    """The absolute path by which this sari is started, links kept: an upgrade moves the link, not the path.
+    """Return the absolute path that starts this sari. Links are kept: an upgrade moves the link, not the path.
 
-    An installation of ours is started by its command whichever way this process was: the path of one version's own
-    program (which is what Windows tells us) goes with that version.
+    A managed installation always returns its command, however this process was started: the path of one version's
+    program (which is what Windows reports) is removed with that version.
     """
     own = own_application()
     if own is not None and own.current() is not None:
@@ -57,7 +57,7 @@ def program() -> str:
 
 
 def launch(environment: Mapping[str, str], command: str | None = None) -> Launch:
-    """How clients are to start this sari."""
+    """Return how clients should start this sari."""
     carried = {name: environment[name] for name in CARRIED if environment.get(name)}
     if "SARI_REGISTRY_FILE" in carried:
         carried["SARI_REGISTRY_FILE"] = find_layout(environment).registry_file
@@ -65,5 +65,5 @@ def launch(environment: Mapping[str, str], command: str | None = None) -> Launch
 
 
 def project_root(start: Path) -> Path:
-    """The nearest folder with `.git` at or above `start`, else `start`."""
+    """Return the nearest folder with `.git` at or above `start`, else `start`."""
     return Path(nearest_git(str(start)) or start)

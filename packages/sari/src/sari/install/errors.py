@@ -1,4 +1,4 @@
-"""Why a client's configuration file was left alone."""
+"""Errors that explain why a client's configuration file was not changed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from sari.protocol.errors import SariError
 
 
 class InstallError(SariError):
-    """Root of what installing can fail with; the message says what happened and what to do."""
+    """The root of installation errors. The message says what happened and what to do."""
 
 
 class Unreadable(InstallError):
-    """The text is not what its client would read: where, and why."""
+    """Raised when the client itself could not read the text. Contains the line and the reason."""
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(f"line {line}: {why}")
@@ -21,7 +21,7 @@ class Unreadable(InstallError):
 
 
 class Refused(InstallError):
-    """One file is left untouched; `by_hand` is what a person would have to add."""
+    """Raised when a file is left untouched. `by_hand` is the text that the user would have to add."""
 
     def __init__(self, path: Path, why: str, by_hand: str = "") -> None:
         message = f"{path}: {why}. The file was left untouched."

@@ -1,6 +1,6 @@
-"""Reads and replaces configuration files that belong to others: whole or not at all, mode, owner and links kept.
+"""Reads and replaces configuration files of other programs atomically, and keeps their mode, owner and links.
 
-Knows bytes, not formats.
+Handles bytes, not formats.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Final
 
 from sari.install.errors import Refused
 
-# A client's file above this is not a configuration any more.
+# A larger file is not a configuration file.
 _LARGEST: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file as it was read: where its bytes really are, and what they are (None: there is no such file)."""
+    """A file that was read: its real path and its bytes (None: the file does not exist)."""
 
     asked: Path
     real: Path
@@ -30,7 +30,7 @@ class Found:
 
     @property
     def text(self) -> str:
-        """Without a byte order mark; refused when it is not UTF-8."""
+        """The text without a byte order mark. Raises Refused if it is not UTF-8."""
         try:
             return (self.data or b"").removeprefix(codecs.BOM_UTF8).decode("utf-8")
         except UnicodeDecodeError as error:
@@ -38,13 +38,13 @@ class Found:
             raise Refused(self.asked, f"line {line} is not UTF-8 text") from error
 
     def encoded(self, text: str) -> bytes:
-        """`text` as bytes of this file."""
+        """Return `text` encoded for this file."""
         mark = codecs.BOM_UTF8 if (self.data or b"").startswith(codecs.BOM_UTF8) else b""
         return mark + text.encode("utf-8")
 
 
 def find(path: Path) -> Found:
-    """Read through links, so that a linked configuration stays a link."""
+    """Read a file. Links are followed, so that a linked configuration stays a link."""
     try:
         real = Path(os.path.realpath(path, strict=False))
         if path.is_symlink() and real.is_symlink():
@@ -64,7 +64,7 @@ def find(path: Path) -> Found:
 
 
 def replace(found: Found, data: bytes) -> bool:
-    """Put `data` in the file's place. False when somebody else changed the file since it was read."""
+    """Replace the file's content with `data`. Returns False if another program changed the file since it was read."""
     real = found.real
     try:
         real.parent.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ def replace(found: Found, data: bytes) -> bool:
 
 
 def remove(found: Found, made_folders: tuple[str, ...]) -> None:
-    """Delete a file that installing made, and the folders it made for it, if they are empty."""
+    """Delete a file that installing created, and the folders created for it if they are empty."""
     try:
         found.real.unlink()
     except OSError as error:
@@ -98,12 +98,12 @@ def remove(found: Found, made_folders: tuple[str, ...]) -> None:
         try:
             os.rmdir(folder)
         except OSError:
-            # Somebody put something of theirs there: it stays, and so do the folders above it.
+            # The folder contains other files: keep it and the folders above it.
             return
 
 
 def folders_to_make(path: Path) -> tuple[str, ...]:
-    """The folders that writing `path` would make, innermost first."""
+    """Return the folders that writing `path` would create, innermost first."""
     missing: list[str] = []
     for parent in path.parents:
         if parent.exists():
@@ -113,7 +113,7 @@ def folders_to_make(path: Path) -> tuple[str, ...]:
 
 
 def _like(new: Path, old: Path) -> None:
-    """The mode and owner of the file that is replaced; a new one is the owner's alone."""
+    """Copy the mode and owner of the replaced file. A new file is private to the owner."""
     try:
         status = old.stat()
     except FileNotFoundError:

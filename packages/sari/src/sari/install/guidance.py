@@ -1,7 +1,7 @@
-"""The paragraph about sari in a client's instructions file (AGENTS.md, CLAUDE.md, GEMINI.md): put in, taken out.
+"""Adds and removes the paragraph about sari in a client's instructions file (AGENTS.md, CLAUDE.md, GEMINI.md).
 
-A client reads these files into every conversation, so the paragraph is short. It stands between two marks; what a person
-writes around it stays as it is.
+A client includes these files in every conversation, so the paragraph is short. It stands between two markers; text
+around it is not changed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Guidance(Client):
         return {}
 
     def put(self, text: str, launch: Launch) -> str:
-        """The text with the paragraph at its end, or in place of an earlier one."""
+        """Return the text with the paragraph at its end, or in place of an earlier one."""
         begin, end = _marks(text)
         if begin >= 0:
             return text[:begin] + _BLOCK + text[end:]
@@ -62,7 +62,7 @@ class Guidance(Client):
 
 
 def _marks(text: str) -> tuple[int, int]:
-    """Where the paragraph begins and ends; −1 when it is not there whole."""
+    """Return where the paragraph begins and ends; −1 if it is missing or incomplete."""
     begin = text.find(BEGIN)
     end = text.find(END, begin)
     if begin < 0 or end < 0:
@@ -79,5 +79,5 @@ GUIDANCE: Final[Mapping[str, Guidance]] = {
 
 
 def by_receipt(name: str) -> Guidance | None:
-    """The instructions file that a receipt speaks of."""
+    """Return the instructions file that a receipt refers to."""
     return next((one for one in GUIDANCE.values() if one.name == name), None)

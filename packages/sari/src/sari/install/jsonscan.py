@@ -1,7 +1,7 @@
-"""Reads JSON, and the dialects with comments and trailing commas, keeping where everything stands in the text.
+"""Parses JSON, and dialects with comments and trailing commas, and records the position of every element.
 
-The standard parser forgets positions and comments; this one exists so that `jsontext` can change one member and leave
-every other byte alone. It knows nothing of clients or files.
+The standard parser drops positions and comments. With this one, `jsontext` can change one member and leave every other
+byte unchanged. Knows nothing of clients or files.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 from sari.install.errors import Unreadable
 
-# Deeper than any configuration, far from Python's own recursion limit.
+# Deeper than any configuration, and well below Python's recursion limit.
 _DEEPEST: Final = 200
 _SPACE = re.compile(r"[ \t\r\n]*")
 _LINE_COMMENT = re.compile(r"//[^\n]*")
@@ -24,7 +24,7 @@ _SCALAR = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|nu
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What a client's own reader lets pass beyond plain JSON."""
+    """The extensions to JSON that a client's own parser accepts."""
 
     comments: bool = False
     trailing_commas: bool = False
@@ -45,7 +45,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """`"key": value`, from the key's first quote; `comma` is where the comma after it stands, if there is one."""
+    """`"key": value`, from the key's first quote. `comma` is the position of the comma after it, if there is one."""
 
     key: str
     start: int
@@ -58,7 +58,7 @@ def line_of(text: str, position: int) -> int:
 
 
 def scan(text: str, dialect: Dialect) -> Value:
-    """The whole document. Raises Unreadable with the line when the client could not read it either."""
+    """Parse the document. Raises Unreadable with the line if the client could not read it either."""
     reader = _Reader(text, dialect)
     start = reader.skip(0)
     value = reader.value(start, 0)
@@ -77,7 +77,7 @@ class _Reader:
         return Unreadable(line_of(self.text, position), why)
 
     def skip(self, position: int) -> int:
-        """Past white space and, where the dialect has them, comments."""
+        """Skip white space and, if the dialect has them, comments."""
         while True:
             position = self._match(_SPACE, position)
             if not self.text.startswith(("//", "/*"), position):
@@ -143,7 +143,7 @@ class _Reader:
         return Value(at, position + 1, plain)
 
     def _separator(self, after: int, closing: str) -> tuple[int | None, int]:
-        """After a value: where its comma is, and where the next thing (or the closing bracket) stands."""
+        """After a value, return the position of its comma and of the next element (or the closing bracket)."""
         position = self.skip(after)
         character = self.text[position : position + 1]
         if character == closing:

@@ -1,6 +1,6 @@
-"""Puts one entry into a JSON text and takes it out again, leaving comments, order and every other byte as they are.
+"""Adds one entry to a JSON text and removes it again, leaving comments, order and every other byte unchanged.
 
-Pure functions over text; which file and which entry is `clients`' business.
+Pure functions on text. `clients` decides which file and which entry.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from sari.install.errors import Unreadable
 from sari.install.jsonscan import Dialect, Member, Value, line_of, scan
 
 _DEFAULT_UNIT = "  "
-# What may stand on a member's line after it and belongs to it: its comma is placed before, the next member after.
+# A comment after a member on the same line, which belongs to it: its comma goes before, the next member after.
 _REST_OF_LINE = re.compile(r"[ \t]*(?://[^\n\r]*|/\*(?:[^*\n\r]|\*(?!/))*\*/)(?=[ \t]*(?:\r?\n|$))")
 
 
 def read(text: str, dialect: Dialect) -> dict[str, object]:
-    """The document as plain values; an empty text is an empty document."""
+    """Return the document as plain values. An empty text is an empty document."""
     if not text.strip():
         return {}
     document = scan(text, dialect)
@@ -28,7 +28,7 @@ def read(text: str, dialect: Dialect) -> dict[str, object]:
 
 
 def put(text: str, path: tuple[str, ...], value: object, dialect: Dialect) -> str:
-    """`text` with `value` at `path`. An object is merged into an object that is there: other keys of it survive."""
+    """Return `text` with `value` at `path`. An object is merged into an existing object, whose other keys are kept."""
     if not text.strip():
         return render(_nested(path, value), "", _DEFAULT_UNIT, "\n") + "\n"
     if isinstance(value, Mapping) and isinstance(_at(read(text, dialect), path), dict):
@@ -47,7 +47,7 @@ def put(text: str, path: tuple[str, ...], value: object, dialect: Dialect) -> st
 
 
 def drop(text: str, path: tuple[str, ...], dialect: Dialect) -> str:
-    """`text` without the member at `path`; unchanged when there is none."""
+    """Return `text` without the member at `path`, or unchanged if there is none."""
     if not text.strip():
         return text
     value = scan(text, dialect)
@@ -64,7 +64,7 @@ def drop(text: str, path: tuple[str, ...], dialect: Dialect) -> str:
 
 
 def render(value: object, indent: str, unit: str, newline: str) -> str:
-    """JSON over several lines, for a value whose key stands at `indent`."""
+    """Return JSON on several lines, for a value whose key is indented by `indent`."""
     shown = json.dumps(value, indent=unit, ensure_ascii=False)
     return shown.replace("\n", newline + indent)
 
@@ -82,7 +82,7 @@ def _at(document: object, path: tuple[str, ...]) -> object:
 
 
 def _container(text: str, path: tuple[str, ...], dialect: Dialect) -> tuple[Value, int]:
-    """The deepest object on the way to `path` that is there, and how many keys were walked to it."""
+    """Return the deepest existing object on the way to `path`, and how many keys lead to it."""
     value = scan(text, dialect)
     if value.members is None:
         raise Unreadable(line_of(text, value.start), "the document is not an object in braces")
@@ -106,7 +106,7 @@ def _insert(text: str, container: Value, key: str, value: object, dialect: Diale
         return text[: container.start + 1] + inside + body + text[container.end - 1 :]
     last = members[-1]
     if not _starts_line(text, last.start):
-        # All on one line: stay there.
+        # Everything is on one line: keep it so.
         shown = f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
         return f"{text[: last.value.end]}, {shown}{text[last.value.end :]}"
     indent = _indent_at(text, last.start)
@@ -131,10 +131,10 @@ def _remove(text: str, members: tuple[Member, ...], index: int) -> str:
     alone = _starts_line(text, start)
     between = text[member.value.end : end - 1] if member.comma is not None else ""
     if between.strip():
-        # A comment before the comma is not ours: it stays where it is, and so do the line breaks around it.
+        # A comment before the comma is not ours: keep it and the line breaks around it.
         return text[:start] + between + text[end:]
     if alone and (rest := re.compile(r"[ \t]*(?=\r?\n|\}|$)").match(text, end)):
-        # The whole line goes, with the line break before it.
+        # Remove the complete line, with the line break before it.
         start, end = len(text[:line_start].removesuffix("\n").removesuffix("\r")), rest.end()
     elif member.comma is not None:
         end = len(text) - len(text[end:].lstrip(" \t"))
@@ -152,13 +152,13 @@ def _starts_line(text: str, position: int) -> bool:
 
 
 def _indent_at(text: str, position: int) -> str:
-    """The white space at the head of the line that holds `position`."""
+    """Return the white space at the start of the line that contains `position`."""
     line = text[text.rfind("\n", 0, position) + 1 : position]
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def _unit(text: str, dialect: Dialect) -> str:
-    """How the file indents: by its first member that starts a line."""
+    """Return the file's indentation, taken from its first member that starts a line."""
     first = next(iter(scan(text, dialect).members or ()), None)
     if first is not None and _starts_line(text, first.start):
         return _indent_at(text, first.start) or _DEFAULT_UNIT

@@ -1,7 +1,7 @@
-"""What was done to each file, kept so that it can be undone exactly: the bytes before, and the text that was changed.
+"""Records the changes to each file so that they can be undone exactly: the bytes before, and the changed text.
 
-Lives beside sari's registry (`install/`), never beside the client's file: a project's tree gets no litter. Readable by
-the owner only, since clients keep secrets in these files.
+Stored beside sari's registry (`install/`), never beside the client's file, so a project's tree stays clean. Readable by
+the owner only, because clients keep secrets in these files.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """One changed file. `before` names the backup's file, or is None when there was no file."""
+    """One changed file. `before` is the path of the backup, or None if there was no file."""
 
     path: str
     client: str
     after_sha256: str
     before: str | None
-    # The one stretch of text that differs: put `old` back where `new` stands and the change is undone.
+    # The one part of the text that differs. Replacing `new` with `old` undoes the change.
     old: str
     new: str
     made_folders: tuple[str, ...]
@@ -38,19 +38,19 @@ def digest(data: bytes) -> str:
 
 
 def difference(before: str, after: str) -> tuple[str, str]:
-    """The differing middle of two texts: `(old, new)`."""
+    """Return the differing middle of two texts: `(old, new)`."""
     head = _alike(before, after)
     tail = _alike(before[head:][::-1], after[head:][::-1])
     return before[head : len(before) - tail], after[head : len(after) - tail]
 
 
 def _alike(left: str, right: str) -> int:
-    """How many characters the two have in common at their heads."""
+    """Return the length of the common prefix."""
     return next((i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))
 
 
 def _read(file: Path) -> Receipt | None:
-    """A receipt that is lost or damaged only costs exactness: the entry is taken out by its structure."""
+    """Read a receipt. Without one (lost or damaged), undoing is less exact: the entry is removed by its structure."""
     try:
         found = json.loads(file.read_bytes())
         receipt = Receipt(**{**found, "made_folders": tuple(found["made_folders"])})
@@ -70,7 +70,7 @@ class Receipts:
         return receipt if receipt is not None and receipt.path == str(path) else None
 
     def all(self) -> list[Receipt]:
-        """Everything that was installed and not undone."""
+        """Return all installations that have not been undone."""
         found = (_read(file) for file in sorted(self.folder.glob("*.json")))
         return [receipt for receipt in found if receipt is not None]
 
@@ -82,7 +82,7 @@ class Receipts:
         self._file(path).unlink(missing_ok=True)
 
     def back_up(self, path: Path, data: bytes, now: datetime) -> Path:
-        """Keep a dated copy. A second one in the same second gets a number."""
+        """Keep a dated copy. A second one within the same second gets a number."""
         stamp = now.strftime("%Y-%m-%dT%H%M%SZ")
         stem = f"{digest(str(path).encode())[:8]}-{path.name}"
         for number in range(1000):

@@ -1,4 +1,4 @@
-"""Where a version comes from, as arguments of pip. `install.py` at the repository's root keeps the same rules."""
+"""pip's arguments for the source of a version. `install.py` at the repository's root follows the same rules."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import os
 
 from sari.install.errors import InstallError
 
-# A predecessor of the same name went up to 2.x.
+# An earlier program of the same name used versions up to 2.x.
 REQUIREMENT = "sari>=3"
 
 
 def pip_arguments(
     wheel: str | None, wheels: str | None, version: str | None, requirements: str | None = None
 ) -> list[str]:
-    """What pip installs. With `requirements` it checks every file against a hash there, and installs nothing else."""
+    """Return pip's arguments. With `requirements`, pip checks every file against its hash and installs nothing else."""
     arguments: list[str] = []
     if wheels is not None:
         if not os.path.isdir(wheels):

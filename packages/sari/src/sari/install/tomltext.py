@@ -1,7 +1,7 @@
-"""Puts one table into a TOML text and takes it out again, leaving comments, order and everything else as they are.
+"""Adds one table to a TOML text and removes it again, leaving comments, order and everything else unchanged.
 
-A new table is appended as text, which is exact; a table that is there is changed through tomlkit. Every result is read
-again by the standard parser and must say what was meant, or the change is refused.
+A new table is appended as text, which is exact; an existing table is changed with tomlkit. Every result is parsed by
+the standard parser and must equal the intended document, or the change is refused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def read(text: str) -> dict[str, object]:
 
 
 def put(text: str, path: tuple[str, str], entry: Mapping[str, object]) -> str:
-    """`text` with the table `path` holding `entry`; other keys of a table that is there survive."""
+    """Return `text` with the table `path` containing `entry`. Other keys of an existing table are kept."""
     wanted = read(text)
     table, name = path
     outer = wanted.setdefault(table, {})
@@ -51,7 +51,7 @@ def put(text: str, path: tuple[str, str], entry: Mapping[str, object]) -> str:
 
 
 def drop(text: str, path: tuple[str, ...]) -> str:
-    """`text` without what stands at `path`; unchanged when there is nothing."""
+    """Return `text` without the item at `path`, or unchanged if there is none."""
     wanted = read(text)
     parent: object = wanted
     for key in path[:-1]:
@@ -67,15 +67,15 @@ def drop(text: str, path: tuple[str, ...]) -> str:
 
     emptied = deepcopy(wanted)
     if len(path) > 1 and emptied.get(path[0]) == {}:
-        # A table that only its own sub-table's header made is gone with it.
+        # A table that existed only through its sub-table's header is removed with it.
         del emptied[path[0]]
     return _checked(text, wanted, remove, emptied)
 
 
 def show(path: tuple[str, str], entry: Mapping[str, object], newline: str = "\n") -> str:
-    """The table as it is appended, or shown to be put in by hand."""
+    """Return the table as it is appended, or as shown for adding it by hand."""
     shown = tomlkit.dumps({path[0]: {path[1]: dict(entry)}})
-    # The outer table needs no header of its own.
+    # The outer table needs no header.
     shown = shown.removeprefix(f"[{path[0]}]\n").lstrip("\n")
     return shown.replace("\n", newline)
 
@@ -111,7 +111,7 @@ def _table(document: MutableMapping[str, object], name: str) -> MutableMapping[s
 def _checked(
     text: str, wanted: object, change: Callable[[MutableMapping[str, object]], None], also: object = None
 ) -> str:
-    """Make the change through tomlkit; the result must read as what was wanted."""
+    """Make the change with tomlkit. The result must parse as the intended document."""
     try:
         document = tomlkit.parse(text)
         change(document)

@@ -1,6 +1,6 @@
-"""Which languages sari parses: their names, file endings and grammars.
+"""The languages that sari parses: their names, file extensions and grammars.
 
-A grammar is loaded when the first file of its language is parsed, not before.
+A grammar is loaded when the first file of its language is parsed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tree_sitter import Query
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """One language. `names` are what a caller may call it."""
+    """One language. `names` are the names that a caller may use for it."""
 
     name: str
     endings: tuple[str, ...]
@@ -47,23 +47,23 @@ _BY_NAME = {spelled: language for language in ALL for spelled in (language.name,
 _BY_ENDING = {ending: language for language in ALL for ending in language.endings}
 _BY_FILE = {file: language for language in ALL for file in language.files}
 _loading = threading.Lock()
-# A header whose first lines speak C++ is parsed as that.
+# A header with C++ in its first lines is parsed as C++.
 _CPP_HEADER = re.compile(rb"^\s*(?:class\s+\w+|namespace\s+\w+|template\s*<|using\s+\w+)", re.MULTILINE)
 
 
 def named(name: str) -> Language | None:
-    """The language a caller means, e.g. `c++`."""
+    """Return the language with this name, such as `c++`."""
     return _BY_NAME.get(name.strip().lower())
 
 
 def of_path(path: str) -> Language | None:
-    """The language of a file, by its name."""
+    """Return the language of a file, by its name."""
     file = path.rpartition("/")[2]
     return _BY_ENDING.get("." + file.rpartition(".")[2].lower() if "." in file else "") or _BY_FILE.get(file)
 
 
 def of_file(path: str, text: bytes) -> Language | None:
-    """The language of a file, by its name and, for headers, its content."""
+    """Return the language of a file, by its name and, for headers, its content."""
     language = of_path(path)
     if language is not None and path.endswith(".h") and _CPP_HEADER.search(text[:20_000]):
         return _BY_NAME["cpp"]
@@ -87,12 +87,12 @@ def _grammar(name: str) -> Grammar:
 
 
 def definitions(language: Language) -> Query:
-    """The query that finds a language's definitions."""
+    """Return the query that finds a language's definitions."""
     with _loading:
         return _definitions(language.name)
 
 
-# TSX is TypeScript with elements in its expressions: its definitions are the same.
+# TSX is TypeScript with elements in its expressions, so its definitions are the same.
 _SAME_QUERY = {"tsx": "typescript"}
 
 

@@ -1,7 +1,7 @@
-"""Names in C's and C++'s declarators, in Rust's types and in other places where a name is wrapped in syntax.
+"""Extracts names from C and C++ declarators, Rust types and other syntax that wraps a name.
 
 `int *(*table[8])(void)` declares `table`: the name is at the end of a chain of pointers, arrays and parameters. A query
-cannot follow a chain of any length, so it captures the outermost link and this follows it.
+cannot follow a chain of arbitrary length, so it captures the outermost link and this module follows it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _NAMES = frozenset(
         "namespace_identifier", "simple_identifier",
     }
 )  # fmt: skip
-# Which child leads on to the name, by the type of the link.
+# The fields of a link that lead to the name.
 _INNER_FIELDS = ("declarator", "name", "type")
 _LONGEST_CHAIN = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What a declarator declares. `scope` is what stands before `::`."""
+    """The name that a declarator declares. `scope` is the part before `::`."""
 
     name: Node
     text: str
@@ -32,7 +32,7 @@ class Declared:
 
 
 def declared_by(node: Node) -> Declared | None:
-    """The name at the end of a declarator; None when it has none (`int (*)(void)`)."""
+    """Return the name at the end of a declarator; None if it has none (`int (*)(void)`)."""
     is_function = is_pointer = False
     scopes: list[str] = []
     for _ in range(_LONGEST_CHAIN):
@@ -41,7 +41,7 @@ def declared_by(node: Node) -> Declared | None:
         if node.type == "operator_cast":
             return Declared(node, " ".join(_text(node).partition("(")[0].split()), True, ".".join(scopes) or None)
         if node.type == "function_declarator":
-            # `(*callback)(int)` is a variable: what is called is behind a pointer.
+            # `(*callback)(int)` is a variable: the called expression is a pointer.
             inner = node.child_by_field_name("declarator")
             is_pointer = inner is not None and inner.type == "parenthesized_declarator" and _has_pointer(inner)
             is_function = not is_pointer
@@ -53,7 +53,7 @@ def declared_by(node: Node) -> Declared | None:
             (inner for field in _INNER_FIELDS if (inner := node.child_by_field_name(field)) is not None), None
         )
         if following is None:
-            # A reference's or a parenthesized declarator's only child has no field name.
+            # The only child of a reference or a parenthesized declarator has no field name.
             following = next((child for child in node.named_children if "comment" not in child.type), None)
         if following is None:
             return None
@@ -66,7 +66,7 @@ def _has_pointer(node: Node) -> bool:
 
 
 def is_extern(node: Node) -> bool:
-    """Whether a declaration only announces what is defined elsewhere."""
+    """Whether a declaration only declares something that is defined elsewhere."""
     return any(
         child.type == "storage_class_specifier" and child.text == b"extern" for child in node.children
     ) and not any(child.type == "init_declarator" for child in node.children)

@@ -1,7 +1,7 @@
-"""Macros in C and C++ that hide a definition from a parser that does not expand them. Pure.
+"""Blanks C and C++ macros that hide a definition from a parser that does not expand them. Pure.
 
-`class LEVELDB_EXPORT Status {` reads as a function called Status to a grammar that knows no macros. What such a macro
-is replaced by is as long as the macro, so that every place in the text stays where it is.
+To a grammar that does not know macros, `class LEVELDB_EXPORT Status {` looks like a function named Status. The
+replacement is as long as the macro, so that all positions in the text stay the same.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import re
 
 _MACRO = rb"[A-Z][A-Z0-9]*_[A-Z0-9_]*|[A-Z][A-Z0-9]{2,}"
 _ARGUMENTS = rb"(?:[ \t]*\([^()\n]*\))?"
-# `class EXPORT Name`: a class has one name. `final` behind a name is no name.
+# `class EXPORT Name`: a class has one name. `final` after a name is not a name.
 _BEFORE_CLASS_NAME = re.compile(
     rb"\b(?:class|struct|union|enum|enum[ \t]+class|namespace)[ \t]+((?:" + _MACRO + rb")" + _ARGUMENTS + rb")"
     rb"(?=[ \t\n]+(?!final\b|sealed\b)[A-Za-z_])"
 )
-# `API_EXPORT void f()`: no type is called so and followed by another type.
+# `API_EXPORT void f()`: a type with such a name is never followed by another type.
 _BEFORE_TYPE = re.compile(
     rb"(?<![\w.>])((?:"
     + _MACRO
@@ -25,12 +25,12 @@ _BEFORE_TYPE = re.compile(
     rb"|template|unsigned|signed|virtual|explicit|friend|typename|using|enum|double|float|long|short|size_t|typedef|operator"
     rb"|std::|u?int(?:8|16|32|64)_t)\b)"
 )
-# `BEGIN_NAMESPACE` on a line of its own, not indented: an enumerator would be.
+# `BEGIN_NAMESPACE` alone on a line, not indented: an enumerator would be indented.
 _ALONE = re.compile(rb"^(" + _MACRO + rb")[ \t]*\r?$", re.MULTILINE)
 
 
 def without_macros(text: bytes) -> bytes:
-    """The text with such macros blanked."""
+    """Return the text with such macros blanked."""
     for pattern in (_BEFORE_CLASS_NAME, _BEFORE_TYPE, _ALONE):
         text = pattern.sub(_blanked, text)
     return text
@@ -39,7 +39,7 @@ def without_macros(text: bytes) -> bytes:
 def _blanked(found: re.Match[bytes]) -> bytes:
     line_start = found.string.rfind(b"\n", 0, found.start()) + 1
     if found.string[line_start : found.start()].lstrip()[:1] == b"#":
-        # The name of a macro that is being defined or asked for.
+        # The macro is being defined or tested here.
         return found.group()
     whole, start = found.group(), found.start(1) - found.start()
     end = start + len(found.group(1))

@@ -1,6 +1,6 @@
-"""Parses one file: what it defines, and what a name at some place in it is (a call, a definition, a comment).
+"""Parses one file: its definitions, and the role of a name at some position (a call, a definition, a comment).
 
-By syntax alone: no types, no imports resolved. Knows nothing of the index.
+Uses syntax alone: no types, no import resolution. Knows nothing of the index.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from sari.languages.catalog import Language
 from sari.languages.declarators import declared_by, is_extern
 from sari.languages.macros import without_macros
 
-# Larger files are generated more often than written, and a tree takes some ten times a file's size.
+# Larger files are usually generated, and a tree takes about ten times a file's size.
 MAX_PARSED_BYTES = 4 << 20
 _HOLDERS = frozenset({"class", "struct", "interface", "trait", "impl", "enum"})
 _CAPTURES_OF_KIND = ("name", "super", "container", "declarator")
 _PARAMETER_PROPERTIES = ("required_parameter", "optional_parameter")
 _C_FAMILY = ("c", "cpp")
 _NEVER_NAMES = frozenset({"if", "else", "for", "while", "switch", "return"})
-# What error recovery takes for a name where it cannot read the text.
+# Words that error recovery mistakes for names in text that it cannot parse.
 _KEYWORDS = frozenset(
     {
         "if", "else", "for", "while", "do", "switch", "case", "return", "sizeof", "public", "private", "protected", "class",
@@ -33,7 +33,7 @@ _KEYWORDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """One definition. Lines count from 1; `container` is the dotted name of what it is defined in."""
+    """One definition. Lines count from 1; `container` is the dotted name of the enclosing definitions."""
 
     name: str
     kind: str
@@ -60,7 +60,7 @@ def tree_of(language: Language, text: bytes) -> Tree:
 
 
 def symbols(language: Language, text: bytes) -> list[Symbol]:
-    """Everything the file defines, in order."""
+    """Return everything that the file defines, in order."""
     if len(text) > MAX_PARSED_BYTES:
         return []
     tree = tree_of(language, text)
@@ -91,7 +91,7 @@ def _add(
             drafts[key] = _Draft(pattern, kind, name, node, container, supers)
             continue
         draft.supers.update(supers)
-        # Of several patterns that match one definition, the later in the file is the more particular.
+        # If several patterns match one definition, the later one in the query file is more specific.
         if pattern > draft.pattern:
             draft.pattern, draft.kind = pattern, kind
 
@@ -104,13 +104,13 @@ def _add_declared(
     declarator: Node,
     supers: dict[str, None],
 ) -> None:
-    """What a declarator declares: C's declarations do not say by themselves whether they are a function."""
+    """Add the name that a declarator declares. C's declarations do not say whether they declare a function."""
     declared = declared_by(declarator)
     if declared is None or not declared.text or declared.text in _KEYWORDS:
         return
     if kind in ("variable", "field"):
         if declared.is_function:
-            # A function's prototype; in a class, a method's or a constructor's.
+            # A function's prototype, or in a class a method's or a constructor's.
             kind = "method" if kind == "field" or _is_member(node) else "function"
         elif is_extern(node):
             return
@@ -135,7 +135,7 @@ def _nested(drafts: dict[tuple[int, int, str], _Draft], rows: list[bytes] | None
     around: list[tuple[Node, str, str]] = []
     for draft in sorted(drafts.values(), key=lambda d: (d.node.start_byte, -d.node.end_byte)):
         node = draft.node
-        # Names declared by one node (`var a, b`) stand side by side.
+        # Names declared by one node (`var a, b`) are siblings.
         while around and (around[-1][0].end_byte < node.end_byte or around[-1][0] == node):
             around.pop()
         container = ".".join(name for _, name, _ in around) or None
@@ -150,7 +150,7 @@ def _nested(drafts: dict[tuple[int, int, str], _Draft], rows: list[bytes] | None
         if kind in ("variable", "field") and draft.name.isupper() and len(draft.name) > 1:
             kind = "constant"
         if node.type != "type_definition":
-            # `class Outer::Inner {` names what its members are in.
+            # `class Outer::Inner {` names the container of its members.
             named = f"{draft.container}.{draft.name}" if draft.container and kind in _HOLDERS else draft.name
             around.append((node, named, kind))
         yield Symbol(
@@ -161,7 +161,7 @@ def _nested(drafts: dict[tuple[int, int, str], _Draft], rows: list[bytes] | None
 def _last_line(node: Node, rows: list[bytes] | None) -> int:
     row, column = node.end_point
     last = row + 1 if column or row == node.start_point[0] else row
-    # In Python comments after the last statement still belong to the block; a reader does not expect them there.
+    # In Python, comments after the last statement still belong to the block, which a reader does not expect.
     while (
         rows is not None
         and last > node.start_point[0] + 1
@@ -197,7 +197,9 @@ _RECEIVERS = ("receiver", "object", "scope", "operand")
 
 
 def role_at(tree: Tree, row: int, start: int, end: int) -> str | None:
-    """What the name at a place is: definition, call, import or use; None in comments and strings. Bytes in a row."""
+    """Return the role of a name: definition, call, import or use; None in comments and strings. `start`, `end`: bytes
+    in the row.
+    """
     node = tree.root_node.descendant_for_point_range((row, start), (row, end))
     if node is None or _is_not_code(node):
         return None
@@ -224,7 +226,7 @@ def role_at(tree: Tree, row: int, start: int, end: int) -> str | None:
 
 
 def _is_called_in_macro(node: Node) -> bool:
-    """In the arguments of a Rust macro there are only tokens: a name before parentheses, or before `!`, is a call."""
+    """Whether a name is called inside a Rust macro, where there are only tokens: followed by parentheses or `!`."""
     if node.parent is None or node.parent.type != "token_tree":
         return False
     following = node.next_sibling

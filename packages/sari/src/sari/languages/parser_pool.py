@@ -1,7 +1,7 @@
-"""Parses many files at once, in worker processes on all cores.
+"""Parses many files in worker processes on all cores.
 
-Parsing holds the interpreter's lock: in processes of their own, files do not slow the daemon's answers. A file that
-crashes the parser costs its worker and is left out until it changes.
+Parsing holds the GIL, so it runs in separate processes in order not to slow the daemon's answers. A file that crashes
+the parser ends its worker and is skipped until it changes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sari.languages.parse import Symbol
 from sari.languages.read import Parsed, stamp_of
 
 Results = list[tuple[bytes, Parsed | None]]
-# A chunk's paths must fit a pipe, which holds 64 KiB: they are all written before the first answer is read.
+# A chunk's paths must fit a pipe's 64 KiB, because all are written before the first answer is read.
 _CHUNK_FILES = 60
 _CHUNK_BYTES = 40_000
 
@@ -28,7 +28,7 @@ _CHUNK_BYTES = 40_000
 def parse_files(
     root: bytes, paths: Sequence[bytes], stop: Callable[[], bool], *, background: bool
 ) -> Iterator[Results]:
-    """Parse files, handing out some at a time as they are done. Stops soon after `stop` says so."""
+    """Parse files, yielding results in batches. Stops soon after `stop` returns True."""
     chunks: queue.SimpleQueue[Sequence[bytes]] = queue.SimpleQueue()
     count = 0
     for chunk in _chunks(paths):
@@ -65,7 +65,7 @@ def _chunks(paths: Sequence[bytes]) -> Iterator[list[bytes]]:
     size = 0
     for path in paths:
         chunk.append(path)
-        # Escaped in JSON a byte may become six.
+        # A byte may become six when escaped in JSON.
         size += 6 * len(path) + 3
         if len(chunk) >= _CHUNK_FILES or size > _CHUNK_BYTES:
             yield chunk
@@ -75,7 +75,7 @@ def _chunks(paths: Sequence[bytes]) -> Iterator[list[bytes]]:
 
 
 class _Worker:
-    """One worker process, started again when it dies, and the thread that feeds it."""
+    """One worker process, restarted when it dies, and the thread that feeds it."""
 
     def __init__(self, root: bytes, background: bool) -> None:
         self._root = root
@@ -109,7 +109,7 @@ class _Worker:
             done.put(None)
 
     def _parse(self, paths: Sequence[bytes]) -> Results:
-        """The results of the first of these files, of all of them unless the worker dies."""
+        """Return the results of these files. If the worker dies, only the first of them have results."""
         process = self._started()
         if process is None:
             return []
@@ -137,7 +137,7 @@ class _Worker:
                 return None
             if self._process is None:
                 self._process = subprocess.Popen(
-                    # Without -P the current folder would be searched for modules first.
+                    # Without -P, Python would search the current folder for modules first.
                     [sys.executable, "-P", "-m", "sari.languages.worker", os.fsdecode(self._root)]
                     + (["--background"] if self._background else []),
                     stdin=subprocess.PIPE,
@@ -148,7 +148,7 @@ class _Worker:
             return self._process
 
     def kill(self) -> None:
-        """End the process now; the thread that waits for its answer goes on without."""
+        """Kill the process now. The thread that waits for its answer continues without it."""
         with self._lock:
             self._killed = True
             if self._process is not None:
@@ -174,7 +174,7 @@ def _symbol(row: list[Any]) -> Symbol:
 
 
 def unparsed(root: bytes, path: bytes) -> Parsed | None:
-    """A file without symbols, in the state it is in; None for one that is gone."""
+    """Return an entry without symbols for a file in its current state; None if it no longer exists."""
     try:
         return Parsed(stamp_of(os.lstat(os.path.join(root, path))), [])
     except OSError:

@@ -1,4 +1,4 @@
-"""Reads one file of a workspace for parsing: its text as UTF-8, and a stamp of the state it was read in."""
+"""Reads one file of a workspace for parsing: its text as UTF-8, and a stamp of its state when it was read."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A file's definitions as of one state of it."""
+    """A file's definitions in one state of the file."""
 
     stamp: int
     symbols: list[Symbol]
 
 
 def stamp_of(stat: os.stat_result) -> int:
-    """One number for a state of a file."""
+    """Return one number for a state of a file."""
     return hash((stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino))
 
 
 def read_text(root: bytes, path: bytes, limit: int = 1 << 26) -> tuple[bytes, int] | None:
-    """The text, UTF-16 transcoded, and its stamp; None when there is no such regular file or it is over the limit."""
+    """Return the text (UTF-16 is transcoded) and its stamp; None if it is not a regular file or is over the limit."""
     try:
         fd = os.open(os.path.join(root, path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -45,7 +45,7 @@ def read_text(root: bytes, path: bytes, limit: int = 1 << 26) -> tuple[bytes, in
 
 
 def symbols_of(root: bytes, path: bytes) -> Parsed | None:
-    """A file's symbols; None when it is gone, too large, binary or of no known language."""
+    """Return a file's symbols; None if it is missing, too large, binary or of an unknown language."""
     read = read_text(root, path, MAX_PARSED_BYTES)
     if read is None:
         return None

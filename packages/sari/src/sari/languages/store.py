@@ -1,6 +1,6 @@
-"""Symbols of a whole workspace, on disk: filled in the background and on demand, checked against the files when read.
+"""The symbols of a workspace on disk: filled in the background and on demand, checked against the files when read.
 
-One SQLite file beside the index. It holds nothing that cannot be parsed again: damaged, it is thrown away.
+One SQLite file beside the index. Everything in it can be parsed again, so a damaged file is deleted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from sari.languages.parse import Symbol
 from sari.languages.read import Parsed
 
-# Raised whenever the parser finds other symbols than before: what is kept is then parsed again.
+# Increased whenever the parser's results change, so that all files are parsed again.
 _VERSION = 2
 _SCHEMA = """
 CREATE TABLE file (id INTEGER PRIMARY KEY, path BLOB NOT NULL UNIQUE, stamp INTEGER NOT NULL);
@@ -44,7 +44,7 @@ _TOP_LEVEL = (
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A symbol and the file it is in."""
+    """A symbol and its file."""
 
     path: bytes
     symbol: Symbol
@@ -81,7 +81,7 @@ class SymbolStore:
 
     def _prepare(self) -> None:
         db = self._db
-        # What is lost in a crash is parsed again: no need to wait for the disk.
+        # Data lost in a crash is parsed again, so there is no need to wait for the disk.
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = OFF")
         version = db.execute("PRAGMA user_version").fetchone()[0]
@@ -93,7 +93,7 @@ class SymbolStore:
         self.stamps = {bytes(path): stamp for path, stamp in db.execute("SELECT path, stamp FROM file")}
 
     def put(self, parsed: Iterable[tuple[bytes, Parsed | None]]) -> None:
-        """Keep what was parsed; None forgets a file."""
+        """Store parsed files; None removes a file."""
         with self._lock:
             db = self._db
             db.execute("BEGIN")
@@ -124,7 +124,7 @@ class SymbolStore:
         self.stamps[path] = found.stamp
 
     def named(self, part: str, most: int) -> list[Placed]:
-        """Symbols whose name holds `part`, exact ones first, then those that begin with it."""
+        """Return symbols whose name contains `part`, exact matches first, then those that begin with it."""
         pattern = part.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
         return self._select(
             "WHERE s.name LIKE ? ESCAPE '\\' "
@@ -137,14 +137,14 @@ class SymbolStore:
         return self._select("WHERE s.name = ? COLLATE NOCASE AND s.name = ? LIMIT ?", (name, name, most))
 
     def extending(self, name: str, most: int) -> list[Placed]:
-        """Types that name this one among those they extend."""
+        """Return types that extend this one by name."""
         return self._select(
             "WHERE s.supers <> '' AND ' ' || s.supers || ' ' LIKE ? ORDER BY f.path, s.line LIMIT ?",
             (f"% {name} %", most),
         )
 
     def top_level(self, kinds: Collection[str]) -> dict[bytes, list[str]]:
-        """For every file with symbols, the names it defines that stand in no other definition."""
+        """Return, for every file with symbols, the names that it defines outside other definitions."""
         names: dict[bytes, list[str]] = {}
         with self._lock:
             for path, name, kind in self._db.execute(_TOP_LEVEL):

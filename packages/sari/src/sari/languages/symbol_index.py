@@ -1,6 +1,7 @@
-"""The symbols of a workspace: parsed in the background by worker processes, and at once where a query needs them.
+"""The symbols of a workspace: parsed in the background by worker processes, and immediately when a query needs them.
 
-Asks the index which files there are and which hold a name; a symbol handed out was in its file when the query came.
+The index provides the list of files and those that contain a name. A returned symbol was in its file when the query
+arrived.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from sari.languages.parser_pool import Results, parse_files
 from sari.languages.read import stamp_of, symbols_of
 from sari.languages.store import Placed, SymbolStore
 
-# So many are parsed sooner than worker processes start.
+# Up to this many files are parsed faster than worker processes start.
 _FEW_FILES = 60
-# How long a query parses files itself before it answers with what there is, and says so.
+# How long a query parses files itself before it returns a partial answer and says so.
 _TIMEOUT_S = 4.0
 _PAUSE_S = 1.0
 
@@ -34,7 +35,7 @@ class SymbolIndex:
         self._index = index
         self._root = os.fsencode(index.root)
         self._stop = threading.Event()
-        # Who may not write the index may not write its symbols either.
+        # A process that may not write the index may not write its symbols either.
         self._store = SymbolStore(index.store.folder / "symbols.db" if index.store.try_lock() else None)
         self._files = 0
         self._done_for = -2
@@ -43,14 +44,14 @@ class SymbolIndex:
 
     @property
     def complete(self) -> bool:
-        """Everything was parsed, as of the last change."""
+        """Whether everything has been parsed, as of the last change."""
         return self._done_for == self._index.change()
 
     def status(self) -> dict[str, object]:
         return {"files": self._files, "parsed": min(len(self._store.stamps), self._files)}
 
     def named(self, part: str, most: int) -> tuple[list[Placed], bool]:
-        """Symbols whose name holds `part`; and whether all files were looked at."""
+        """Return symbols whose name contains `part`, and whether all files were considered."""
         complete = self._prepare(part)
         return self._true(lambda: self._store.named(part, most)), complete
 
@@ -63,7 +64,7 @@ class SymbolIndex:
         return self._true(lambda: self._store.extending(name, most)), complete
 
     def of_file(self, path: bytes) -> list[Symbol] | None:
-        """A file's symbols, parsed now if need be; None when it cannot be parsed."""
+        """Return a file's symbols, parsed now if necessary; None if it cannot be parsed."""
         if self._current(path):
             return [placed.symbol for placed in self._store.of_file(path)]
         parsed = symbols_of(self._root, path)
@@ -72,11 +73,11 @@ class SymbolIndex:
         return None if parsed is None else parsed.symbols
 
     def known_names(self, path: bytes) -> list[str] | None:
-        """The names a file defines, if it was parsed as it is now; never parses."""
+        """Return the names that a file defines, if its current state was parsed. Never parses."""
         return [placed.symbol.name for placed in self._store.of_file(path)] if self._current(path) else None
 
     def top_level(self, paths: Sequence[bytes], kinds: Collection[str], timeout_s: float) -> dict[bytes, list[str]]:
-        """What each of these files defines at its top. Those not parsed yet are parsed now, within `timeout_s`."""
+        """Return the top-level definitions of each file. Files not parsed yet are parsed now, within `timeout_s`."""
         known = self._store.top_level(kinds)
         found: dict[bytes, list[str]] = {}
         deadline = time.monotonic() + timeout_s
@@ -89,7 +90,7 @@ class SymbolIndex:
         return found
 
     def _prepare(self, name: str) -> bool:
-        """Parse the files that hold this name and are not parsed as they are now."""
+        """Parse the files that contain this name and whose current state was not parsed."""
         if self.complete:
             return True
         waiting = [path for path in self._holding(name) if _parseable(path) and not self._current(path)]
@@ -111,7 +112,9 @@ class SymbolIndex:
         return len(found) == len(waiting)
 
     def _holding(self, name: str) -> list[bytes]:
-        """The files that hold a name, in any case: by the index, or by ripgrep's own walk before there is one."""
+        """Return the files that contain a name, ignoring case: from the index, or from ripgrep's walk before there is
+        one.
+        """
         where, _ = self._index.candidates(trigram_query.by_literal(name))
         if where is not None:
             return where.plain
@@ -120,7 +123,7 @@ class SymbolIndex:
         return [path.removeprefix(b"./") for path in output.split(b"\0") if path]
 
     def _true(self, select: Callable[[], list[Placed]]) -> list[Placed]:
-        """What was selected, every file in it checked: one that changed is parsed again, one that is gone forgotten."""
+        """Return the selection after checking every file in it: changed files are parsed again, missing ones removed."""
         for _ in range(3):
             found = select()
             stale = {placed.path for placed in found if not self._current(placed.path)}
@@ -138,7 +141,7 @@ class SymbolIndex:
         except OSError:
             return False
 
-    # The background.
+    # Background work.
 
     def _run(self) -> None:
         while not self._stop.wait(_PAUSE_S):

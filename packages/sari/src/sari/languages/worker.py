@@ -1,6 +1,6 @@
-"""A worker process that parses files: a path a line in, its symbols out, as one JSON line.
+"""A worker process that parses files: reads one path per line and writes its symbols as one JSON line.
 
-Parsing holds the interpreter's lock; in a process of its own it does not slow the daemon's answers.
+Parsing holds the GIL, so it runs in a separate process in order not to slow the daemon's answers.
 """
 
 from __future__ import annotations

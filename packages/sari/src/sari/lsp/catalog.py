@@ -1,8 +1,8 @@
-"""The language servers that sari knows: how each is started so that it runs nothing that a repository names.
+"""The language servers that sari knows, and how each is started so that it runs no program that a repository names.
 
 A repository can name programs in many places: a compiler wrapper, a build script, a plugin, a local copy of the
-compiler. A server that can be kept from all of them is used wherever it is installed; one that cannot
-(`needs_trust`) only in workspaces that the user trusts.
+compiler. A server that can be prevented from running all of them is used wherever it is installed. One that cannot
+(`needs_trust`) is used only in workspaces that the user trusts.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class ServerSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, object] = field(default_factory=dict)
     settings: Mapping[str, object] = field(default_factory=dict)
-    # Without one of these files the server knows single files only, and would miss uses in others.
+    # Without one of these files, the server knows only single files and would miss uses in others.
     project_files: tuple[str, ...] = ()
     needs_trust: bool = False
-    # It lists the project in the background and does not say when an answer is complete: files that hold the name are
-    # opened first.
+    # The server lists the project in the background and does not report when an answer is complete, so files that
+    # contain the name are opened first.
     opens_uses: bool = False
 
 
@@ -46,7 +46,7 @@ SERVERS: tuple[ServerSpec, ...] = (
         opens_uses=True,
         settings={
             "python": {
-                # An interpreter would be run in the workspace, where it imports what lies there.
+                # An interpreter would run in the workspace and import modules from it.
                 "pythonPath": "/nonexistent/python",
                 "analysis": {"diagnosticMode": "openFilesOnly", "autoSearchPaths": True, "typeCheckingMode": "off"},
             }
@@ -69,7 +69,8 @@ SERVERS: tuple[ServerSpec, ...] = (
         ("gopls", "serve"),
         {"go": "go"},
         environment={
-            # No other toolchain, no download, no C compiler, no version control, no driver, no settings of the user's.
+            # No other toolchain, no download, no C compiler, no version control, no driver, none of the user's
+            # settings.
             "GOTOOLCHAIN": "local",
             "GOPROXY": "off",
             "GOENV": "off",
@@ -112,17 +113,19 @@ SERVERS: tuple[ServerSpec, ...] = (
 
 
 def server_for(language: str) -> ServerSpec | None:
-    """The server of a language."""
+    """Return the server for a language."""
     return next((spec for spec in SERVERS if language in spec.languages), None)
 
 
 def find_program(spec: ServerSpec, root: Path, environ: Mapping[str, str]) -> str | None:
-    """The server's program, never one from inside the workspace."""
+    """Return the server's program, never one from inside the workspace."""
     return shutil.which(spec.command[0], path=search_path(root, environ))
 
 
 def search_path(root: Path, environ: Mapping[str, str]) -> str:
-    """`PATH` without what is relative or inside the workspace: `node_modules/.bin` is the repository's."""
+    """Return `PATH` without relative entries and those inside the workspace: `node_modules/.bin` belongs to the
+    repository.
+    """
     base = os.path.realpath(root)
     kept = [
         folder
@@ -133,7 +136,7 @@ def search_path(root: Path, environ: Mapping[str, str]) -> str:
 
 
 def project_folder(spec: ServerSpec, root: Path, path: str) -> Path | None:
-    """The nearest folder above a file, within the root, that makes the server know the whole project."""
+    """Return the nearest folder above a file, within the root, from which the server knows the complete project."""
     if not spec.project_files:
         return root
     at = (root / path).parent
@@ -146,7 +149,7 @@ def project_folder(spec: ServerSpec, root: Path, path: str) -> Path | None:
 
 
 def typescript_library(program: str) -> str | None:
-    """The TypeScript that was installed with the server. The workspace's own copy would be the repository's code."""
+    """Return the TypeScript installed with the server. The workspace's own copy would be the repository's code."""
     place = Path(os.path.realpath(program))
     for above in place.parents:
         for candidate in (above / "typescript/lib", above / "node_modules/typescript/lib"):

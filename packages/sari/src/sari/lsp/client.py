@@ -1,6 +1,6 @@
-"""Speaks the language server protocol to one server process. Thread-safe; answers come by futures.
+"""Speaks the language server protocol with one server process. Thread-safe; answers are futures.
 
-Refuses whatever a server asks of an editor: it cannot make sari write, run or open anything.
+Refuses every request that a server makes of an editor: it cannot make sari write, run or open anything.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LONGEST_HEAD = 8 << 10
 
 
 class ServerGone(Exception):
-    """The server ended, or answered with an error."""
+    """Raised when the server ended or answered with an error."""
 
 
 class LspClient:
@@ -68,11 +68,11 @@ class LspClient:
 
     @property
     def pid(self) -> int:
-        """The supervisor's process."""
+        """The supervisor's pid."""
         return self._process.pid
 
     def request(self, method: str, params: object) -> Future[object]:
-        """Ask; the future fails with `ServerGone`."""
+        """Send a request. The future fails with `ServerGone`."""
         future: Future[object] = Future()
         with self._lock:
             self._next += 1
@@ -87,7 +87,7 @@ class LspClient:
         self._send({"jsonrpc": "2.0", "method": method, "params": params})
 
     def close(self) -> None:
-        """End the server and everything it started."""
+        """Stop the server and all processes that it started."""
         with self._lock:
             life, self._life = self._life, -1
         if life >= 0:

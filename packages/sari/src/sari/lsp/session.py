@@ -1,7 +1,7 @@
-"""A language server that works for one project: started for the first question, ended when idle, restarted when it died.
+"""A language server for one project: started for the first request, stopped when idle, restarted if it died.
 
-Questions are answered one after the other in a thread of its own. Files are read from disk by the server; before each
-question it hears which of them changed.
+Requests are answered one at a time in a separate thread. The server reads files from disk; before each request it is
+notified of the files that changed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sari.lsp.client import LspClient, ServerGone
 MEMORY_MB = 2048
 _START_TIMEOUT_S = 120.0
 _ANSWER_TIMEOUT_S = 120.0
-# clangd says when its index of the project is built; a project it knows has no such message.
+# clangd reports when its index of the project is built, but sends no such message for a project that it knows.
 _INDEX_BEGINS_S = 5.0
 _MOST_STARTS, _STARTS_WITHIN_S = 3, 600.0
 _MOST_BYTES = 4 << 20
@@ -34,12 +34,12 @@ _MOST_OPENED = 400
 
 
 class NoTypes(Exception):
-    """The question cannot be answered by types; the message says why."""
+    """Raised when a request cannot be answered by types. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A name in a file: the line counts from 1, the column is in UTF-16 units from 0."""
+    """The position of a name: the line counts from 1, the column in UTF-16 units from 0."""
 
     path: str
     line: int
@@ -76,14 +76,14 @@ class ServerSession:
         self._thread.start()
 
     def submit(self, job: Job) -> Future[list[Place]]:
-        """Have a question answered; the future fails with `NoTypes`."""
+        """Queue a request. The future fails with `NoTypes`."""
         future: Future[list[Place]] = Future()
         self._jobs.put((job, future))
         return future
 
     @property
     def pid(self) -> int | None:
-        """The supervisor of the running server."""
+        """The pid of the running server's supervisor."""
         client = self._client
         return client.pid if client is not None and client.is_running else None
 
@@ -95,7 +95,7 @@ class ServerSession:
             client.close()
         self._thread.join()
 
-    # In the session's thread.
+    # Runs in the session's thread.
 
     def _run(self) -> None:
         while True:
@@ -112,7 +112,7 @@ class ServerSession:
                 future.set_result(self._work(job))
             except NoTypes as error:
                 future.set_exception(error)
-            except Exception as error:  # noqa: BLE001 - whatever a server sends, the answer by syntax stands
+            except Exception as error:  # noqa: BLE001 - whatever a server sends, the syntax-based answer remains
                 future.set_exception(NoTypes(f"{self.spec.name} failed: {error}"))
 
     def _work(self, job: Job) -> list[Place]:
@@ -122,7 +122,7 @@ class ServerSession:
                 self._report_changes()
                 return job(self)
             except (ServerGone, FutureTimeout, TimeoutError) as error:
-                # Killed, or over its memory: once more with a new one.
+                # The server was killed or exceeded its memory: retry once with a new one.
                 self._end()
                 if attempt == 2 or self._closed:
                     raise NoTypes(f"{self.spec.name} did not answer ({type(error).__name__})") from error
@@ -172,7 +172,7 @@ class ServerSession:
     def _extra_arguments(self) -> list[str]:
         if self.spec.name != "clangd":
             return []
-        # clangd keeps its index beside the compile commands: beside a copy, not in the workspace.
+        # clangd keeps its index beside the compile commands, so pass it a copy outside the workspace.
         shutil.copyfile(self.folder / "compile_commands.json", self._private / "compile_commands.json")
         return [f"--compile-commands-dir={self._private}"]
 
@@ -238,7 +238,7 @@ class ServerSession:
         if changes:
             self._client.notify("workspace/didChangeWatchedFiles", {"changes": changes})
 
-    # For jobs.
+    # Used by jobs.
 
     def uri(self, path: bytes) -> str:
         return (self.root / os.fsdecode(path)).as_uri()
@@ -246,7 +246,7 @@ class ServerSession:
     def locate(
         self, method: str, capability: str, places: Sequence[Place], uses: Callable[[], Sequence[str]]
     ) -> list[Place]:
-        """Where a request about these places leads to, within the workspace. `uses` are the files that hold the name."""
+        """Return the locations for these places, within the workspace. `uses` returns the files that contain the name."""
         client = self._client
         assert client is not None
         if not self._capabilities.get(capability):
@@ -301,7 +301,7 @@ class ServerSession:
 
 
 def path_of(uri: str, root: Path) -> str | None:
-    """The path of a file URI relative to the root; None for what is elsewhere."""
+    """Return the path of a file URI relative to the root; None if it is elsewhere."""
     parts = urlsplit(uri)
     if parts.scheme != "file":
         return None

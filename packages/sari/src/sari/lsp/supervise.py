@@ -1,8 +1,8 @@
-"""Runs one language server: within a memory limit, and never longer than the process that wanted it.
+"""Runs one language server within a memory limit, and never longer than the process that started it.
 
-A process of its own, `python -I supervise.py LIFE_FD MEMORY_MB COMMAND…`. Standard input and output go to the
-server. When the other end of the pipe LIFE_FD is closed, because the daemon closed it or was killed, or when the server
-and its children together use more memory than allowed, all of them are killed.
+Runs as a separate process, `python -I supervise.py LIFE_FD MEMORY_MB COMMAND…`. Standard input and output are the
+server's. When the other end of the pipe LIFE_FD is closed, because the daemon closed it or was killed, or when the
+server and its children together use more memory than allowed, all of them are killed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import sys
 
 _LOOK_S = 0.5
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-# What is mapped is not all in use: the limit on it is a floor, in case memory is taken faster than it is looked at.
+# Not all mapped memory is in use, so its limit is higher. It is a safeguard in case memory grows faster than it is
+# checked.
 _MAPPED = 3
 
 
@@ -29,7 +30,7 @@ def main() -> int:
     os.close(1)
     try:
         while process.poll() is None:
-            # Anything readable is the end of the pipe: nobody writes to it.
+            # Nothing is ever written to the pipe, so readable means closed.
             if select.select([life], [], [], _LOOK_S)[0] or _used_mb(process.pid) > memory_mb:
                 break
     finally:
@@ -54,9 +55,9 @@ def _limit(memory_mb: int) -> None:
 
 
 def _children() -> dict[int, list[int]]:
-    """Every process's children."""
+    """Return every process's children."""
     found: dict[int, list[int]] = {}
-    # Elsewhere than on Linux nothing is known of them: the memory is not watched there.
+    # Only Linux lists them; on other systems, memory is not checked.
     for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
         if name.isdigit():
             with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
@@ -84,7 +85,7 @@ def _used_mb(pid: int) -> int:
 
 
 def _kill_all(process: subprocess.Popen[bytes]) -> None:
-    """Kill the server and whatever it started: as the reaper of orphans, all of them are below this process."""
+    """Kill the server and all processes that it started: as their subreaper, this process is an ancestor of all of them."""
     process.kill()
     for _ in range(20):
         pids = [pid for pid in _below(os.getpid()) if pid != os.getpid()]

@@ -1,6 +1,6 @@
-"""Answers by types for one workspace: prepared by language servers in the background, kept until a file changes.
+"""Type-based answers for one workspace: prepared by language servers in the background, kept until a file changes.
 
-Nobody waits for a server that is not warm: a question starts it, and a later one finds the answer.
+No call waits for a server that is not warm: the call starts it, and a later one gets the answer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LOOK_UP_S = 30.0
 _KEPT_ANSWERS = 64
 _MOST_SERVERS = 3
 MOST_DEFINITIONS = 8
-# A server that is warm gets so much more time than the answer by syntax took.
+# How much longer to wait for a warm server than the syntax-based answer took.
 _GRACE_S = 0.1
 _REQUESTS = {
     "references": ("textDocument/references", "referencesProvider"),
@@ -31,13 +31,13 @@ _REQUESTS = {
 }
 
 
-# Which files of some languages hold the name.
+# Returns the files of some languages that contain the name.
 Uses = Callable[[frozenset[str]], Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """The places that a server named."""
+    """The places that a server returned."""
 
     server: str
     places: Sequence[Place]
@@ -45,20 +45,20 @@ class Typed:
 
 @dataclass(slots=True)
 class Pending:
-    """An answer that is being prepared, or is there."""
+    """An answer that is ready or being prepared."""
 
     future: Future[Typed]
     is_warm: bool
 
     def take(self) -> Typed | None:
-        """The answer, if it is there now; a warm server may take a moment."""
+        """Return the answer if it is ready. A warm server gets a moment."""
         try:
             return self.future.result(_GRACE_S if self.is_warm else 0)
         except (NoTypes, TimeoutError):
             return None
 
     def why_not(self) -> str:
-        """What became of it, for a note; empty when there is no server for this."""
+        """Return a note on why there is no answer; empty if no server applies."""
         if not self.future.done():
             return "An answer by types is being prepared; repeat the call to get it."
         error = self.future.exception()
@@ -88,9 +88,9 @@ class TypedAnswers:
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="sari-types")
 
     def begin(self, kind: str, key: str, change: int, define: Callable[[], Sequence[Place]], uses: Uses) -> Pending:
-        """Have an answer prepared, unless it is there already.
+        """Start preparing an answer, unless it is ready.
 
-        `define` finds the definitions that are meant, `uses` the files of these languages that hold the name.
+        `define` finds the definitions, `uses` the files of these languages that contain the name.
         """
         with self._lock:
             known = self._kept.get((kind, key))
@@ -108,7 +108,7 @@ class TypedAnswers:
         return Pending(future, warm)
 
     def _installed(self) -> bool:
-        """Whether any server is installed; looked up now and then, because every call asks."""
+        """Whether any server is installed. Cached for a while, because every call checks it."""
         now = time.monotonic()
         if now - self._looked_at > _LOOK_UP_S:
             self._has_servers = any(find_program(spec, self._root, self._environ) for spec in SERVERS)
@@ -130,7 +130,7 @@ class TypedAnswers:
             future.set_result(Typed(session.spec.name, found))
         except NoTypes as error:
             future.set_exception(error)
-        except Exception as error:  # noqa: BLE001 - the answer by syntax stands
+        except Exception as error:  # noqa: BLE001 - the syntax-based answer remains
             future.set_exception(NoTypes(f"{type(error).__name__}: {error}"))
 
     def _session(self, places: Sequence[Place]) -> ServerSession:
@@ -171,7 +171,7 @@ class TypedAnswers:
         return spec.name, str(folder)
 
     def sessions(self) -> list[ServerSession]:
-        """Those that were started, for status and tests."""
+        """The sessions that were started, for status and tests."""
         with self._lock:
             return list(self._sessions.values())
 
@@ -185,7 +185,7 @@ class TypedAnswers:
 
 
 def check_trust(spec: ServerSpec, is_trusted: bool) -> None:
-    """Raises `NoTypes` for a server that runs what the repository names, in a workspace that is not trusted."""
+    """Raise `NoTypes` for a server that runs programs that the repository names, unless the workspace is trusted."""
     if spec.needs_trust and not is_trusted:
         raise NoTypes(
             f"{spec.name} runs programs that the repository names; the user may allow it with "

@@ -1,7 +1,7 @@
-"""The tools, as `tools/list` shows them: names, arguments and answers.
+"""The tools as `tools/list` shows them: names, arguments and results.
 
-Standard library only and quick to import: the shim answers `tools/list` from here before any daemon runs. How a tool
-finds its answer is none of this module's business.
+Uses only the standard library and imports quickly: the shim answers `tools/list` from here before any daemon runs.
+Contains no implementation of the tools.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _Schema = Mapping[str, object]
 _STRING: _Schema = {"type": "string"}
 _INTEGER: _Schema = {"type": "integer"}
 _BOOLEAN: _Schema = {"type": "boolean"}
-# The server's instructions say what it is: a sentence in each tool would be paid for eleven times.
+# The server's instructions describe it. A description in each tool would cost its tokens eleven times.
 _WORKSPACE: _Schema = _STRING
 _CURSOR_OUT: _Schema = {
     "type": ["string", "null"],

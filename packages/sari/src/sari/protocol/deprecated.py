@@ -4,5 +4,5 @@ from __future__ import annotations
 
 
 def fix_fields(fix: str) -> dict[str, str]:
-    """How to fix a problem: `fix`, and `mend`, its name in version 3.0."""
+    """Return the fields that say how to fix a problem: `fix`, and `mend`, its name in version 3.0."""
     return {"fix": fix, "mend": fix}

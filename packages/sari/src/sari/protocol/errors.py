@@ -1,4 +1,4 @@
-"""The root of sari's errors. Messages say what happened and what to do: people and models are shown them as they are."""
+"""The root of sari's errors. Messages say what happened and what to do; users and models see them unchanged."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ class SariError(Exception):
 
 
 class Transient(SariError):
-    """Trying again soon may work."""
+    """An error that may go away if the request is retried soon."""
 
 
 class Denied(SariError):
-    """Not allowed: the wrong token, a refused root, a port someone else holds."""
+    """Raised for an operation that is not allowed: a wrong token, a refused root, a port that another program holds."""
 
 
 class UnknownWorkspace(SariError):
-    """No such workspace is open here."""
+    """Raised when the workspace is not open in this daemon."""

@@ -1,7 +1,7 @@
-"""What the daemon shows its HTTP side, and what it asks of it. Standard library only.
+"""The interfaces between the daemon and its HTTP server. Standard library only.
 
-Every method of `Facade` blocks and is thread-safe: call it from a worker thread, never from an event loop. `HttpServer` is
-`sari.web.server.HttpServer`; the listening socket is already bound, belongs to the daemon and may be shared with its
+Every method of `Facade` blocks and is thread-safe: call it from a worker thread, never from an event loop. `HttpServer`
+is `sari.web.server.HttpServer`. The listening socket is already bound, belongs to the daemon and may be shared with its
 successor: the server must never `shutdown()` it, and after `close()` must no longer accept from it.
 """
 
@@ -28,7 +28,7 @@ class WorkspaceView:
 
 @dataclass(frozen=True, slots=True)
 class SessionView:
-    """One client's session, which is a lease on the workspaces it used."""
+    """One client's session: a lease on the workspaces that it used."""
 
     session_id: str
     client: str
@@ -39,17 +39,17 @@ class SessionView:
 
 
 Notify = Callable[[Mapping[str, object]], None]
-# Whether whoever asked has hung up since.
+# Returns whether the caller has disconnected.
 Gone = Callable[[], bool]
 
 
 class HungUp(Exception):
-    """Nobody waits for the answer any more; the call was cancelled."""
+    """Raised when the caller disconnected, which cancelled the call."""
 
 
 @dataclass(frozen=True, slots=True)
 class DaemonView:
-    """One living daemon of the registry: this one, those being replaced, and predecessors' (no HTTP side of ours)."""
+    """One live daemon of the registry: this one, those being replaced, and sari before 3 (without our HTTP server)."""
 
     version: str
     pid: int
@@ -61,18 +61,18 @@ class DaemonView:
 
 
 class Facade(Protocol):
-    """The daemon, as its HTTP side sees it."""
+    """The daemon as seen by its HTTP server."""
 
     def daemon_info(self) -> Mapping[str, object]:
-        """`{name, version, boot_id, pid, protocol, draining, host, port, http_port, start_ts}`. Never the token."""
+        """Return `{name, version, boot_id, pid, protocol, draining, host, port, http_port, start_ts}`. Never the token."""
         ...
 
     def daemons(self) -> Sequence[DaemonView]:
-        """Every daemon of the registry that lives, oldest first."""
+        """Return every live daemon in the registry, oldest first."""
         ...
 
     def workspaces(self) -> Sequence[WorkspaceView]:
-        """The open ones."""
+        """Return the open workspaces."""
         ...
 
     def sessions(self) -> Sequence[SessionView]: ...
@@ -80,9 +80,9 @@ class Facade(Protocol):
     def call_tool(
         self, root: Path, tool: str, arguments: Mapping[str, object], gone: Gone | None = None
     ) -> ToolResult:
-        """Call a tool in a workspace that is open. Raises `UnknownWorkspace` (→ 404) for one that is not.
+        """Call a tool in an open workspace. Raises `UnknownWorkspace` (→ 404) if it is not open.
 
-        Once `gone` says so the call is cancelled and `HungUp` raised.
+        When `gone` returns True, the call is cancelled and `HungUp` raised.
         """
         ...
 
@@ -94,31 +94,34 @@ class Facade(Protocol):
         notify: Notify | None = None,
         gone: Gone | None = None,
     ) -> Mapping[str, object] | None:
-        """Answer one decoded JSON-RPC message, or None for a notification. Opens the workspace when a call needs it.
+        """Answer one decoded JSON-RPC message; return None for a notification. Opens the workspace when a call needs
+        it.
 
-        `session_id` is the lease (None: a stateless request, leased only while it runs). `notify` gets progress.
+        `session_id` is the lease (None: a stateless request, leased only while it runs). `notify` receives progress.
         """
         ...
 
     def lease(self, session_id: str, client: str = "http") -> None:
-        """Take or renew an HTTP session's lease; one unknown here (the daemon was replaced) is created again."""
+        """Create or renew an HTTP session's lease. A session unknown here (because the daemon was replaced) is created
+        again.
+        """
         ...
 
     def end_session(self, session_id: str) -> None:
-        """The client is done with its session (HTTP DELETE)."""
+        """End a session that its client no longer needs (HTTP DELETE)."""
         ...
 
 
 class HttpServerLike(Protocol):
-    """What the daemon does with its HTTP server."""
+    """The HTTP server as seen by the daemon."""
 
     def start(self) -> None:
-        """Begin to serve, in threads of its own. Returns at once."""
+        """Start serving in separate threads. Returns immediately."""
         ...
 
     def close(self, *, leaving: bool = False) -> None:
-        """Accept no more, finish what runs (bounded by a few seconds), return when no thread is left.
+        """Stop accepting, finish running requests within a few seconds, and return when no thread is left.
 
-        `leaving` the socket to a successor, connections that were taken are answered, too.
+        With `leaving` (the socket goes to a successor), connections already accepted are answered too.
         """
         ...

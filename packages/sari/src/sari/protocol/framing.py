@@ -1,12 +1,12 @@
-"""Both framings of JSON-RPC on a byte stream: a line per message (MCP's own) and Content-Length headers. No I/O.
+"""Both framings of JSON-RPC on a byte stream: one message per line (as in MCP) and Content-Length headers. No I/O.
 
-The first byte decides which one a peer speaks. Memory is bounded: a message over the limit is skipped as it arrives
-and reported once, and the stream goes on behind it.
+The first byte determines which framing a peer uses. Memory is bounded: a message over the limit is skipped as it
+arrives and reported once, and decoding continues after it.
 """
 
 from __future__ import annotations
 
-# A tool call is a few kilobytes; an editor that sends a whole file stays far below this.
+# A tool call takes a few kilobytes. Even an editor that sends a complete file stays far below this.
 LARGEST_MESSAGE = 16 * 1024 * 1024
 _LARGEST_HEADER = 8192
 _SPACE = b" \t\r\n"
@@ -14,7 +14,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Refused:
-    """A piece of the stream that is no message, and why."""
+    """A part of the stream that is not a message, and the reason."""
 
     __slots__ = ("reason",)
 
@@ -23,7 +23,7 @@ class Refused:
 
 
 class Decoder:
-    """Cuts bytes as they arrive into messages."""
+    """Splits incoming bytes into messages."""
 
     def __init__(self, limit: int = LARGEST_MESSAGE) -> None:
         self._limit = limit
@@ -36,11 +36,11 @@ class Decoder:
         self.uses_headers: bool | None = None
 
     def raise_limit(self, limit: int) -> None:
-        """Take larger messages from now on: the peer has shown who it is."""
+        """Accept larger messages from now on, because the peer is authenticated."""
         self._limit = limit
 
     def feed(self, data: bytes) -> list[bytes | Refused]:
-        """Take some bytes, give the messages that are whole now."""
+        """Add bytes and return the messages that are now complete."""
         self._buffer += data
         found: list[bytes | Refused] = []
         while True:
@@ -107,7 +107,7 @@ class Decoder:
         if self._resync:
             at = self._buffer.lower().find(b"content-")
             if at < 0:
-                # Keep what may be the beginning of the word.
+                # Keep bytes that may be the start of the next header.
                 del self._buffer[: max(0, len(self._buffer) - 8)]
                 return None
             del self._buffer[:at]
@@ -132,7 +132,7 @@ class Decoder:
         return b""
 
     def _lost(self, why: str) -> Refused:
-        # Behind the word we stopped at, the next one may be good.
+        # A valid header may follow the one that could not be read.
         del self._buffer[:1]
         self._resync = True
         return Refused(why)

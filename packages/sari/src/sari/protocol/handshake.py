@@ -1,7 +1,7 @@
-"""How a client and a daemon prove to each other that both hold the owner's token, without sending it. Pure.
+"""The handshake in which a client and a daemon prove that both hold the owner's token, without sending it. Pure.
 
-Each sends a random nonce; each answers with an HMAC over both. The port is part of it: another program that listens on
-a daemon's old port cannot pass the messages on to the daemon and sit in between.
+Each side sends a random nonce and answers with an HMAC over both nonces. The HMAC includes the port, so a program that
+listens on a daemon's old port cannot relay the messages to the daemon (man in the middle).
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ _LONGEST_NONCE = 200
 
 
 def client_proof(token: str, client_nonce: str, daemon_nonce: str, port: int) -> str:
-    """What only a client with the token can answer."""
+    """Return the proof that only a client with the token can compute."""
     return _proof(token, "client", client_nonce, daemon_nonce, port)
 
 
 def daemon_proof(token: str, client_nonce: str, daemon_nonce: str, port: int) -> str:
-    """What only a daemon with the token can answer."""
+    """Return the proof that only a daemon with the token can compute."""
     return _proof(token, "daemon", client_nonce, daemon_nonce, port)
 
 
 def is_nonce(value: object) -> bool:
-    """Whether a peer sent something that can be a nonce."""
+    """Whether a value sent by a peer is a valid nonce."""
     return isinstance(value, str) and 16 <= len(value) <= _LONGEST_NONCE and value.isascii() and value.isalnum()
 
 
 def is_proof(given: object, expected: str) -> bool:
-    """Whether a peer's proof is the expected one; takes the same time either way."""
+    """Whether a peer's proof is correct. Compares in constant time."""
     return isinstance(given, str) and hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
 
 

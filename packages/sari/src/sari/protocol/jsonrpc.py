@@ -1,6 +1,4 @@
-"""JSON-RPC 2.0 messages: decoding what a peer sent without trusting it, and building answers. No I/O, quick to
-import.
-"""
+"""JSON-RPC 2.0 messages: decodes untrusted input and builds answers. No I/O, quick to import."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
-# Ours, in the range JSON-RPC leaves to servers.
+# sari's own codes, in the range that JSON-RPC reserves for servers.
 TIMED_OUT = -32001
 UNAVAILABLE = -32002
 DENIED = -32003
@@ -22,7 +20,7 @@ UNSUPPORTED_VERSION = -32022
 
 
 class NotAMessage(Exception):
-    """What arrived is no JSON-RPC message; `answer` says so to its sender."""
+    """Raised when the input is not a JSON-RPC message. `answer` is the error response for its sender."""
 
     def __init__(self, answer: Message) -> None:
         super().__init__(str(answer))
@@ -30,7 +28,7 @@ class NotAMessage(Exception):
 
 
 def decode(data: bytes) -> object:
-    """The JSON value in some bytes. Raises `NotAMessage`."""
+    """Decode a JSON value. Raises `NotAMessage`."""
     try:
         return json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -38,16 +36,16 @@ def decode(data: bytes) -> object:
 
 
 def encode(message: object) -> bytes:
-    """One message as bytes, without a line end in it."""
+    """Encode one message as bytes without a line break."""
     try:
         return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
     except UnicodeEncodeError:
-        # Half of a surrogate pair, which only an escape can carry.
+        # A lone surrogate, which can only be sent as an escape.
         return json.dumps(message, separators=(",", ":")).encode("ascii")
 
 
 def check(value: object) -> Message:
-    """A decoded value as a request, notification or answer. Raises `NotAMessage`."""
+    """Return a decoded value as a request, notification or answer. Raises `NotAMessage`."""
     if not isinstance(value, dict):
         raise NotAMessage(failure(None, INVALID_REQUEST, "a message must be a JSON object"))
     request_id = value.get("id")
@@ -68,25 +66,25 @@ def check(value: object) -> Message:
 
 
 def is_id(value: object) -> bool:
-    """Whether a request may have this id."""
+    """Whether a value is valid as a request id."""
     if isinstance(value, float):
         return value == value and abs(value) != float("inf")
     return isinstance(value, str | int) and not isinstance(value, bool)
 
 
 def params_of(message: Message) -> Message:
-    """A checked message's params, empty if it has none."""
+    """Return a checked message's params, empty if it has none."""
     params = message.get("params")
     return params if isinstance(params, dict) else {}
 
 
 def success(request_id: object, result: object) -> Message:
-    """An answer."""
+    """Build a success response."""
     return {"jsonrpc": "2.0", "id": request_id, "result": result}
 
 
 def failure(request_id: object, code: int, message: str, data: object = None) -> Message:
-    """An answer that says what went wrong."""
+    """Build an error response."""
     error: Message = {"code": code, "message": message}
     if data is not None:
         error["data"] = data
@@ -94,5 +92,5 @@ def failure(request_id: object, code: int, message: str, data: object = None) ->
 
 
 def notification(method: str, params: object) -> Message:
-    """A message that wants no answer."""
+    """Build a notification."""
     return {"jsonrpc": "2.0", "method": method, "params": params}

@@ -1,7 +1,7 @@
-"""A tool as `tools/list` shows it: as few tokens as a model needs to choose it and call it right.
+"""Formats a tool for `tools/list` with as few tokens as a model needs to choose it and call it correctly.
 
-The limits of arguments and the details of results are in the catalogue and are checked there; a model that never reads
-them need not pay for them in every conversation.
+The limits of arguments and the details of results are in the catalogue and are checked there. Listing them would cost
+tokens in every conversation.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from sari.protocol.tooling import ToolSpec
 
 _UNLISTED = frozenset({"minimum", "maximum", "additionalProperties"})
-# Arguments that are accepted but not worth their place in the list: answers name them where they are of use, and the
-# server's instructions do.
+# Arguments that are accepted but not listed. Answers mention them where they are useful, and so do the server's
+# instructions.
 _UNLISTED_ARGUMENTS = frozenset({"case", "cursor", "key", "languages", "limit", "max_tokens", "regex"})
-# Where one is listed nevertheless: the tool that is called most.
+# Exceptions: listed for the most frequently called tool.
 _LISTED_ARGUMENTS = frozenset({("search", "max_tokens")})
 
 
 def describe(spec: ToolSpec) -> dict[str, object]:
-    """One tool of the list."""
+    """Return one tool as an element of the list."""
     return {
         "name": spec.name,
         "title": spec.title,
@@ -52,7 +52,7 @@ def _short(schema: Mapping[str, object]) -> dict[str, object]:
         if key in _UNLISTED or (key in ("required", "description") and not value):
             continue
         if key == "anyOf":
-            # A list or one string. Where nothing is said about it, one is what is meant as a rule.
+            # A list or one string. Without a description, callers usually pass one string.
             short |= (
                 {"type": "array", "items": {"type": "string"}} if schema.get("description") else {"type": "string"}
             )

@@ -1,8 +1,7 @@
-"""MCP in both eras: what a server answers by itself, and how a tool's result looks on the wire. No I/O, quick to
-import.
+"""MCP in both eras: answers the requests that need no workspace and formats tool results. No I/O, quick to import.
 
-The `initialize` revisions keep their choice for the connection; the 2026-07-28 revision names itself in each
-request's `_meta`. Both may come on one connection, so the era is always read off the request.
+The `initialize` revisions negotiate once per connection; the 2026-07-28 revision names itself in each request's
+`_meta`. One connection may use both, so the era is always determined per request.
 """
 
 from __future__ import annotations
@@ -39,18 +38,18 @@ _EMPTY_LISTS = {
 
 
 def server_info() -> Message:
-    """Who we are."""
+    """Return the server's name and version."""
     return {"name": "sari", "title": "sari code search", "version": __version__}
 
 
 def is_modern(params: Message) -> bool:
-    """Whether a request belongs to the stateless era."""
+    """Whether a request uses the stateless era."""
     meta = params.get("_meta")
     return isinstance(meta, dict) and VERSION_KEY in meta
 
 
 def client_name(params: Message) -> str:
-    """The name a client gives itself, in either era."""
+    """Return the client's name, in either era."""
     meta = params.get("_meta")
     info = params.get("clientInfo") or (meta.get(CLIENT_KEY) if isinstance(meta, dict) else None)
     name = info.get("name") if isinstance(info, dict) else None
@@ -58,7 +57,7 @@ def client_name(params: Message) -> str:
 
 
 def answer(message: Message) -> Message | None:
-    """The answer to a checked request that needs no workspace; None for `tools/call`."""
+    """Answer a checked request that needs no workspace. Returns None for `tools/call`."""
     method, params, request_id = message["method"], jsonrpc.params_of(message), message["id"]
     refusal = _unknown_version(request_id, params)
     if refusal is not None:
@@ -132,7 +131,9 @@ def _unknown_version(request_id: object, params: Message) -> Message | None:
 
 
 def tool_answer(message: Message, result: ToolResult) -> Message:
-    """The answer to a `tools/call`. An error carries text only: its data would not fit the tool's output schema."""
+    """Return the answer to a `tools/call`. An error contains only text, because its data would not match the output
+    schema.
+    """
     wire: Message = {"content": [{"type": "text", "text": result.text}], "isError": result.is_error}
     if not result.is_error:
         wire["structuredContent"] = result.structured

@@ -1,6 +1,6 @@
-"""What a tool is to the protocol layer, and what the daemon needs of an open workspace.
+"""The interfaces between the protocol layer, the tools and the daemon.
 
-The daemon knows workspaces only through these protocols; the tools know nothing of MCP, sockets or sessions. Standard
+The daemon knows workspaces only through these protocols. The tools know nothing of MCP, sockets or sessions. Standard
 library only: the shim answers `tools/list` from the catalogue of these specs.
 """
 
@@ -30,7 +30,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a call answered: text for people and models, the same as data, or an error that says what to do."""
+    """The result of a call: text, the same as structured data, or an error that says what to do."""
 
     text: str
     structured: Mapping[str, object]
@@ -38,38 +38,40 @@ class ToolResult:
 
 
 class Call(Protocol):
-    """The running call, as a tool sees it. Tools run in a worker thread and ask now and then."""
+    """The running call, as seen by a tool. Tools run in a worker thread and check it periodically."""
 
     @property
     def cancelled(self) -> bool:
-        """True once the client no longer wants the answer: stop soon, any result is dropped."""
+        """True once the client no longer needs the answer. The tool should stop soon; its result is discarded."""
         ...
 
     def progress(self, done: float, total: float | None, message: str) -> None:
-        """Tell the client how far the call is. Cheap; may be dropped."""
+        """Report progress to the client. Cheap; may be dropped."""
         ...
 
 
 class OpenWorkspace(Protocol):
-    """One workspace root that is indexed and watched, until it is closed. All methods are thread-safe and blocking."""
+    """One workspace root, indexed and watched until it is closed. All methods are thread-safe and blocking."""
 
     @property
     def root(self) -> Path: ...
 
     def call(self, tool: str, arguments: Mapping[str, object], call: Call) -> ToolResult:
-        """Answer one tool call. Bad arguments are an `is_error` result; an exception is a defect."""
+        """Answer one tool call. Bad arguments produce an `is_error` result; an exception is a bug."""
         ...
 
     def status(self) -> Mapping[str, object]:
-        """What is indexed and how fresh, as the `status` tool's structured content. Never blocks on the index."""
+        """Return what is indexed and how current it is, as the `status` tool's structured content. Never blocks on the
+        index.
+        """
         ...
 
     def close(self) -> None:
-        """Stop watching and close the database. Returns when nothing of this workspace runs any more."""
+        """Stop watching and close the database. Returns when no thread or process of this workspace is left."""
         ...
 
 
 class WorkspaceOpener(Protocol):
-    """How the daemon opens a root: `sari.tools.workspace.open_workspace`."""
+    """Opens a root for the daemon: `sari.tools.workspace.open_workspace`."""
 
     def __call__(self, root: Path, data_dir: Path) -> OpenWorkspace: ...

@@ -1,8 +1,8 @@
-"""Which version is newer. "dev" and what cannot be parsed are the oldest of all, so nobody is replaced by chance."""
+"""Compares versions. "dev" and versions that cannot be parsed are the oldest, so they never replace another by accident."""
 
 from __future__ import annotations
 
-# What shim and daemon speak with each other. A newer daemon keeps serving the older numbers it lists.
+# The protocol between shim and daemon. A newer daemon keeps serving the older numbers that it lists.
 WIRE_PROTOCOL = 1
 SERVED_PROTOCOLS = (1,)
 
@@ -13,7 +13,7 @@ _STAGES = {"dev": -4, "a": -3, "b": -2, "rc": -1}
 
 
 def version_key(version: str) -> Key:
-    """A key that sorts versions."""
+    """Return a sort key for a version."""
     text = version.strip().lower().lstrip("v").partition("+")[0]
     parts: list[int] = []
     stage: list[int] = []
@@ -34,7 +34,7 @@ def version_key(version: str) -> Key:
         return _OLDEST
     while len(parts) > 1 and parts[-1] == 0:
         parts.pop()
-    # Ten numbers are more than any version has; the stage stands behind them all.
+    # No version has more than ten numbers; the stage comes after all of them.
     return (*parts, *([0] * (10 - len(parts))), *(stage or [0]))
 
 

@@ -1,4 +1,4 @@
-"""Cuts a file into symbol-sized chunks and scores each for a question. Pure."""
+"""Splits a file into symbol-sized chunks and scores each for a question. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TYPES = frozenset({"class", "interface", "struct", "trait", "enum", "type", "mo
 _LONGEST = 60
 _SHORTEST_UNNAMED = 3
 _WORD = re.compile(r"\w+")
-# A chunk of this many words is of usual length.
+# The usual number of words in a chunk.
 _USUAL_WORDS = 150
 _NAME_COUNT = 3
 _K1 = 1.2
@@ -52,7 +52,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class CountedChunk:
-    """A chunk with how often each word stands in it."""
+    """A chunk with its word counts."""
 
     chunk: Chunk
     words: Mapping[str, int]
@@ -66,7 +66,9 @@ class ScoredChunk:
 
 
 def cut(symbols: Sequence[Symbol], lines: Sequence[str]) -> list[Chunk]:
-    """Every line in one chunk: a definition from its first line (with its comment) to the next definition or its end."""
+    """Return chunks that cover every line: a definition from its first line (with its comment) to its end or the next
+    one.
+    """
     count = len(lines)
     starts: dict[int, Symbol] = {}
     cuts = {1}
@@ -93,7 +95,7 @@ def cut(symbols: Sequence[Symbol], lines: Sequence[str]) -> list[Chunk]:
 
 
 def _with_comment(lines: Sequence[str], line: int) -> int:
-    """The first line of the comment or decorators right above a definition."""
+    """Return the first line of the comment or decorators directly above a definition."""
     first = line
     while first > 1 and line - first < _MOST_LEADING and _COMMENT.match(lines[first - 2]):
         first -= 1
@@ -101,7 +103,7 @@ def _with_comment(lines: Sequence[str], line: int) -> int:
 
 
 def count(lines: Sequence[str], chunks: Sequence[Chunk]) -> list[CountedChunk]:
-    """The chunks of a file with their words: the same for every question."""
+    """Return a file's chunks with their words, which are the same for every question."""
     counted = []
     for chunk in chunks:
         words = _WORD.findall("\n".join(lines[chunk.start - 1 : chunk.end]))
@@ -112,7 +114,7 @@ def count(lines: Sequence[str], chunks: Sequence[Chunk]) -> list[CountedChunk]:
 def score_chunks(
     chunks: Sequence[CountedChunk], terms: Mapping[str, float], names: frozenset[str], exact_name: float
 ) -> list[ScoredChunk]:
-    """Each chunk with its score: BM25 over its words, more for its name, most when the question names it exactly."""
+    """Return each chunk with its score: BM25 over its words, more for its name, most if the question names it exactly."""
     known: dict[str, tuple[str, ...]] = {}
     scored: list[ScoredChunk] = []
     for one in chunks:

@@ -1,6 +1,6 @@
-"""Which files a question is about before there is a term index: ripgrep counts its terms in every file.
+"""Finds the files for a question before there is a term index: ripgrep counts its terms in every file.
 
-Slower and coarser than the index; used for the first question of a workspace that was never opened.
+Slower and coarser than the index. Used for the first question in a workspace that was never opened.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def candidates(
     keep: Callable[[bytes], bool] | None,
     cancelled: Callable[[], bool],
 ) -> list[bytes]:
-    """The files that hold most of the question, best first."""
+    """Return the files that contain most of the question, best first."""
     terms = sorted(
         (term for term in question.terms if len(term) > 2), key=lambda one: (-question.terms[one], -len(one))
     )

@@ -1,7 +1,7 @@
-"""The messages of a workspace's commits, to be searched by words: was this fixed before?
+"""Full-text search in the messages of a workspace's commits ("was this fixed before?").
 
-One SQLite full-text table beside the index, filled when somebody asks, newest commits first. It holds nothing that git
-cannot tell again: damaged or too large, it is thrown away.
+One SQLite full-text table beside the index, filled on demand, newest commits first. Everything in it can be read from
+git again, so a damaged or oversized file is deleted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sari.index.commits import LOG_FLAGS, Commit, parse_commits
 from sari.index.git import Repository
 from sari.ranking.terms import count_terms
 
-# Older ones are found by `text` and by lines, which read the history itself.
+# Older commits can be found by `text` and by lines, which read the history itself.
 MOST_COMMITS = 50_000
 _MOST_KEPT = 3 * MOST_COMMITS
 _BATCH = 500
@@ -53,9 +53,9 @@ class CommitMessages:
     def find(
         self, repository: Repository, head: str, question: str, stopped: Callable[[], bool], late: Callable[[], bool]
     ) -> tuple[list[Commit], bool]:
-        """The commits whose messages answer a question, best first; and whether all messages were indexed.
+        """Return the commits whose messages answer a question, best first, and whether all messages were indexed.
 
-        `stopped` ends the call with `git.Stopped`; once it is `late`, what is indexed by then is searched.
+        `stopped` ends the call with `git.Stopped`. Once `late` returns True, the messages indexed so far are searched.
         """
         with self._lock:
             try:
@@ -153,7 +153,7 @@ class CommitMessages:
             if self._target is not None:
                 os.chmod(self._target, 0o600)
             db.execute("PRAGMA journal_mode = WAL")
-            # What a crash loses is read from git again.
+            # Data lost in a crash is read from git again.
             db.execute("PRAGMA synchronous = OFF")
             version = db.execute("PRAGMA user_version").fetchone()[0]
             if version not in (0, _VERSION):

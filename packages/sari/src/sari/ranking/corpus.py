@@ -1,6 +1,7 @@
-"""The open segments as one corpus: which file is where, how long files are, and what history says of them.
+"""The open segments as one corpus: where each file is, the lengths of files, and their history.
 
-A document's number is its segment's number and its id within it. In memory; built again when a segment comes or goes.
+A document's number combines its segment's number and its id in the segment. In memory; rebuilt when a segment is added
+or removed.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ SHIFT = 16
 
 @dataclass(frozen=True, slots=True)
 class Norms:
-    """What a count is multiplied by for the length of its file."""
+    """Length normalisation factors of a segment's files."""
 
     body: array[float]
     defs: array[float]
 
 
 class Corpus:
-    """Immutable view of the segments. `where` names the live document of each path."""
+    """An immutable view of the segments. `where` is the live document of each path."""
 
     def __init__(self, segments: Sequence[TermSegment], where: Mapping[bytes, int], history: FileHistory) -> None:
         self.segments = tuple(segments)
@@ -44,18 +45,18 @@ class Corpus:
         return self.where.get(self.path(document)) == document
 
     def rows(self, term: str) -> list[Row]:
-        """The postings of a term, one row for each segment."""
+        """Return the postings of a term, one row for each segment."""
         return [segment.row(term) for segment in self.segments]
 
     def inverse_frequency(self, rows: Sequence[Row]) -> float:
-        """How rare a term is: 0 when no file holds it."""
+        """Return how rare a term is; 0 if no file contains it."""
         holding = sum(max((len(posting.ids) for posting in row.values()), default=0) for row in rows)
         if not holding:
             return 0.0
         return math.log(1 + (max(self.size - holding, 0) + 0.5) / (holding + 0.5))
 
     def norms(self, b_body: float, b_defs: float) -> list[Norms]:
-        """Length normalisation for each document of each segment."""
+        """Return the length normalisation for each document of each segment."""
         key = (b_body, b_defs)
         if key not in self._norms:
             self._norms[key] = [

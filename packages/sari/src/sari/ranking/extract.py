@@ -1,4 +1,4 @@
-"""Turns a file into what the term index keeps of it: the terms of its text, its definitions, its path and its name."""
+"""Extracts the term index's data from a file: the terms of its text, its definitions, its path and its name."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from sari.languages.read import read_text, stamp_of
 from sari.ranking.term_segment import FileTerms
 from sari.ranking.terms import count_terms, terms_of_word, words_of
 
-# Larger files are data or generated more often than written.
+# Larger files are usually data or generated.
 MAX_BYTES = 1 << 20
 _LOOKS_BINARY = 8_000
-# Minified code has few lines; what it repeats says nothing.
+# Minified code has few, long lines; its repetitions carry no meaning.
 _LONG_LINE = 5_000
 
 
 def file_terms(root: bytes, path: bytes, names: Iterable[str] | None = None) -> FileTerms | None:
-    """Read a file. `names` are its definitions if they are known; None when the file is gone."""
+    """Read a file. `names` are its definitions, if known. Returns None if the file no longer exists."""
     try:
         stamp = stamp_of(os.lstat(os.path.join(root, path)))
     except OSError:

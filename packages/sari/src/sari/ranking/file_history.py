@@ -1,6 +1,6 @@
-"""What the git history says of each file: the words of the commit messages that touched it, how often, how lately.
+"""Each file's git history: the words of its commit messages, and how often and how recently it changed.
 
-Pure: parses the output of `git log`; running git is the caller's. Kept in memory, made again when HEAD moves.
+Pure: parses the output of `git log`; the caller runs git. Kept in memory, rebuilt when HEAD moves.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from sari.ranking.terms import count_terms
 
 MOST_COMMITS = 3_000
-# A commit over many files (a rename, a formatter) says nothing about any of them.
+# A commit that touches many files (a rename, a formatter) says nothing about any of them.
 _MOST_FILES = 20
 _MOST_MESSAGE = 4_000
 RECORD, FIELD = "\x01", "\x02"
@@ -22,7 +22,7 @@ LOG_FORMAT = f"--format={RECORD}%B{FIELD}".replace(RECORD, "%x01").replace(FIELD
 
 @dataclass(frozen=True, slots=True)
 class FileHistory:
-    """Term → path → in how many messages; and for each path its number of commits and its newest commit's place."""
+    """Term → path → number of messages; and for each path its number of commits and the position of its newest commit."""
 
     messages: Mapping[str, Mapping[bytes, int]] = field(default_factory=dict)
     lengths: Mapping[bytes, int] = field(default_factory=dict)
@@ -30,12 +30,12 @@ class FileHistory:
     mean_length: float = 1.0
 
     def activity(self, path: bytes) -> float:
-        """How often the file was changed lately, on a logarithmic scale."""
+        """Return how often the file changed recently, on a logarithmic scale."""
         return math.log1p(self.commits.get(path, 0))
 
 
 def parse_log(output: bytes) -> FileHistory:
-    """Read `git log --name-only -z` in LOG_FORMAT: newest first, paths relative to the workspace."""
+    """Parse `git log --name-only -z` in LOG_FORMAT: newest first, paths relative to the workspace."""
     messages: defaultdict[str, Counter[bytes]] = defaultdict(Counter)
     lengths: Counter[bytes] = Counter()
     commits: Counter[bytes] = Counter()

@@ -1,4 +1,4 @@
-"""What a file is for, by its path: source, a test, documentation and data, or vendored and generated. Pure."""
+"""Classifies a file by its path: source, test, documentation and data, or vendored and generated. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DOCUMENT = re.compile(
 
 @lru_cache(maxsize=1 << 14)
 def kind_of(path: str) -> FileKind:
-    """The kind of a file."""
+    """Return the kind of a file."""
     if _VENDORED.search(path):
         return FileKind.VENDORED
     if _TEST.search(path):
@@ -43,7 +43,7 @@ def kind_of(path: str) -> FileKind:
     return FileKind.DOCUMENT if _DOCUMENT.search(path) else FileKind.SOURCE
 
 
-# Names of platforms in paths, by the `sys.platform` they are of.
+# Platform names in paths, mapped to their `sys.platform`.
 _PLATFORMS = {
     "win": "win32",
     "win32": "win32",
@@ -73,7 +73,7 @@ _DECLARATIONS = (".h", ".hh", ".hpp", ".hxx", ".d.ts", ".pyi", ".mli")
 
 @lru_cache(maxsize=1 << 14)
 def foreign_platform(path: str, platform: str = sys.platform) -> str | None:
-    """The platform, other than this one, that a file is for, as its path names it."""
+    """Return the platform that a file is for, according to its path, if it is not this one."""
     names: list[str] = _NAME.findall(path.lower())
     for name in names:
         of = _PLATFORMS.get(name)
@@ -83,5 +83,5 @@ def foreign_platform(path: str, platform: str = sys.platform) -> str | None:
 
 
 def only_declares(path: str) -> bool:
-    """Whether a file declares what another one defines."""
+    """Whether a file only declares symbols that another one defines."""
     return path.endswith(_DECLARATIONS)

@@ -1,4 +1,6 @@
-"""Reads the history of a workspace's files with git, which runs nothing that the repository names (`sari.index.git`)."""
+"""Reads the history of a workspace's files with git, without running programs that the repository names
+(`sari.index.git`).
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,12 @@ _TIMEOUT_S = 60.0
 
 
 def head_of(root: Path) -> str:
-    """The commit that is checked out; empty outside git and before the first commit."""
+    """Return the commit that is checked out; empty outside git and before the first commit."""
     return read_head(root) or ""
 
 
 def read_history(root: Path) -> FileHistory:
-    """The history of the files below a root; empty when there is none."""
+    """Return the history of the files below a root; empty if there is none."""
     with open_repository(root) as repository:
         if repository is None or repository.head is None:
             return FileHistory()

@@ -1,4 +1,4 @@
-"""Reads a question: a sentence, a commit message, an identifier or a mix of them, into weighted terms. Pure."""
+"""Converts a question (a sentence, a commit message, an identifier or a mix of them) into weighted terms. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STOP_WORDS = (
     "also only just like any all more most than too very"
 )
 _STOP = frozenset(_STOP_WORDS.split())
-# Words that are in most questions and say little about the place.
+# Words that occur in most questions and say little about the place.
 _WEAK_WORDS = (
     "work works implementation implement code function functions class method methods logic support add added adds fix "
     "fixes fixed remove removed update updated change changed changes make made allow allowed handle handles handling way "
@@ -27,7 +27,7 @@ _WEAK_WEIGHT = 0.4
 _PART_WEIGHT = 0.7
 _URL = re.compile(r"https?://\S+")
 _TRAILER = re.compile(r"(?im)^(?:signed-off-by|co-authored-by|reviewed-by|reported-by|change-id|cherry.picked).*$")
-# A question's first words say what it is about; a long message's body is worth less.
+# The first words of a question say what it is about; the body of a long message counts less.
 _FIRST_WORDS = 25
 _LATER_WEIGHT = 0.3
 _MOST_WORDS = 200
@@ -35,7 +35,7 @@ _MOST_WORDS = 200
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is looked for: terms and how much each counts, neighbouring words as one term, and names as they stand."""
+    """A parsed question: terms with their weights, neighbouring words joined into one term, and literal names."""
 
     terms: dict[str, float]
     joined: frozenset[str]
@@ -44,7 +44,7 @@ class Question:
 
 
 def read_question(text: str) -> Question:
-    """Read a question."""
+    """Parse a question."""
     text = _TRAILER.sub(" ", _URL.sub(" ", text))
     words = words_of(text)[:_MOST_WORDS]
     telling = [word for word in words if word.lower() not in _STOP] or words
@@ -68,11 +68,11 @@ def _weighted(word: str) -> Iterator[tuple[str, float]]:
         if term.isdigit():
             continue
         weight = _WEAK_WEIGHT if term in _WEAK else 1.0
-        # Of `HTTPException` the whole counts more than its parts.
+        # For `HTTPException`, the complete word counts more than its parts.
         yield term, weight * (_PART_WEIGHT if len(terms) > 1 and term != terms[-1] else 1.0)
 
 
 def _joined(words: list[str]) -> Iterator[str]:
-    """`radix tree` may be written `radixtree`."""
+    """Join neighbouring words, because `radix tree` may be written `radixtree`."""
     for first, second in pairwise(words):
         yield from terms_of_word((first + second).lower())

@@ -1,4 +1,4 @@
-"""Puts the files found into their final order: by their best place, their name, their kind and their history. Pure."""
+"""Sorts the retrieved files into their final order: by best place, name, kind and history. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from sari.ranking.retrieval import Retrieved
 from sari.ranking.terms import terms_of_word, words_of
 from sari.ranking.weights import Weights
 
-# These names say nothing: their folder's name is theirs.
+# These names carry no meaning, so the folder's name is used instead.
 _GENERIC = frozenset({"mod", "lib", "index", "__init__", "main", "init"})
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A file in its place of the order, with its places, best first."""
+    """A ranked file with its places, best first."""
 
     path: bytes
     score: float
@@ -33,7 +33,7 @@ def rank(
     activity: Mapping[bytes, float],
     weights: Weights,
 ) -> list[Ranked]:
-    """The files, best first."""
+    """Return the files, best first."""
     found = []
     for file, chunks in files:
         places = tuple(sorted(chunks, key=lambda one: (-one.score, one.chunk.start)))
@@ -48,7 +48,7 @@ def rank(
 
 
 def name_match(path: str, terms: Mapping[str, float]) -> float:
-    """How much of the question the file's name holds, less the more of the name is not in the question."""
+    """Return how much of the question the file's name contains, reduced by the part of the name not in the question."""
     parts, whole = _name_parts(path)
     weight = sum(terms.get(part, 0.0) for part in parts) + (terms.get(whole, 0.0) if whole not in parts else 0.0)
     if not weight:
@@ -80,7 +80,9 @@ def _kind_factor(kind: FileKind, question: Question, weights: Weights) -> float:
 
 
 def _variant_factor(path: str, question: Question, weights: Weights) -> float:
-    """Less for a declaration of what is defined elsewhere, and for another platform's variant of a file."""
+    """Return a lower factor for a declaration of something defined elsewhere, and for another platform's variant of a
+    file.
+    """
     factor = weights.declarations if only_declares(path) else 1.0
     platform = foreign_platform(path)
     if platform is not None and platform not in question.terms:

@@ -1,6 +1,6 @@
-"""Answers a question from a corpus: finds files by the term index, looks into the best of them, and orders places.
+"""Answers a question from a corpus: finds files with the term index, reads the best of them, and sorts places.
 
-Reading a file is the caller's: `look` gives its lines and symbols as they are now, or None when it is gone.
+The caller reads files: `look` returns a file's current lines and symbols, or None if it no longer exists.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from sari.ranking.retrieval import Retrieved, retrieve, weigh
 from sari.ranking.weights import DEFAULT, Weights
 
 _MOST_RETRIEVED = 150
-# Looking into a file costs a third of a millisecond, and a tenth when it was looked into before.
+# Reading a file takes a third of a millisecond, or a tenth if it was read before.
 MOST_LOOKED_INTO = 24
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """A file as it is now."""
+    """A file's current content."""
 
     lines: Sequence[str]
     chunks: Sequence[CountedChunk]
 
 
 def looked_into(lines: Sequence[str], symbols: Sequence[Symbol]) -> Looked:
-    """A file of these lines that defines these symbols."""
+    """Return the content of a file with these lines and symbols."""
     return Looked(lines, count(lines, cut(symbols, lines)))
 
 
@@ -46,7 +46,7 @@ def answer(
     weights: Weights = DEFAULT,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> list[Ranked]:
-    """The files that answer a question best, best first, each with its places."""
+    """Return the files that answer a question best, best first, each with its places."""
     question = read_question(text)
     weighted = weigh(corpus, question, weights)
     terms = {one.term: one.weight for one in weighted}

@@ -1,6 +1,6 @@
-"""Finds the files that a question is about: BM25F over the fields of the term index and the messages of the history.
+"""Finds the files for a question: BM25F over the fields of the term index and the messages of the history.
 
-Rare terms are scored in every file that holds them; common ones only in the files that the rare ones found, so that a
+Rare terms are scored in every file that contains them, and common ones only in the files found by rare ones, so that a
 question costs about the same in a hundred thousand files as in a thousand. Pure, given a corpus.
 """
 
@@ -16,15 +16,15 @@ from sari.ranking.question import Question
 from sari.ranking.term_segment import Row
 from sari.ranking.weights import Weights
 
-# So many postings are scored in full: a few milliseconds.
+# How many postings are scored in full: a few milliseconds.
 _BUDGET = 8_000
-# Where even the rarest term is everywhere, files that hold it less often than this are passed over.
+# If even the rarest term is very common, files that contain it less often than this are skipped.
 _OFTEN = 3
 
 
 @dataclass(frozen=True, slots=True)
 class WeightedTerm:
-    """A term with its postings and what it counts."""
+    """A term with its postings and its weight."""
 
     term: str
     weight: float
@@ -48,7 +48,7 @@ class Retrieved:
 
 
 def weigh(corpus: Corpus, question: Question, weights: Weights) -> list[WeightedTerm]:
-    """The question's terms and those near to them, with their weight in this corpus; the rarest first."""
+    """Return the question's terms and similar ones, with their weight in this corpus, rarest first."""
     wanted: dict[str, tuple[float, bool]] = {term: (weight, True) for term, weight in question.terms.items()}
     for term in question.joined:
         wanted.setdefault(term, (weights.joined, False))
@@ -70,11 +70,11 @@ def retrieve(
     most: int,
     keep: Callable[[bytes], bool] | None = None,
 ) -> list[Retrieved]:
-    """The files that score best, best first."""
+    """Return the files with the best scores, best first."""
     norms = corpus.norms(weights.b_body, weights.b_defs)
     scores: dict[int, float] = {}
     covered: dict[int, float] = {}
-    # With a filter the files that the rare terms find may all be outside it.
+    # With a filter, all files found by the rare terms may be excluded.
     left = _BUDGET if keep is None else 1 << 40
     found_by_rare: list[int] | None = None
     for one in terms:
@@ -83,7 +83,7 @@ def retrieve(
         elif not scores:
             counts = _often(one, norms, weights)
         else:
-            # Terms come by rarity: from here on all are common, and the files are those found so far.
+            # Terms are sorted by rarity: from here on all are common, and no more files are added.
             if found_by_rare is None:
                 found_by_rare = _best(scores, 2 * most)
             counts = _among(one, found_by_rare, norms, weights)
@@ -126,7 +126,7 @@ def _everywhere(one: WeightedTerm, norms: Sequence[Norms], weights: Weights) -> 
 
 
 def _often(one: WeightedTerm, norms: Sequence[Norms], weights: Weights) -> dict[int, float]:
-    """As everywhere, but of the body only where the term stands often."""
+    """Like `_everywhere`, but use the body only where the term occurs often."""
     documents: set[int] = set()
     for number, row in enumerate(one.rows):
         high = number << SHIFT

@@ -1,7 +1,7 @@
-"""Where the term index lives: its folder, and the list of the segments that make it up.
+"""The term index on disk: its folder, and the list of its segments.
 
-The daemon that may write the workspace's index keeps it beside that; any other keeps its own in a temporary folder. A
-segment belongs to the index when the manifest names it, so a crash between the two leaves only a file to sweep.
+The daemon that may write the workspace's index stores it beside that; any other uses a temporary folder. A segment
+belongs to the index once the manifest names it, so a crash in between leaves only a file to remove.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SegmentStore:
         return self.folder / f"{uuid.uuid4().hex}{_SUFFIX}"
 
     def load(self) -> list[TermSegment]:
-        """The whole segments of the manifest, oldest first; what it does not name is removed."""
+        """Return the intact segments of the manifest, oldest first, and remove files that it does not name."""
         names = self._names()
         segments: list[TermSegment] = []
         for name in names:
@@ -53,7 +53,7 @@ class SegmentStore:
             return []
 
     def save(self, segments: Sequence[TermSegment]) -> None:
-        """Make these the index."""
+        """Make these segments the index."""
         temporary = self.folder / "manifest.tmp"
         temporary.write_text(
             json.dumps({"version": VERSION, "segments": [segment.location.name for segment in segments]})

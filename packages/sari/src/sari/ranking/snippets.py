@@ -1,4 +1,4 @@
-"""Packs the best places into a budget of tokens: whole chunks where they fit, their telling lines where not. Pure."""
+"""Packs the best places into a token budget: complete chunks if they fit, else their most relevant lines. Pure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from sari.ranking.rank import Ranked
 from sari.ranking.ranker import Look
 
 _BYTES_PER_TOKEN = 4
-# Path, line and name of a snippet in the answer.
+# Tokens for a snippet's path, line and name in the answer.
 _OVERHEAD = 24
 _LONGEST_LINE = 200
-# The first files are shown with more lines than the later ones: most often the answer is among them.
+# The first files are shown with more lines than later ones, because the answer is most often among them.
 _LINES = (30, 20, 14, 10, 8)
 _LEAST_LINES = 5
-# A file's second place is shown when it is nearly as good as its first.
+# A file's second place is shown if its score is close to the first.
 _SECOND = 0.75
 _PLACES_A_FILE = 3
 
@@ -33,7 +33,7 @@ class Snippet:
 
 
 def pack(ranked: Sequence[Ranked], look: Look, max_tokens: int) -> list[Snippet]:
-    """Snippets, best first, until the budget is used. The first is always given."""
+    """Return snippets, best first, until the budget is used. Always returns the first."""
     left = max_tokens * _BYTES_PER_TOKEN
     snippets: list[Snippet] = []
     for path, chunk in _order(ranked):
@@ -51,7 +51,7 @@ def pack(ranked: Sequence[Ranked], look: Look, max_tokens: int) -> list[Snippet]
 
 
 def _order(ranked: Sequence[Ranked]) -> list[tuple[bytes, Chunk]]:
-    """The best place of each file in turn; then, file by file, the others that are nearly as good."""
+    """Return the best place of each file in turn, then, file by file, the others that are nearly as good."""
     firsts = [(one.path, one.places[0].chunk) for one in ranked if one.places]
     others = [
         (one.path, place.chunk)

@@ -1,12 +1,12 @@
 """Reduces an English word to a stem, so that `serializer`, `serializing` and `serialization` are one term.
 
-A short suffix stripper made for identifiers and comments: it may join too much (`station`, `state`), which costs little
-in a ranking, and it is the same function for the index and for the question. Pure.
+A short suffix stripper for identifiers and comments. It may merge too much (`station`, `state`), which costs little in
+a ranking, and the index and the question use the same function. Pure.
 """
 
 from __future__ import annotations
 
-# (ending, what replaces it, letters that must be left). Longest first: the first that fits is taken.
+# (suffix, replacement, letters that must remain). Longest first: the first match is used.
 _SUFFIXES = (
     ("ization", "iz", 3),
     ("isation", "iz", 3),
@@ -52,7 +52,7 @@ _VOWELS = frozenset("aeiouy")
 
 
 def stem(word: str) -> str:
-    """The stem of a lower-case word."""
+    """Return the stem of a lower-case word."""
     word = _singular(word)
     while len(word) > 3:
         shorter = _shorten(word)

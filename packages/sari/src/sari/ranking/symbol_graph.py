@@ -1,7 +1,7 @@
-"""Which definitions the rest of the code depends on most: PageRank over files that use each other's names.
+"""Ranks the definitions that the rest of the code uses most: PageRank over files that use each other's names.
 
-A file passes its rank on to the files that define what it uses, by how specific each name is: `HttpRequest` says which
-file is meant, `default` says nothing. By names alone. Pure.
+A file passes its rank on to the files that define the names it uses, weighted by how specific each name is:
+`HttpRequest` identifies a file, `default` does not. Uses names alone. Pure.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from dataclasses import dataclass
 
 _DAMPING = 0.85
 _ROUNDS = 15
-# A name that more files than this define names none of them.
+# A name that more files than this define identifies none of them.
 _MOST_DEFINERS = 8
 _TYPE_FACTOR = 3.0
-# So much of a file's rank goes nowhere: one that uses only plain words does not give all it has to them.
+# The part of a file's rank that is not passed on, so that a file with only generic words does not give all its rank to
+# them.
 _UNUSED = 8.0
 _PARTS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 
 @dataclass(frozen=True, slots=True)
 class FileNames:
-    """What a file defines at its top, what it mentions, and how much it counts as a user of others."""
+    """A file's top-level definitions, the names that it mentions, and its weight as a user of other files."""
 
     types: Mapping[str, int]
     """Name → how many lines it has."""
@@ -42,7 +43,7 @@ class Importance:
 
 
 def specificity(name: str, *, is_type: bool) -> float:
-    """How surely a mention of a name is one of its definition: a type or a name of several words more than a plain word."""
+    """Return how likely a mention of a name refers to its definition: higher for types and names of several words."""
     if name.startswith("_"):
         return 0.02
     parts = len(_PARTS.findall(name))
@@ -81,7 +82,7 @@ def importance(files: Mapping[bytes, FileNames]) -> Importance:
 def _uses(
     path: bytes, names: FileNames, wanted: Mapping[str, float], definers: Mapping[str, list[bytes]]
 ) -> list[tuple[str, bytes, float]]:
-    """What a file uses: name, the file that defines it, and how much of its rank goes there."""
+    """Yield the names that a file uses, with the defining file and the share of rank that it gets."""
     own = {*names.types, *names.functions}
     return [
         (name, target, wanted[name])

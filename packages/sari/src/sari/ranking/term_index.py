@@ -1,7 +1,7 @@
-"""The term index of one workspace: built in the background, brought up to date when a question comes.
+"""The term index of one workspace: built in the background, updated when a question arrives.
 
-Asks the workspace's index which files there are, and its symbols for what they define. A question reads the files it
-answers with, so a snippet is always what the file holds now; the index only decides which files are looked into.
+The workspace's index provides the list of files, and its symbols the definitions. A question reads the files that it
+returns, so a snippet always shows the current content; the index only decides which files are read.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from sari.ranking.term_segment import DamagedSegment, TermSegment
 from sari.ranking.worker import build_segment
 
 _PAUSE_S = 1.0
-# A question indexes so many changed files itself; more are left to the background.
+# A question indexes up to this many changed files itself; more are left to the background.
 FEW = 64
 # Below this, starting a worker costs more than it gains.
 _ALONE_BELOW = 100
 _BATCH = 8_000
 _MOST_SEGMENTS = 16
-# The symbols of the same files are being parsed: waiting for them saves parsing twice.
+# The symbols of the same files are being parsed. Waiting for them avoids parsing twice.
 _WAIT_FOR_SYMBOLS_S = 120.0
 _HEAD_EVERY_S = 15.0
 _KEPT_FILES = 256
@@ -45,7 +45,7 @@ _MOSTLY = 0.9
 
 
 class TermIndex:
-    """Which files hold which terms, for one workspace."""
+    """Maps terms to files, for one workspace."""
 
     def __init__(self, index: WorkspaceIndex, symbols: SymbolIndex) -> None:
         self._index = index
@@ -70,11 +70,11 @@ class TermIndex:
 
     @property
     def complete(self) -> bool:
-        """Everything was indexed, as of the last change."""
+        """Whether everything has been indexed, as of the last change."""
         return self._done_for == self._index.change()
 
     def wait_built(self, timeout_s: float) -> bool:
-        """Wait until all files were indexed once."""
+        """Wait until all files have been indexed once."""
         return self._caught_up.wait(timeout_s)
 
     def status(self) -> dict[str, object]:
@@ -83,7 +83,7 @@ class TermIndex:
     def ask(
         self, question: str, keep: Callable[[bytes], bool] | None, cancelled: Callable[[], bool]
     ) -> tuple[list[Ranked], bool]:
-        """The files that answer a question, best first; and whether all files were considered."""
+        """Return the files that answer a question, best first, and whether all files were considered."""
         complete = self.complete or self._catch_up_few()
         for _ in range(3):
             try:
@@ -96,7 +96,7 @@ class TermIndex:
 
     @property
     def usable(self) -> bool:
-        """Whether most files are indexed, so that an answer is worth giving."""
+        """Whether most files are indexed, so that an answer is useful."""
         return len(self._stamps) >= _MOSTLY * self._index_size()
 
     def _index_size(self) -> int:
@@ -104,7 +104,7 @@ class TermIndex:
         return files if isinstance(files, int) and self._index.known_change() != -1 else 1 << 40
 
     def ask_of(self, question: str, paths: Sequence[bytes], cancelled: Callable[[], bool]) -> list[Ranked]:
-        """As `ask`, of these files alone, read now: what there is before the index is."""
+        """Like `ask`, but for these files alone, read now. Used before the index exists."""
         store = SegmentStore(None)
         try:
             target = store.new_segment()
@@ -119,7 +119,7 @@ class TermIndex:
             store.close()
 
     def look(self, path: bytes) -> Looked | None:
-        """A file as it is now; None when it is gone or is no text."""
+        """Return a file's current content; None if it no longer exists or is not text."""
         stamp = self._stamp(path)
         if stamp is None:
             return None
@@ -177,7 +177,7 @@ class TermIndex:
             self._arrange(self._corpus.where.keys())
 
     def _catch_up_few(self) -> bool:
-        """Index what changed, if that is little. Whether everything is indexed now."""
+        """Index the changes if they are few. Returns whether everything is indexed now."""
         change = self._index.change()
         if change == -1 or not self._stamps or not self._working.acquire(timeout=0.2):
             return False
@@ -208,7 +208,7 @@ class TermIndex:
             self._caught_up.set()
 
     def _waiting(self) -> list[bytes]:
-        """Files that are not indexed as they are now. Forgets those that are gone."""
+        """Return files whose current state is not indexed. Removes missing ones."""
         now = {path: stamp for path in self._index.paths() if (stamp := self._stamp(path)) is not None}
         if not self._stamps and self._segments:
             self._arrange(now.keys())
@@ -234,7 +234,7 @@ class TermIndex:
             self._store.save(self._segments)
 
     def _arrange(self, live: Iterable[bytes]) -> None:
-        """Make the corpus of what is live: of several segments that hold a file, the newest counts."""
+        """Build the corpus of live files. If several segments contain a file, the newest counts."""
         wanted = live if isinstance(live, set) else set(live)
         where: dict[bytes, int] = {}
         stamps: dict[bytes, int] = {}
@@ -247,7 +247,7 @@ class TermIndex:
         self._corpus = Corpus(self._segments, where, self._history)
 
     def _compact(self) -> None:
-        """Build the smallest of too many segments, and those mostly out of date, again as one."""
+        """Merge the smallest of too many segments, and those mostly out of date, into one."""
         living = [0] * len(self._segments)
         for document in self._corpus.where.values():
             living[document >> SHIFT] += 1
@@ -276,7 +276,7 @@ class TermIndex:
         if not old:
             return
         live = set(self._corpus.where)
-        # A question that is being answered may still hold these: they close when nobody does.
+        # A running question may still use these segments. They are closed when unreferenced.
         self._segments = [segment for segment in self._segments if segment not in old]
         self._arrange(live)
         self._store.save(self._segments)
@@ -285,7 +285,7 @@ class TermIndex:
         if self._worker is None or self._worker.poll() is not None:
             self._end_worker()
             self._worker = subprocess.Popen(
-                # Without -P the current folder would be searched for modules first.
+                # Without -P, Python would search the current folder for modules first.
                 [sys.executable, "-P", "-m", "sari.ranking.worker", os.fsdecode(self._root)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -1,7 +1,7 @@
-"""One immutable piece of the term index on disk: some files, and for each term the files that hold it, by field.
+"""One immutable part of the term index on disk: some files, and for each term the files that contain it, by field.
 
-A segment is written to its end under a temporary name, then renamed. It holds nothing that cannot be read again from
-the workspace, so a damaged one is dropped. Knows nothing of which segments make up an index, nor of scores.
+A segment is written under a temporary name and then renamed. Everything in it can be read from the workspace again, so
+a damaged one is dropped. Knows neither which segments make up an index, nor scores.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VERSION = 1
 # Ids within a segment are 16 bit.
 MAX_FILES = 60_000
 _MAX_COUNT = 255
-# Rows of the last queries are kept: an agent asks about the same things again.
+# The rows of recent queries are cached: an agent often queries the same things again.
 _KEPT_ROWS = 256
 _SCHEMA = """
 CREATE TABLE file (id INTEGER PRIMARY KEY, path BLOB NOT NULL, stamp INTEGER NOT NULL,
@@ -31,12 +31,12 @@ FIELDS = ("body", "defs", "path", "name")
 
 
 class DamagedSegment(Exception):
-    """The file is not a whole segment of this version."""
+    """Raised when the file is not a complete segment of this version."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileTerms:
-    """What the index keeps of one file: how often each term stands in each field."""
+    """The index's data for one file: how often each term occurs in each field."""
 
     path: bytes
     stamp: int
@@ -45,7 +45,7 @@ class FileTerms:
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """The files that hold a term in one field, by ascending id, and how often each holds it."""
+    """The files that contain a term in one field, by ascending id, with the number of occurrences."""
 
     ids: array[int]
     counts: bytes
@@ -56,7 +56,7 @@ _NO_ROW: Row = {}
 
 
 def write_segment(target: Path, files: Iterable[FileTerms]) -> int:
-    """Write files as one segment. How many are in it."""
+    """Write files as one segment. Returns how many it contains."""
     rows: list[tuple[int, bytes, int, int, int]] = []
     ids: dict[str, defaultdict[str, array[int]]] = {f: defaultdict(lambda: array("H")) for f in FIELDS}
     counts: dict[str, defaultdict[str, bytearray]] = {f: defaultdict(bytearray) for f in FIELDS}
@@ -143,7 +143,7 @@ class TermSegment:
             self.defs_lengths.append(defs)
 
     def row(self, term: str) -> Row:
-        """The postings of a term, by field."""
+        """Return the postings of a term, by field."""
         with self._lock:
             kept = self._kept.get(term)
             if kept is not None:

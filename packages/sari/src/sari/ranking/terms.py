@@ -1,6 +1,6 @@
 """Splits source text and questions into terms: identifiers by case and underscore, words by their stems.
 
-The same splitting serves the index and the question. Pure; the caches only remember what the functions would return.
+The index and the question use the same splitting. Pure; the caches do not affect results.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from sari.ranking.stem import stem
 _WORD = re.compile(r"\w+")
 _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_]+")
 _MAX_WORD = 64
-# From here on the scripts are written without spaces: two characters are a term.
+# From this character on, scripts have no spaces: two characters form a term.
 _CJK = "\u2e80"
 
 
 @lru_cache(maxsize=1 << 17)
 def terms_of_word(word: str) -> tuple[str, ...]:
-    """The terms of one word: the stem of each part, and of the whole when it has several parts."""
+    """Return the terms of one word: the stem of each part, and of the complete word if it has several parts."""
     if len(word) > _MAX_WORD:
         return ()
     if word.isascii() and word.islower() and word.isalpha():
@@ -36,12 +36,12 @@ def terms_of_word(word: str) -> tuple[str, ...]:
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text, in order."""
+    """Return the words of a text, in order."""
     return _WORD.findall(text)
 
 
 def count_terms(text: str) -> Counter[str]:
-    """How often each term stands in a text."""
+    """Return how often each term occurs in a text."""
     counts: Counter[str] = Counter()
     for word, times in Counter(_WORD.findall(text)).items():
         for term in terms_of_word(word):

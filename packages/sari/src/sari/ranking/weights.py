@@ -1,4 +1,4 @@
-"""The weights of ranked search: found on some repositories, checked on others (`python -m bench sari_ranked`)."""
+"""The weights of ranked search: tuned on some repositories, validated on others (`python -m bench sari_ranked`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """BM25F's weight of each field and the factors that come after it."""
+    """BM25F's weight of each field, and the factors applied after it."""
 
     k1: float = 1.2
     body: float = 0.6

@@ -1,6 +1,6 @@
-"""A worker process that reads files and writes term segments: one JSON line in, the number of files out.
+"""A worker process that reads files and writes term segments: reads one JSON line and writes the number of files.
 
-Splitting text holds the interpreter's lock; in a process of its own it does not slow the daemon's answers.
+Splitting text holds the GIL, so it runs in a separate process in order not to slow the daemon's answers.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from sari.ranking.term_segment import write_segment
 
 
 def build_segment(root: bytes, target: Path, files: Iterable[tuple[bytes, Sequence[str] | None]]) -> int:
-    """Read files, with the names they define where these are known, and write a segment of those that are there."""
+    """Read files, with the names that they define if known, and write a segment of those that exist."""
     found = (file_terms(root, path, names) for path, names in files)
     return write_segment(target, [file for file in found if file is not None])
 
 
 def main() -> None:
     root = os.fsencode(sys.argv[1])
-    # Nothing here refers to itself.
+    # There are no reference cycles here.
     gc.disable()
     with contextlib.suppress(OSError, AttributeError):
         os.nice(10)

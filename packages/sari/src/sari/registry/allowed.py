@@ -1,6 +1,6 @@
 """The directories that the user allowed every client to open, and those that the user trusts (`sari allow`).
 
-In a file beside the registry.
+Stored in a file beside the registry.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _LOCK_WAIT_S = 10.0
 
 
 def read_allowed(layout: Layout) -> list[str]:
-    """The allowed directories; none when the file is missing or unreadable."""
+    """Return the allowed directories, or none if the file is missing or unreadable."""
     return _read(layout.allowed_file)["roots"]
 
 
 def read_trusted(layout: Layout) -> list[str]:
-    """The directories in which language servers may run what the repository names."""
+    """Return the directories in which language servers may run programs that the repository names."""
     return _read(layout.allowed_file)["language_servers"]
 
 
 def is_trusted(data_dir: str | os.PathLike[str], root: str) -> bool:
-    """Whether a workspace is in a directory that the user trusts."""
+    """Whether a workspace is inside a directory that the user trusts."""
     trusted = _read(os.path.join(data_dir, os.path.basename(Layout("/").allowed_file)))["language_servers"]
     return any(root == one or root.startswith(one.rstrip("/") + "/") for one in trusted)
 
@@ -47,7 +47,9 @@ def _read(path: str) -> dict[str, list[str]]:
 
 
 def allow(layout: Layout, path: str, *, what: str = "roots") -> str:
-    """Allow a directory and what is below it to be opened, or trust it (`language_servers`). Returns its one spelling."""
+    """Allow a directory and its subdirectories to be opened, or trust it (`language_servers`). Returns its canonical
+    path.
+    """
     resolved = os.path.realpath(path)
     if not os.path.isdir(resolved):
         raise SariError(f"{path} is not a directory")
@@ -57,7 +59,7 @@ def allow(layout: Layout, path: str, *, what: str = "roots") -> str:
 
 
 def disallow(layout: Layout, path: str, *, what: str = "roots") -> bool:
-    """Take a directory off a list; False when it was not on it."""
+    """Remove a directory from a list. Returns False if it was not listed."""
     return _change(layout, what, remove=os.path.realpath(path))
 
 

@@ -1,4 +1,4 @@
-"""A plain, blocking client for one daemon: what the command line and a taking-over daemon ask with. Standard library
+"""A plain, blocking client for one daemon, used by the command line and by a daemon that takes over. Standard library
 only.
 """
 
@@ -18,15 +18,15 @@ _LARGEST_ANSWER = 1 << 28
 
 
 class Refusal(SariError):
-    """The daemon answered with an error."""
+    """Raised when the daemon answered with an error."""
 
 
 class Unavailable(Transient):
-    """The daemon is being replaced: look the registry up again."""
+    """Raised when the daemon is being replaced: read the registry again."""
 
 
 class DaemonClient:
-    """One identified connection, one request at a time."""
+    """One authenticated connection that sends one request at a time."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -41,11 +41,13 @@ class DaemonClient:
         self.close()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._sock.close()
 
     def request(self, method: str, params: Mapping[str, object], timeout_s: float = 120.0) -> dict[str, object]:
-        """Ask and wait for the result. Raises `Refusal`, or `Transient` when the daemon goes or is silent."""
+        """Send a request and wait for the result. Raises `Refusal`, or `Transient` if the daemon exits or does not
+        answer.
+        """
         self._count += 1
         message = {"jsonrpc": "2.0", "id": self._count, "method": method, "params": dict(params)}
         deadline = time.monotonic() + timeout_s
@@ -66,7 +68,7 @@ class DaemonClient:
         return result if isinstance(result, dict) else {}
 
     def open_session(self, client: str) -> None:
-        """Take a session, which tool calls need."""
+        """Open a session, which tool calls require."""
         self.request("sari/session", {"session": os.urandom(16).hex(), "client": client, "roots": [], "idle_s": 0})
 
     def call_tool(

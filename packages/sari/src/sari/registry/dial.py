@@ -1,4 +1,4 @@
-"""Connecting to a daemon and asking who it is, without trusting what answers.
+"""Connects to a daemon and identifies it without trusting the peer.
 
 The token is never sent: both sides prove that they hold it (`sari.protocol.handshake`). Another program may listen on
 the port of a daemon that ended or moved.
@@ -17,16 +17,16 @@ from typing import Any
 from sari.protocol.handshake import client_proof, daemon_proof, is_nonce, is_proof
 
 CONNECT_TIMEOUT_S = 3.0
-# A daemon answers this from its event loop, at once; but fifty clients may start on a machine with two busy cores.
+# A daemon answers this immediately from its event loop, but fifty clients may start on a machine with two busy cores.
 IDENTIFY_TIMEOUT_S = 15.0
-# What a stranger on the default port may cost us.
+# The most time to spend on an unknown program on the default port.
 STRANGER_TIMEOUT_S = 1.0
 _LARGEST_ANSWER = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What answered. `protocols` are the wire protocols it serves; none for a daemon too old to say."""
+    """The daemon that answered. `protocols` are the wire protocols it serves; empty for a daemon too old to report them."""
 
     version: str
     boot_id: str
@@ -36,12 +36,12 @@ class Identity:
 
 
 class Answered(Exception):
-    """Someone is there, but it is not a daemon of ours."""
+    """Raised when something answers that is not one of our daemons."""
 
 
 def connect(host: str, port: int, timeout_s: float = CONNECT_TIMEOUT_S) -> socket.socket:
-    """A connected socket, which no child inherits."""
-    # Not create_connection: the host is always a number, and resolving it would import a codec.
+    """Return a connected socket that child processes do not inherit."""
+    # Not create_connection: the host is always numeric, and resolving it would import a codec.
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         sock.settimeout(timeout_s)
@@ -54,9 +54,9 @@ def connect(host: str, port: int, timeout_s: float = CONNECT_TIMEOUT_S) -> socke
 
 
 def identify(sock: socket.socket, token: str, timeout_s: float) -> Identity:
-    """Ask who is there, each side proving that it holds the token. The socket may be used on afterwards.
+    """Identify the peer; each side proves that it holds the token. The socket can be used afterwards.
 
-    Raises `Answered` for strangers, OSError for silence. A stranger learns nothing that helps it.
+    Raises `Answered` for other programs and OSError if nothing answers. Another program learns nothing useful.
     """
     if not token:
         raise Answered("no token is known for it")
@@ -94,7 +94,7 @@ def _result(
 
 
 def is_predecessor(host: str, port: int) -> bool:
-    """Whether a sari from before version 3 listens there: it speaks headers only, and asks to be initialized first."""
+    """Whether a sari from before version 3 listens there: it uses headers only and requires `initialize` first."""
     body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
     try:
         with connect(host, port, STRANGER_TIMEOUT_S) as sock:
@@ -106,7 +106,7 @@ def is_predecessor(host: str, port: int) -> bool:
 
 
 def is_ours(port: int) -> bool:
-    """Whether the process listening on a loopback port is this user's. Only Linux can tell; elsewhere: no."""
+    """Whether the process listening on a loopback port belongs to this user. Only Linux can tell; False elsewhere."""
     if sys.platform != "linux":
         return False
     wanted = f":{port:04X}"
@@ -128,7 +128,7 @@ def _ask(sock: socket.socket, message: dict[str, object], timeout_s: float) -> d
     sock.settimeout(timeout_s)
     sock.sendall(json.dumps(message).encode() + b"\n")
     data = bytearray()
-    # One byte too many would belong to the next message, so the line is peeked at before it is taken.
+    # Bytes after the line belong to the next message, so peek at the data before consuming the line.
     while True:
         sock.settimeout(max(0.01, deadline - time.monotonic()))
         seen = sock.recv(65536, socket.MSG_PEEK)

@@ -1,8 +1,7 @@
-"""Finding a daemon that may serve us, and starting one when there is none. The shim and the command line use the same
-rules.
+"""Finds a daemon that can serve us, and starts one if there is none. The shim and the command line use the same rules.
 
-Only a newer version replaces an older one. An older daemon that lives serves us meanwhile; a newer one serves us if
-it speaks our protocol.
+Only a newer version replaces an older one. Until then a live older daemon serves us. A newer daemon serves us if it
+speaks our protocol.
 """
 
 from __future__ import annotations
@@ -25,19 +24,20 @@ from sari.registry.settings import Settings
 from sari.registry.start import StartFailed, StartPlan, start_daemon
 from sari.registry.store import Store, read_token
 
-# A version that could not start is not tried again at every connection.
+# A version that could not start is not retried at every connection.
 FAILED_START_PAUSE_S = 60.0
-# Whoever holds the start lock ends within the start timeout; a little more than that means it is stopped.
+# The holder of the start lock finishes within the start timeout. If it holds the lock for this much longer, its process
+# is suspended.
 _LOCK_GRACE_S = 5.0
 
 
 class NeedsUpgrade(SariError):
-    """The running daemon is newer and no longer speaks our protocol."""
+    """Raised when the running daemon is newer and no longer speaks our protocol."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A connected, identified daemon. `older` when it should be replaced by our version."""
+    """A connected, authenticated daemon. `older` if our version should replace it."""
 
     sock: socket.socket
     entry: DaemonEntry
@@ -46,7 +46,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Finder:
-    """Finds daemons as one version of sari, in one set of layout."""
+    """Finds daemons for one version of sari and one layout."""
 
     layout: Layout
     settings: Settings
@@ -55,7 +55,7 @@ class Finder:
     explicit_http_port: int | None = None
 
     def find(self, root: str | None = None) -> Found | None:
-        """A daemon that serves us, the best there is; None when there is none. Starts nothing."""
+        """Return the best daemon that can serve us, or None. Starts nothing."""
         older: Found | None = None
         for entry in self._candidates(root):
             found = self._try(entry, dial.IDENTIFY_TIMEOUT_S)
@@ -71,7 +71,9 @@ class Finder:
         return older or self._at_default_port()
 
     def find_or_start(self, root: str | None = None) -> Found:
-        """A daemon that serves us, started if there is none. An older one is returned as it is: see `upgrade`."""
+        """Return a daemon that can serve us, started if there is none. An older one is returned unchanged: see
+        `upgrade`.
+        """
         found = self.find(root)
         if found is not None:
             return found
@@ -84,7 +86,9 @@ class Finder:
             return found
 
     def upgrade(self) -> DaemonEntry | None:
-        """Replace an older daemon by our version; None if someone else has, or our version failed to start lately."""
+        """Replace an older daemon with our version. Returns None if another process did, or if our version failed to
+        start recently.
+        """
         if self._failed_lately():
             return None
         with FileLock(self.layout.start_lock) as lock:
@@ -103,13 +107,14 @@ class Finder:
                 raise
 
     def restart(self) -> DaemonEntry:
-        """Replace whatever runs, whatever its version."""
+        """Replace the running daemons, whatever their version."""
         with FileLock(self.layout.start_lock) as lock:
             lock.acquire(self.settings.start_timeout_s + _LOCK_GRACE_S)
             return self._start(lock)
 
     def _start(self, lock: FileLock) -> DaemonEntry:
-        # Whoever lives and is not used by us now is too old, or does not answer: the new one takes over from all of them.
+        # Every live daemon that we do not use is too old or does not answer. The new daemon takes over from all of
+        # them.
         living = Store(self.layout).read().daemons.values()
         replaces = tuple(entry.boot_id for entry in living if not entry.draining and entry.token)
         plan = StartPlan(
@@ -158,7 +163,7 @@ class Finder:
         kept = False
         try:
             identity = dial.identify(sock, entry.token, timeout_s)
-            # With our token it is ours, even if a successor answers on the port of the one we asked for.
+            # A peer with our token is ours, even if a successor answers on the port of the daemon that we dialled.
             if identity.draining:
                 return None
             older = is_older(identity.version, self.version)

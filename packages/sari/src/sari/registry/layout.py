@@ -1,7 +1,7 @@
-"""Where sari keeps its files: everything is in the registry file's directory.
+"""The paths of sari's files, all in the registry file's directory.
 
-The home is HOME, else the password database's, never an XDG variable: Codex clears those, and a second path would be
-a second daemon.
+The home directory is HOME, else the one in the password database, never an XDG variable: Codex clears those, and a
+second path would mean a second daemon.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class Layout:
         return os.path.join(self.data_dir, "failed-start.json")
 
     def life_lock(self, boot_id: str) -> str:
-        """The lock a daemon holds for its whole life."""
+        """Return the path of the lock that a daemon holds while it runs."""
         return os.path.join(self.lock_dir, f"{boot_id}.lock")
 
 
 def home_directory(environ: Mapping[str, str]) -> str:
-    """The user's home: HOME, else what the password database says."""
+    """Return the user's home directory: HOME, else the entry in the password database."""
     home = environ.get("HOME") or environ.get("USERPROFILE")
     if home:
         return home
@@ -72,7 +72,7 @@ def home_directory(environ: Mapping[str, str]) -> str:
 
 
 def find_layout(environ: Mapping[str, str]) -> Layout:
-    """The layout that the environment selects."""
+    """Return the layout that the environment selects."""
     chosen = environ.get("SARI_REGISTRY_FILE")
     if chosen:
         return Layout(os.path.abspath(os.path.expanduser(chosen)))
@@ -80,7 +80,7 @@ def find_layout(environ: Mapping[str, str]) -> Layout:
 
 
 def make_private_directory(path: str) -> None:
-    """Create a directory for the owner only, if it is not there yet."""
+    """Create a directory for the owner only, if it does not exist."""
     try:
         os.makedirs(path, mode=0o700, exist_ok=True)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""A file lock that waits only so long, and says who holds it when it gives up.
+"""A file lock with a bounded wait that reports the holder when it gives up.
 
-Three kinds use it: the registry's (held for one write), the start lock (held while a daemon starts, by the starter
-and the daemon together) and a daemon's lifetime lock.
+Three kinds of locks use it: the registry lock (held for one write), the start lock (held while a daemon starts, by the
+starter and the daemon together) and a daemon's lifetime lock.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ else:
 __all__ = ["FileLock", "LockHeld", "is_locked"]
 
 _FIRST_PAUSE_S = 0.001
-# Long enough to cost nothing while fifty wait, short enough that nobody sees it.
+# Long enough to be cheap while fifty processes wait, short enough to be unnoticeable.
 _LONGEST_PAUSE_S = 0.05
-# A holder that was stopped for so long will not go on by itself.
+# A holder that has been stopped for this long will not resume by itself.
 _STOPPED_TIMEOUT_S = 2.0
 
 
 class LockHeld(Transient):
-    """Someone else held the lock for longer than we may wait."""
+    """Raised when another process held the lock for longer than we may wait."""
 
     def __init__(self, path: str, holder: int | None, waited_s: float) -> None:
         self.holder = holder
@@ -39,14 +39,14 @@ class LockHeld(Transient):
 
 
 class FileLock:
-    """An exclusive lock on a file, released when closed or when the last process that has it dies."""
+    """An exclusive lock on a file, released when closed or when the last process that holds it dies."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._descriptor: int | None = None
 
     def acquire(self, wait_s: float) -> None:
-        """Take the lock, waiting at most so long. Raises `LockHeld`."""
+        """Acquire the lock, waiting at most `wait_s`. Raises `LockHeld`."""
         begun = time.monotonic()
         pause = _FIRST_PAUSE_S
         while not self.try_acquire():
@@ -58,7 +58,7 @@ class FileLock:
             pause = min(pause * 2, _LONGEST_PAUSE_S)
 
     def try_acquire(self) -> bool:
-        """Take the lock if it is free now."""
+        """Acquire the lock if it is free now."""
         try:
             descriptor = open_lock_file(self.path)
         except OSError as error:
@@ -75,17 +75,17 @@ class FileLock:
 
     @property
     def descriptor(self) -> int:
-        """The open file, to be given to a child that shall hold the lock too."""
+        """The open file's descriptor, to pass to a child that will also hold the lock."""
         assert self._descriptor is not None
         return self._descriptor
 
     def adopt(self, descriptor: int) -> None:
-        """Hold a lock that was taken by the parent process."""
+        """Take over a lock that the parent process acquired."""
         self._descriptor = descriptor
         self.sign(str(os.getpid()))
 
     def release(self) -> None:
-        """Close our end of the lock."""
+        """Close this process's descriptor of the lock."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -97,14 +97,14 @@ class FileLock:
         self.release()
 
     def sign(self, text: str) -> None:
-        """Write down who holds it, for those who wait. A full disk keeps nobody from the lock."""
+        """Write the holder into the file for waiting processes. A full disk does not prevent locking."""
         with contextlib.suppress(OSError):
             os.ftruncate(self.descriptor, 0)
             os.lseek(self.descriptor, 0, os.SEEK_SET)
             os.write(self.descriptor, text.encode())
 
     def holder(self) -> int | None:
-        """Who signed the lock last, if that can be read."""
+        """Return the pid of the last holder, if it can be read."""
         try:
             with open(self.path, encoding="ascii") as file:
                 return int(file.read(20))

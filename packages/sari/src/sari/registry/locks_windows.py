@@ -1,8 +1,10 @@
-"""File locks on Windows: one byte far behind the content, which stays readable. Not tested: there is no Windows here."""
+"""File locks on Windows: one byte far beyond the content, which stays readable. Not tested, for lack of a Windows
+machine.
+"""
 
 from __future__ import annotations
 
-# ruff: noqa: E402 - what follows exists on one platform only, and the type checker must see that first
+# ruff: noqa: E402 - the modules below exist on one platform only, and the type checker must see that first
 import sys
 
 assert sys.platform == "win32"
@@ -14,12 +16,12 @@ _LOCKED_BYTE = 1 << 30
 
 
 def open_lock_file(path: str) -> int:
-    """Open (or make) a lock file."""
+    """Open or create a lock file."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOINHERIT, 0o600)
 
 
 def try_lock(descriptor: int) -> bool:
-    """Take the lock if it is free."""
+    """Acquire the lock if it is free."""
     os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
     try:
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
@@ -29,7 +31,7 @@ def try_lock(descriptor: int) -> bool:
 
 
 def is_locked(path: str) -> bool | None:
-    """Whether someone holds the lock; None when there is no such file."""
+    """Whether the lock is held; None if the file does not exist."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOINHERIT)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The registry file as values: reading every version of it, writing version 2.0. Pure; unknown fields survive."""
+"""The contents of the registry file: reads every version, writes version 2.0. Pure; preserves unknown fields."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _Fields = Mapping[str, object]
 
 
 class Damaged(ValueError):
-    """The text is no registry."""
+    """Raised when the text is not a registry."""
 
 
 @dataclass(frozen=True, slots=True)
 class DaemonEntry:
-    """One daemon. `process_mark` tells its process from a later one with the same pid."""
+    """One daemon. `process_mark` distinguishes its process from a later one with the same pid."""
 
     boot_id: str
     host: str
@@ -34,7 +34,7 @@ class DaemonEntry:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceEntry:
-    """Which daemon serves a root, and where its HTTP side listens."""
+    """The daemon that serves a root, and its HTTP port."""
 
     boot_id: str
     last_active_ts: float = 0.0
@@ -45,22 +45,22 @@ class WorkspaceEntry:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """Everything the file says."""
+    """The contents of the file."""
 
     daemons: Mapping[str, DaemonEntry] = field(default_factory=dict)
     workspaces: Mapping[str, WorkspaceEntry] = field(default_factory=dict)
     extra: _Fields = field(default_factory=dict)
 
     def with_daemon(self, entry: DaemonEntry) -> Registry:
-        """The same with this daemon written down."""
+        """Return a copy that contains this daemon."""
         return replace(self, daemons={**self.daemons, entry.boot_id: entry})
 
     def with_workspace(self, root: str, entry: WorkspaceEntry) -> Registry:
-        """The same with this root pointing at a daemon; only this root changes hands."""
+        """Return a copy in which this root points at a daemon. Other roots are unchanged."""
         return replace(self, workspaces={**self.workspaces, root: entry})
 
     def without_daemons(self, boot_ids: set[str]) -> Registry:
-        """The same without these daemons and the workspaces that point at them."""
+        """Return a copy without these daemons and the workspaces that point at them."""
         return replace(
             self,
             daemons={key: entry for key, entry in self.daemons.items() if key not in boot_ids},
@@ -69,7 +69,7 @@ class Registry:
 
 
 def parse(text: str) -> Registry:
-    """Read a registry of any version. Raises `Damaged`; one bad entry is left out, not the whole file."""
+    """Read a registry of any version. Raises `Damaged`. A single bad entry is skipped."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -89,7 +89,7 @@ def parse(text: str) -> Registry:
 
 
 def dump(registry: Registry) -> str:
-    """Write version 2.0."""
+    """Return the file's text in version 2.0."""
     daemons = {key: daemon_fields(entry) for key, entry in registry.daemons.items()}
     workspaces = {
         root: {
@@ -106,7 +106,7 @@ def dump(registry: Registry) -> str:
 
 
 def daemon_fields(entry: DaemonEntry) -> dict[str, object]:
-    """A daemon's entry as it is written, into the registry and into its lifetime lock."""
+    """Return a daemon's entry as written to the registry and to its lifetime lock."""
     return {
         **entry.extra,
         "host": entry.host,
@@ -122,7 +122,7 @@ def daemon_fields(entry: DaemonEntry) -> dict[str, object]:
 
 
 def parse_daemon(boot_id: str, fields: object) -> DaemonEntry | None:
-    """One daemon's entry, or None for what is none."""
+    """Return one daemon's entry, or None if the fields are invalid."""
     if not isinstance(fields, dict):
         return None
     port, pid = fields.get("port"), fields.get("pid")
@@ -159,7 +159,7 @@ def _workspace(fields: object) -> WorkspaceEntry | None:
 
 
 def _migrate(content: _Fields) -> Registry:
-    """Version 1.0 had one daemon per root and no boot ids: the pid and port make one up."""
+    """Convert version 1.0, which had one daemon per root and no boot ids: derive an id from the pid and port."""
     instances = content.get("instances")
     if not isinstance(instances, dict):
         raise Damaged("version 1.0 without instances")

@@ -1,4 +1,4 @@
-"""Processes as Linux's /proc shows them."""
+"""Process information from Linux's /proc."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def start_mark(pid: int) -> str | None:
-    """Which process this pid is, so that a reused pid is another; None when there is none (a zombie counts as none)."""
+    """Return a mark that identifies the process even if its pid is reused; None if it does not exist or is a zombie."""
     fields = _stat(pid)
     if fields is None or fields[0] in (b"Z", b"X"):
         return None
@@ -14,7 +14,7 @@ def start_mark(pid: int) -> str | None:
 
 
 def started_at(pid: int) -> float | None:
-    """When the process was started, in seconds since the epoch."""
+    """Return when the process started, in seconds since the epoch."""
     fields = _stat(pid)
     if fields is None or fields[0] in (b"Z", b"X"):
         return None
@@ -24,7 +24,7 @@ def started_at(pid: int) -> float | None:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether the process was stopped (SIGSTOP, a debugger) and can answer nobody."""
+    """Whether the process is stopped (SIGSTOP, a debugger) and cannot answer."""
     fields = _stat(pid)
     return fields is not None and fields[0] in (b"T", b"t")
 
@@ -35,7 +35,7 @@ def _stat(pid: int) -> list[bytes] | None:
             content = file.read()
     except OSError:
         return None
-    # The name stands in parentheses and may hold anything, so what counts begins behind the last one.
+    # The process name is in parentheses and may contain any character, so split after the last parenthesis.
     return content[content.rindex(b")") + 2 :].split()
 
 

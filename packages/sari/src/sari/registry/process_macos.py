@@ -1,4 +1,4 @@
-"""Processes as `ps` shows them on macOS and the BSDs. Not tested: there is no macOS here."""
+"""Process information from `ps` on macOS and the BSDs. Not tested, for lack of a macOS machine."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import time
 
 
 def start_mark(pid: int) -> str | None:
-    """Which process this pid is, so that a reused pid is another; None when there is none."""
+    """Return a mark that identifies the process even if its pid is reused; None if it does not exist."""
     return _ask(pid, "lstart") or None
 
 
 def started_at(pid: int) -> float | None:
-    """When the process was started, in seconds since the epoch."""
+    """Return when the process started, in seconds since the epoch."""
     text = _ask(pid, "lstart")
     return time.mktime(time.strptime(text, "%a %b %d %H:%M:%S %Y")) if text else None
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether the process was stopped and can answer nobody."""
+    """Whether the process is stopped and cannot answer."""
     return _ask(pid, "state").startswith("T")
 
 

@@ -1,8 +1,8 @@
-"""Processes as the Windows API shows them. Not tested: there is no Windows here."""
+"""Process information from the Windows API. Not tested, for lack of a Windows machine."""
 
 from __future__ import annotations
 
-# ruff: noqa: E402 - what follows exists on one platform only, and the type checker must see that first
+# ruff: noqa: E402 - the modules below exist on one platform only, and the type checker must see that first
 import sys
 
 assert sys.platform == "win32"
@@ -18,13 +18,13 @@ _EPOCH_OFFSET_S = 11_644_473_600
 
 
 def start_mark(pid: int) -> str | None:
-    """Which process this pid is, so that a reused pid is another; None when there is none."""
+    """Return a mark that identifies the process even if its pid is reused; None if it does not exist."""
     at = started_at(pid)
     return None if at is None else f"{at:.7f}"
 
 
 def started_at(pid: int) -> float | None:
-    """When the process was started, in seconds since the epoch (0 for one we may not ask)."""
+    """Return when the process started, in seconds since the epoch (0 without permission to query it)."""
     kernel = ctypes.WinDLL("kernel32", use_last_error=True)
     handle = kernel.OpenProcess(_QUERY_LIMITED_INFORMATION, False, pid)
     if not handle:
@@ -42,5 +42,5 @@ def started_at(pid: int) -> float | None:
 
 
 def is_stopped(pid: int) -> bool:
-    """Windows has no stopped processes."""
+    """Return False: Windows has no stopped processes."""
     return False

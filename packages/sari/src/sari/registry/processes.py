@@ -1,4 +1,4 @@
-"""Whether a process written down earlier is still that process."""
+"""Checks whether a recorded process is still the same process."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ else:
 
 __all__ = ["is_same_process", "is_stopped", "start_mark", "started_at"]
 
-# Old files hold the daemon's own clock, read some time after the process began.
+# Old files contain the daemon's own clock, read some time after the process started.
 _START_SLACK_S = 2.0
 
 
 def is_same_process(pid: int, mark: str | None, start_ts: float | None) -> bool:
-    """Whether `pid` lives and is the process that was written down, by its mark, else by the time it started."""
+    """Whether `pid` is alive and is the recorded process, by its mark, else by its start time."""
     if pid <= 0:
         return False
     if mark:
@@ -26,5 +26,5 @@ def is_same_process(pid: int, mark: str | None, start_ts: float | None) -> bool:
     at = started_at(pid)
     if at is None:
         return False
-    # A process that began after its entry was written is another one with the same number.
+    # A process that started after its entry was written is a different one with the same pid.
     return not start_ts or at <= start_ts + _START_SLACK_S

@@ -1,4 +1,4 @@
-"""Which directory is the workspace: one rule for the shim, the command line and the daemon."""
+"""Determines the workspace directory: one rule for the shim, the command line and the daemon."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from sari.protocol.errors import Denied
 
 
 class RefusedRoot(Denied):
-    """This directory is no workspace."""
+    """Raised when a directory cannot be a workspace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A workspace root, and whether someone chose it (rather than: the client happened to start us there)."""
+    """A workspace root. `chosen` is False if it is merely the directory in which the client started sari."""
 
     path: str
     chosen: bool
 
 
 def resolve_root(path: str, home: str) -> str:
-    """The one spelling of a workspace root. Raises `RefusedRoot` for what nobody means to index."""
+    """Return the canonical path of a workspace root. Raises `RefusedRoot` for directories that should not be indexed."""
     expanded = os.path.join(home, path[2:]) if path.startswith("~/") else path
     resolved = os.path.realpath(expanded)
     if not os.path.isdir(resolved):
@@ -36,7 +36,7 @@ def resolve_root(path: str, home: str) -> str:
 
 
 def check_not_system(resolved: str) -> None:
-    """Refuse what the kernel makes up: reading it can block, have effects or tell secrets. Raises `RefusedRoot`."""
+    """Refuse kernel file systems: reading them can block, have side effects or reveal secrets. Raises `RefusedRoot`."""
     for system in _SYSTEM:
         if resolved == system or resolved.startswith(system + "/"):
             raise RefusedRoot(f"{resolved} belongs to the system, and sari never opens it: {_HOW}")
@@ -47,7 +47,9 @@ _HOW = "pass a project directory as `workspace`, set SARI_WORKSPACE_ROOT, or sta
 
 
 def find_root(environ: Mapping[str, str], client_roots: Sequence[str], directory: str, home: str) -> Root:
-    """The workspace when a call names none. The first rule that applies decides, even if what it says is refused."""
+    """Return the workspace of a call that names none. The first rule that applies decides, even if its result is
+    refused.
+    """
     named = environ.get("SARI_WORKSPACE_ROOT") or (client_roots[0] if client_roots else "")
     named = named or environ.get("CLAUDE_PROJECT_DIR") or ""
     if named:
@@ -59,7 +61,7 @@ def find_root(environ: Mapping[str, str], client_roots: Sequence[str], directory
 
 
 def nearest_git(directory: str) -> str | None:
-    """The directory at or above this one that holds `.git` (a file in worktrees and submodules)."""
+    """Return the nearest directory, from this one upwards, that contains `.git` (a file in worktrees and submodules)."""
     current = os.path.abspath(directory)
     while True:
         if os.path.exists(os.path.join(current, ".git")):
@@ -71,7 +73,7 @@ def nearest_git(directory: str) -> str | None:
 
 
 def path_of_uri(uri: str) -> str | None:
-    """The path a client's root URI means; None for one that is no local file."""
+    """Return the path of a client's root URI; None if it is not a local file."""
     if not uri.startswith("file://"):
         return None
     from urllib.parse import unquote, urlsplit

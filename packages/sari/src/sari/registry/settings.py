@@ -1,4 +1,4 @@
-"""sari's settings, all from the environment, all with a default that suits nearly everyone."""
+"""sari's settings, all read from the environment. The defaults suit nearly everyone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEFAULT_HTTP_PORT = 47777
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Times are in seconds; 0 means "at once" for idle workspaces and "never" for an idle daemon."""
+    """The settings. Times are in seconds; 0 means "immediately" for idle workspaces and "never" for an idle daemon."""
 
     daemon_port: int = DEFAULT_DAEMON_PORT
     http_port: int = DEFAULT_HTTP_PORT
@@ -27,7 +27,7 @@ class Settings:
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Settings:
-        """Read the SARI_* variables. Raises `SariError` naming the one that is no number."""
+        """Read the SARI_* variables. Raises `SariError` naming the variable that is not a number."""
         return cls(
             _port(environ, "SARI_DAEMON_PORT", DEFAULT_DAEMON_PORT),
             _port(environ, "SARI_HTTP_PORT", DEFAULT_HTTP_PORT),

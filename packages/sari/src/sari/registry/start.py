@@ -1,9 +1,8 @@
-"""Starting a daemon: detached, in a session of its own, and known to be ready or to have failed within a bounded
-time.
+"""Starts a daemon: detached, in a separate session. Knows within a bounded time whether it is ready or has failed.
 
-The child's stdout is a pipe on which it says one line, `{"ready": …}`, `{"failed": why}` or `{"use": …}` (someone
-else was there first), and which it then leaves. It also holds the start lock we hold, so that our death does not let
-a second one start.
+The child's stdout is a pipe to which it writes one line, `{"ready": …}`, `{"failed": why}` or `{"use": …}` (another
+daemon was first), before it closes the pipe. The child also holds our start lock, so that a second daemon cannot start
+if we die.
 """
 
 from __future__ import annotations
@@ -24,21 +23,21 @@ from sari.registry.locks import FileLock
 from sari.registry.model import DaemonEntry, parse_daemon
 
 _LARGEST_STDERR = 1 << 20
-# The daemon gives up by itself at the timeout (an alarm); we wait a little longer to hear of it.
+# The daemon gives up by itself at the timeout (an alarm). Wait slightly longer for its report.
 _GRACE_S = 5.0
 
 
 class StartFailed(SariError):
-    """No daemon came up."""
+    """Raised when no daemon could be started."""
 
 
 class StartCutOff(StartFailed):
-    """The daemon died before it could say a word: killed, perhaps. Trying again may work."""
+    """Raised when the daemon died before it could report, for example because it was killed. A retry may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartPlan:
-    """How the daemon shall listen, and whom it replaces."""
+    """The ports of the new daemon, and the daemons that it replaces."""
 
     daemon_port: int
     http_port: int
@@ -48,7 +47,7 @@ class StartPlan:
 
 
 def start_daemon(layout: Layout, plan: StartPlan, timeout_s: float, lock: FileLock) -> DaemonEntry:
-    """Start a daemon and wait until it is ready. Raises `StartFailed`; then no process is left."""
+    """Start a daemon and wait until it is ready. Raises `StartFailed`, in which case no process is left."""
     make_private_directory(layout.data_dir)
     make_private_directory(layout.log_dir)
     stderr_path = os.path.join(layout.log_dir, "daemon-stderr.log")
@@ -98,12 +97,12 @@ def _arguments(layout: Layout, plan: StartPlan, timeout_s: float, lock: FileLock
 def _detached(lock: FileLock) -> dict[str, Any]:
     if sys.platform == "win32":
         return {"creationflags": subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP}
-    # A session of its own: a client that kills its process group must not kill the daemon.
+    # A separate session: a client that kills its process group must not kill the daemon.
     return {"start_new_session": True, "pass_fds": (lock.descriptor,)}
 
 
 class _Report:
-    """The child's one line, read in a thread since pipes cannot be polled everywhere."""
+    """Reads the child's line in a thread, because pipes cannot be polled on every platform."""
 
     def __init__(self, child: subprocess.Popen[bytes]) -> None:
         self._child = child
@@ -115,17 +114,17 @@ class _Report:
         assert self._child.stdout is not None
         with self._child.stdout as pipe:
             self._line = pipe.readline()
-        # The child forks at once and its parent half ends, so nobody is left behind as a zombie of ours.
+        # The child forks immediately and its parent half exits, so no zombie remains.
         self._child.wait()
 
     def wait(self, timeout_s: float) -> bytes | None:
-        """The line (empty when the child died without one); None when there was none in time."""
+        """Return the line (empty if the child died without writing one), or None on timeout."""
         self._thread.join(timeout_s)
         return None if self._thread.is_alive() else self._line
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    # The group is the child's own session; its daemon half is in it.
+    # The process group is the child's own session, which includes its daemon half.
     with contextlib.suppress(OSError):
         if sys.platform == "win32":
             child.kill()

@@ -1,4 +1,4 @@
-"""Stops daemons, and returns when their processes are gone."""
+"""Stops daemons and waits until their processes are gone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sari.registry.model import DaemonEntry
 from sari.registry.processes import is_same_process, is_stopped
 from sari.registry.store import Store
 
-# A request to stop, then SIGTERM, then SIGKILL: a healthy daemon needs only the first.
+# A stop request, then SIGTERM, then SIGKILL. A healthy daemon needs only the first.
 _STOP_REQUEST_S = 15.0
 _SIGTERM_S = 5.0
 _SIGKILL_S = 5.0
@@ -23,7 +23,7 @@ _POLL_S = 0.02
 
 
 def stop_all(layout: Layout) -> list[int]:
-    """End every daemon of this registry, draining ones too. Returns their pids when all are gone."""
+    """Stop every daemon in this registry, including draining ones. Returns their pids when all are gone."""
     entries = [entry for entry in Store(layout).read().daemons.values() if entry.token]
     for entry in entries:
         _stop(entry)
@@ -37,7 +37,7 @@ def _stop(entry: DaemonEntry) -> None:
             sock = dial.connect(entry.host, entry.port)
             with DaemonClient(sock) as client:
                 asked = dial.identify(sock, entry.token, dial.IDENTIFY_TIMEOUT_S).boot_id == entry.boot_id
-                # A successor may share its port.
+                # A successor may share the port.
                 if asked:
                     client.request("sari/stop", {}, _STOP_REQUEST_S)
         if asked and _gone(entry, _STOP_REQUEST_S):

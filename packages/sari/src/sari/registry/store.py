@@ -1,7 +1,7 @@
-"""The registry file on disk: read by anyone at any time, written whole, under its lock.
+"""The registry file on disk. Any process can read it at any time; writes replace it completely, under its lock.
 
-Reading needs no lock, since the file is replaced by renaming. Dead daemons are left out on reading, and gone from the
-file with the next write. Nothing here waits for long: a lock held by a stopped process is an error that names it.
+Reading needs no lock, because the file is replaced by renaming. Dead daemons are ignored when reading and removed with
+the next write. Nothing here waits for long: a lock held by a stopped process raises an error that names it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sari.registry.locks import FileLock, is_locked
 from sari.registry.model import DaemonEntry, Damaged, Registry, dump, parse, parse_daemon
 from sari.registry.processes import is_same_process
 
-# A write takes milliseconds; whoever holds the lock for longer than this is stopped or on a dead file system.
+# A write takes milliseconds. A process that holds the lock for longer is suspended or on a dead file system.
 LOCK_WAIT_S = 10.0
 _KEPT_DAMAGED = 3
 
@@ -31,15 +31,15 @@ class Store:
         self._lock_wait_s = lock_wait_s
 
     def read(self) -> Registry:
-        """What the file says of daemons that live. Raises `SariError` when it cannot be read at all."""
+        """Return the file's entries for live daemons. Raises `SariError` if the file cannot be read."""
         try:
             return self._living(self._load())
         except Damaged:
-            # Only who holds the lock may set it aside, and only if it is still damaged then.
+            # Only the lock's holder may set the file aside, and only if it is still damaged then.
             return self.update(lambda registry: registry)
 
     def update(self, change: Callable[[Registry], Registry]) -> Registry:
-        """Change the file under its lock, and return what it says now."""
+        """Change the file under its lock, and return the new contents."""
         make_private_directory(self.layout.data_dir)
         with FileLock(self.layout.registry_lock) as lock:
             lock.acquire(self._lock_wait_s)
@@ -54,7 +54,7 @@ class Store:
             return registry
 
     def is_alive(self, entry: DaemonEntry) -> bool:
-        """Whether this daemon lives: by the lock it holds, else (an older one has none) by its process."""
+        """Whether this daemon is alive: by its lock, or by its process for an older daemon without one."""
         held = is_locked(self.layout.life_lock(entry.boot_id))
         if held is not None:
             return held
@@ -85,7 +85,7 @@ class Store:
             raise Damaged("not UTF-8") from error
 
     def _from_locks(self) -> Registry:
-        """The registry rebuilt from the truth: every daemon writes its entry into the lifetime lock it holds."""
+        """Rebuild the registry from the lifetime locks, into which every daemon writes its entry."""
         registry = Registry()
         try:
             names = os.listdir(self.layout.lock_dir)
@@ -108,7 +108,7 @@ class Store:
             return None
 
     def _restrict_mode(self, descriptor: int) -> None:
-        # It holds the access token; a file from an older version may be open to all.
+        # The file contains the access token, and a file from an older version may be readable by all.
         if os.name == "posix" and os.fstat(descriptor).st_mode & 0o077:
             with contextlib.suppress(OSError):
                 os.fchmod(descriptor, 0o600)
@@ -143,13 +143,13 @@ class Store:
 
 
 def access_token(layout: Layout) -> str:
-    """The token all of this user's daemons ask for; made once. Daemons write it into their registry entry too."""
+    """Return the token of this user's daemons, created once. Daemons also write it into their registry entry."""
     import secrets
 
     make_private_directory(layout.data_dir)
     try:
         if not read_token(layout):
-            # Daemons start one at a time (the start lock), so nobody else makes one meanwhile.
+            # Daemons start one at a time (the start lock), so no other process creates a token now.
             fresh = f"{layout.token_file}.{os.getpid()}.tmp"
             with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
                 file.write(secrets.token_urlsafe(32))
@@ -163,7 +163,7 @@ def access_token(layout: Layout) -> str:
 
 
 def read_token(layout: Layout) -> str:
-    """The token, or nothing when there was never a daemon here."""
+    """Return the token, or an empty string if no daemon ever ran here."""
     try:
         with open(layout.token_file, encoding="ascii") as file:
             return file.read().strip()

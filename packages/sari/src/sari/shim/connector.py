@@ -1,4 +1,4 @@
-"""Gets the shim a daemon: finds or starts one, again when a start was cut off, and upgrades an older one on the side."""
+"""Connects the shim to a daemon: finds or starts one, retries interrupted starts, and upgrades an older daemon."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sari.registry.start import StartCutOff
 from sari.shim.link import Link
 from sari.shim.workspace import WorkspaceRoot
 
-# A start that was killed half way is tried again; one that says why it failed is not.
+# A start that was killed midway is retried; one that reported an error is not.
 _START_ATTEMPTS = 15
 _PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 0.5
@@ -26,7 +26,7 @@ _LONGEST_PAUSE_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """A daemon at the other end of a link, and the workspace the client works in."""
+    """A link to a daemon, and the client's workspace."""
 
     link: Link
     root: str
@@ -35,7 +35,7 @@ class Connected:
 
 
 class Connector:
-    """One attempt after the other, for one shim."""
+    """Makes connection attempts for one shim, one at a time."""
 
     def __init__(self, environ: Mapping[str, str], flags: Mapping[str, str], workspace: WorkspaceRoot) -> None:
         self._environ = environ
@@ -43,12 +43,12 @@ class Connector:
         self._workspace = workspace
 
     def connect(self, warm: bool) -> Connected | str | None:
-        """A connected daemon, or why there is none. `warm`: nothing waits, so a plain directory is not worth a daemon."""
+        """Return a connected daemon, or an error. `warm`: no request waits, so an unchosen directory gets none."""
         try:
             return self._connect(warm)
         except SariError as error:
             return str(error)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer and not silence
+        except Exception as error:  # noqa: BLE001 - the client must receive an answer, whatever the error
             print(f"sari: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             return f"sari could not reach its daemon ({type(error).__name__}: {error}): run `sari doctor`"
 
@@ -84,5 +84,5 @@ def _upgrade(finder: Finder) -> None:
     try:
         finder.upgrade()
     except SariError as error:
-        # The old daemon goes on; the failure is noted, and the client has nothing to do with it.
+        # The old daemon keeps serving. The failure is logged; the client is not affected.
         print(f"sari: the daemon could not be upgraded: {error}", file=sys.stderr, flush=True)

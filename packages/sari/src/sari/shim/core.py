@@ -1,4 +1,4 @@
-"""The shim: answers what it can, forwards tool calls, and keeps each until it is answered, whatever becomes of the
+"""The shim: answers what it can, forwards tool calls, and keeps each call until it is answered, even if it loses the
 daemon.
 
     client ──stdin──► main thread ──► own answers ──► stdout
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from sari.shim.link import Link
 
 _FIRST_INTERNAL_ID = -1_000_000_000_000
-# How often, at the end of stdin, we look whether anyone still reads what we owe.
+# How often, after stdin has ended, to check whether the client still reads our output.
 _READER_CHECK_S = 0.5
 _DEFAULT_TIMEOUT_S = 120.0
 
 
 class Shim:
-    """One client's connection to whichever daemon serves it."""
+    """One client's connection to the daemon that serves it."""
 
     def __init__(self, stdio: Stdio, environ: Mapping[str, str], directory: str, flags: Mapping[str, str]) -> None:
         self._stdio = stdio
@@ -60,7 +60,7 @@ class Shim:
         self._workspace = WorkspaceRoot(self._environ, directory, self._write)
 
     def run(self) -> int:
-        """Serve the client until it closes stdin and has been given all it waits for."""
+        """Serve the client until it closes stdin and has received all pending answers."""
         try:
             while (items := self._stdio.read()) is not None:
                 for item in items:
@@ -70,7 +70,7 @@ class Shim:
             return 0
         return 0
 
-    # The client's side
+    # Client side
 
     def _take(self, item: bytes | Refused) -> None:
         try:
@@ -78,7 +78,7 @@ class Shim:
                 raise NotAMessage(jsonrpc.failure(None, jsonrpc.INVALID_REQUEST, item.reason))
             value = jsonrpc.decode(item)
             if isinstance(value, list) and value:
-                # A batch (2025-03-26): each message is answered by itself, which JSON-RPC's ids allow.
+                # A batch (2025-03-26): each message is answered separately, which JSON-RPC's ids allow.
                 for one in value:
                     self._take_message(one)
             else:
@@ -105,7 +105,7 @@ class Shim:
         if isinstance(request_id, int | float) and request_id < 0:
             self._negative_ids.add(request_id)
         method = message["method"]
-        # The catalogue of tools is imported when it is first asked for.
+        # The tool catalogue is imported on first use.
         with IMPORTING:
             answer = mcp.answer(message)
         if answer is not None:
@@ -117,7 +117,7 @@ class Shim:
         self._forward(message)
 
     def _begin(self, message: Message) -> None:
-        """The client has come: have a daemon ready by its first call, unless its roots must be asked for first."""
+        """Prepare a daemon for the client's first call, unless its roots must be requested first."""
         self._client = mcp.client_name(jsonrpc.params_of(message)) or self._client
         if message["method"] == "initialize":
             self._initialize = message
@@ -134,7 +134,7 @@ class Shim:
             self._connect(warm=True)
 
     def _take_roots(self) -> None:
-        """The client named its roots: calls from now on go there, if we have begun to send any."""
+        """Use the roots that the client named for later calls, if a link exists."""
         with self._changed:
             if self._link is None:
                 return
@@ -183,7 +183,7 @@ class Shim:
         self._stdio.write(jsonrpc.encode(message))
 
     def _settle(self, request_id: object, answer: bytes, link: Link | None = None) -> None:
-        """Answer a request that waits, exactly once. It stays in the list until it is written: see `_finish`."""
+        """Answer a pending request exactly once. It stays in the list until it is written: see `_finish`."""
         with self._changed:
             request = self._requests.settle(request_id, link)
         if request is None:
@@ -198,17 +198,17 @@ class Shim:
                 self._changed.notify_all()
 
     def _finish(self) -> None:
-        """Stdin has ended: wait for the answers we owe, as long as their deadlines allow and someone reads them."""
+        """After stdin has ended, wait for pending answers until their deadlines, while the client still reads."""
         with self._changed:
             while len(self._requests):
                 self._changed.wait(_READER_CHECK_S)
                 if not self._stdio.is_read():
                     return
 
-    # The daemon's side
+    # Daemon side
 
     def _connect(self, *, warm: bool) -> None:
-        """See that there is a link, if something waits for one, or `warm` (the client has just come)."""
+        """Ensure that a link exists if a request waits for one, or if `warm` (the client has just connected)."""
         with self._changed:
             if self._connecting or self._link is not None or not (warm or self._requests.unsent()):
                 return
@@ -346,7 +346,7 @@ class Shim:
             with self._changed:
                 deadline = self._requests.next_deadline()
                 if deadline is None:
-                    # Deadlines all lie equally far ahead, so there is nothing to watch for the next while.
+                    # All deadlines are equally far in the future, so there is nothing to watch now.
                     self._watching = False
                     return
                 left = deadline - time.monotonic()
@@ -368,7 +368,7 @@ def _with_meta(message: Message, fields: Message) -> Message:
 
 
 def _from_client(message: Message) -> Message:
-    """A client's request without the fields that are ours to set: they say what it may open."""
+    """Return a client's request without the fields that only the shim may set, since they control access."""
     params = jsonrpc.params_of(message)
     meta = params.get("_meta")
     if not isinstance(meta, dict) or not any(str(key).startswith("sari/") for key in meta):

@@ -1,6 +1,4 @@
-"""`sari mcp`: reads its few flags and runs the shim until the client closes stdin. Quick to import, and imports as
-little.
-"""
+"""`sari mcp`: parses its few flags and runs the shim until the client closes stdin. Imports as little as possible."""
 
 from __future__ import annotations
 
@@ -11,11 +9,11 @@ USAGE = "usage: sari mcp [--workspace DIR] [--daemon-port PORT]"
 
 
 class BadFlag(Exception):
-    """A flag that `sari mcp` does not have, or without its value."""
+    """Raised for an unknown flag of `sari mcp`, or a flag without its value."""
 
 
 def run(words: list[str]) -> int:
-    """Run the shim; ends the process, since its threads wait for a daemon that has no more to say."""
+    """Run the shim, then end the process, because its threads may still wait for the daemon."""
     try:
         flags = parse_flags(words)
     except BadFlag as error:
@@ -32,7 +30,7 @@ def run(words: list[str]) -> int:
 
 
 def parse_flags(words: list[str]) -> dict[str, str]:
-    """The flags as name → value. Raises `BadFlag`."""
+    """Return the flags as name → value. Raises `BadFlag`."""
     flags: dict[str, str] = {}
     rest = list(words)
     while rest:
@@ -51,7 +49,7 @@ def parse_flags(words: list[str]) -> dict[str, str]:
 
 
 def _end_at_once_when_told() -> None:
-    # Python would run its handler only after the next line of stdin has come.
+    # Python would run its handler only after the next line on stdin.
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)

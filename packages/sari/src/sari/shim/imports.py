@@ -1,7 +1,7 @@
-"""The shim imports late, to start fast; and from one thread at a time.
+"""The lock for late imports. The shim imports late to start fast, and from one thread at a time.
 
-Two threads importing at once can meet a module that is only half there (`dataclasses` looks at `typing` without
-importing it), although Python locks each module: so whoever imports outside a module's head holds this lock.
+Although Python locks each module, two threads that import at once can see a half-imported module (`dataclasses`
+accesses `typing` without importing it). Every import outside a module's head must therefore hold this lock.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""One connection to a daemon: sends without ever blocking, reads in a thread of its own, tells the shim when it is
-over.
-"""
+"""One connection to a daemon: sends without blocking, reads in a separate thread, and notifies the shim when it ends."""
 
 from __future__ import annotations
 
@@ -12,18 +10,18 @@ from collections.abc import Callable
 from sari.protocol.framing import Decoder, Refused
 
 _CHUNK = 1 << 18
-# Answers are bounded by their budget; this is against a daemon gone mad.
+# Answers are bounded by their token budget. This protects against a malfunctioning daemon.
 _LARGEST_ANSWER = 1 << 28
 _DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)
 
 
 class Link:
-    """A connected daemon. `retired` once it told us to move: it answers what it has, and gets no more."""
+    """A connected daemon. `retired` after it asked us to move: it still answers pending requests and gets no new ones."""
 
     def __init__(self, sock: socket.socket, boot_id: str) -> None:
         self.boot_id = boot_id
         self.retired = False
-        # The ids of our own requests on this link, whose answers the client must not see.
+        # The ids of the shim's own requests on this link. The client must not see their answers.
         self.internal_ids: set[object] = set()
         self._sock = sock
         self._outbox: deque[bytes] = deque()
@@ -31,12 +29,12 @@ class Link:
         self._writer_runs = False
 
     def start(self, on_line: Callable[[Link, bytes], None], on_end: Callable[[Link], None]) -> None:
-        """Begin to read."""
+        """Start reading."""
         self._sock.settimeout(None)
         threading.Thread(target=self._read, args=(on_line, on_end), name="sari-link", daemon=True).start()
 
     def send(self, line: bytes) -> None:
-        """Send one message, or queue it behind others. Never blocks; a broken connection shows in reading."""
+        """Send one message, or queue it behind others. Never blocks; the reader detects a broken connection."""
         data = line + b"\n"
         with self._sending:
             if not self._writer_runs:
@@ -53,7 +51,7 @@ class Link:
             self._outbox.append(data)
 
     def close(self) -> None:
-        """End the connection; the reading thread notices."""
+        """Close the connection; the reading thread notices."""
         try:
             self._sock.shutdown(socket.SHUT_RDWR)
         except OSError:

@@ -1,7 +1,6 @@
-"""The requests that wait for an answer: each is answered exactly once, by the daemon, the deadline or the client's
-cancel.
+"""The pending requests. Each is answered exactly once: by the daemon, the deadline or the client's cancellation.
 
-A link is only compared here. Not thread-safe: the shim's lock guards it.
+Links are only compared here. Not thread-safe: the shim's lock guards it.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ if TYPE_CHECKING:
 
     from sari.shim.link import Link
 
-# A request that takes the daemon down with it every time is not sent for ever.
+# A request that crashes the daemon every time must not be sent forever.
 MOST_ATTEMPTS = 15
 
 
 class Request:
-    """One request of the client. `link` is the connection it was last sent on, None while it must be sent (again)."""
+    """One request of the client. `link` is the connection it was last sent on; None while it must be sent (again)."""
 
     __slots__ = ("attempts", "deadline", "link", "message", "settled")
 
@@ -28,12 +27,12 @@ class Request:
         self.deadline = deadline
         self.link: Link | None = None
         self.attempts = 0
-        # Someone has taken it upon himself to answer; nobody else may.
+        # Set by the thread that answers the request; no other may answer it.
         self.settled = False
 
 
 class Requests:
-    """All that wait, in the order they came."""
+    """All pending requests, in order of arrival."""
 
     def __init__(self) -> None:
         self._by_id: dict[object, Request] = {}
@@ -45,7 +44,7 @@ class Requests:
         return iter(list(self._by_id.values()))
 
     def add(self, message: Message, deadline: float) -> Request | None:
-        """Keep a request; None when its id is taken by one that still waits."""
+        """Add a request. Returns None if a pending request already uses its id."""
         request_id = message["id"]
         if request_id in self._by_id:
             return None
@@ -54,7 +53,7 @@ class Requests:
         return request
 
     def settle(self, request_id: object, link: object | None = None) -> Request | None:
-        """Take it upon oneself to answer a request; None if it is not there, or another's. Then `forget` it."""
+        """Claim a request in order to answer it, then `forget` it. Returns None if it is unknown or already claimed."""
         request = self._by_id.get(request_id) if _is_key(request_id) else None
         if request is None or request.settled or (link is not None and request.link is not link):
             return None
@@ -62,25 +61,25 @@ class Requests:
         return request
 
     def forget(self, request: Request) -> None:
-        """It is answered."""
+        """Remove a request that has been answered."""
         request_id = request.message["id"]
         if self._by_id.get(request_id) is request:
             del self._by_id[request_id]
 
     def unsent(self) -> list[Request]:
-        """Those to be sent, or sent again, in order."""
+        """Return the requests to send, or send again, in order."""
         return [request for request in self._by_id.values() if request.link is None and not request.settled]
 
     def on(self, link: object) -> list[Request]:
-        """Those that wait for an answer on this link."""
+        """Return the requests that wait for an answer on this link."""
         return [request for request in self._by_id.values() if request.link is link and not request.settled]
 
     def expired(self, now: float) -> list[Request]:
-        """Those whose deadline has passed."""
+        """Return the requests whose deadline has passed."""
         return [request for request in self._by_id.values() if request.deadline <= now and not request.settled]
 
     def next_deadline(self) -> float | None:
-        """When the first of them expires."""
+        """Return the earliest deadline."""
         return min((request.deadline for request in self._by_id.values() if not request.settled), default=None)
 
 

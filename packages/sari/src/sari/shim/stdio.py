@@ -1,4 +1,4 @@
-"""The client's side: bytes from stdin, framed messages to stdout, nothing else ever."""
+"""The client's side: reads bytes from stdin and writes only framed messages to stdout."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _CHUNK = 1 << 16
 
 
 class ClientGone(Exception):
-    """Nobody reads our stdout any more."""
+    """Raised when the client no longer reads our stdout."""
 
 
 class Stdio:
-    """Reads and writes messages in the framing the client chose with its first byte."""
+    """Reads and writes messages in the framing that the client's first byte selected."""
 
     def __init__(self, source: int, target: int) -> None:
         self._source = source
@@ -24,7 +24,7 @@ class Stdio:
         self._writing = threading.Lock()
 
     def read(self) -> list[bytes | Refused] | None:
-        """The next messages, at least one read's worth; None at the end of stdin."""
+        """Read once and return the messages, or None at the end of stdin."""
         while True:
             try:
                 data = os.read(self._source, _CHUNK)
@@ -36,7 +36,7 @@ class Stdio:
             return self._decoder.feed(data) if data else None
 
     def write(self, message: bytes) -> None:
-        """Write one message, whole. Raises `ClientGone`."""
+        """Write one complete message. Raises `ClientGone`."""
         rest = memoryview(encode(message, self._decoder.uses_headers is True))
         with self._writing:
             while rest:
@@ -48,7 +48,7 @@ class Stdio:
                     raise ClientGone(str(error)) from error
 
     def is_read(self) -> bool:
-        """Whether someone may still read what we write (where the system can tell)."""
+        """Whether the client may still read our output (where the system can tell)."""
         import select
 
         if not hasattr(select, "poll"):
@@ -59,7 +59,7 @@ class Stdio:
 
 
 def _wait(descriptor: int, *, for_writing: bool) -> None:
-    # A client may have given us a descriptor that does not block.
+    # The client may have passed a non-blocking descriptor.
     import select
 
     select.select([] if for_writing else [descriptor], [descriptor] if for_writing else [], [])

@@ -1,4 +1,4 @@
-"""Which workspace this client works in: the rules of the registry, with the roots the client may be asked for."""
+"""Determines the client's workspace by the registry's rules, using the roots that the client reports."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from sari.protocol import jsonrpc
 from sari.protocol.jsonrpc import Message
 from sari.shim.imports import IMPORTING
 
-# A client that declares roots answers at once; one that does not must not keep its own calls waiting.
+# A client that declares roots answers immediately. One that does not answer must not delay its own calls.
 _ROOTS_TIMEOUT_S = 2.0
 
 
 class WorkspaceRoot:
-    """Finds the root once, and again when the client says its roots changed. Thread-safe."""
+    """Finds the root once, and again when the client reports that its roots changed. Thread-safe."""
 
     def __init__(self, environ: Mapping[str, str], directory: str, ask: Callable[[Message], None]) -> None:
         self._environ = environ
@@ -30,14 +30,14 @@ class WorkspaceRoot:
         self._can_ask = False
 
     def client_said(self, initialize: Message) -> bool:
-        """Note from its `initialize` whether the client shall be asked for its roots, which it allows only later."""
+        """Record from `initialize` whether to request the client's roots, which is only allowed later."""
         capabilities = jsonrpc.params_of(initialize).get("capabilities")
         has_roots = isinstance(capabilities, dict) and isinstance(capabilities.get("roots"), dict)
         self._can_ask = has_roots and not self._environ.get("SARI_WORKSPACE_ROOT")
         return self._can_ask
 
     def ask_client(self) -> None:
-        """Ask for the roots, if the client has any that matter."""
+        """Request the client's roots, if they matter."""
         if not self._can_ask:
             return
         with self._lock:
@@ -49,7 +49,7 @@ class WorkspaceRoot:
         self._ask({"jsonrpc": "2.0", "id": request_id, "method": "roots/list"})
 
     def take_answer(self, message: Message) -> bool:
-        """Take the client's answer, an error included; says whether it was one to our question."""
+        """Process the client's answer, which may be an error. Returns whether it answers our request."""
         with self._lock:
             if message.get("id") != self._asked_id:
                 return False
@@ -66,12 +66,12 @@ class WorkspaceRoot:
         return True
 
     def client_roots(self) -> list[str]:
-        """The roots that the client named, its first one included."""
+        """Return the roots that the client named."""
         with self._lock:
             return list(self._client_roots)
 
     def find(self) -> tuple[str, bool]:
-        """The root and whether it was chosen; waits a moment for the client's roots. Raises `RefusedRoot`."""
+        """Return the root and whether it was chosen. Waits briefly for the client's roots. Raises `RefusedRoot`."""
         with IMPORTING:
             from sari.registry.layout import home_directory
             from sari.registry.roots import find_root

@@ -1,7 +1,7 @@
-"""Reads a tool's arguments: forgiving in form (a number as text, one string for a list), strict in meaning.
+"""Parses a tool's arguments: lenient in form (a number as text, one string for a list), strict in meaning.
 
-Owns coercion against the catalogue's schemas and the refusal of paths outside the workspace. Every refusal says how to
-call the tool right.
+Converts values according to the catalogue's schemas and refuses paths outside the workspace. Every refusal says how to
+call the tool correctly.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from sari.protocol.catalog import BY_NAME
 
 
 class BadArguments(Exception):
-    """The call cannot be answered as it stands; the message says how to call it right."""
+    """Raised when the arguments are invalid. The message says how to call the tool correctly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """One call's arguments, checked and in their proper types."""
+    """One call's arguments, checked and converted to their types."""
 
     tool: str
     values: Mapping[str, object]
@@ -140,7 +140,7 @@ def _kind(value: object) -> str:
 
 
 def inside(root: Path, given: str) -> str:
-    """The path relative to the root with `/`, or a refusal when it leads outside, links included."""
+    """Return the path relative to the root with `/`. Refuses paths that lead outside, also through links."""
     if not given.strip():
         raise BadArguments("`path` is empty. Give a path relative to the workspace, e.g. src/main.py.")
     if "\0" in given:

@@ -1,6 +1,6 @@
-"""The tools that know syntax: `symbols`, `references`, `callers`, `implementations`.
+"""The tools that use syntax: `symbols`, `references`, `callers`, `implementations`.
 
-By names; where a language server has an answer by types ready, by types (`by` says which).
+They match by name, or by type if a language server has such an answer ready (`by` says which).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def answer_symbols(scope: Scope, asked: Arguments) -> ToolResult:
     ranks = {one: _qualifier_rank(scope, qualifier, one) for one in named}
     chosen = [one for one in named if ranks[one] is not None]
     if named and not chosen:
-        # A qualifier that sari cannot follow (an alias, a re-export) is no reason to deny what exists.
+        # sari cannot follow every qualifier (an alias, a re-export), so show the symbols that share the last part.
         chosen = named
         notes.append(f"None of these is known as {query!r}: they only share its last part.")
     chosen.sort(key=lambda one: (_distance(one.symbol.name, name), ranks[one] or 0, path_tier(shown(one.path))))
@@ -53,14 +53,14 @@ def answer_symbols(scope: Scope, asked: Arguments) -> ToolResult:
 
 
 def placed_named(scope: Scope, query: str) -> list[Placed]:
-    """The definitions that a name, qualified or not, means exactly; those that fit best first."""
+    """Return the definitions with exactly this name, qualified or not, best match first."""
     qualifier, name = split_name(query.removesuffix("()"))
     placed, _ = scope.symbols.exactly(name, _MOST_SYMBOLS)
     ranked = [(_qualifier_rank(scope, qualifier, one), one) for one in placed]
     fitting = [(rank, path_tier(shown(one.path)), one) for rank, one in ranked if rank is not None]
     fitting.sort(key=lambda entry: (entry[0], entry[1], entry[2].path, entry[2].symbol.line))
     if fitting and fitting[0][0] == 0:
-        # What is defined in a class of that name is meant, not what is in a file of that name.
+        # A definition in a class of that name takes precedence over one in a file of that name.
         fitting = [entry for entry in fitting if entry[0] == 0]
     return [one for _, _, one in fitting]
 
@@ -213,7 +213,7 @@ def _answer_uses(
     rows = [(place, use) for place, use in uses if key == "references" or use.pop("role") == "call"]
     page = take_page(rows, query, after, _budget(asked))
     if page.cursor is None and rest is not None:
-        # These files are done; those behind them are parsed for the next page.
+        # These files are done. The files after them are parsed for the next page.
         page = Page(page.rows, write_cursor(query, rest))
     total = len(rows) if after is None and rest is None else None
     note = f"{_BY_SYNTAX} {pending.why_not()}".strip()
@@ -232,9 +232,10 @@ def _use_lines(page: Page) -> list[str]:
 def _uses(
     scope: Scope, name: str, folder: bytes, after: Key | None, call: Call
 ) -> tuple[list[tuple[Key, dict[str, object]]], Key | None, list[str]]:
-    """Every place where the name stands in code, files in order of interest, from a cursor's file on.
+    """Return every use of the name in code, files in order of interest, starting at a cursor's file.
 
-    Also where to go on when there are more files than are parsed at once, and the files that are too large to parse.
+    Also returns where to continue if there are more files than are parsed at once, and the files that are too large to
+    parse.
     """
 
     def keep(path: bytes) -> bool:
@@ -264,7 +265,7 @@ def _uses(
 
 
 def _uses_in(scope: Scope, path: bytes, name: str, lines: set[int]) -> list[tuple[int, dict[str, object]]] | None:
-    """The lines of a file on which the name is code; None for a file that is too large to parse."""
+    """Return the lines of a file on which the name is code; None if the file is too large to parse."""
     read = read_text(os.fsencode(scope.root), path, MAX_PARSED_BYTES)
     if read is None:
         return None if os.path.exists(os.path.join(os.fsencode(scope.root), path)) else []
@@ -297,7 +298,7 @@ def _uses_in(scope: Scope, path: bytes, name: str, lines: set[int]) -> list[tupl
 
 
 def _around(symbols: list[Symbol], line: int, name: str) -> str | None:
-    """The innermost definition that a line is in, other than that of the name itself."""
+    """Return the innermost definition that contains a line, other than that of the name itself."""
     inner = None
     for symbol in symbols:
         within = symbol.line <= line <= symbol.end_line and symbol.kind in _SCOPES

@@ -1,7 +1,7 @@
-"""The `rename_symbol` and `replace_symbol` tools: shown first, then made in all files or in none.
+"""The `rename_symbol` and `replace_symbol` tools: previewed first, then applied to all files or to none.
 
 A call without `apply` changes nothing and returns a `preview`. The same call with that preview as `apply` makes exactly
-the changes that were shown; if any file differs by then, it is refused.
+the changes that were shown; it is refused if any file has changed since.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sari.tools.scope import Scope, shown, uncancelled
 _DEFAULT_TOKENS = 2_000
 _BYTES_PER_TOKEN = 4
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-# Languages whose files use each other's names.
+# Groups of languages whose files use each other's names.
 _FAMILIES = (("c", "cpp"), ("javascript", "typescript", "tsx"), ("java", "kotlin"))
 
 
@@ -157,7 +157,7 @@ def _family(language: str) -> frozenset[str]:
 
 
 def _only_definition(scope: Scope, given: str, folder: str) -> Placed:
-    """The one definition that is meant. Uses are found by name, so there may be no other of that name."""
+    """Return the definition to rename. Uses are found by name, so there must be no other definition of that name."""
     _, name = split_name(given)
     meant = [one for one in placed_named(scope, given) if _is_below(shown(one.path), folder)]
     if not meant:
@@ -183,7 +183,9 @@ def _family_of(placed: Placed) -> frozenset[str]:
 
 
 def _entity(placed: Placed) -> tuple[str, str | None]:
-    """What a definition defines: a C function has its prototype in another file, an overload is beside it."""
+    """Return a key for the defined entity: a C function's prototype may be in another file, an overload is in the same
+    one.
+    """
     language = catalog.of_path(shown(placed.path))
     is_c = language is not None and language.name in ("c", "cpp")
     return "" if is_c else shown(placed.path), placed.symbol.container

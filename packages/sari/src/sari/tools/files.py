@@ -41,7 +41,7 @@ def answer_find_files(scope: Scope, asked: Arguments, call: Call) -> ToolResult:
 
 
 def _score(query: str, letters: str, path: str) -> tuple[int, int, int, int] | None:
-    """The smaller the better: exact names, then parts of names, parts of paths, then letters in order."""
+    """Return a match score, lower is better: exact names, parts of names, parts of paths, then letters in order."""
     low = path.lower()
     name = low.rpartition("/")[2]
     spread = 0
@@ -63,13 +63,13 @@ def _score(query: str, letters: str, path: str) -> tuple[int, int, int, int] | N
 
 
 def subsequence_span(letters: str, text: str) -> int | None:
-    """How many characters a text needs for these letters in order; None when it lacks them. In linear time."""
+    """Return the length of the span that contains these letters in order; None if there is none. In linear time."""
     end = -1
     for letter in letters:
         end = text.find(letter, end + 1)
         if end < 0:
             return None
-    # Backwards from where they first all fit: nothing shorter ends there.
+    # Search backwards from the end of the first match: no shorter span ends there.
     start = end + 1
     for letter in reversed(letters):
         start = text.rfind(letter, 0, start)
@@ -135,7 +135,7 @@ def _newest(scope: Scope, limit: int, call: Call) -> list[str]:
 
 
 def _uncommitted(repository: Repository) -> list[str]:
-    # Submodules are repositories of their own, whose settings would count: they are left out.
+    # Submodules are separate repositories, whose settings would apply, so they are left out.
     output = repository.run(
         "status",
         "--porcelain=v1",

@@ -1,8 +1,7 @@
-"""The `history` tool: the commits that touched some lines, a symbol, a text or a path, and those whose message is about
-something.
+"""The `history` tool: finds commits by lines, symbol, text or path that they touched, or by their message.
 
-git is run by `sari.index.git`, which executes nothing that the repository names. A call works for some seconds and then
-answers with what it found and a cursor, so that a history of any length costs bounded time.
+`sari.index.git` runs git and executes nothing that the repository names. A call runs for some seconds and then returns
+its results and a cursor, so that a history of any length takes bounded time.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from sari.tools.reading import find_symbol
 from sari.tools.scope import Scope, shown
 
 _DEFAULT_TOKENS = 2_000
-# After this a call answers with what it has.
+# After this time a call returns what it has found.
 _TIME_S = 10.0
-# Following lines cannot be taken up again where it stopped, so it may take longer.
+# Following lines cannot be resumed where it stopped, so it may take longer.
 _LINES_TIME_S = 25.0
 _MOST_COMMITS_OF_LINES = 300
 _FIRST_BATCH, _LARGEST_BATCH = 32, 1024
@@ -65,7 +64,7 @@ class _History:
             str(asked.values.get(name, "")) for name in ("query", "path", "symbol", "start", "end", "text", "regex")
         )
         after = read_cursor(asked.text("cursor"), self._query)
-        # Later pages go on from the head of the first one, whatever was committed in between.
+        # Later pages continue from the head of the first one, whatever was committed in between.
         self._after = after
         self._head = after[1] if after is not None else str(repository.head)
         self._began = time.monotonic()
@@ -89,7 +88,7 @@ class _History:
             return self._by_text(asked.text("text"), is_regex=asked.flag("regex"))
         return self._walked(())
 
-    # The ways to ask.
+    # Kinds of queries.
 
     def _by_message(self, question: str) -> ToolResult:
         found, complete = self._messages.find(
@@ -131,7 +130,7 @@ class _History:
         committed = self._committed(path, start, end)
         if committed is None:
             return self._paged([], True, f"Lines {start}-{end} of {path} are not committed yet.")
-        # Lines are followed through renames.
+        # Follow lines through renames.
         flags = ("-s", "-M", f"-n{_MOST_COMMITS_OF_LINES}", f"-L{committed[0]},{committed[1]}:{path}")
         late = False
         output = bytearray()
@@ -155,7 +154,7 @@ class _History:
         return self._paged(rows, not late, f"No commit touched lines {start}-{end} of {path}.")
 
     def _committed(self, path: str, start: int, end: int) -> tuple[int, int] | None:
-        """These lines in the commit from which they are followed: the file may have been edited since."""
+        """Map these lines to the commit from which they are followed, because the file may have been edited since."""
         known = self._repository.output("cat-file", "-e", f"{self._head}:./{path}")
         if known is None:
             raise BadArguments(f"{path} is not in the last commit, so its lines have no history.")
@@ -169,10 +168,10 @@ class _History:
             raise BadArguments(f"`text` must be at most {_LONGEST_TEXT} characters, without NUL.")
         return self._walked(("-G" + as_extended(text),) if is_regex else ("-S" + text,))
 
-    # Walking the history in batches.
+    # Walk the history in batches.
 
     def _walked(self, chosen: Sequence[str]) -> ToolResult:
-        """The commits that git chooses of all that touched the path, newest first, from the cursor on."""
+        """Return the commits that git selects of all that touched the path, newest first, starting at the cursor."""
         done = self._after[0] if self._after is not None else 0
         budget = self._asked.number("max_tokens", _DEFAULT_TOKENS)
         page = Page([], None)
@@ -243,7 +242,7 @@ class _History:
 
 
 def as_extended(pattern: str) -> str:
-    """A pattern as a POSIX extended one, which is what git takes: `\\d` is the class of digits there."""
+    """Convert a pattern to a POSIX extended one, which git expects: `\\d` becomes the class of digits."""
     parts: list[str] = []
     in_class = False
     for part in re.findall(r"\\.|.", pattern, re.S):

@@ -1,4 +1,4 @@
-"""The `status`, `rescan` and `doctor` tools: how the index is, and is all well."""
+"""The `status`, `rescan` and `doctor` tools: the state of the index, and its problems."""
 
 from __future__ import annotations
 

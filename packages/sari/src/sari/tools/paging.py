@@ -1,7 +1,7 @@
-"""Pages of a list within a budget of tokens. Pure.
+"""Splits a list into pages within a token budget. Pure.
 
-A cursor names the last row that was shown by its place in the order, not by its number: rows that come or go in
-between neither repeat nor hide others.
+A cursor identifies the last row shown by its sort key, not by its number: rows that appear or disappear in between
+neither repeat nor hide others.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from dataclasses import dataclass
 from sari.tools.arguments import BadArguments
 
 Key = tuple[int, str, int]
-# Clients show a model the JSON rather than the text. Four bytes a token.
+# Clients show a model the JSON rather than the text. Four bytes per token.
 _BYTES_PER_TOKEN = 4
 DEFAULT_TOKENS = 4000
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some rows in their order; `cursor` when there are more."""
+    """Some rows in order. `cursor` is set if there are more."""
 
     rows: list[dict[str, object]]
     cursor: str | None
 
 
 def take_page(rows: Iterable[tuple[Key, dict[str, object]]], query: str, after: Key | None, max_tokens: int) -> Page:
-    """The rows behind `after`, as many as fit the budget; at least one."""
+    """Return the rows after `after`, as many as fit the budget, but at least one."""
     budget = max_tokens * _BYTES_PER_TOKEN
     page: list[dict[str, object]] = []
     last: Key | None = None
@@ -49,12 +49,12 @@ def _cost(row: Mapping[str, object]) -> int:
 
 
 def write_cursor(query: str, last: Key) -> str:
-    """A cursor for what comes behind this row."""
+    """Return a cursor for the rows after this one."""
     return base64.urlsafe_b64encode(json.dumps([_digest(query), *last]).encode()).decode()
 
 
 def read_cursor(cursor: str, query: str) -> Key | None:
-    """The row that a cursor names. Raises `BadArguments` for one of another query."""
+    """Return the key that a cursor contains. Raises `BadArguments` for a cursor of another query."""
     if not cursor:
         return None
     try:
@@ -68,7 +68,9 @@ def read_cursor(cursor: str, query: str) -> Key | None:
 
 
 def is_cursor_of(cursor: str, query: str) -> bool:
-    """Whether a cursor belongs to this query; no cursor belongs to every one. Raises `BadArguments` for nonsense."""
+    """Whether a cursor belongs to this query. An empty cursor belongs to every query. Raises `BadArguments` if it is
+    invalid.
+    """
     if not cursor:
         return True
     try:

@@ -1,7 +1,7 @@
-"""Qualified names such as `hashers.check_password` or `ruff_linter::checkers::ast::Checker`. Pure.
+"""Matches qualified names such as `hashers.check_password` or `ruff_linter::checkers::ast::Checker`. Pure.
 
-A qualifier may be what a symbol is defined in (a class, a namespace), where its file lies (a module, a package, a
-crate), or both. sari resolves no imports, so it compares the words.
+A qualifier may be a symbol's container (a class, a namespace), the location of its file (a module, a package, a crate),
+or both. sari does not resolve imports, so it compares the words.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ _SEPARATOR = re.compile(r"\.|::|#|->|\\|/")
 
 
 def split_name(query: str) -> tuple[tuple[str, ...], str]:
-    """The words before the name, and the name."""
+    """Return the words before the name, and the name."""
     *qualifier, name = _SEPARATOR.split(query)
     words = tuple(word for word in qualifier if word)
     return (words, name) if name else ((), query)
 
 
 def qualifier_rank(qualifier: Sequence[str], container: str | None, path: str, root_name: str) -> int | None:
-    """How well a symbol fits a qualifier, 0 best; None when it does not.
+    """Return how well a symbol matches a qualifier, 0 best; None if it does not match.
 
-    `path` is the file's, relative to a workspace whose folder is called `root_name`.
+    `path` is the file's path, relative to a workspace whose folder is named `root_name`.
     """
     wanted = [_folded(word) for word in qualifier]
     inner = [_folded(word) for word in _SEPARATOR.split(container or "") if word]
@@ -33,7 +33,7 @@ def qualifier_rank(qualifier: Sequence[str], container: str | None, path: str, r
     folders, _, file = path.rpartition("/")
     outer = [root_name, *folders.split("/"), file.partition(".")[0]]
     words = [*(_folded(word) for word in outer), *inner]
-    # From the right, so that the nearest folder or file of that name counts.
+    # Compare from the right, so that the nearest folder or file of that name counts.
     if wanted[-1] not in words:
         return None
     nearest = len(words) - 1 - words[::-1].index(wanted[-1])
@@ -43,5 +43,5 @@ def qualifier_rank(qualifier: Sequence[str], container: str | None, path: str, r
 
 
 def _folded(word: str) -> str:
-    # A crate or a package is often written with hyphens where code has underscores.
+    # A crate or package name often has hyphens where code has underscores.
     return word.lower().replace("-", "_")

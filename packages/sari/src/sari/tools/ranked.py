@@ -1,4 +1,4 @@
-"""`search` in `ranked` mode: the places that answer a question best, as snippets within a budget."""
+"""`search` in `ranked` mode: returns the best snippets for a question, within a budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `read` and `outline` tools: a file's lines with their numbers, and what it defines."""
+"""The `read` and `outline` tools: a file's lines with their numbers, and its definitions."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _range(scope: Scope, asked: Arguments, path: bytes, total: int) -> tuple[int
 
 
 def find_symbol(symbols: list[Symbol], wanted: str) -> Symbol | None:
-    """The first of a file's symbols that a name or a `Class.name` means."""
+    """Return the first of a file's symbols that matches a name or a `Class.name`."""
     container, _, name = wanted.replace("::", ".").replace("#", ".").rpartition(".")
     for symbol in symbols:
         if symbol.name == name and (
@@ -111,7 +111,7 @@ def answer_outline(scope: Scope, asked: Arguments) -> ToolResult:
 
 
 def _rows(symbols: list[Symbol]) -> list[str]:
-    """A row for each definition, e.g. `12-30 class Store`, a space further in for each definition around it."""
+    """Return a row for each definition, such as `12-30 class Store`, indented by a space for each enclosing definition."""
     rows: list[str] = []
     around: list[int] = []
     for symbol in sorted(symbols, key=lambda s: (s.line, -s.end_line)):

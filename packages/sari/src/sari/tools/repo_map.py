@@ -1,4 +1,4 @@
-"""The `repo_map` tool: the files and definitions that the rest of the code depends on most, within a budget."""
+"""The `repo_map` tool: the files and definitions that the rest of the code uses most, within a budget."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _READ_BYTES = 1 << 17
 _TYPES = frozenset({"class", "interface", "struct", "enum", "trait", "type"})
 _OTHERS = frozenset({"function", "module", "namespace", "macro"})
 _MOST_NAMES = 8
-# A name as code uses it: `Model)` or `Model.objects`. A capital at the start of a sentence is none.
-# It begins where a word does and gives nothing back, so that a file of one long word takes no longer than any other.
+# A name as used in code: `Model)` or `Model.objects`, but not a capitalized word at the start of a sentence. It begins
+# at a word boundary and is possessive, so that a file consisting of one long word takes no longer than others.
 _MENTION = re.compile(rb"(?<![\w$\x80-\xff])[A-Za-z_$\x80-\xff][\w$\x80-\xff]*+(?=[(.\[,):>{;\]&*!<]|[ \t\r]*+\n)")
-# A file is as important as its foremost definitions, not as it is long.
+# A file's rank depends on its top definitions, not on its length.
 _FOREMOST = 5
-# A test uses what it tests, which says less than a use in the code itself.
+# A test uses the code that it tests, which is weaker evidence than a use in source code.
 _COUNTS = {FileKind.SOURCE: 1.0, FileKind.TEST: 0.2, FileKind.DOCUMENT: 0.2, FileKind.VENDORED: 0.1}
 
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """What a map is made of."""
+    """The data of a map."""
 
     paths: list[bytes]
     parseable: int
@@ -43,7 +43,7 @@ class _Drawn:
 
 
 class RepoMap:
-    """The last map of a workspace, kept until anything changes: the next page or budget costs nothing."""
+    """The last map of a workspace, kept until any change: the next page or budget costs nothing."""
 
     def __init__(self) -> None:
         self._kept: tuple[int, _Drawn] | None = None
@@ -91,7 +91,7 @@ def _mentions(scope: Scope, path: bytes, wanted: set[bytes]) -> frozenset[str]:
 
 
 def answer_repo_map(scope: Scope, kept: RepoMap, asked: Arguments) -> ToolResult:
-    """Files by how much the code depends on what they define, each with its foremost definitions, within the budget."""
+    """Return files by how much the code depends on their definitions, each with its top definitions, within the budget."""
     budget = asked.number("max_tokens", 4000) * 4
     drawn = kept.draw(scope)
     definitions = drawn.ranks.definitions

@@ -1,7 +1,7 @@
-"""What every tool works with: one workspace's root, its index and its symbols; and how paths are shown.
+"""The context of every tool: one workspace's root, its index and its symbols; and how paths are shown.
 
-Paths are bytes on disk and text in answers. A name that is not UTF-8 is shown with `\\xNN` for what is not, and is
-understood in that form again.
+Paths are bytes on disk and text in answers. Bytes that are not UTF-8 are shown as `\\xNN`, and the same form is
+accepted in arguments.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TESTS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One open workspace, as its tools see it."""
+    """One open workspace, as seen by its tools."""
 
     root: Path
     index: WorkspaceIndex
@@ -46,7 +46,7 @@ class Scope:
     types: TypedAnswers
 
     def path(self, given: str) -> str:
-        """The path a caller means, relative to the root; refused when it leads outside."""
+        """Return the path that a caller means, relative to the root. Refuses paths that lead outside."""
         path = inside(self.root, given)
         if not os.path.lexists(self.root / path) and _ESCAPED.search(given):
             raw = _ESCAPED.sub(lambda m: chr(0xDC00 + int(m[1], 16)), given)
@@ -54,7 +54,7 @@ class Scope:
         return path
 
     def file(self, given: str) -> bytes:
-        """An existing file's path."""
+        """Return an existing file's path."""
         path = self.path(given)
         if (self.root / path).is_dir():
             raise BadArguments(f"{given} is a folder. Name a file; `find_files` lists those of a folder by `globs`.")
@@ -67,17 +67,17 @@ class Scope:
 
 
 def shown(path: bytes) -> str:
-    """A path as text."""
+    """Return a path as text."""
     return path.decode("utf-8", "backslashreplace")
 
 
 T = TypeVar("T")
-# How many steps of a loop may pass before it looks whether its answer is still wanted.
+# How many iterations of a loop may pass before it checks for cancellation.
 _CANCEL_CHECK_EVERY = 512
 
 
 def uncancelled(items: Iterable[T], call: Call) -> Iterator[T]:
-    """The items, for as long as somebody waits for the answer. Raises `ripgrep.Cancelled`."""
+    """Yield the items until the call is cancelled. Raises `ripgrep.Cancelled`."""
     for count, item in enumerate(items):
         if count % _CANCEL_CHECK_EVERY == 0 and call.cancelled:
             raise ripgrep.Cancelled
@@ -85,14 +85,14 @@ def uncancelled(items: Iterable[T], call: Call) -> Iterator[T]:
 
 
 def path_tier(path: str) -> int:
-    """0 for source, 1 for tests, 2 for what is vendored or generated: the order in which matches are of interest."""
+    """Return 0 for source, 1 for tests, 2 for vendored or generated files: the order in which matches are listed."""
     if _VENDORED.search(path):
         return 2
     return 1 if _TESTS.search(path) else 0
 
 
 def path_filter(root: Path, globs: Sequence[str], languages: Sequence[str]) -> Callable[[bytes], bool] | None:
-    """Which files a call is about; None for all."""
+    """Return a filter for the files that a call selects; None for all."""
     wanted: set[str] = set()
     for name in languages:
         language = catalog.named(name)
@@ -122,7 +122,7 @@ def path_filter(root: Path, globs: Sequence[str], languages: Sequence[str]) -> C
 
 
 def _relative(root: Path, glob: str) -> str:
-    """An absolute glob within the workspace means the same as a relative one."""
+    """Convert an absolute glob within the workspace to a relative one."""
     negated = glob.startswith("!")
     body = glob.removeprefix("!")
     lead = f"{root}/"

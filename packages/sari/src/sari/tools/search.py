@@ -1,7 +1,7 @@
-"""The `search` tool: every matching line, in order of interest, page by page within a budget.
+"""The `search` tool: every matching line, most interesting first, page by page within a budget.
 
-A page's cursor names the last line it showed by its place in the order. The order of a file depends on that file alone,
-so going on from a cursor never skips or repeats a line of a file that did not change in between.
+A cursor identifies the last line of a page by its sort key. A file's sort key depends on that file alone, so continuing
+from a cursor never skips or repeats a line of a file that did not change in between.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from sari.protocol.tooling import Call, ToolResult
 from sari.tools.arguments import Arguments, BadArguments
 from sari.tools.scope import Scope, path_filter, path_tier, shown
 
-# Claude and others show a model the JSON rather than the text: both are kept within the budget. Four bytes a token.
+# Claude and other clients show a model the JSON rather than the text, so both stay within the budget. Four bytes per
+# token.
 _BYTES_PER_TOKEN = 4
 _OVERHEAD_PER_MATCH = 34
 _KEPT_ANSWERS = 8
 _KEPT_LINES = 20_000
-# Files are fetched so many at a time until a page is full.
+# How many files are fetched at a time until a page is full.
 _FILES_AT_ONCE = 60
-# With more files than this the order by definitions is not worth another look into all of them.
+# With more files than this, sorting by definitions is not worth searching all of them again.
 _MOST_RANKED = 5_000
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*")
 _DEFINES = (
@@ -52,7 +53,7 @@ class _Answer:
 
 
 class Searches:
-    """The answers of one workspace that may be paged on. Thread-safe."""
+    """The kept answers of one workspace, for paging. Thread-safe."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, _Answer] = OrderedDict()
@@ -120,7 +121,7 @@ def _rank(path: bytes, defines: bool) -> Rank:
 
 
 def _defining(scope: Scope, query: Query, found: Found, call: Call) -> set[bytes]:
-    """Files that define what is asked for, when it is an identifier: they come first."""
+    """Return the files that define the query, if it is an identifier. They are listed first."""
     if query.mode == "regex" or not _IDENTIFIER.fullmatch(query.text) or len(found.counts) < 2:
         return set()
     if len(found.counts) > _MOST_RANKED:
@@ -179,7 +180,7 @@ def _cost(match: dict[str, object]) -> int:
 
 
 class _Rows:
-    """A file's lines, for the context of matches. Read when first needed."""
+    """A file's lines, for the context of matches. Read on first use."""
 
     def __init__(self, scope: Scope, path: bytes) -> None:
         read = read_text(os.fsencode(scope.root), path)

@@ -1,4 +1,4 @@
-"""Answers by types for the tools that know syntax: from a name to places, and from a server's places to rows."""
+"""Type-based answers for the tools that use syntax: converts names to places, and a server's places to rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Rows = list[tuple[Key, dict[str, object]]]
 
 
 def begin_typed(scope: Scope, kind: str, given: str, placed_named: Callable[[], list[Placed]]) -> Pending:
-    """Have the answer by types prepared while the one by syntax is made."""
+    """Start preparing the type-based answer while the syntax-based one is computed."""
     _, name = split_name(given.removesuffix("()"))
     return scope.types.begin(
         kind,
@@ -56,7 +56,7 @@ def _definitions(scope: Scope, placed: list[Placed]) -> list[Place]:
 
 
 def _place_of(scope: Scope, placed: Placed) -> Place | None:
-    """Where in its definition a name stands: behind decorators, types and modifiers."""
+    """Return the position of the name in its definition: after decorators, types and modifiers."""
     read = read_text(os.fsencode(scope.root), placed.path, MAX_PARSED_BYTES)
     if read is None:
         return None
@@ -80,7 +80,7 @@ def _place_of(scope: Scope, placed: Placed) -> Place | None:
 
 
 def use_rows(scope: Scope, typed: Typed, name: str, folder: str, around: Around, *, calls_only: bool) -> Rows:
-    """A row for each line that a server named, in the order of the answer by syntax."""
+    """Return a row for each line that a server named, in the order of the syntax-based answer."""
     lines: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for place in typed.places:
         if folder == "." or place.path == folder or place.path.startswith(folder + "/"):
@@ -117,7 +117,7 @@ def use_rows(scope: Scope, typed: Typed, name: str, folder: str, around: Around,
 
 
 def implementation_rows(scope: Scope, typed: Typed, as_data: Callable[[Placed], dict[str, object]]) -> Rows:
-    """A row for each definition that a server named."""
+    """Return a row for each definition that a server named."""
     rows: Rows = []
     for place in typed.places:
         raw = os.fsencode(place.path)

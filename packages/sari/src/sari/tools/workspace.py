@@ -1,4 +1,4 @@
-"""Opens a workspace and answers its tools: the one door through which the daemon comes in."""
+"""Opens a workspace and answers its tools. The daemon's only entry point to this package."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Workspace:
         return self._terms
 
     def forget_answers(self) -> None:
-        """Drop the answers kept for paging: the next search runs again."""
+        """Drop the answers kept for paging, so that the next search runs again."""
         self._searches = Searches()
 
     def call(self, tool: str, arguments: Mapping[str, object], call: Call) -> ToolResult:
@@ -130,7 +130,7 @@ class Workspace:
 
 
 def open_workspace(root: Path, data_dir: Path) -> Workspace:
-    """Open a root. The index lives under `data_dir`, never in the workspace."""
+    """Open a root. The index is stored under `data_dir`, never in the workspace."""
     return Workspace(root, data_dir)
 
 

@@ -1,4 +1,4 @@
-"""The checks that the web page shows under "Doctor": the index's, the daemon's and the installation's, in one list."""
+"""The checks that the web page shows under "Doctor": those of the index, the daemon and the installation, in one list."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Who may ask: Host and Origin against pages of other sites, the daemon's token against other users of the machine.
+"""Access checks: Host and Origin against pages of other sites, the daemon's token against other users of the machine.
 
 A browser signs in with a one-time key (made by `sari web` from the token) and keeps a cookie. Keys, cookies and MCP
-session ids are signed with the token and hold no state: they outlive a hand-over to a new daemon.
+session ids are signed with the token and hold no state, so they survive a hand-over to a new daemon.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _MOST_USED: Final = 4096
 
 
 def sign(token: str, purpose: str, name: str, until: int) -> str:
-    """`name.until.mac`: something only a holder of the token can have made, for one purpose."""
+    """Return `name.until.mac`: a value that only a holder of the token can create, for one purpose."""
     text = f"{name}.{until}"
     mac = hmac.new(token.encode(), f"sari {purpose} {text}".encode(), hashlib.sha256).hexdigest()
     return f"{text}.{mac[:40]}"
 
 
 def signed_name(token: str, purpose: str, value: str, now: float) -> str | None:
-    """The name in a signed value, or None for a forged or expired one."""
+    """Return the name in a signed value, or None if it is forged or expired."""
     name, _, rest = value.partition(".")
     until, _, _ = rest.partition(".")
     if not (name.isalnum() and name.isascii() and until.isascii() and until.isdigit() and len(until) < 15):
@@ -42,20 +42,20 @@ def signed_name(token: str, purpose: str, value: str, now: float) -> str | None:
 
 
 def one_time_key(token: str, now: float) -> str:
-    """What `sari web` puts into the address it opens."""
+    """Return the key that `sari web` puts into the URL that it opens."""
     return sign(token, "key", secrets.token_hex(8), int(now) + KEY_S)
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, once the guard let him in. `page` is the browser session's id, None for a holder of the token."""
+    """An authenticated caller. `page` is the browser session's id, None for a holder of the token."""
 
     page: str | None
 
 
 @dataclass(slots=True)
 class Guard:
-    """The checks, in their order: Host, Origin, then token or cookie."""
+    """Runs the checks in order: Host, Origin, then token or cookie."""
 
     token: str
     port: int
@@ -65,11 +65,11 @@ class Guard:
 
     @property
     def cookie(self) -> str:
-        # Cookies know no ports: two daemons on one machine must not overwrite each other's.
+        # Cookies ignore ports: two daemons on one machine must not overwrite each other's.
         return f"sari_{self.port}"
 
     def check_site(self, request: Request) -> None:
-        """Refuse names that are not this machine's (DNS rebinding) and pages that are not ours."""
+        """Refuse host names of other machines (DNS rebinding) and pages of other origins."""
         host = _name_of(request.headers.get("host", ""))
         if host not in _LOOPBACK:
             raise Rejected(421, "ask for 127.0.0.1 or localhost: sari serves this machine only")
@@ -85,7 +85,7 @@ class Guard:
         return parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower()
 
     def admit(self, request: Request) -> Caller | None:
-        """The caller, or None when neither token nor cookie is right."""
+        """Return the caller, or None if neither token nor cookie is valid."""
         kind, _, given = request.headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self.token.encode()):
             return Caller(None)
@@ -94,7 +94,7 @@ class Guard:
         return Caller(name) if name else None
 
     def sign_in(self, key: str) -> str | None:
-        """The cookie for a one-time key; None for one that is forged, too old or was used."""
+        """Return the cookie for a one-time key; None if the key is forged, expired or already used."""
         now = self.clock()
         name = signed_name(self.token, "key", key, now)
         if name is None:
@@ -111,7 +111,7 @@ class Guard:
         return f"{self.cookie}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"
 
     def new_session(self) -> str:
-        """An MCP session's id: ours by its signature, whichever daemon sees it."""
+        """Return a new MCP session id. Its signature makes it valid for every daemon of this user."""
         return sign(self.token, "session", secrets.token_hex(16), int(self.clock()) + 30 * 86400)
 
     def own_session(self, session_id: str) -> bool:
@@ -119,7 +119,7 @@ class Guard:
 
 
 def _name_of(host: str) -> str:
-    """A Host header without its port."""
+    """Return a Host header without its port."""
     if host.startswith("["):
         return host.partition("]")[0] + "]"
     return host.partition(":")[0].lower()

@@ -1,7 +1,7 @@
-"""HTTP/1.1 on one socket: reads requests strictly and within bounds, writes responses. Knows no routes and no sari.
+"""HTTP/1.1 on one socket: reads requests strictly and within limits, and writes responses. Knows no routes and no sari.
 
-Of its own rather than the standard library's, because a loopback port can be reached by every user of the machine: the
-time and the size of everything read from a stranger is bounded here.
+Not the standard library's server, because every user of the machine can reach a loopback port: here the time and the
+size of everything read from an unknown peer is bounded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 _LARGEST_HEAD: Final = 32 * 1024
 _LARGEST_BODY: Final = 8 * 1024 * 1024
-# Whoever has begun a request must finish sending it.
+# The time in which a client must finish sending a request.
 _HEAD_S: Final = 15.0
 _BODY_S: Final = 30.0
 _WRITE_S: Final = 30.0
@@ -42,7 +42,7 @@ _REASONS: Final[Mapping[int, str]] = {
     500: "Internal Server Error",
     503: "Service Unavailable",
 }
-# A search page loads nothing from anywhere and is framed by nobody.
+# The search page loads nothing from other origins and cannot be framed.
 _ALWAYS: Final[Mapping[str, str]] = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -53,7 +53,7 @@ _ALWAYS: Final[Mapping[str, str]] = {
 
 
 class Rejected(Exception):
-    """The request cannot be answered as it is; the connection is closed after saying so."""
+    """Raised when a request is invalid. The connection is closed after the error response."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -71,11 +71,11 @@ class Request:
     headers: Mapping[str, str]
     body: bytes
     keep_alive: bool
-    # Whether the client has hung up since it asked.
+    # Whether the client has disconnected since it sent the request.
     gone: Callable[[], bool]
 
     def one(self, *names: str) -> str | None:
-        """The first of these query parameters that is there."""
+        """Return the first of these query parameters that is present."""
         return next((self.query[name][0] for name in names if self.query.get(name)), None)
 
     def json(self) -> object:
@@ -87,7 +87,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A response. With `stream` the body is whatever that writes, and the connection ends with it."""
+    """A response. With `stream`, that function writes the body, and the connection is closed after it."""
 
     status: int
     body: bytes = b""
@@ -114,7 +114,7 @@ class Connection:
     _buffer: bytearray = field(default_factory=bytearray)
 
     def read_request(self) -> Request | None:
-        """The next request; None when the client has gone or stays silent."""
+        """Return the next request; None if the client has disconnected or sends nothing."""
         head = self._read_head()
         if head is None:
             return None
@@ -136,7 +136,7 @@ class Connection:
         return Request(method, unquote(parts.path), query, headers, body, keep_alive, self.is_gone)
 
     def is_gone(self) -> bool:
-        """Whether the client hung up. What it sent ahead stays unread."""
+        """Whether the client has disconnected. Data that it sent ahead stays unread."""
         with selectors.DefaultSelector() as selector:
             selector.register(self.sock, selectors.EVENT_READ)
             if not selector.select(0):
@@ -194,7 +194,7 @@ class Connection:
         return body
 
     def _receive(self, deadline: float) -> bool:
-        """More bytes into the buffer; False when the client has gone or the time is over."""
+        """Read more bytes into the buffer. Returns False if the client has disconnected or the deadline has passed."""
         left = deadline - time.monotonic()
         if left <= 0:
             return False
@@ -227,7 +227,7 @@ def _parse_head(head: bytes) -> tuple[str, str, str, dict[str, str]]:
     return words[0], words[1], words[2], headers
 
 
-# Said twice, these would mean different things to different readers.
+# If repeated, these headers could be interpreted differently by different readers.
 _ONCE: Final = frozenset(
     {"host", "content-length", "authorization", "origin", "content-type", "mcp-session-id"}
     | {"mcp-protocol-version", "mcp-method", "mcp-name"}

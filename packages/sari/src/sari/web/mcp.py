@@ -1,7 +1,7 @@
-"""Streamable HTTP at `/mcp`: both eras of MCP, one JSON-RPC message (or a batch of the older eras) a POST.
+"""Streamable HTTP at `/mcp`: both eras of MCP, one JSON-RPC message (or a batch in the older eras) per POST.
 
-The `initialize` revisions have sessions, which are leases; the 2026-07-28 one says everything in each request, and its
-headers must agree with its body. Meaning is the facade's business; here is only what HTTP adds.
+The `initialize` revisions have sessions, which are leases. The 2026-07-28 revision sends everything in each request,
+and its headers must match its body. The facade interprets the messages; this module adds only HTTP.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SESSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 _VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
 _HEADER_MISMATCH: Final = -32020
 _UNSUPPORTED_VERSION: Final = -32022
-# The stateless era says which HTTP status goes with which error.
+# The stateless era defines the HTTP status for each error.
 _STATUS: Final[Mapping[int, int]] = {
     -32700: 400,
     -32600: 400,
@@ -42,7 +42,7 @@ Write = Callable[[bytes], None]
 
 
 class McpEndpoint:
-    """Answers what the guard let through."""
+    """Answers authenticated requests."""
 
     def __init__(self, facade: Facade, guard: Guard) -> None:
         self._facade = facade
@@ -103,7 +103,8 @@ class McpEndpoint:
         mismatch = _mismatch(request.headers, message, version)
         if mismatch is not None:
             return as_json(_error(identifier, _HEADER_MISMATCH, mismatch), 400)
-        # In this era hanging up is how a client cancels; in the others it says so, and may hang up and come back.
+        # In this era a client cancels by disconnecting. In the others it sends a message, and may disconnect and
+        # return.
         if streams and _wants_progress(message):
             return self._streamed(message, None, _root(request), request.gone)
         answer = self._facade.handle_mcp(message, None, _root(request), gone=request.gone)
@@ -121,7 +122,7 @@ class McpEndpoint:
             headers["Mcp-Session-Id"] = session
             self._facade.lease(session, _client_name(message))
         elif session is not None:
-            # The name was said at `initialize` and stays.
+            # The client sent its name with `initialize`, and it is kept.
             self._facade.lease(session, "")
         root = _root(request)
         if isinstance(message, list):
@@ -141,10 +142,10 @@ class McpEndpoint:
     def _streamed(
         self, message: Mapping[str, object], session: str | None, root: Path | None, gone: Gone | None = None
     ) -> Response:
-        """Progress as it comes, then the answer, as server-sent events."""
+        """Return a response that streams progress and then the answer, as server-sent events."""
 
         def stream(write: Write) -> None:
-            # Progress comes from the call's own thread; after the answer there is no stream for it.
+            # Progress comes from the call's thread. After the answer the stream is closed.
             lock = threading.Lock()
             over = False
 
@@ -180,7 +181,7 @@ def _http_status(answer: Mapping[str, object]) -> int:
 
 
 def _mismatch(headers: Mapping[str, str], message: Mapping[str, object], version: str) -> str | None:
-    """Why the headers do not agree with the body, by which a gateway routes."""
+    """Return how the headers, by which a gateway routes, differ from the body."""
     params = message.get("params")
     fields: Mapping[str, object] = params if isinstance(params, dict) else {}
     meta = fields.get("_meta")
@@ -197,7 +198,7 @@ def _mismatch(headers: Mapping[str, str], message: Mapping[str, object], version
 
 
 def _plain(value: str | None) -> str | None:
-    """A header's value; one that is no plain ASCII is sent as =?base64?…?=."""
+    """Decode a header's value. One that is not plain ASCII is sent as =?base64?…?=."""
     if value is None or not (value.startswith("=?base64?") and value.endswith("?=")):
         return value
     try:
@@ -220,6 +221,6 @@ def _client_name(message: Mapping[str, object]) -> str:
 
 
 def _root(request: Request) -> Path | None:
-    """The workspace named in the address (`/mcp?workspace=…`), for clients that have no other way to say it."""
+    """Return the workspace named in the URL (`/mcp?workspace=…`), for clients that have no other way to name it."""
     named = request.one("workspace")
     return Path(named) if named else None

@@ -1,6 +1,6 @@
-"""The page's files, read once from beside this module, and the little page that signs a browser in.
+"""The page's files, read once from this module's folder, and the small page that signs a browser in.
 
-Everything is served by the daemon itself: the page works without a network and its policy lets it load nothing else.
+The daemon serves everything itself: the page works without a network, and its policy allows it to load nothing else.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ def asset(path: str) -> Response:
 
 
 def sign_in_page() -> Response:
-    """For a browser without a cookie: trades the key in the address (after #, so never sent or logged) for one.
+    """Return the page for a browser without a cookie. It exchanges the key in the URL (after #, so never sent or
+    logged) for one.
 
-    It holds all it needs, so that nothing else is served to whoever is not signed in.
+    It is self-contained, so that nothing else is served to a client that is not signed in.
     """
     body = _read("signin.html")
     policy = _POLICY.format(
@@ -58,7 +59,7 @@ def sign_in_page() -> Response:
 
 
 def _hash_of(body: bytes, element: bytes) -> str:
-    """The policy's word for exactly the one inline element of this kind."""
+    """Return the policy's source expression for exactly the one inline element of this kind."""
     inside = body.partition(b"<" + element + b">")[2].partition(b"</" + element + b">")[0]
     return f"'sha256-{base64.b64encode(hashlib.sha256(inside).digest()).decode()}'"
 

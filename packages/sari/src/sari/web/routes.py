@@ -1,6 +1,6 @@
-"""Which path is answered by what: the JSON routes, the page and `/mcp`, behind the guard.
+"""Routes requests to the JSON routes, the page and `/mcp`, after the access checks.
 
-State changes are POST (and MCP's DELETE) only. Everything but `/health` needs the token or the page's cookie.
+Only POST (and MCP's DELETE) changes state. Everything but `/health` requires the token or the page's cookie.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sari.web.guard import Caller, Guard
 from sari.web.http1 import Rejected, Request, Response, as_json, problem
 from sari.web.mcp import McpEndpoint
 
-# Query parameter → (argument of the tool, how its text is read).
+# Query parameter → (argument of the tool, how its text is parsed).
 _Reader = Callable[[str], object]
 
 
@@ -47,7 +47,7 @@ _TOOLS: Mapping[str, tuple[str, str | None, Mapping[str, _Reader]]] = {
 
 
 class Routes:
-    """Answers requests; knows the daemon only by its facade."""
+    """Answers requests. Knows the daemon only through its facade."""
 
     def __init__(self, facade: Facade, guard: Guard) -> None:
         self._facade = facade
@@ -99,7 +99,7 @@ class Routes:
     def _health(self) -> Response:
         info = self._facade.daemon_info()
         draining = bool(info.get("draining"))
-        # The same for everybody who can reach the port: nothing of what is indexed.
+        # Visible to everyone who can reach the port, so it contains nothing of the indexed content.
         return as_json({"status": "draining" if draining else "ok", "name": "sari", "version": info.get("version")})
 
     def _status(self, request: Request) -> Response:
@@ -139,7 +139,7 @@ class Routes:
         return as_json(dict(result.structured))
 
     def _doctor(self, request: Request) -> Response:
-        """What the index says of itself, and what is found around it."""
+        """Return the index's own diagnostics, and those of its environment."""
         root = self._root(request.one("workspace"))
         result = self._facade.call_tool(root, "doctor", {})
         return as_json(collect_checks(result, find_layout(os.environ), os.environ, root))
@@ -155,7 +155,7 @@ class Routes:
         raise Rejected(400, f"several workspaces are open, name one as ?workspace=: {', '.join(sorted(roots))}")
 
     def _open(self, request: Request, caller: Caller) -> Response:
-        """Open a workspace and keep it open for as long as this page's lease lasts."""
+        """Open a workspace and keep it open while this page's lease lasts."""
         named = _field(request, "workspace")
         if not os.path.isabs(named):
             raise Rejected(400, "`workspace` is an absolute path")

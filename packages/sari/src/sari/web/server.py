@@ -1,7 +1,7 @@
-"""The daemon's HTTP side: accepts on the socket it is given and answers each connection in a thread of its own.
+"""The daemon's HTTP server: accepts on the given socket and answers each connection in a separate thread.
 
 The listening socket belongs to the daemon and may be shared with its successor: it is never shut down here, and another
-process may win any race for a connection. Threads and times are bounded; `close` returns when none is left.
+process may win any race for a connection. Threads and times are bounded; `close` returns when no thread is left.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _log = logging.getLogger(__name__)
 
 _MOST_CONNECTIONS: Final = 128
 _IDLE_S: Final = 30.0
-# How long `close` waits for what is being answered.
+# How long `close` waits for running requests.
 _FINISH_S: Final = 5.0
 
 
 class _ConnectionState(Enum):
-    """What a connection is at: its first request has not come, one is being answered, or it waits for the next."""
+    """The state of a connection: before its first request, answering one, or waiting for the next."""
 
     FRESH = auto()
     BUSY = auto()
@@ -54,10 +54,10 @@ class HttpServer:
         self._acceptor.start()
 
     def close(self, *, leaving: bool = False) -> None:
-        """Accept no more, let what is being answered finish, and leave no thread.
+        """Stop accepting, let running requests finish, and leave no thread.
 
-        Who leaves the socket to a successor also waits for the first word of connections it has taken: they were
-        promised an answer. (Not for ever: browsers connect ahead and never ask.)
+        With `leaving` (the socket goes to a successor), also wait for the first request of accepted connections, which
+        must be answered. The wait is bounded, because browsers preconnect without sending a request.
         """
         if self._closing.is_set():
             return
@@ -98,7 +98,7 @@ class HttpServer:
         try:
             accepted, _ = self._sock.accept()
         except (BlockingIOError, ConnectionAbortedError, InterruptedError):
-            # Our successor took it, or the client has gone.
+            # The successor accepted it, or the client has disconnected.
             return
         except OSError as error:
             _log.warning("a connection could not be accepted: %s", error)
@@ -119,11 +119,11 @@ class HttpServer:
     def _serve(self, sock: socket.socket) -> None:
         connection = Connection(sock, _IDLE_S)
         try:
-            # The first request is answered in any case: it may be on its way since before we began to close.
+            # The first request is always answered: it may have been sent before the server began to close.
             while self._one(connection, sock) and not self._closing.is_set():
                 pass
         except (OSError, HungUp):
-            # The client hung up: there is nobody left to tell.
+            # The client disconnected, so there is no one to report to.
             _log.debug("an HTTP client hung up")
         finally:
             with self._lock:
@@ -132,7 +132,7 @@ class HttpServer:
             sock.close()
 
     def _one(self, connection: Connection, sock: socket.socket) -> bool:
-        """Read one request and answer it; False when the connection is over."""
+        """Read one request and answer it. Returns False when the connection is over."""
         try:
             request = connection.read_request()
         except Rejected as rejected:
@@ -154,7 +154,7 @@ class HttpServer:
             return problem(rejected.status, rejected.why)
         except HungUp:
             raise
-        except Exception:  # noqa: BLE001 - one bad request must not cost the daemon its HTTP side
+        except Exception:  # noqa: BLE001 - one bad request must not end the HTTP server
             _log.exception("an HTTP request failed")
             return problem(500, "sari failed on this request; its log says why")
 

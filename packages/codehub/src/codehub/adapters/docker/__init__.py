@@ -1,1 +1,1 @@
-"""Workspaces as containers of one Docker engine."""
+"""Runs workspaces as containers of one Docker engine."""

@@ -1,4 +1,7 @@
-"""What a container is made from: hardened, nothing published, with its start's directory and CodeHub's tools. Pure."""
+"""Builds a container's configuration: hardened, no published ports, with the start's directory and CodeHub's tools.
+
+This module is pure.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from codehub.domain.errors import Terminal
 from codehub.domain.routing import workspace_path
 from codehub.ports.instances import InstanceSpec, MountKind
 
-# Programs of profiles that CodeHub can bring into an image that has none.
+# Programs of profiles that CodeHub can provide in an image that lacks them.
 _BROUGHT = {"code-server": f"{IDE_PLACE}/bin/code-server"}
 
 
@@ -35,13 +38,14 @@ class Plan:
 
     command: tuple[str, ...]
     brings_ide: bool
-    bridged: bool  # it listens on a port only, and `workspaced` leads to it from a socket
+    bridged: bool  # it listens on a port only; `workspaced` forwards a socket to it
 
 
 def plan_of(spec: InstanceSpec, image: ImageInfo) -> Plan:
-    """A profile's own image runs its command, and so does one whose label says how its IDE listens.
+    """Plan how to run the IDE.
 
-    Any other image is only the surroundings of the profile's IDE, which CodeHub brings along.
+    The profile's default image and images with a label that says how their IDE listens run their own command. Any other
+    image is only the environment for the profile's IDE, which CodeHub provides.
     """
     if image.ide is not Ide.NONE or spec.profile.own_image:
         if not image.command:
@@ -72,7 +76,7 @@ def launch_of(spec: InstanceSpec, plan: Plan, secret: str) -> Launch:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What is not the workspace's choice."""
+    """The parts of the configuration that the workspace does not choose."""
 
     labels: Mapping[str, str]
     network: str
@@ -122,7 +126,7 @@ def container_config(spec: InstanceSpec, plan: Plan, secret: str, around: Surrou
 
 
 def _environment(spec: InstanceSpec, values: dict[str, str], shell: str) -> dict[str, str]:
-    """The template's never take the place of ours, nor of what the profile needs to run."""
+    """Merge the environment. The template's variables never replace ours or those that the profile needs to run."""
     env = {
         "HOME": HOME,
         "USER": "coder",

@@ -1,4 +1,4 @@
-"""The Docker engine's API: the connection, the names and labels of what is ours, and its errors translated in one place."""
+"""The Docker engine's API: the connection, names and labels of our objects, and the translation of its errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FOREVER = aiohttp.ClientTimeout(total=None, sock_connect=10)
 
 
 class Engine:
-    """One engine, seen by one installation: whatever carries another installation's label is not ours."""
+    """One engine as seen by one installation. Objects with another installation's label are not ours."""
 
     def __init__(self, host: str, installation_id: str) -> None:
         self.host = host or DEFAULT_HOST
@@ -34,7 +34,10 @@ class Engine:
         return self.host.startswith("unix://")
 
     def check_local(self) -> None:
-        """Containers are reached through Unix sockets in a directory that this machine shares with the engine."""
+        """Check that the engine is local.
+
+        Containers are reached through Unix sockets in a directory shared with the engine.
+        """
         if not self.is_local:
             raise Terminal(
                 f"the Docker engine at {self.host} is not reached through a Unix socket: CodeHub runs workspaces only on "
@@ -73,7 +76,7 @@ class Engine:
             raise Conflict(f"{name} on the Docker engine belongs to another installation ({owner}): it is left alone")
 
     async def get(self, path: str, /, **params: str) -> Any:
-        """The answer's JSON, or None when there is no such thing."""
+        """Return the answer's JSON, or None if the object does not exist."""
         return await self.send("GET", path, absent_is_none=True, params=params)
 
     async def send(
@@ -99,7 +102,7 @@ class Engine:
                 raise
 
     async def remove(self, path: str, /, **params: str) -> None:
-        """Absent, or being removed already, is success."""
+        """Remove an object. Succeeds if it is absent or already being removed."""
         with translated(f"remove {path}"):
             try:
                 async with asyncio.timeout(60):
@@ -111,11 +114,11 @@ class Engine:
                     raise
 
     async def has_file(self, container: str, path: str) -> bool:
-        """Whether a container, running or not, has something at this path."""
+        """Return whether a path exists in a container, running or not."""
         return await self.read_archive(container, path, 0) is not None
 
     async def read_archive(self, container: str, path: str, most: int) -> bytes | None:
-        """The first `most` bytes of a tar of a path in a container, running or not; None if there is nothing."""
+        """Return the first `most` bytes of a tar of a path in a container, running or not; None if it does not exist."""
         try:
             async with self.stream(f"containers/{container}/archive", path=path) as response:
                 raw = b""
@@ -131,7 +134,7 @@ class Engine:
     async def stream(
         self, path: str, method: str = "GET", data: object | None = None, /, **params: str
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """For bodies of any length; no time limit but the connection's."""
+        """Send a request with bodies of any length, without a timeout other than the connection's."""
         with translated(f"{method} {path}"):
             async with self._asked(path, method, params, data, "application/x-tar") as response:
                 yield response
@@ -147,7 +150,7 @@ class Engine:
             try:
                 yield response
             finally:
-                # The library leaves this to its caller: a stream that is broken off would keep its connection for ever.
+                # The library leaves this to its caller: an interrupted stream would keep its connection forever.
                 response.close()
 
 

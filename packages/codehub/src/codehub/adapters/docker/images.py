@@ -1,4 +1,7 @@
-"""Images: there, or pulled with progress, or ImagePullFailed at once; and what CodeHub must know of one to start it."""
+"""Finds images or pulls them with progress, or fails at once with ImagePullFailed.
+
+Also reads what CodeHub needs to know of an image to start it.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +30,11 @@ _NO_USERS = "root:x:0:0:root:/root:/bin/sh\n"
 
 
 class Ide(StrEnum):
-    """How the IDE of an image listens, by its label `codehub.ide`."""
+    """How an image's IDE listens, according to its label `codehub.ide`."""
 
     SOCKET = "socket"  # its command listens on $CODEHUB_SOCKET
     PORT = "port"  # its command listens on $CODEHUB_PORT
-    NONE = ""  # it says nothing
+    NONE = ""  # no label
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ async def find_image(engine: Engine, image: str) -> Mapping[str, Any] | None:
 
 
 async def ensure_image(engine: Engine, image: str, report: Report) -> Mapping[str, Any]:
-    """What the engine says of it, after a pull when it is not there."""
+    """Return the engine's description of the image, pulling it first if it is absent."""
     reference = parse_image(image)
     found = await find_image(engine, str(reference))
     if found is not None:
@@ -85,7 +88,7 @@ def _note(message: dict[str, object], layers: dict[str, tuple[int, int]], image:
 
 
 async def look_into(engine: Engine, found: Mapping[str, Any]) -> ImageInfo:
-    """Its users and its shell, through a container that never runs."""
+    """Read the image's users and shell through a container that never runs."""
     config = found.get("Config") or {}
     command = (*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ()))
     label = (config.get("Labels") or {}).get(_IDE_LABEL, "")
@@ -110,7 +113,7 @@ async def look_into(engine: Engine, found: Mapping[str, Any]) -> ImageInfo:
 
 
 async def _read(engine: Engine, container: str, path: str) -> str:
-    """A small file of an image; empty for one that is not there, too long, or no file."""
+    """Return the content of a small file in an image. Empty if it is absent, too long or not a regular file."""
     raw = await engine.read_archive(container, path, _LONGEST_TABLE)
     if raw is None:
         return ""

@@ -1,7 +1,7 @@
-"""Workspaces as containers: created hardened, found by label, reached through sockets in a directory of their own.
+"""Workspaces as containers: created hardened, found by label, reached through sockets in a per-start directory.
 
-A container is one start of one instance: a stopped one is replaced, not started again, so its id is the identity that
-changes with every start. Knows nothing of the database.
+A container is one start of one instance: a stopped container is replaced, not started again. Its id is therefore the
+identity that changes with every start. Knows nothing of the database.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from codehub.ports.instances import ABSENT, InstanceSpec, InstanceStatus, MountK
 
 ROLE_INSTANCE = "instance"
 _SPEC, _SECRET = "codehub.spec", "codehub.secret-header"
-# The directory of the start, the user it runs as, and the secret of its `workspaced`.
+# The start's directory, the user that it runs as, and the secret of its `workspaced`.
 _START, _UID, _WORKSPACED = "codehub.start", "codehub.uid", "codehub.workspaced-secret"
-_ASKED_TO = {0, 143}  # ended by itself in order, or by our TERM
+_ASKED_TO = {0, 143}  # it exited normally, or because of our TERM
 
 
 @dataclass(frozen=True, slots=True)
 class HomesSeen:
-    """Where homes are for us and for the engine, when those differ."""
+    """The path of the homes for CodeHub and for the engine, if they differ."""
 
     ours: Path | None = None
     engines: Path | None = None
@@ -54,12 +54,12 @@ class HomesSeen:
 
 @dataclass(frozen=True, slots=True)
 class DockerOptions:
-    """`sockets_dir` has the same path for CodeHub's parts and for the engine."""
+    """Options of the Docker backend. `sockets_dir` must have the same path for CodeHub's processes and for the engine."""
 
     sockets_dir: Path
     limits: DockerLimits = field(default_factory=DockerLimits)
     homes: HomesSeen = field(default_factory=HomesSeen)
-    allowed_networks: tuple[str, ...] = ()  # private ones that workspaces may reach
+    allowed_networks: tuple[str, ...] = ()  # private networks that workspaces may reach
 
 
 class DockerInstances:
@@ -91,7 +91,8 @@ class DockerInstances:
         plan = plan_of(spec, image)
         tools = await self.tools.mounts(report, ide=plan.brings_ide)
         network = await self.network.ensure()
-        # Of earlier starts. Looked for before the fence: what a later leader makes is not among them.
+        # Directories of earlier starts. Listed before the fence check, so they never include one that a later leader
+        # creates.
         before = self._starts.of(spec.workspace_id)
         fence()
         if found is not None:
@@ -145,7 +146,10 @@ class DockerInstances:
         return str(made["Id"])
 
     async def _own_home(self, spec: InstanceSpec, uid: int | None, tools: list[dict[str, object]]) -> None:
-        """A new home belongs to root, an older one to the user whom all workspaces had once."""
+        """Give the home to the workspace's user.
+
+        New homes belong to root, older ones to the user that all workspaces once shared.
+        """
         if uid is None:
             return
         if spec.mount.kind is MountKind.VOLUME:
@@ -186,7 +190,7 @@ class DockerInstances:
     async def _remove(self, container: str) -> None:
         await self._engine.remove(f"containers/{container}", force="true", v="true")
         async with asyncio.timeout(60):
-            # "In progress" is success for the engine, but the name must be free.
+            # The engine reports success while the removal is in progress, but the name must be free.
             while await self._engine.get(f"containers/{container}/json") is not None:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
 
@@ -213,7 +217,7 @@ class DockerInstances:
         name, colon, value = labels.get(_SECRET, "").partition(": ")
         secret = (name, value) if colon else None
         if running and published and _START not in labels:
-            # Started by an older CodeHub: reached as it was then, until its next start.
+            # Started by an older CodeHub: reached through its published port until its next start.
             upstream = Upstream(container, "127.0.0.1", published[0], secret=secret)
         elif running and _START in labels:
             start = StartDir(self._options.sockets_dir, labels[_START])
@@ -272,7 +276,7 @@ class DockerInstances:
         async with self._engine.stream(f"containers/{found['Id']}/logs", **params) as response:
             while True:
                 try:
-                    # Eight bytes before each piece: which stream, three zeros, the length.
+                    # Each chunk has an 8-byte header: the stream, three zeros, the length.
                     head = await response.content.readexactly(8)
                     yield await response.content.readexactly(int.from_bytes(head[4:], "big"))
                 except asyncio.IncompleteReadError:
@@ -297,7 +301,7 @@ class DockerInstances:
 
 
 def _sysctls() -> dict[str, str]:
-    """The engine takes IPv6 from containers, and with it ::1, on which many dev servers listen."""
+    """The engine disables IPv6 in containers, including ::1, on which many dev servers listen. Enable it again."""
     return {"net.ipv6.conf.lo.disable_ipv6": "0"} if Path("/proc/sys/net/ipv6/conf").is_dir() else {}
 
 

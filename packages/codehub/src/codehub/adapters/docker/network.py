@@ -1,8 +1,8 @@
-"""The one network of an installation's containers: no traffic between them, with this machine or to private networks.
+"""The network of an installation's containers: no traffic between them, with this machine or to private networks.
 
-Containers reach the world through the engine's masquerading. What they send to the machine itself (CodeHub, its
-database, anything on the bridge's own address), to link-local addresses (cloud metadata) and to private networks that are
-not allowed is dropped by the packet filter, when CodeHub may set it; and so is what the machine sends to them.
+Containers reach the internet through the engine's masquerading. If CodeHub may set packet filter rules, they drop traffic
+from containers to the machine itself (CodeHub, its database, anything on the bridge's address), to link-local addresses
+(cloud metadata) and to private networks that are not allowed, and traffic from the machine to containers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from codehub.adapters.docker.engine import Engine
 from codehub.domain.errors import Transient
 from codehub.domain.networks import blocked_networks
 
-_FORWARDED = "DOCKER-USER"  # the engine's chain for rules of others, which it leaves alone
+_FORWARDED = "DOCKER-USER"  # the engine's chain for user-defined rules, which it does not modify
 _FAILED = "the packet filter that keeps workspaces from this machine's services could not be set"
 
 
@@ -34,7 +34,7 @@ class Network:
 
     @property
     def can_guard(self) -> bool:
-        """Whether the machine's own services can be closed to containers from here. `doctor` says so when not."""
+        """Return whether containers can be blocked from the machine's own services. If not, `doctor` reports it."""
         return self._engine.is_local and os.geteuid() == 0 and _iptables() is not None
 
     async def ensure(self) -> str:
@@ -64,23 +64,23 @@ class Network:
         try:
             await self._engine.send("POST", "networks/create", config)
         except Transient:
-            # Another process of this installation may have been faster.
+            # Another process of this installation may have created it first.
             if await self._engine.get(f"networks/{self.name}") is None:
                 raise
 
     @property
     def _jumps(self) -> list[list[str]]:
-        """From the chains that packets pass to what this installation refuses."""
+        """The rules that jump from the packet filter's chains to this installation's chain."""
         dropped = ["-m", "conntrack", "--ctstate", "NEW", "-j", "DROP"]
         return [
             ["INPUT", "-i", self.bridge, *dropped],
-            # Users of this machine do not reach what listens in a container either: CodeHub comes through its sockets.
+            # Users of this machine cannot reach listeners in a container either: CodeHub connects through its sockets.
             ["OUTPUT", "-o", self.bridge, *dropped],
             [_FORWARDED, "-i", self.bridge, "-j", self.chain],
         ]
 
     async def _guard(self) -> None:
-        await _iptables_run("-N", self.chain)  # fails when it is there
+        await _iptables_run("-N", self.chain)  # fails if the chain exists
         if await _iptables_run("-F", self.chain) != 0:
             raise Transient(_FAILED)
         for network in blocked_networks((), self._allowed):
@@ -92,7 +92,7 @@ class Network:
                 raise Transient(_FAILED)
 
     async def remove(self) -> None:
-        """For tests and for taking an installation off an engine."""
+        """Remove the network and its rules, in tests or when an installation is removed from an engine."""
         await self._engine.remove(f"networks/{self.name}")
         if self.can_guard:
             for jump in self._jumps:

@@ -1,7 +1,7 @@
-"""Programs of this machine, made to run in any image: copied with their libraries and their loader.
+"""Makes programs of this machine run in any image: copies them with their libraries and their loader.
 
-The place of both is written into each program, so neither the image's C library nor an environment variable matters, and
-what a program starts is not affected.
+The paths of both are written into each program, so neither the image's C library nor an environment variable matters, and
+child processes are not affected.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from codehub.domain.errors import Terminal
 
 _LOADER = "ld.so"
 _LISTED = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
-# What nobody needs to run a program of the standard library.
+# Parts of the standard library that running a program does not need.
 _LEFT_OUT = (
     "*.opt-?.pyc",
     "site-packages",
@@ -40,20 +40,20 @@ _LEFT_OUT = (
 
 
 def python_program() -> Path:
-    """The interpreter that runs this, not a virtual environment's link to it."""
+    """Return the interpreter that runs this code, not a virtual environment's link to it."""
     return Path(os.readlink("/proc/self/exe"))
 
 
 def loader_of(program: Path) -> Path:
-    """The loader that a program names."""
+    """Return the loader that a program names."""
     said = _patchelf("--print-interpreter", program)
     return Path(said.strip()).resolve()
 
 
 def put_programs(programs: Iterable[tuple[Path, Path]], libraries: Path, seen_at: Sequence[str]) -> None:
-    """Copies (program, to) with the libraries; `seen_at` are the library folders as the program will see them.
+    """Copy (program, to) pairs with their libraries. `seen_at` are the library folders as the program will see them.
 
-    The loader is in the last of them.
+    The loader is placed in the last of them.
     """
     libraries.mkdir(parents=True, exist_ok=True)
     for program, to in programs:
@@ -66,7 +66,7 @@ def put_programs(programs: Iterable[tuple[Path, Path]], libraries: Path, seen_at
 
 
 def put_libraries(files: Iterable[Path], libraries: Path, loader: Path, seen_at: Sequence[str]) -> None:
-    """What these files need, and the loader itself under a name of its own."""
+    """Copy the libraries that these files need, and the loader under a separate name."""
     target = libraries / _LOADER
     if not target.exists():
         shutil.copy(loader, target)
@@ -82,7 +82,7 @@ def put_libraries(files: Iterable[Path], libraries: Path, loader: Path, seen_at:
 
 
 def replace_search(library: Path, seen_at: Sequence[str]) -> None:
-    """One that says where its own libraries are says it for another machine, and does not listen to the program."""
+    """Replace a library's own search path: it was meant for another machine and takes precedence over the program's."""
     if _patchelf("--print-rpath", library).strip():
         _search_in(library, seen_at)
 
@@ -92,7 +92,7 @@ def _search_in(file: Path, seen_at: Sequence[str]) -> None:
 
 
 def put_python(place: Path, seen_at: str) -> None:
-    """`place/bin/python3` with its standard library, to be seen at `seen_at`."""
+    """Install `place/bin/python3` with its standard library, for use at `seen_at`."""
     program, library = python_program(), Path(sysconfig.get_path("stdlib"))
     put_programs([(program, place / "bin/python3")], place / "lib", [f"{seen_at}/lib"])
     modules = place / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -105,9 +105,9 @@ def put_python(place: Path, seen_at: str) -> None:
 
 
 def put_compiled(modules: Path) -> None:
-    """Where nobody can write, a module that is not compiled is compiled at every start."""
+    """Compile modules ahead of time. In a read-only place, an uncompiled module would be compiled at every start."""
     command = [sys.executable, "-I", "-S", "-m", "compileall", "-qq", str(modules)]
-    subprocess.run(command, check=False, capture_output=True)  # what cannot be compiled is not imported either
+    subprocess.run(command, check=False, capture_output=True)  # a module that cannot be compiled is never imported
 
 
 def _patchelf(*words: str | Path) -> str:

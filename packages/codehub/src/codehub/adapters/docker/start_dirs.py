@@ -1,6 +1,6 @@
-"""What one start of a container has on this machine: the directory of its sockets, and its own list of users.
+"""Files of one container start on this machine: the directory of its sockets, and its own list of users.
 
-`SOCKETS_DIR/{workspace}.{token}/`, of which `run/` is mounted at `/run/codehub`, into that container alone.
+In `SOCKETS_DIR/{workspace}.{token}/`, `run/` is mounted at `/run/codehub` of that container only.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\.[0-9a-f]{16}")
 
 @dataclass(frozen=True, slots=True)
 class StartDir:
-    """One of them, by its name, which the container has as a label."""
+    """The directory of one start. Its name is a label of the container."""
 
     root: Path
     name: str
@@ -70,7 +70,7 @@ class StartDirs:
         return StartDir(self.root, f"{workspace_id}.{secrets.token_hex(8)}")
 
     def of(self, workspace_id: str) -> list[StartDir]:
-        """Those there are of a workspace, of whichever start."""
+        """Return the existing directories of a workspace, of any start."""
         try:
             names = sorted(os.listdir(self.root))
         except FileNotFoundError:
@@ -85,7 +85,7 @@ class StartDirs:
         prepare_socket_root(self.root)
         place = start.place
         place.mkdir(mode=0o711)
-        place.chmod(0o711)  # whatever the umask
+        place.chmod(0o711)  # regardless of the umask
         ids = os.geteuid() if uid is None else uid
         _write(place / "passwd", with_user(image.passwd, f"{_USER}:x:{ids}:{ids}::{HOME}:{image.shell}"), 0o644)
         _write(place / "group", with_user(image.group, f"{_USER}:x:{ids}:"), 0o644)
@@ -102,7 +102,7 @@ def remove_all(starts: Iterable[StartDir]) -> None:
 
 
 def with_user(table: str, line: str) -> str:
-    """An image's passwd or group with the workspace's own line, and none that has its name or its number."""
+    """Return an image's passwd or group with the workspace's line, without entries of the same name or number."""
     name, _, number = line.split(":")[:3]
     kept = [
         old

@@ -1,8 +1,8 @@
-"""`/opt/codehub`: what CodeHub brings into every container, in read-only volumes that are filled once per version.
+"""`/opt/codehub`: the tools that CodeHub provides in every container, in read-only volumes filled once per version.
 
-Python, `workspaced` and OpenSSH's server; and, only for images without an IDE of their own, code-server at
-`/opt/codehub/ide`. A volume is complete when a second, empty one beside it says so, as with homes. Installations that share
-an engine share them: their names say what is in them.
+Contains Python, `workspaced` and OpenSSH's server, plus code-server at `/opt/codehub/ide` for images without an IDE. As
+with homes, a volume is complete when a second, empty volume marks it. Installations that share an engine share the volumes,
+because their names identify their content.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ IDE_PLACE = f"{PLACE}/ide"
 PYTHON = f"{PLACE}/bin/python3"
 _PREFIX = "codehub-tools"
 _LABELS = {ROLE: "tools"}
-_FORMAT = "2"  # of what is in them; another number makes new volumes
+_FORMAT = "2"  # of the content; changing it creates new volumes
 _SSH = (("sshd", "sbin"), ("ssh-keygen", "bin"))
 _SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"
 _CHUNK = 1 << 20
 
-# Installs code-server on first need and says which directory holds it.
+# Installs code-server when it is first needed and returns its directory.
 IdeTool = Callable[[Report], Path]
 
 
@@ -47,7 +47,7 @@ class Tools:
         self._lock = asyncio.Lock()
 
     async def mounts(self, report: Report, *, ide: bool) -> list[dict[str, object]]:
-        """The container's mounts. Fills the volumes when they are not there."""
+        """Return the container's mounts. Fills the volumes if they are missing."""
         version = await asyncio.to_thread(_version)
         name = f"{_PREFIX}-{version}"
         async with self._lock:
@@ -81,7 +81,7 @@ class Tools:
     async def _fill(
         self, there: set[str], name: str, stage: Callable[[Path], None], also: Path | None = None
     ) -> None:
-        if name in there:  # a fill that was interrupted
+        if name in there:  # an interrupted fill
             await self._engine.remove(f"volumes/{name}")
         await self._engine.remove(f"containers/{name}-fill", force="true")
         door = await make_door(self._engine, f"{name}-fill", _LABELS, name, _LABELS)
@@ -94,8 +94,8 @@ class Tools:
         await self._engine.send("POST", "volumes/create", {"Name": f"{name}-whole", "Labels": _LABELS})
 
     async def _remove_older(self, version: str) -> None:
-        """Of versions before this one; those that a container still has are left."""
-        for name in sorted(await self._there(), key=len, reverse=True):  # markers before what they mark
+        """Remove volumes of older versions, except those that a container still uses."""
+        for name in sorted(await self._there(), key=len, reverse=True):  # markers before the volumes that they mark
             if not name.startswith(f"{_PREFIX}-{version}"):
                 with contextlib.suppress(Transient):
                     await self._engine.remove(f"volumes/{name}")
@@ -117,7 +117,7 @@ def _mount(name: str, target: str) -> dict[str, object]:
 
 @cache
 def _version() -> str:
-    """Of everything that goes in: a new workspaced, a new Python or a new OpenSSH makes a new volume."""
+    """Return a hash of all content: a new workspaced, Python or OpenSSH leads to a new volume."""
     digest = hashlib.sha256(f"{_FORMAT} {sys.version}".encode())
     for path in sorted(WORKSPACED.glob("*.py")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
@@ -138,19 +138,21 @@ def _stage_tools(place: Path) -> None:
     put_programs(programs, place / "lib", [f"{PLACE}/lib"])
     shutil.copytree(WORKSPACED, place / "workspaced", ignore=shutil.ignore_patterns("__pycache__"))
     put_compiled(place / "workspaced")
-    (place / "ide").mkdir()  # where code-server is mounted
+    (place / "ide").mkdir()  # mount point for code-server
 
 
 def _stage_ide(home: Path, place: Path) -> None:
-    """Its Node, made to run in any image; the rest is taken as it is."""
+    """Stage code-server with a Node that runs in any image. Everything else is used unchanged."""
     node = home / "node/bin/node"
     put_programs([(node, place / "node/bin/node")], place / "lib", [f"{IDE_PLACE}/lib", f"{PLACE}/lib"])
 
 
 async def _packed(place: Path, also: Path | None) -> AsyncIterator[bytes]:
-    """As a tar of files of root that everybody may read; what is in `place` stands for the same in `also`.
+    """Pack into a tar in which root owns all files and everyone may read them.
 
-    By `tar`: half a gigabyte in Python would keep a coordinator from its other work, and from leading.
+    Files in `place` replace the same ones in `also`.
+
+    Uses `tar`: packing half a gigabyte in Python would block a coordinator's other work, including its leadership.
     """
     command = ["tar", "--create", "--file=-", "--owner=0", "--group=0", "--numeric-owner", "--mode=u=rwX,go=rX"]
     command += [f"--transform=flags=rh;s,^\\.,{FOLDER.decode()},", f"--directory={place}", "."]

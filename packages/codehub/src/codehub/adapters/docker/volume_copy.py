@@ -1,7 +1,7 @@
-"""Containers that never run: the engine's door to a volume's contents, without any image to pull, and what holds a volume.
+"""Containers that never run. They give access to a volume's content without pulling an image, and they hold a volume.
 
-A volume that any container names cannot be removed, not even by somebody who is late. So a home's volume comes into being
-together with a container of its own, its hold, whose name says which incarnation it is for.
+A volume that any container references cannot be removed, not even by a late leader. A home's volume is therefore created
+together with a dedicated container, its hold, whose name identifies the incarnation.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from codehub.domain.errors import Transient
 from codehub.ports.fence import Fence
 
 FOLDER = b"volume"
-OWNER = "codehub.uid"  # a volume's label: whose its files are. Older volumes have none
+OWNER = "codehub.uid"  # label of a volume: the owner of its files. Older volumes have none
 _IMAGE = "codehub-empty:1"
 _ROLE_COPY = "copy"
 
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """One such container."""
+    """A container that never runs and gives access to a volume."""
 
     engine: Engine
     container: str
 
     def get(self) -> contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """The volume's content as a tar stream, below `volume/`."""
+        """Return the volume's content as a tar stream, below `volume/`."""
         return self.engine.stream(f"containers/{self.container}/archive", path=f"/{FOLDER.decode()}")
 
     async def put(self, content: bytes | AsyncIterable[bytes]) -> None:
-        """Unpacked at the root, where an absolute or outward link is as good as any."""
+        """Unpack a tar at the root, where absolute links and links that point outside are harmless."""
         async with self.engine.stream(f"containers/{self.container}/archive", "PUT", content, path="/") as response:
             await response.read()
 
@@ -45,7 +45,7 @@ class Door:
 async def make_door(
     engine: Engine, name: str, labels: Mapping[str, str], volume: str, volume_labels: Mapping[str, str] | None = None
 ) -> Door:
-    """The volume is made in the same step when it is not there, with these labels."""
+    """Create the container, and in the same step the volume with these labels if it does not exist."""
     mount = {
         "Type": "volume",
         "Source": volume,
@@ -65,7 +65,7 @@ async def make_door(
 
 @contextlib.asynccontextmanager
 async def copy_container(engine: Engine, workspace_id: str, volume: str) -> AsyncIterator[Door]:
-    """For one copy; one that a crash left behind is removed by the home's next operation."""
+    """Create a container for one copy. The home's next operation removes one that a crash left behind."""
     name = f"codehub-ws-{workspace_id}-copy-{secrets.token_hex(4)}"
     door = await make_door(engine, name, engine.labels(workspace_id, _ROLE_COPY), volume)
     try:
@@ -82,7 +82,7 @@ async def remove_copies(engine: Engine, workspace_id: str, fence: Fence) -> None
 
 
 async def empty_image(engine: Engine) -> str:
-    """Its name; imported when it is not there."""
+    """Return the name of the empty image, importing it if needed."""
     if await engine.get(f"images/{_IMAGE}/json") is not None:
         return _IMAGE
     repository, _, tag = _IMAGE.partition(":")

@@ -1,6 +1,6 @@
-"""Gives a home in a volume to its workspace's user: volumes that were made before each workspace had its own.
+"""Gives a home in a volume to its workspace's user. Needed for volumes from before each workspace had its own user.
 
-By a short-lived container of the empty image, which has nothing but CodeHub's Python and the volume.
+Runs a short-lived container of the empty image that contains only CodeHub's Python and the volume.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from codehub.domain.errors import Transient
 
 _ROLE = "own"
 _TIMEOUT_S = 3600.0
-# The top last, as in `own`: a run that was interrupted is seen by the top still being another's.
+# The top directory comes last, as in `own`: after an interrupted run, it still belongs to another user.
 _SCRIPT = """
 import os, sys
 top, uid = sys.argv[1], int(sys.argv[2])

@@ -1,5 +1,5 @@
-"""PostgreSQL and Valkey from wheels, run inside the data directory: CodeHub with nothing installed but Python.
+"""Runs PostgreSQL and Valkey from wheels inside the data directory, so that CodeHub needs only Python.
 
-Blocking code on purpose: starting and stopping a server is a handful of steps, used by `codehub up` and by test fixtures
-alike.
+The code is blocking on purpose: starting and stopping a server takes a handful of steps, and both `codehub up` and test
+fixtures use it.
 """

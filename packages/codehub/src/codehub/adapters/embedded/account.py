@@ -1,8 +1,8 @@
-"""Which system user runs what need not be root, and whether that user can reach what it needs.
+"""The system user for processes that need not be root, and checks of what that user can reach.
 
-PostgreSQL refuses to run as root, and API, proxy and Valkey have no need to. A CodeHub that is started as root runs them
-as a system user of its own, which no other service shares, and creates it when it is missing. Modes of directories
-outside the data directory are never changed: what that user cannot reach is an error that says so.
+PostgreSQL refuses to run as root, and the API, the proxy and Valkey do not need root. If CodeHub is started as root, it
+runs them as a dedicated system user that no other service shares, and creates that user if it is missing. CodeHub never
+changes modes of directories outside the data directory: if the user cannot reach a path, an error says so.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from codehub.domain.errors import Invalid
 
 DEFAULT_USER = "codehub"
-# Above these are people and, far above, workspaces (adapters/process/sandbox.py).
+# Higher uids belong to people and, far above, to workspaces (adapters/process/sandbox.py).
 _SYSTEM_UIDS = range(1, 1000)
 _NO_LOGIN = ("nologin", "false")
 # Other services run as these.
@@ -33,12 +33,12 @@ _CREATE_RETRY_S = 0.5
 class Account:
     uid: int
     gid: int
-    # Whether it is another user than the one we are: then processes change to it and files are given to it.
+    # Whether this user differs from the current one. If so, processes switch to it and files are given to it.
     switched: bool
 
     @property
     def user(self) -> int | None:
-        """For subprocess's `user`; None stays who we are."""
+        """Return the value for subprocess's `user`. None keeps the current user."""
         return self.uid if self.switched else None
 
     @property
@@ -50,7 +50,10 @@ class Account:
         return [] if self.switched else None
 
     def own(self, path: Path) -> None:
-        """Never through a link: the account may write where it is, and would be given whatever the link names."""
+        """Give a path to the account.
+
+        Never follows a link: the account may write there and could gain whatever the link names.
+        """
         if self.switched:
             os.chown(path, self.uid, self.gid, follow_symlinks=False)
 
@@ -60,7 +63,7 @@ def myself() -> Account:
 
 
 def server_account(name: str = DEFAULT_USER, say: Callable[[str], None] = lambda message: None) -> Account:
-    """The user that servers run as; created if we are root and it is missing. Raises Invalid for an unsafe one."""
+    """Return the user that servers run as, created if we are root and it is missing. Raises Invalid if it is unsafe."""
     if os.geteuid() != 0:
         return myself()
     found = find_account(name)
@@ -71,7 +74,7 @@ def server_account(name: str = DEFAULT_USER, say: Callable[[str], None] = lambda
 
 
 def find_account(name: str = DEFAULT_USER) -> Account | None:
-    """The same without creating anything; None when the user does not exist."""
+    """Like `server_account`, without creating anything. Returns None if the user does not exist."""
     if os.geteuid() != 0:
         return myself()
     try:
@@ -86,7 +89,7 @@ def find_account(name: str = DEFAULT_USER) -> Account | None:
 
 
 def _unsafe(entry: pwd.struct_passwd) -> str | None:
-    """Why this user is not one of CodeHub's own."""
+    """Return why this user is not a dedicated one of CodeHub."""
     if entry.pw_uid == 0 or entry.pw_gid == 0:
         return "it has root's uid or group"
     if entry.pw_name in _SHARED_NAMES:
@@ -101,7 +104,7 @@ def _create(name: str) -> Account:
     for _ in range(_CREATE_TRIES):
         if commands := _create_commands(name):
             made = subprocess.run(commands[0], capture_output=True, text=True, check=False, cwd="/")
-        # Also when it failed: another CodeHub may have been faster, or may hold the lock of the user database.
+        # Also after a failure: another CodeHub may have created it first, or may hold the lock of the user database.
         if (found := find_account(name)) is not None:
             return found
         if made is None:
@@ -127,10 +130,10 @@ def _create_commands(name: str) -> list[list[str]]:
 
 
 def give_tree(top: Path, account: Account) -> bool:
-    """Give a tree that an earlier account owned to this one, once; whether there was something to do.
+    """Give a tree that an earlier account owned to this one, once. Return whether there was anything to do.
 
-    No link is followed, and only what the earlier account owned is given. The top comes last: a crash on the way is
-    noticed by the top still being another's.
+    No link is followed, and only files of the earlier account are given. The top directory comes last: after a crash, it
+    still belongs to the earlier account.
     """
     try:
         before = top.lstat()
@@ -141,7 +144,7 @@ def give_tree(top: Path, account: Account) -> bool:
     for _, directories, files, fd in os.fwalk(top, topdown=False, follow_symlinks=False):
         for name in (*files, *directories):
             info = os.stat(name, dir_fd=fd, follow_symlinks=False)
-            # A second name of a regular file may be outside of the tree.
+            # Another hard link to a regular file may be outside the tree.
             linked = stat.S_ISREG(info.st_mode) and info.st_nlink > 1
             if info.st_uid == before.st_uid and not linked:
                 os.chown(name, account.uid, account.gid, dir_fd=fd, follow_symlinks=False)
@@ -150,7 +153,7 @@ def give_tree(top: Path, account: Account) -> bool:
 
 
 def barrier(path: Path, account: Account) -> Path | None:
-    """The first directory on the way to `path` (itself included) that the account cannot enter; None when it can."""
+    """Return the first directory on the way to `path` (itself included) that the account cannot enter, or None."""
     if not account.switched:
         return None
     for directory in [*reversed(path.parents), path]:
@@ -164,7 +167,7 @@ def barrier(path: Path, account: Account) -> Path | None:
 
 
 def may_read(path: Path, account: Account) -> bool:
-    """Whether the account can open this file, which exists."""
+    """Return whether the account can open this existing file."""
     return barrier(path.parent, account) is None and (
         not account.switched or _granted(path.stat(), account, stat.S_IRUSR)
     )

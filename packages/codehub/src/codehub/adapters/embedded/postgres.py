@@ -1,4 +1,7 @@
-"""PostgreSQL in the data directory: made once, whole or not at all; reached by a socket in a private directory."""
+"""PostgreSQL in the data directory, reached by a socket in a private directory.
+
+The cluster is created once, completely or not at all.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _DATABASE = "codehub"
 
 
 class EmbeddedPostgres:
-    """One cluster under `DATA_DIR/postgres`. `start` and `stop` may be called again and again."""
+    """One cluster under `DATA_DIR/postgres`. `start` and `stop` may be called repeatedly."""
 
     def __init__(self, data_dir: Path, *, settings: tuple[str, ...] = (), user: str = DEFAULT_USER) -> None:
         self._data_dir = data_dir
@@ -40,7 +43,7 @@ class EmbeddedPostgres:
 
     @property
     def pid(self) -> int | None:
-        """The postmaster's, while it runs."""
+        """Return the postmaster's pid while it runs."""
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def url(self, database: str = _DATABASE) -> str:
@@ -52,7 +55,7 @@ class EmbeddedPostgres:
         self._account = server_account(self._user)
         require_reach(self._data_dir, self._account)
         if self._owned_by_another():
-            self.stop_stray()  # it runs as the earlier user, and would go on writing as that user
+            self.stop_stray()  # it runs as the earlier user and would continue to write as that user
             give_tree(self._cluster, self._account)
             give_tree(self._top, self._account)
         private_dir(self._top, self._account)
@@ -88,7 +91,7 @@ class EmbeddedPostgres:
             self._process = None
 
     def _owned_by_another(self) -> bool:
-        """Whether the cluster is from a CodeHub that ran PostgreSQL as another user (as `nobody`, once)."""
+        """Return whether the cluster is from a CodeHub that ran PostgreSQL as another user (formerly `nobody`)."""
         with contextlib.suppress(FileNotFoundError):
             return self._account.switched and self._cluster.lstat().st_uid != self._account.uid
         return False
@@ -131,8 +134,10 @@ class EmbeddedPostgres:
             )
 
     def stop_stray(self) -> bool:
-        """Stop a postmaster that a killed CodeHub left behind; whether there was one. One that is merely named in a stale
-        file is left alone."""
+        """Stop a postmaster that a killed CodeHub left behind, and return whether there was one.
+
+        Another process that a stale file names is left alone.
+        """
         try:
             pid = int((self._cluster / "postmaster.pid").read_text().split("\n", 1)[0])
             process = psutil.Process(pid)

@@ -1,6 +1,6 @@
-"""One embedded server process: started under its user, watched until it is ready, stopped politely, then firmly.
+"""One embedded server process: starts it as its user, waits until it is ready, and stops it gracefully, then by force.
 
-Knows nothing of what the server is; `postgres` and `valkey` do.
+Knows nothing of the specific server; `postgres` and `valkey` do.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def start_server(
     ready: Callable[[], bool],
     timeout_s: float = 120.0,
 ) -> subprocess.Popen[bytes]:
-    """Run the command until `ready`. Raises BackendDown with the end of its log when it dies first or takes too long."""
+    """Run the command until `ready`. Raises BackendDown with the end of its log if it exits first or takes too long."""
     rotate(log)
     with os.fdopen(open_log(log, account), "ab") as output:
         process = subprocess.Popen(
@@ -41,7 +41,7 @@ def start_server(
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=cwd,
-            # Ctrl-C on the terminal is for CodeHub, which stops its servers last.
+            # Ctrl-C in the terminal is for CodeHub, which stops its servers last.
             start_new_session=True,
             env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"},
             user=account.user,
@@ -60,7 +60,7 @@ def start_server(
 
 
 def stop_server(process: subprocess.Popen[bytes], polite: signal.Signals, timeout_s: float = 30.0) -> None:
-    """Gone, and its descendants with it, when this returns."""
+    """Stop the server and its descendants, and return once they are gone."""
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(polite)
@@ -72,7 +72,7 @@ def stop_server(process: subprocess.Popen[bytes], polite: signal.Signals, timeou
 
 
 def stop_stray(pid: int, polite: signal.Signals, timeout_s: float = 30.0) -> None:
-    """The same for a server that a killed CodeHub left behind. Not there any more is success."""
+    """Like `stop_server`, for a server that a killed CodeHub left behind. Succeeds if it no longer exists."""
     try:
         process = psutil.Process(pid)
         process.send_signal(polite)
@@ -84,7 +84,7 @@ def stop_stray(pid: int, polite: signal.Signals, timeout_s: float = 30.0) -> Non
 
 
 def kill_tree(pid: int) -> None:
-    """SIGKILL for a process and all its descendants."""
+    """Send SIGKILL to a process and all its descendants."""
     try:
         parent = psutil.Process(pid)
         family = [parent, *parent.children(recursive=True)]
@@ -97,7 +97,7 @@ def kill_tree(pid: int) -> None:
 
 
 def rotate(log: Path) -> None:
-    """Keep one older log when it has grown large."""
+    """Rotate a log that has grown large. One older log is kept."""
     with contextlib.suppress(FileNotFoundError):
         if log.stat().st_size > _LOG_LIMIT_BYTES:
             log.replace(log.with_suffix(".1"))

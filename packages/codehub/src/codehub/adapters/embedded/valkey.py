@@ -1,4 +1,4 @@
-"""Valkey in the data directory: hints and a write buffer, so nothing is kept across a restart."""
+"""Valkey in the data directory. It holds hints and a write buffer, so nothing is kept across a restart."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class EmbeddedValkey:
             self._process = None
 
     def stop_stray(self) -> bool:
-        """Stop a server that a killed CodeHub left behind; whether there was one."""
+        """Stop a server that a killed CodeHub left behind, and return whether there was one."""
         try:
             pid = int((self._top / "pid").read_text())
             ours = str(self._top / "valkey.conf") in psutil.Process(pid).cmdline() or (

@@ -1,1 +1,1 @@
-"""What every adapter needs of a local file system, and the standard library does not have."""
+"""File system functions that all adapters need and the standard library lacks."""

@@ -1,7 +1,7 @@
-"""A position in a directory tree, held by descriptors: no path is ever resolved twice, no link followed.
+"""A position in a directory tree, held by descriptors: no path is resolved twice and no link is followed.
 
-Owns walking and making directories below one root. Depth is bounded by nothing but the disk: only the last few
-levels are kept open, the others are opened again from the root when they are needed again.
+Walks and creates directories below one root. Only the disk limits the depth: the last few levels are kept open, and the
+others are reopened from the root when needed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _KEPT_OPEN = 64  # levels; far below the usual limit of 1,024 descriptors
 
 
 def open_dir(name: str | Path, dir_fd: int | None = None) -> int:
-    """Open a directory; one of our own that its modes close to us is opened for a moment."""
+    """Open a directory. If its mode denies access to us as the owner, change the mode temporarily."""
     try:
         return os.open(name, _OPEN_DIR, dir_fd=dir_fd)
     except PermissionError:
@@ -37,7 +37,7 @@ def look_into(name: str | Path, dir_fd: int | None = None) -> int:
 
 
 class DirCursor:
-    """Where we are below `root`; `fd` is the open directory there."""
+    """The current position below `root`. `fd` is the open directory there."""
 
     def __init__(self, root: Path, *, open_dir: Callable[[str | Path, int | None], int] = open_dir) -> None:
         self._open_dir = open_dir
@@ -59,7 +59,7 @@ class DirCursor:
         return len(self._names)
 
     def enter(self, name: str, *, make: bool = False) -> int:
-        """Step down; with `make` a missing directory is made, for us alone until its own modes are set."""
+        """Descend. With `make`, create a missing directory that only we can access until its final mode is set."""
         try:
             fd = self._open_dir(name, self.fd)
         except FileNotFoundError:
@@ -77,7 +77,7 @@ class DirCursor:
         return fd
 
     def leave(self) -> int:
-        """Step up."""
+        """Go up one level."""
         gone = self._fds.pop()
         self._names.pop()
         if gone is not None:
@@ -90,7 +90,7 @@ class DirCursor:
         return fd
 
     def goto(self, parts: Sequence[str], *, make: bool = False) -> int:
-        """Step to another place by the shortest way."""
+        """Move to another position by the shortest path."""
         common = 0
         for mine, theirs in zip(self._names, parts, strict=False):
             if mine != theirs:
@@ -103,7 +103,7 @@ class DirCursor:
         return self.fd
 
     def _walk_again(self) -> None:
-        """Open the way from the root to here again, keeping as many levels open as `enter` does."""
+        """Reopen the path from the root to here, keeping as many levels open as `enter` does."""
         above = self._fds[0]
         assert above is not None
         for depth, name in enumerate(self._names, start=1):

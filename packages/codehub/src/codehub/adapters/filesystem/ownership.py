@@ -1,4 +1,4 @@
-"""A workspace's own user, and giving a whole tree to it: by descriptors, so that no link is followed."""
+"""A workspace's user id, and changing a tree's owner to it. Works on descriptors, so that no link is followed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 from codehub.adapters.filesystem.dir_cursor import DirCursor
 
-_FIRST_UID = 1_000_000_000  # above what distributions, containers and directories hand out
+_FIRST_UID = 1_000_000_000  # above the ranges that distributions, containers and directory services use
 _UIDS = 1_000_000_000
 
 
 def uid_for(workspace_id: str) -> int | None:
-    """The workspace's own uid when CodeHub is root; else None, and the instance runs as CodeHub's user."""
+    """Return the workspace's uid if CodeHub is root. Otherwise None, and the instance runs as CodeHub's user."""
     if os.geteuid() != 0:
         return None
     digest = hashlib.sha256(workspace_id.encode()).digest()
@@ -22,12 +22,15 @@ def uid_for(workspace_id: str) -> int | None:
 
 
 def container_uid_for(workspace_id: str) -> int | None:
-    """The same for a container. Another one, as to end a process workspace is to end every process of its uid."""
+    """Like `uid_for`, for a container.
+
+    The uid differs, because ending a process workspace kills every process of its uid.
+    """
     return uid_for(f"container:{workspace_id}")
 
 
 def own(home: Path, uid: int | None) -> None:
-    """Make a home its workspace's own. Nothing is done when it is already."""
+    """Give a home to its workspace's user. Does nothing if it already belongs to it."""
     if uid is None or os.stat(home).st_uid == uid:
         return
     with DirCursor(home) as at:
@@ -38,7 +41,7 @@ def own(home: Path, uid: int | None) -> None:
                 pending.append(_own_level(at.fd, uid))
             else:
                 pending.pop()
-                # The directory last: a crash on the way is noticed by the top still being another's.
+                # The directory comes last: after a crash, the top directory still belongs to another user.
                 os.fchown(at.fd, uid, uid)
                 if pending:
                     at.leave()

@@ -1,4 +1,4 @@
-"""Removing a whole tree without following a link, however deep it is and whoever still writes into it."""
+"""Removes a tree of any depth without following links, even while other processes still write into it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 
 from codehub.adapters.filesystem.dir_cursor import DirCursor
 
-_REMOVE_ATTEMPTS = 200  # of 25 ms: a killed process's children are gone by then
+_REMOVE_ATTEMPTS = 200  # 25 ms each: by then, a killed process's children are gone
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a tree or a file; absent is success.
+    """Remove a tree or a file. Succeeds if it is absent.
 
-    A dying process may still write into the tree: what appears while we remove is removed too, up to a bound.
+    A dying process may still write into the tree: files that appear during the removal are removed too, up to a bound.
     """
     for attempt in range(_REMOVE_ATTEMPTS):
         try:
@@ -60,7 +60,7 @@ def _remove_once(root: Path) -> None:
 
 
 def _unlink_files(fd: int) -> list[str]:
-    """Unlink what is not a directory here, and return the directories."""
+    """Unlink everything except directories, and return the directories."""
     directories: list[str] = []
     writable = False
     with os.scandir(fd) as entries:

@@ -1,6 +1,6 @@
-"""Telling the kernel to begin writing a large file to the disk while it is still being made.
+"""Asks the kernel to start writing a large file to the disk while it is still being written.
 
-Else all of it waits in memory for the flush at the end, when nothing else is left to be done meanwhile.
+Otherwise all data waits in memory for the flush at the end, when there is no other work to overlap it with.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import ctypes
 
 _EVERY_BYTES = 16 << 20
 _SYNC_FILE_RANGE_WRITE = 2
-_sync_file_range = getattr(ctypes.CDLL(None, use_errno=True), "sync_file_range", None)  # Linux has it
+_sync_file_range = getattr(ctypes.CDLL(None, use_errno=True), "sync_file_range", None)  # Linux only
 if _sync_file_range is not None:
     _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 
 
 class Writeback:
-    """Of one file that is written from its beginning to its end. Only a hint: whoever needs it on the disk still syncs."""
+    """Writeback of one file that is written sequentially. Only a hint: callers that need durability must still sync."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd

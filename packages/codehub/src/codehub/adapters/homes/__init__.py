@@ -1,1 +1,1 @@
-"""Homes: where what users wrote is kept, whole or not at all."""
+"""Homes: where users' files are kept, completely or not at all."""

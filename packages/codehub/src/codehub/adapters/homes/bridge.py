@@ -1,4 +1,4 @@
-"""Between a worker thread that reads or makes chunks and the event loop that talks to the engine."""
+"""Connects a worker thread that reads or produces chunks with the event loop that talks to the engine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _END = object()
 
 
 def from_loop(chunks: AsyncIterator[bytes], loop: asyncio.AbstractEventLoop) -> Iterator[bytes]:
-    """For a thread: an asynchronous stream, chunk by chunk."""
+    """Iterate over an asynchronous stream from a thread, chunk by chunk."""
 
     async def step() -> object:
         return await anext(chunks, _END)
@@ -22,7 +22,7 @@ def from_loop(chunks: AsyncIterator[bytes], loop: asyncio.AbstractEventLoop) -> 
 
 
 class FromThread:
-    """For the loop: what a blocking iterator makes. `error` is its own error, which a client library would wrap."""
+    """Iterates over a blocking iterator from the loop. `error` is its original error, which a client library would wrap."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks

@@ -1,8 +1,8 @@
 """Homes as Docker volumes, for an engine that is not on this machine.
 
-Whole is a volume beside which a second, empty one stands as its marker, of the same incarnation: made last, removed first.
-The volume's name is fixed, so what keeps a late removal from the next incarnation is its hold (`volume_copy`). Contents go
-through the engine's archive stream, so user xattrs, holes and parts of seconds are not kept.
+A volume is complete if a second, empty volume of the same incarnation marks it. The marker is created last and removed
+first. The volume's name is fixed, so its hold (`volume_copy`) protects the next incarnation from a late removal. Content
+goes through the engine's archive stream, so user xattrs, holes and fractions of seconds are not kept.
 """
 
 from __future__ import annotations
@@ -52,8 +52,10 @@ _READ_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """All there is of a workspace's home. Each thing but the volume has its incarnation in its name: to remove what was
-    found never removes what came later."""
+    """Everything that exists of a workspace's home.
+
+    All names except the volume's contain the incarnation, so removing these objects never removes later ones.
+    """
 
     home: Mapping[str, str] | None
     marks: tuple[Mapping[str, str], ...]
@@ -176,7 +178,7 @@ class DockerVolumeHomes(StoredHomes):
         self._at("restore:staged")
         cancelled = threading.Event()
         job = Job(report, fence, cancelled, self._at)
-        # An archive of nothing does not say whose the home is.
+        # An archive of an empty home does not record the home's owner.
         root = tar.encode(_root_of(home))
         stream = download(self._store, archive_key, meta, job)
         made = FromThread(_after(root, renamed(stream, into(FOLDER), Packed(), meta.tar_bytes, _uid(home))))
@@ -186,7 +188,7 @@ class DockerVolumeHomes(StoredHomes):
             await self._mark(home, ctx, fence, "restore")
         except BaseException:
             cancelled.set()
-            # What went wrong first is what is told; the next try clears the way.
+            # The first error is the one that is reported. The next attempt cleans up.
             with contextlib.suppress(CodeHubError):
                 await asyncio.shield(self._drop(home, incarnation))
             if made.error is not None:
@@ -227,7 +229,7 @@ class DockerVolumeHomes(StoredHomes):
         return None
 
     async def _remove(self, home: HomeKey, found: _Found, fence: Fence) -> None:
-        """What was found, and nothing that came since."""
+        """Remove what was found, and nothing that was created since."""
         fence()
         self._at("remove:fenced")
         for mark in found.marks:
@@ -238,7 +240,7 @@ class DockerVolumeHomes(StoredHomes):
             await self._remove_volume(home, found.home[_INCARNATION])
 
     async def _drop(self, home: HomeKey, incarnation: str) -> None:
-        """This incarnation, whatever there is of it."""
+        """Remove everything of this incarnation."""
         await self._engine.remove(f"volumes/{_mark_name(home, incarnation)}")
         await self._engine.remove(f"containers/{_hold_name(home, incarnation)}", force="true")
         await self._remove_volume(home, incarnation)
@@ -248,14 +250,15 @@ class DockerVolumeHomes(StoredHomes):
         try:
             await self._engine.remove(f"volumes/{name}")
         except Transient as error:
-            # The engine refuses while any container names it: the next incarnation's own does from its beginning.
+            # The engine refuses while a container references the volume, as the next incarnation's hold does from the
+            # start.
             labels = await self._labels(name)
             if labels is not None and labels.get(_INCARNATION) != incarnation:
                 raise FenceLost(f"the home of {home.workspace_id} is not the one that was to be removed") from error
             raise
 
     async def _make(self, home: HomeKey, ctx: HomeCtx) -> Door:
-        """The volume and its hold, in one step of the engine."""
+        """Create the volume and its hold, in one step of the engine."""
         name = volume_name(home.workspace_id)
         door = await make_door(
             self._engine,
@@ -264,7 +267,7 @@ class DockerVolumeHomes(StoredHomes):
             name,
             self._labelled(home, ctx, _ROLE_HOME),
         )
-        # It may have been there: then its labels stayed as they were.
+        # The volume may already have existed, in which case its labels did not change.
         labels = await self._labels(name)
         if labels is None or labels.get(_INCARNATION) != ctx.incarnation:
             await self._engine.remove(f"containers/{door.container}", force="true")
@@ -283,7 +286,10 @@ class DockerVolumeHomes(StoredHomes):
         return labels if ctx.restore_marker is None else labels | {_RESTORED: ctx.restore_marker}
 
     async def _check_room(self, meta: Meta) -> None:
-        """Where the engine's disk can be looked at; one on another machine says itself when it is full."""
+        """Check the free space if the engine's disk is visible here.
+
+        An engine on another machine reports a full disk itself.
+        """
         if not self._engine.is_local:
             return
         place = Path((await self._engine.get("info")).get("DockerRootDir") or "/") / "volumes"

@@ -1,11 +1,11 @@
-"""How a local-dir home lies on the disk: `HOMES_DIR/{home_store_key}/` holds `ctx.json` and `files/`.
+"""The layout of a local-dir home on the disk: `HOMES_DIR/{home_store_key}/` contains `ctx.json` and `files/`.
 
-    …/{id}/home/              whole, or not there: it comes and goes by one rename
-    …/{id}/.staging-{inc}/    being made or restored; becomes `home`
+    …/{id}/home/              complete or absent: it appears and disappears by one rename
+    …/{id}/.staging-{inc}/    being created or restored; becomes `home`
     …/{id}/.trash-{inc}/      was `home`; being removed
-    …/{id}/.damaged-{n}/      a `home` whose ctx could not be read: kept until `purge`, never handed out
+    …/{id}/.damaged-{n}/      a `home` whose ctx could not be read: kept until `purge`, never used
 
-A volume carries its incarnation inside it, so no crash can leave half of one where a whole one is looked for.
+A volume contains its incarnation, so no crash can leave a partial volume where a complete one is expected.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from codehub.domain.errors import Invalid
 from codehub.domain.model import HomeCtx
 from codehub.ports.homes import HomeKey, HomeState, HomeStatus
 
-_LIBC = ctypes.CDLL(None, use_errno=True)  # for syncfs, which Python has no name for
+_LIBC = ctypes.CDLL(None, use_errno=True)  # for syncfs, which Python does not provide
 FILES = "files"
 CTX = "ctx.json"
 STAGING, TRASH, DAMAGED = ".staging-", ".trash-", ".damaged-"
-# Workspaces run under uids of their own and must pass through to their home, but not look around.
+# Workspaces run as their own users and must be able to traverse to their home, but not list directories.
 PASS_THROUGH = 0o711
 _ABSENT = HomeStatus(HomeState.ABSENT)
 _INCOMPLETE = HomeStatus(HomeState.INCOMPLETE)
@@ -67,7 +67,7 @@ def place_of(root: Path, home: HomeKey) -> Place:
 
 
 def look(home: Path) -> HomeStatus:
-    """Whole when its ctx can be read and its files are there."""
+    """Return the home's status: complete if its ctx can be read and its files exist."""
     try:
         raw = (home / CTX).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -81,7 +81,7 @@ def look(home: Path) -> HomeStatus:
 
 
 def stage(root: Path, place: Place, ctx: HomeCtx) -> Path:
-    """A new volume beside the place where it will be: empty, with its ctx."""
+    """Create a new volume beside its final place: empty, with its ctx."""
     _make_way(root, place.box)
     staging = place.staging(ctx.incarnation)
     remove_tree(staging)
@@ -106,13 +106,13 @@ def _make_way(root: Path, box: Path) -> None:
         step = step / part
         with contextlib.suppress(FileExistsError):
             step.mkdir(mode=PASS_THROUGH)
-            step.chmod(PASS_THROUGH)  # whatever the umask
+            step.chmod(PASS_THROUGH)  # regardless of the umask
 
 
 def take_away(place: Place, incarnation: str) -> bool:
-    """`home` becomes trash by one rename that is looked at afterwards; False: it was another incarnation, and is back.
+    """Rename `home` to trash and check it afterwards. Returns False if it was another incarnation, which is put back.
 
-    A leader that was frozen since its fence finds the next one's volume here (INV-11).
+    A leader that was frozen since its fence check finds the next leader's volume here (INV-11).
     """
     trash = place.box / f"{TRASH}{incarnation}"
     place.home.rename(trash)
@@ -123,7 +123,7 @@ def take_away(place: Place, incarnation: str) -> bool:
 
 
 def put_back(place: Place) -> None:
-    """What `take_away` took by mistake, when it came to its end in between."""
+    """Put back a volume that `take_away` took by mistake before it was interrupted."""
     for trash in place.leftovers(TRASH):
         if _is_anothers(trash) and not place.home.exists():
             trash.rename(place.home)
@@ -135,7 +135,7 @@ def _is_anothers(trash: Path) -> bool:
 
 
 def set_aside(place: Place) -> None:
-    """A home that cannot be told whole: out of the way, but kept."""
+    """Move a home that cannot be confirmed as complete out of the way, but keep it."""
     number = len(place.leftovers(DAMAGED))
     while (place.box / f"{DAMAGED}{number}").exists():
         number += 1
@@ -150,13 +150,13 @@ def listed(directory: Path) -> list[Path]:
 
 
 def remove_box(place: Place) -> None:
-    """The directory around a home, once it holds nothing. Those above are shared with others who may be making theirs."""
+    """Remove the directory around a home once it is empty. Its parents are shared with homes that may be in creation."""
     with contextlib.suppress(OSError):
         place.box.rmdir()
 
 
 def sync_below(path: Path) -> None:
-    """All that was written below, on the disk: one call for the file system, where one for each file would take minutes."""
+    """Flush everything below a path with one call per file system. One call per file would take minutes."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if _LIBC.syncfs(fd) != 0:

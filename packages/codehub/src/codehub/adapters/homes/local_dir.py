@@ -1,7 +1,7 @@
-"""Homes as directories, archived from and restored to them (how they lie on the disk: `place`).
+"""Homes as directories, archived from and restored to them (see `layout` for their layout on the disk).
 
-Owns the order of steps: intent is the caller's, the fence is asked right before each step that cannot be taken back, and
-`at` names the points a crash is tested at.
+Owns the order of steps: the caller decides the intent, the fence is checked right before each irreversible step, and `at`
+names the points at which tests crash it.
 """
 
 from __future__ import annotations
@@ -59,9 +59,10 @@ from codehub.ports.instances import Mount, MountKind
 
 
 class LocalDirHomes(StoredHomes):
-    """`host_root` is where an engine on the host sees `root`, when CodeHub itself runs in a container.
+    """Homes below `root`.
 
-    With a `mark`, a root that lost it is a backend that is down.
+    `host_root` is the path of `root` for an engine on the host, if CodeHub itself runs in a container. With a
+    `mark`, the backend is down while the root lacks it.
     """
 
     name = "local-dir"
@@ -131,7 +132,7 @@ class LocalDirHomes(StoredHomes):
             cancelled.set()
 
     def _must_be_there(self) -> None:
-        """A disk that is not mounted is Unknown; that its homes are not there must not be read as their loss."""
+        """Raise if the disk is not mounted: its homes are then Unknown, and must not be reported as lost."""
         if not self._root.is_dir():
             raise BackendDown(f"the homes' directory {self._root} does not exist")
         if self._mark is not None:
@@ -190,11 +191,11 @@ class LocalDirHomes(StoredHomes):
             try:
                 unpack_tree(download(self._store, archive_key, meta, job), staging / FILES, meta.tar_bytes)
                 self._at("restore:unpacked")
-                # Before it is whole it is on the disk: a power cut must not leave a whole home of empty files.
+                # Flush before the home counts as complete: a power cut must not leave a complete home of empty files.
                 self._sync(staging)
                 self._swap(place, ctx, fence, "restore")
             except BaseException as error:
-                # Not a crash: leave nothing behind. After one, the next operation or `sweep` does this.
+                # Not a crash: clean up. After a crash, the next operation or `sweep` does this.
                 remove_tree(staging)
                 if isinstance(error, OutOfSpace) and str(self._root) not in str(error):
                     raise OutOfSpace(f"{error} ({self._root})") from error
@@ -225,7 +226,7 @@ class LocalDirHomes(StoredHomes):
         await self._workers.run(work)
 
     def _remove(self, tree: Path) -> None:
-        # In two steps, so that a crash in the middle is a point of its own.
+        # In two steps, so that tests can crash between them.
         for part in sorted(tree.iterdir() if tree.is_dir() else []):
             remove_tree(part)
             self._at("deprovision:half-removed")
@@ -255,7 +256,7 @@ class LocalDirHomes(StoredHomes):
         return place_of(self._root, home)
 
     def _checked(self, home: HomeKey) -> Place:
-        """For whatever changes something: never on a mount point that lacks its disk."""
+        """Return the place for a change, after checking that the root is not a mount point without its disk."""
         if self._mark is not None:
             self._mark.check()
         return self._place(home)
@@ -268,7 +269,7 @@ class LocalDirHomes(StoredHomes):
             raise FenceLost(f"the home of {home.workspace_id} is another incarnation than the one asked for")
 
     def _clear_the_way(self, place: Place, fence: Fence) -> HomeCtx | None:
-        """The ctx of a whole volume that is there; else whatever stood in a new one's way is gone."""
+        """Return the ctx of an existing complete volume; otherwise remove whatever blocks a new one."""
         put_back(place)
         status = look(place.home)
         if status.state is HomeState.WHOLE:
@@ -300,7 +301,7 @@ class LocalDirHomes(StoredHomes):
 
     def _swap(self, place: Place, ctx: HomeCtx, fence: Fence, doing: str) -> None:
         fence()
-        # Fails when a home is there: a rename never replaces a directory that holds anything.
+        # Fails if a home exists: a rename never replaces a directory that is not empty.
         os.rename(place.staging(ctx.incarnation), place.home)
         self._at(f"{doing}:swapped")
         sync_dir(place.box)

@@ -1,7 +1,7 @@
-"""The id of a homes' directory: it says that this is the homes', and not an empty mount point whose disk is elsewhere.
+"""The id of a homes' directory, which distinguishes it from an empty mount point whose disk is not mounted.
 
-The coordinator gives a directory its id once, and the database remembers it (`control/stores.py`). From then on the homes
-are Unknown while the directory does not carry that id, never lost.
+The coordinator gives a directory its id once, and the database remembers it (`control/stores.py`). From then on, the homes
+are Unknown while the directory does not have that id, never lost.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MARK = ".codehub-homes"
 
 
 class HomesMark:
-    """ports.stores.IdentifiedStore of a directory of homes."""
+    """Implements ports.stores.IdentifiedStore for a directory of homes."""
 
     kind = "homes"
 
@@ -43,7 +43,7 @@ class HomesMark:
         self._held = why
 
     def check(self) -> None:
-        """Raises BackendDown when this is not known to be the homes' directory."""
+        """Raise BackendDown unless this is known to be the homes' directory."""
         if self._held:
             raise BackendDown(self._held)
         if self._expected is not None and self._read() != self._expected:

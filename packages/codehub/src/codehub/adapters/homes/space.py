@@ -1,4 +1,4 @@
-"""Is there room? Asked before a copy begins, so that a full disk is an answer and not a surprise half-way."""
+"""Checks the free space before a copy starts, so that a full disk is reported before the copy and not in the middle."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from codehub.adapters.objectstore.layout import Meta
 from codehub.adapters.objectstore.store import Store
 from codehub.domain.errors import OutOfSpace
 
-# Homes compress to between a third and all of their size; less than this is not worth beginning.
+# Homes compress to between a third and all of their size. With less space than this, starting is pointless.
 _BEST_COMPRESSION = 8
 _MARGIN = 16 << 20
 
 
 def tree_bytes(root: Path) -> int:
-    """About how large the tree's tar stream will be."""
+    """Return the approximate size of the tree's tar stream."""
     total = 0
     with DirCursor(root) as at:
         pending = [_level(at.fd)]

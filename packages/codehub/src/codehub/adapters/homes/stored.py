@@ -1,4 +1,4 @@
-"""What every kind of home has in common: an archive store, threads to copy on, and the archive of nothing."""
+"""What all kinds of homes share: an archive store, threads to copy on, and the archive of an empty home."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from codehub.ports.homes import ArchiveReceipt, HomeKey
 
 
 class StoredHomes:
-    """`at` names the points a crash is tested at."""
+    """Base class of homes. `at` names the points at which tests crash it."""
 
     def __init__(self, store: Store, workers: Workers | None, at: Checkpoint) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Long blocking work on threads of its own, so that a ten-minute archive never delays a short look at something else.
+"""Runs long blocking work on separate threads, so that a ten-minute archive never delays a short observation.
 
 A cancelled caller waits until the work has noticed and cleaned up: cancellation leaves nothing behind.
 """
@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 
 class Workers:
-    """Bounds how many transfers run at once, and with them the memory they take."""
+    """Limits how many transfers run at once, and with them their memory."""
 
     def __init__(self, most: int = 4) -> None:
         self._pool = ThreadPoolExecutor(most, thread_name_prefix="codehub-home")
 
     async def run(self, work: Callable[[threading.Event], T]) -> T:
-        """`work` gets the event that is set when the caller was cancelled."""
+        """Run `work` in a thread. It gets an event that is set when the caller is cancelled."""
         cancelled = threading.Event()
         future = asyncio.get_running_loop().run_in_executor(self._pool, work, cancelled)
         try:
@@ -39,7 +39,7 @@ async def _ended(future: asyncio.Future[T]) -> None:
     while not future.done():
         try:
             await asyncio.wait([future])
-        except asyncio.CancelledError:  # asked twice; the work is on its way out already
+        except asyncio.CancelledError:  # cancelled twice; the work is already ending
             continue
     if not future.cancelled():
         future.exception()

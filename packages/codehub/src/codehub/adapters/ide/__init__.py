@@ -1,1 +1,1 @@
-"""IDEs for the process runtime: installed on first need, from their registries, checked against a lock file."""
+"""IDEs for the process runtime: installed from their registries when first needed, checked against a lock file."""

@@ -1,7 +1,7 @@
-"""code-server for the process runtime: installed step by step into `IDE_DIR/code-server-VERSION`, whole or not there.
+"""code-server for the process runtime: installed step by step into `IDE_DIR/code-server-VERSION`, completely or not at all.
 
-Each step done is written down, so a killed install goes on where it was. npm checks every package against the hashes in
-code-server's own shrinkwraps, and code-server itself is checked against our lock file, which begins that chain.
+Each completed step is recorded, so an interrupted install resumes. npm checks every package against the hashes in
+code-server's shrinkwraps. code-server itself is checked against our lock file, which anchors that chain.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from codehub.domain.errors import Terminal, Transient
 from codehub.domain.model import Progress
 from codehub.ports.fence import Report
 
-# Extensions that are of no use here, and take a third of the room.
+# Extensions that are useless here and take a third of the space.
 _DROPPED_EXTENSIONS = ("copilot", "mermaid-markdown-features", "microsoft-authentication")
-# The same of the editor's packages: 180 MB for chat and for Windows, which nothing here loads, are not even fetched.
+# Packages of the editor that nothing here loads: 180 MB for chat and for Windows. They are not even fetched.
 _DROPPED_PACKAGES = (
     "@github/copilot-sdk",
     "@microsoft/mxc-sdk",
     "@vscode/windows-process-tree",
     "@vscode/windows-registry",
 )
-# Is there once `_finish` was done; another number has it done again on what an older version installed.
+# Exists once `_finish` has run. Changing the number runs it again on installs of older versions.
 _FINISHED = "finished-1"
 _START = """#!/bin/sh
 # Starts code-server on its own Node. A chat pane nobody asked for would steal the keyboard, and its empty place a quarter
@@ -63,7 +63,10 @@ class CodeServerLock:
 
 
 class CodeServerInstall:
-    """Blocking; meant for a worker thread. Two at once on one directory: the second waits and finds it done."""
+    """Installs code-server.
+
+    Blocking: run it in a worker thread. A second install in the same directory waits for the first.
+    """
 
     def __init__(self, ide_dir: Path, lock: CodeServerLock | None = None) -> None:
         self._dir = ide_dir
@@ -77,7 +80,7 @@ class CodeServerInstall:
 
     @property
     def node_dir(self) -> Path:
-        """Where `node`, `npm` and `npx` are."""
+        """Return the directory of `node`, `npm` and `npx`."""
         return self.home / "node/bin"
 
     @property
@@ -85,7 +88,7 @@ class CodeServerInstall:
         return (self.bin_dir / "code-server").is_file()
 
     def ensure(self, report: Report) -> Path:
-        """Install it unless it is there; returns where `code-server` is."""
+        """Install code-server if needed and return the directory of `code-server`."""
         if not self._is_finished():
             self._dir.mkdir(parents=True, exist_ok=True, mode=0o755)
             with only_one(self._dir / ".install.lock"):
@@ -99,7 +102,7 @@ class CodeServerInstall:
         return self.installed and (self.home / _FINISHED).exists()
 
     def _finish(self) -> None:
-        """What makes its terminals complete: `code FILE`, and an npm that installs into the home."""
+        """Complete its terminals: `code FILE`, and an npm that installs into the home."""
         package = self.home / "node_modules/code-server"
         cli = package / "lib/vscode/bin/remote-cli"
         if cli.is_dir():
@@ -183,7 +186,7 @@ class CodeServerInstall:
 
 
 def _leave_out(packages: Sequence[str], folder: Path) -> None:
-    """Out of package.json and its shrinkwrap, with what only they bring along; the hashes of all others stay."""
+    """Remove packages and their exclusive dependencies from package.json and its shrinkwrap. All other hashes stay."""
     for path in (folder / "package.json", folder / "npm-shrinkwrap.json"):
         if not path.exists():
             continue
@@ -198,7 +201,7 @@ def _leave_out(packages: Sequence[str], folder: Path) -> None:
 
 
 def _is_foreign(name: str) -> bool:
-    """Whether a directory is named for another platform than this one."""
+    """Return whether a directory is named for another platform."""
     machine = {"x86_64": "x64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
     systems = ("linux", "darwin", "win32", "alpine", "linuxmusl", "android", "freebsd")
     words = name.lower().replace("_", "-").split("-")

@@ -1,7 +1,7 @@
-"""JupyterLab for the process runtime: installed into `IDE_DIR/jupyterlab-VERSION`, whole or not there.
+"""JupyterLab for the process runtime: installed into `IDE_DIR/jupyterlab-VERSION`, completely or not at all.
 
-It has a Python environment of its own, which workspaces cannot change. Its kernels run in the workspace's environment
-instead, so that `%pip install` works: `kernel.py` brings the kernel's own packages along, behind those of the workspace.
+It has its own Python environment, which workspaces cannot change. Its kernels run in the workspace's environment, so that
+`%pip install` works: `kernel.py` adds the kernel's packages after those of the workspace.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _START = """#!/bin/sh
 here=$(dirname "$(dirname "$(readlink -f "$0")")")
 exec "$here/python/bin/python" -P -m jupyterlab "$@"
 """
-# Run by the workspace's Python. What the workspace installed comes first; the rest of the kernel is found behind it.
+# Runs in the workspace's Python. The workspace's packages come first on the path, then the rest of the kernel.
 _KERNEL = """import glob, os, sys
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path[:] = [place for place in sys.path if os.path.abspath(place or ".") != here]
@@ -36,7 +36,10 @@ kernelapp.launch_new_instance()
 
 
 class JupyterLabInstall:
-    """Blocking; meant for a worker thread. Two at once on one directory: the second waits and finds it done."""
+    """Installs JupyterLab.
+
+    Blocking: run it in a worker thread. A second install in the same directory waits for the first.
+    """
 
     def __init__(self, ide_dir: Path) -> None:
         self._dir = ide_dir
@@ -55,7 +58,7 @@ class JupyterLabInstall:
         return (self.bin_dir / "jupyter-lab").is_file()
 
     def ensure(self, report: Report) -> Path:
-        """Install it unless it is there; returns where `jupyter-lab` is."""
+        """Install JupyterLab if needed and return the directory of `jupyter-lab`."""
         if not self.installed:
             self._dir.mkdir(parents=True, exist_ok=True, mode=0o755)
             with only_one(self._dir / ".install-jupyterlab.lock"):
@@ -89,7 +92,7 @@ class JupyterLabInstall:
 
     def _write_kernel(self, environment: Path) -> None:
         (self._partial / "kernel.py").write_text(_KERNEL)
-        # Through `env`: Jupyter would take a bare `python3` for its own interpreter.
+        # Through `env`: Jupyter would replace a bare `python3` with its own interpreter.
         spec = {
             "argv": ["/usr/bin/env", "python3", str(self.home / "kernel.py"), "-f", "{connection_file}"],
             "display_name": "Python 3",

@@ -1,4 +1,4 @@
-"""Node.js for the IDE: from the wheel that is installed beside CodeHub, or from PyPI by pip or uv, checked by hash."""
+"""Node.js for the IDE: from the wheel installed beside CodeHub, or from PyPI through pip or uv, checked by hash."""
 
 from __future__ import annotations
 
@@ -22,29 +22,31 @@ class NodeLock:
 
 
 def find_node(lock: NodeLock, scratch: Path) -> Path:
-    """A Node to run npm with: the one beside CodeHub, or one fetched into `scratch`."""
+    """Return a Node to run npm with: the one beside CodeHub, or one fetched into `scratch`."""
     return _installed(lock) or _fetched(lock, scratch)
 
 
 def put_node(lock: NodeLock, target: Path, scratch: Path) -> None:
-    """A whole Node at `target` (bin/node, lib/node_modules/npm); repeatable."""
+    """Install a complete Node at `target` (bin/node, lib/node_modules/npm). May be repeated."""
     remove_tree(target)
     source = find_node(lock, scratch)
     shutil.copytree(
         source, target, symlinks=True, ignore=shutil.ignore_patterns("*.py", "__pycache__", "share", "include")
     )
     (target / "bin/node").chmod(0o755)
-    npm = target / "bin/npm"  # the wheel's own does not find its way
+    npm = target / "bin/npm"  # the wheel's own script does not find its files
     npm.unlink(missing_ok=True)
     npm.symlink_to("../lib/node_modules/npm/bin/npm-cli.js")
     (target / "lib/node_modules/npm/bin/npm-cli.js").chmod(0o755)
 
 
 def finish_npm(node: Path) -> None:
-    """`npm install --global` installs into `~/.local`, whose programs are on PATH: this tree is read-only for workspaces.
+    """Make `npm install --global` install into `~/.local`, whose programs are on PATH.
 
-    In npm's own configuration file, which belongs to this npm alone: nvm refuses to work when the prefix is set in the
-    environment or in `~/.npmrc`.
+    This tree is read-only for workspaces.
+
+    The setting is in npm's own configuration file, which only this npm reads: nvm refuses to work if the prefix is set in
+    the environment or in `~/.npmrc`.
     """
     npm = node / "lib/node_modules/npm"
     if not npm.is_dir():
@@ -58,7 +60,7 @@ def finish_npm(node: Path) -> None:
 
 
 def _installed(lock: NodeLock) -> Path | None:
-    """The wheel in our own environment: what installed that has checked its hash."""
+    """Return Node from the wheel in our own environment. The installer of that environment checked its hash."""
     try:
         found = importlib.metadata.distribution(lock.package)
     except importlib.metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""npm on a Node of ours, and what installers in one directory share: one at a time, readable by every user."""
+"""Runs npm on our Node, and functions that installers share: one install at a time, readable by every user."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FLAGS = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier",
 
 
 def run_npm(node: Path, cwd: Path, *arguments: str) -> str:
-    """Run npm in `cwd`. Returns what it said when it failed, else nothing."""
+    """Run npm in `cwd`. Return its output if it failed, else an empty string."""
     env = {**os.environ, "PATH": f"{node / 'bin'}:{os.environ.get('PATH', '/usr/bin:/bin')}"}
     command = [str(node / "bin/node"), str(node / "lib/node_modules/npm/bin/npm-cli.js"), *arguments, *_FLAGS]
     done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
@@ -23,7 +23,7 @@ def run_npm(node: Path, cwd: Path, *arguments: str) -> str:
 
 
 def readable_by_all(root: Path) -> None:
-    """Workspaces run under other uids than the one that installs."""
+    """Make a tree readable by all users: workspaces run as other users than the one that installs."""
     for directory, _, names in os.walk(root):
         for path in (directory, *(os.path.join(directory, name) for name in names)):
             if not os.path.islink(path):
@@ -33,7 +33,7 @@ def readable_by_all(root: Path) -> None:
 
 @contextlib.contextmanager
 def only_one(path: Path) -> Iterator[None]:
-    """Hold the lock file at `path`; a second installer waits."""
+    """Hold the lock file at `path`. A second installer waits."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)

@@ -1,4 +1,7 @@
-"""Python packages for workspaces: installed by pip or uv from a lock file with hashes, never into CodeHub's environment."""
+"""Installs Python packages for workspaces with pip or uv, from a lock file with hashes.
+
+Never installs into CodeHub's environment.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from codehub.domain.errors import Transient
 
 
 def install_packages(lock: Path, where: Sequence[str], python: Path | None = None) -> None:
-    """Everything in `lock`, each package checked against its hash. `where` and `python` say into which place."""
+    """Install everything in `lock`, checked by hash. `where` and `python` determine the destination."""
     options = ["--require-hashes", "--no-deps", *where, "-r", str(lock)]
     problem = "neither pip nor uv is installed"
     for command in _installers(python):

@@ -1,7 +1,7 @@
-"""What every process workspace gets beside its IDE: an own Python environment with pip, and Node with npm.
+"""What every process workspace gets beside its IDE: a Python environment with pip, and Node with npm.
 
-The environment itself is made in the workspace, by its user (`workspaced/home_setup.py`). Here is what it needs from
-outside: pip, once for all homes, so that none of them carries 10 MB of it into its archive.
+The workspace's user creates the environment in the workspace (`workspaced/home_setup.py`). This module provides pip, once
+for all homes, so that none of them carries 10 MB of it into its archive.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _log = structlog.get_logger()
 
 
 class Toolchain:
-    """Blocking; meant for a worker thread."""
+    """Installs the tools. Blocking: run it in a worker thread."""
 
     def __init__(self, ide_dir: Path) -> None:
         self._dir = ide_dir
@@ -33,12 +33,12 @@ class Toolchain:
         self._pip = ide_dir / f"pip-{found[1]}"
 
     def node(self) -> Path | None:
-        """Where `node` and `npm` are, once code-server is installed."""
+        """Return the directory of `node` and `npm` once code-server is installed."""
         found = self._code_server.node_dir
         return found if (found / "npm").exists() else None
 
     def ensure_pip(self) -> Path | None:
-        """A folder with pip's package; None when it can't be had: a workspace without pip starts all the same."""
+        """Return a folder with pip's package, or None if it is unavailable: a workspace starts without pip too."""
         if self._pip.is_dir():
             return self._pip
         try:

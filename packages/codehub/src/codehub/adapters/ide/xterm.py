@@ -1,6 +1,6 @@
-"""xterm.js for the web terminal: three files of two npm packages in `IDE_DIR/xterm-VERSION`, whole or not there.
+"""xterm.js for the web terminal: three files of two npm packages in `IDE_DIR/xterm-VERSION`, all or none.
 
-Nothing of it is in the repository. npm fetches the packages; they are kept only if they are the ones in our lock file.
+None of it is in the repository. npm fetches the packages, which are kept only if they match our lock file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from codehub.adapters.ide.node import find_node
 from codehub.adapters.ide.npm import only_one, readable_by_all, run_npm
 from codehub.domain.errors import Terminal, Transient
 
-# What the page loads, and where it is in the packages.
+# The files that the page loads, and their paths in the packages.
 _FILES: Final = {
     "xterm.mjs": "@xterm/xterm/lib/xterm.mjs",
     "xterm.css": "@xterm/xterm/css/xterm.css",
@@ -26,7 +26,10 @@ _FILES: Final = {
 
 
 class XtermInstall:
-    """Blocking; meant for a worker thread. Two at once on one directory: the second waits and finds it done."""
+    """Installs xterm.js.
+
+    Blocking: run it in a worker thread. A second install in the same directory waits for the first.
+    """
 
     def __init__(self, ide_dir: Path) -> None:
         self._dir = ide_dir
@@ -42,11 +45,11 @@ class XtermInstall:
         return self.home.is_dir()
 
     def files(self) -> dict[str, bytes]:
-        """What the page loads, by name."""
+        """Return the files that the page loads, by name."""
         return {name: (self.home / name).read_bytes() for name in _FILES}
 
     def ensure(self) -> Path:
-        """Install it unless it is there. Raises Transient when npm or the disk does not allow it now."""
+        """Install xterm.js if needed. Raises Transient if npm or the disk does not allow it now."""
         if self.installed:
             return self.home
         try:

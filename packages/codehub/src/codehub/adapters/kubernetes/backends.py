@@ -1,4 +1,4 @@
-"""The Kubernetes backends from their options: one cluster, shared by instances and homes."""
+"""Creates the Kubernetes backends from their options: one cluster, shared by instances and homes."""
 
 from __future__ import annotations
 
@@ -26,17 +26,20 @@ _LOOK_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class KubernetesOptions:
-    """Which cluster, and how pods and claims are made there."""
+    """The cluster to use, and how pods and claims are created there."""
 
     kubeconfig: str = ""
     context: str = ""
     namespace: str = ""
-    image: str = ""  # CodeHub's own, for archive and restore Jobs
+    image: str = ""  # CodeHub's own image, for archive and restore Jobs
     pods: PodOptions = field(default_factory=PodOptions)
     claims: ClaimOptions = field(default_factory=ClaimOptions)
 
     def access(self, environment: Mapping[str, str] | None = None) -> ClusterAccess:
-        """Raises Invalid when no cluster is configured, or not properly."""
+        """Return how to access the cluster.
+
+        Raises Invalid if no cluster is configured, or if the configuration is wrong.
+        """
         given = dict(os.environ if environment is None else environment)
         if self.kubeconfig:
             given["KUBECONFIG"] = self.kubeconfig
@@ -50,7 +53,7 @@ class KubernetesBackends:
     homes: PvcHomes
 
     async def report_unusable(self) -> None:
-        """Write to the log why the cluster cannot be used, at start. Everything else goes on without it."""
+        """Log at start why the cluster cannot be used. Everything else works without it."""
         try:
             async with asyncio.timeout(_LOOK_S):
                 await self.cluster.ping()
@@ -65,7 +68,7 @@ class KubernetesBackends:
 def open_kubernetes(
     options: KubernetesOptions, installation: str, store: Store, workers: Workers
 ) -> KubernetesBackends:
-    """Nothing is asked of the cluster yet: one that is away makes its workspaces Unknown, and everything else goes on."""
+    """Create the backends without contacting the cluster. While it is unreachable, only its own workspaces are Unknown."""
     cluster = Cluster(ApiClient(options.access()), installation)
     homes = PvcHomes(cluster, store, options.image, claims=options.claims, pods=options.pods, workers=workers)
     instances = KubernetesInstances(cluster, options.pods, helper_image=options.image)

@@ -1,7 +1,7 @@
-"""The Kubernetes API over httpx: requests, errors and streams. Knows paths and JSON, nothing of workspaces.
+"""The Kubernetes API over httpx: requests, errors and streams. Knows paths and JSON, but not workspaces.
 
-A request is tried again only when the server asked for it (429, Retry-After) or never saw it; a write that may have
-arrived is not repeated here: its caller looks first.
+A request is retried only if the server requested it (429, Retry-After) or never received the request. A write that may have
+arrived is not repeated here: its caller must check first.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from codehub.domain.errors import BackendDown, Conflict, Invalid
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 _TIMEOUT: Final = httpx.Timeout(30.0, connect=15.0)
-# A page of 500 pods is some 2 MB; an answer that is much larger is none of the API server's.
+# A page of 500 pods is about 2 MB. A much larger answer does not come from an API server.
 _LARGEST_ANSWER: Final = 64 << 20
 _LARGEST_ERROR: Final = 64 << 10
-# One object is at most 1.5 MB in etcd; a watch event holds one.
+# An object is at most 1.5 MB in etcd, and a watch event holds one object.
 _LONGEST_LINE: Final = 8 << 20
 _TRIES: Final = 4
 _LONGEST_PAUSE_S: Final = 10.0
@@ -39,7 +39,7 @@ Json = dict[str, Any]
 
 
 class ApiClient:
-    """One cluster, one user, one namespace by default. Closed by `close`."""
+    """A client for one cluster and user, with a default namespace. Call `close` when done."""
 
     def __init__(self, access: ClusterAccess, *, user_agent: str = "codehub") -> None:
         self.access = access
@@ -49,7 +49,7 @@ class ApiClient:
         self._http: httpx.AsyncClient | None = None
         self._opening = asyncio.Lock()
         self.page = PAGE
-        self.writes = 0  # how many requests changed something; read by tests and benches
+        self.writes = 0  # number of write requests; read by tests and benchmarks
 
     async def close(self) -> None:
         if self._http is not None:
@@ -57,7 +57,7 @@ class ApiClient:
             self._http = None
 
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> Json | None:
-        """The object, or None when there is none."""
+        """Return the object, or None if it does not exist."""
         try:
             return await self._send("GET", path, params=params)
         except _Refused as refused:
@@ -69,7 +69,7 @@ class ApiClient:
         return await self._request("GET", path, f"list {path}", params=params)
 
     async def list_all(self, path: str, params: Mapping[str, str] | None = None) -> tuple[list[Json], str]:
-        """Every item, page by page, and the resourceVersion to watch from."""
+        """Return all items of all pages, and the resourceVersion to watch from."""
         asked = {"limit": str(self.page), **(params or {})}
         items: list[Json] = []
         while True:
@@ -85,18 +85,18 @@ class ApiClient:
         return await self._request("POST", path, f"create {body.get('kind', 'an object')}", body=body)
 
     async def patch(self, path: str, body: Json) -> Json:
-        """A merge patch; `metadata.uid` in it is a precondition: Conflict when another object has that name."""
+        """Apply a merge patch. `metadata.uid` in it is a precondition: raises Conflict if another object has that name."""
         self.writes += 1
         try:
             return await self._send("PATCH", path, body=body, content_type=MERGE_PATCH)
         except _Refused as refused:
-            # The server's way to say that this is another object: an object's uid never changes.
+            # An object's uid never changes, so this is how the server reports that it is another object.
             if refused.refusal.code == 422 and "metadata.uid" in refused.refusal.message:
                 raise Conflict(refused.refusal.message) from None
             raise to_error(refused.refusal, f"change {path}") from None
 
     async def delete(self, path: str, uid: str, *, grace_s: int | None = None) -> bool:
-        """Only the object of this uid; False when it is gone already or another has its name."""
+        """Delete the object with this uid only. Return False if it is already gone or another object has its name."""
         self.writes += 1
         body: Json = {
             "kind": "DeleteOptions",
@@ -115,7 +115,7 @@ class ApiClient:
         return True
 
     async def version(self) -> tuple[int, int]:
-        """(1, 31): what the server is; clouds append a plus to the minor number."""
+        """Return the server's version, such as (1, 31). Some clouds append a plus to the minor number."""
         found = await self._request("GET", "/version", "ask for its version")
         digits = "".join(c for c in str(found.get("minor", "0")) if c.isdigit())
         return int(found.get("major") or 0), int(digits or 0)
@@ -153,7 +153,7 @@ class ApiClient:
                 refusal = Refusal.parse(response.status_code, await _bounded(response, _LARGEST_ERROR, cut=True))
                 retry_after = response.headers.get("retry-after", "")
             if refusal.code == 401 and not refreshed:
-                # A rotated token: what the file or the plugin says now may be right.
+                # The token was rotated: the file or the plugin may have a newer one.
                 refreshed = True
                 self._credentials.refuse()
                 continue
@@ -168,7 +168,7 @@ class ApiClient:
     async def stream(
         self, path: str, params: Mapping[str, str], *, read_timeout_s: float | None
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The body as it comes, in pieces. Refusals are errors before the first piece."""
+        """Yield the body in chunks as they arrive. Refusals raise before the first chunk."""
         timeout = httpx.Timeout(30.0, connect=15.0, read=read_timeout_s)
         async with self._open("GET", path, params, None, JSON, timeout) as response:
             if response.status_code >= 400:
@@ -235,7 +235,7 @@ class _Refused(Exception):
 
 
 def tls_context(access: ClusterAccess, given: tuple[bytes, bytes] | None = None) -> ssl.SSLContext:
-    """The context of a connection to this cluster; `given` is a certificate from an exec plugin."""
+    """Return the TLS context for this cluster. `given` is a certificate from an exec plugin."""
     context = ssl.create_default_context()
     try:
         if access.authority is not None:
@@ -258,7 +258,10 @@ def tls_context(access: ClusterAccess, given: tuple[bytes, bytes] | None = None)
 
 @contextlib.contextmanager
 def _private_file(content: bytes) -> Iterator[str]:
-    """OpenSSL reads keys from files only: one in memory where the system has that, so that no key reaches a disk."""
+    """Yield the path of a private file with this content, because OpenSSL reads keys only from files.
+
+    Uses an in-memory file if the system supports it, so that no key reaches a disk.
+    """
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("codehub-client-certificate", os.MFD_CLOEXEC)
         try:
@@ -275,7 +278,7 @@ def _private_file(content: bytes) -> Iterator[str]:
 
 
 async def lines(pieces: AsyncIterator[bytes], longest: int = _LONGEST_LINE) -> AsyncIterator[bytes]:
-    """A stream's lines, none longer than `longest`: a peer that never ends its line gets no more memory."""
+    """Split a stream into lines of at most `longest` bytes, so that a peer that never ends a line cannot exhaust memory."""
     rest = bytearray()
     async for piece in pieces:
         rest += piece

@@ -1,6 +1,6 @@
 """One cluster as one installation sees it: the client, the watches that instances and homes share, and names and paths.
 
-Whatever carries another installation's label is not ours: selectors never find it, and names hold the workspace's id.
+Objects with another installation's label are not ours: selectors never match them, and names contain the workspace's id.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Cluster:
         await self.client.close()
 
     async def ping(self) -> None:
-        """Raises BackendDown unless the API server answers and lets us see our pods."""
+        """Raise BackendDown unless the API server answers and allows us to list our pods."""
         try:
             await self.client.list_page(self.pods_path, {"limit": "1"})
         except BackendDown:
@@ -61,16 +61,16 @@ class Cluster:
         return [pod for pod in await self.pods.of(workspace_id) if pod.meta.labels.get(ROLE) == ROLE_INSTANCE]
 
     async def home_claims(self, workspace_id: str) -> list[Claim]:
-        """As the watch has them, oldest first."""
+        """Return the claims known to the watch, oldest first."""
         return await self.claims.of(workspace_id)
 
     async def node(self, name: str) -> Node | None:
-        """None when it is gone. Forbidden without the optional ClusterRole."""
+        """Return a node, or None if it is gone. Raises Forbidden without the optional ClusterRole."""
         item = await self.client.get(f"/api/v1/nodes/{name}")
         return None if item is None else decode_node(item)
 
     async def is_released(self, pod: Pod) -> bool:
-        """Whether the node is certainly off: removed from the cluster, or an operator said so by its taint."""
+        """Return whether the node is certainly off: removed from the cluster, or marked by an operator's taint."""
         if not pod.node:
             return False
         try:
@@ -80,7 +80,7 @@ class Cluster:
         return node is None or node.out_of_service
 
     async def last_warning(self, *uids: str) -> str:
-        """The newest Warning event about these objects; empty when there is none or events may not be read."""
+        """Return the newest Warning event about these objects. Empty if there is none or if events may not be read."""
         found = []
         for uid in uids:
             try:
@@ -94,9 +94,9 @@ class Cluster:
 
 
 def current_claim(claims: list[Claim]) -> Claim | None:
-    """The home among a workspace's claims: the oldest that is whole and not being deleted.
+    """Return the home among a workspace's claims: the oldest that is complete and not being deleted.
 
-    A second one can only be the late effect of a deposed leader; it is younger than the one that is recorded.
+    A second one can only be a deposed leader's late creation, which is younger than the recorded one.
     """
     return next((claim for claim in claims if is_whole(claim)), None)
 

@@ -1,6 +1,6 @@
 """Bearer tokens that change: files that the kubelet rotates, and exec plugins whose tokens expire.
 
-One `Credentials` per client. It answers with the token of now, and forgets what it knows when the API server refuses it.
+Each client has one `Credentials`. It returns the current token and discards its cache if the API server rejects it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from codehub.domain.errors import BackendDown
 
 # client-go reads token files once a minute: the kubelet replaces them well before they expire.
 _FILE_BELIEVED_FOR = timedelta(minutes=1)
-# A token that is about to expire may expire on the way.
+# A token that is about to expire may expire in transit.
 _BEFORE_EXPIRY = timedelta(seconds=30)
 _PLUGIN_TIMEOUT_S = 60.0
 _MOST_OUTPUT = 1 << 20
@@ -42,15 +42,15 @@ class Credentials:
         self._lock = asyncio.Lock()
 
     async def token(self) -> str:
-        """Empty when the user signs in by certificate."""
+        """Return the token, or an empty string if the user authenticates with a certificate."""
         return (await self._current()).token
 
     async def certificate(self) -> tuple[bytes, bytes] | None:
-        """A client certificate and key that an exec plugin gave, as PEM."""
+        """Return the client certificate and key of an exec plugin, as PEM."""
         return (await self._current()).certificate
 
     def refuse(self) -> None:
-        """The API server answered 401: what is known is not believed any longer."""
+        """Discard the cached credentials after the API server answered 401."""
         self._known = None
 
     async def _current(self) -> _Known:
@@ -109,7 +109,7 @@ async def run_plugin(plugin: ExecPlugin, access: ClusterAccess) -> bytes:
 
 
 def parse_credential(raw: bytes, plugin: ExecPlugin) -> _Known:
-    """An ExecCredential's status. Its token never appears in an error."""
+    """Parse an ExecCredential's status. Errors never contain its token."""
     try:
         document = json.loads(raw)
         status = document["status"]

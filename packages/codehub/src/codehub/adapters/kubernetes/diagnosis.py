@@ -1,4 +1,4 @@
-"""What a pod's status means for somebody who waits for it, in the kubelet's and the scheduler's own words. Pure."""
+"""Interprets a pod's status for a caller that waits for it, quoting the kubelet and the scheduler. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PULL = frozenset(
 _CANNOT_RUN = frozenset(
     {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff", "StartError"}
 )
-# A registry that may answer in a minute: these are tried again, all others need a person.
+# The registry may answer in a minute: these errors are retried. All others need a person.
 _PASSING = ("timeout", "timed out", "connection reset", "eof", "too many requests", "503", "502", "temporary failure")
 _ADVICE = {
     "Unschedulable": "add nodes, or lower what workspaces request (CODEHUB_K8S_CPU_REQUEST, CODEHUB_K8S_MEMORY_REQUEST)",
@@ -33,7 +33,7 @@ _ADVICE = {
 
 @dataclass(frozen=True, slots=True)
 class Starting:
-    """It is on its way, or waits for something; `says` is what for."""
+    """The pod is starting or waits for something, which `says` describes."""
 
     says: str
     is_unschedulable: bool = False
@@ -41,7 +41,7 @@ class Starting:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Its container runs, or has ended by itself already: `status` tells the rest."""
+    """The container runs or has already exited. `status` has the details."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ Outlook = Starting | Started | Failed
 
 
 def outlook(pod: Pod) -> Outlook:
-    """What will become of a pod that was created."""
+    """Return what to expect of a pod that was created."""
     if pod.is_running or pod.has_ended:
         return Started()
     for container in pod.containers:
@@ -85,8 +85,8 @@ def _pull_error(reason: str, message: str) -> CodeHubError:
 
 
 def exit_reason(pod: Pod) -> str | None:
-    """Why a pod that ended did; None when it ended in order or was asked to."""
-    if pod.reason:  # Evicted, Preempting, NodeShutdown, …: the pod's own reason says more than its containers'
+    """Return why a pod ended, or None if it exited normally or was stopped on request."""
+    if pod.reason:  # Evicted, Preempting, NodeShutdown, …: the pod's reason is more specific than its containers'
         return advised(pod.reason, pod.message)
     for container in pod.containers:
         ended = container.terminated
@@ -100,7 +100,7 @@ def exit_reason(pod: Pod) -> str | None:
 
 
 def is_node_lost(pod: Pod) -> bool:
-    """Its container was running, and the node's controller has marked it not ready: the kubelet does not answer.
+    """Return whether the kubelet stopped answering: the container was running and the node controller marked it not ready.
 
     Our pods have no readiness probe, so nothing else makes a running one unready.
     """
@@ -120,7 +120,7 @@ def node_lost_message(pod: Pod) -> str:
 
 
 def last_warning(events: Iterable[Mapping[str, Any]]) -> str:
-    """The newest Warning of some events: what nobody writes into a status."""
+    """Return the newest Warning of some events. Its content does not appear in any status."""
     warnings = [event for event in events if event.get("type") == "Warning"]
     if not warnings:
         return ""
@@ -139,7 +139,7 @@ def _when(event: Mapping[str, Any]) -> str:
 
 
 def advised(reason: str, message: str) -> str:
-    """The cluster's own words, and what to do where that is known."""
+    """Return the cluster's message, and how to fix it if that is known."""
     text = _joined(reason, message)
     return f"{text}; {_ADVICE[reason]}" if reason in _ADVICE else text
 

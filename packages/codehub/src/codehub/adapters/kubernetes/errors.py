@@ -1,6 +1,6 @@
-"""The API server's answers that are not success, as values, and as this project's errors. Pure.
+"""Unsuccessful answers of the API server, as values and as CodeHub's errors. Pure.
 
-One function turns a refused request into the error that asks for the right reaction; it keeps the server's own words.
+One function maps a refused request to the error that leads to the right reaction. It keeps the server's message.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LONGEST_MESSAGE = 800
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An HTTP answer of 400 and above: a `Status` object, or whatever stood in its place."""
+    """An HTTP answer of 400 or above: a `Status` object, or whatever was sent instead."""
 
     code: int
     reason: str
@@ -34,7 +34,7 @@ class Refusal:
 
     @property
     def is_expired(self) -> bool:
-        """The resourceVersion is older than what the server remembers: list again."""
+        """Return whether the resourceVersion is older than the server's history, so that a new list is needed."""
         return self.code == 410 or self.reason in ("Expired", "Gone")
 
     @property
@@ -43,23 +43,23 @@ class Refusal:
 
 
 class Expired(Transient):
-    """410: a watch or a page must begin again from a list."""
+    """Raised on 410: a watch or a page must restart from a list."""
 
 
 class AlreadyExists(Conflict):
-    """409 of a create: something has that name."""
+    """Raised on 409 of a create: an object has that name."""
 
 
 class Forbidden(Transient):
-    """403: a permission is missing, or an admission rule refuses the object."""
+    """Raised on 403: a permission is missing, or an admission rule refuses the object."""
 
 
 class InvalidObject(Terminal):
-    """400 or 422: the API server does not take the object as it is; the same one will not be taken later either."""
+    """Raised on 400 or 422: the API server rejects the object, and would reject the same object again."""
 
 
 def to_error(refusal: Refusal, doing: str) -> CodeHubError:
-    """The error a refused request is."""
+    """Return the error for a refused request."""
     words = f"{refusal.message or refusal.reason or 'no reason given'} ({refusal.code})"
     match refusal.code:
         case 401:

@@ -1,8 +1,8 @@
-"""`workspaced` in a Pod: which files it needs there, how it is started and where it is reached. Pure, but for `install`.
+"""`workspaced` in a Pod: the files that it needs, how it is started and where it is reached. Pure, except `install`.
 
 An init container runs this module from CodeHub's image and copies the helper's files into a volume, which the workspace
-mounts read-only. A post-start hook starts the helper inside the workspace's own container: the image's entry point stays
-as it is, and terminals have what the IDE has (files, limits, devices).
+mounts read-only. A post-start hook starts the helper inside the workspace's container: the image's entry point stays
+unchanged, and terminals see the same files, limits and devices as the IDE.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from codehub.ports.instances import Upstream
 
 PLACE: Final = "/opt/codehub"
 PORT: Final = 7071
-_STAGING: Final = "/helper"  # in the init container, whose image may have a /opt/codehub of its own
-_RUNTIME: Final = "/tmp/.codehub"  # noqa: S108 - of the container, which is one start; made 0700
+_STAGING: Final = "/helper"  # in the init container, whose image may have its own /opt/codehub
+_RUNTIME: Final = "/tmp/.codehub"  # noqa: S108 - inside the container, which is one start; created with 0700
 _VOLUME: Final = "codehub"
-# An image without Python runs all the same; its doors report that the helper does not answer. The hook must end at once
-# and keep no output open: the kubelet waits for both before it calls the container running.
+# An image without Python still runs; features that need the helper report that it does not answer. The hook must exit at
+# once and keep no output open: the kubelet waits for both before it reports the container as running.
 _HOOK: Final = (
     "p=$(command -v python3) || exit 0\n"
     f"mkdir -p -m 700 {_RUNTIME} || exit 0\n"
@@ -35,7 +35,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """One start's helper. `image` is CodeHub's own."""
+    """The helper of one start. `image` is CodeHub's image."""
 
     image: str
     secret: str
@@ -66,7 +66,7 @@ def mount() -> Json:
 
 
 def hook(helper: Helper, home: str, ide_port: int) -> Json:
-    """The container's `lifecycle`."""
+    """Return the container's `lifecycle`."""
     launch = Launch(
         home=home,
         runtime=_RUNTIME,
@@ -80,12 +80,12 @@ def hook(helper: Helper, home: str, ide_port: int) -> Json:
 
 
 def written(helper: Helper) -> str:
-    """As an annotation of the Pod, for every part of CodeHub that connects."""
+    """Return the helper's data as a Pod annotation, for every part of CodeHub that connects."""
     return json.dumps({"port": helper.port, "secret": helper.secret})
 
 
 def upstream(identity: str, ip: str, annotation: str) -> Upstream | None:
-    """Where the helper of a running Pod answers; None for a Pod that was started without it."""
+    """Return where a running Pod's helper answers, or None for a Pod that was started without it."""
     try:
         match json.loads(annotation or "null"):
             case {"port": int(port), "secret": str(secret)} if ip:

@@ -1,7 +1,7 @@
 """Homes as PersistentVolumeClaims, one per incarnation. Archives and restores run in Jobs (`transfer`).
 
-A claim is whole when its annotation says so: written last, by a patch that is bound to its uid. Everything that removes is
-bound to a uid too. A claim that is being deleted is seen as incomplete until it is gone.
+A claim is complete when its annotation says so. The annotation is written last, by a patch that is bound to the claim's
+uid. All removals are bound to a uid too. A claim that is being deleted counts as incomplete until it is gone.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _GONE_TIMEOUT_S: Final = 180.0
 
 @dataclass(frozen=True, slots=True)
 class ClaimOptions:
-    """How homes are provisioned. The class is the cluster's default when empty."""
+    """How homes are provisioned. An empty class means the cluster's default."""
 
     storage_class: str = ""
     size: str = "10Gi"
@@ -75,7 +75,7 @@ class PvcHomes(StoredHomes):
         await self._cluster.ping()
 
     def mount(self, home: HomeKey) -> Mount:
-        """Which claim that is, is known when a pod is made: `instances` finds it by the workspace's id."""
+        """Return the mount. `instances` finds the claim by the workspace's id when it creates a pod."""
         return Mount(MountKind.PVC, home.workspace_id)
 
     async def list_all(self) -> Mapping[str, HomeStatus]:
@@ -172,7 +172,7 @@ class PvcHomes(StoredHomes):
             await transfer.finish()
             await self._mark(claim, fence, "restore")
         except BaseException:
-            # What went wrong first is what is told; the next try clears the way.
+            # The first error is the one that is reported. The next attempt cleans up.
             with contextlib.suppress(CodeHubError):
                 await asyncio.shield(self._drop(claim, fence))
             raise
@@ -232,7 +232,7 @@ class PvcHomes(StoredHomes):
         return None
 
     async def _claims(self, home: HomeKey) -> list[Claim]:
-        """As the API server has them right now, oldest first: what is decided here is not decided on a memory."""
+        """Return the claims from the API server, oldest first. Decisions here must not rely on the cached table."""
         selector = (
             f"{INSTALLATION}={self._cluster.installation_id},{WORKSPACE}={home.workspace_id},{ROLE}={ROLE_HOME}"
         )
@@ -273,7 +273,7 @@ class PvcHomes(StoredHomes):
         await self._remove([claim], fence)
 
     async def _remove(self, claims: Sequence[Claim], fence: Fence) -> None:
-        """These, and nothing that came since; until they are gone."""
+        """Remove exactly these claims, none created later, and wait until they are gone."""
         table = self._cluster.claims
         for claim in claims:
             fence()
@@ -290,7 +290,7 @@ class PvcHomes(StoredHomes):
 
 
 async def _of_the_pod(transfer: Transfer, error: Transient) -> CodeHubError:
-    """What the pod says of a stream that broke off, when it says anything."""
+    """Return the pod's error for a broken stream, if it has one."""
     try:
         await transfer.result()
     except (NeedsWriting, DataLost) as said:

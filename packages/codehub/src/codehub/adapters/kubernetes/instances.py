@@ -1,7 +1,7 @@
 """Workspaces as bare Pods: one Pod is one start, found by label, reached by its IP.
 
-A start is one create; a stop is one delete, bound to the Pod's uid, so that a leader that is late can only remove what it
-meant. What is seen comes from the watch; nothing here asks the API server about one workspace at rest.
+A start is one create. A stop is one delete, bound to the Pod's uid, so that a late leader can only remove the Pod it meant.
+Observations come from the watch: a workspace at rest causes no requests to the API server.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from codehub.domain.routing import workspace_path
 from codehub.ports.fence import Fence, Report
 from codehub.ports.instances import ABSENT, InstanceSpec, InstanceStatus, Upstream, spec_digest
 
-# How long a pod may stay unschedulable before the attempt fails: an autoscaler needs a few minutes for a new node.
+# How long a pod may stay unschedulable before the attempt fails: an autoscaler needs a few minutes to add a node.
 _SCHEDULING_TIMEOUT_S: Final = 300.0
-# Between two looks at the events of a pod that does not get on.
+# How often the events of a pod that makes no progress are read.
 _EVENTS_EVERY_S: Final = 5.0
 # Deleting a pod takes ten seconds on an idle node and more than a minute on a busy one.
 _GONE_TIMEOUT_S: Final = 180.0
@@ -70,7 +70,7 @@ class KubernetesInstances:
     ) -> None:
         self._cluster = cluster
         self._options = options or PodOptions()
-        self._helper_image = helper_image  # CodeHub's own; without it workspaces run without `workspaced`
+        self._helper_image = helper_image  # CodeHub's image; without it, workspaces run without `workspaced`
         self._scheduling_timeout_s = scheduling_timeout_s
         self._gone_timeout_s = gone_timeout_s
 
@@ -87,7 +87,7 @@ class KubernetesInstances:
         if not replace:
             live = (pod for pod in pods if not pod.meta.deleting and not pod.has_ended)
             right = next((pod for pod in live if pod.meta.annotations.get(SPEC) == digest), None)
-        # What else there is goes first: two pods must never write to one home.
+        # Remove all other pods first: two pods must never write to one home.
         await self._remove([pod for pod in pods if pod is not right], fence, ended_is_enough=True)
         if right is None:
             fence()
@@ -109,7 +109,7 @@ class KubernetesInstances:
         return await self._cluster.pods.apply(made)
 
     async def _adopt(self, name: str, digest: str, error: AlreadyExists) -> dict[str, Any]:
-        """The same start, made by another leader or by a request of ours whose answer was lost."""
+        """Return the Pod of the same start, created by another leader or by a request of ours whose answer was lost."""
         raw = await self._cluster.client.get(f"{self._cluster.pods_path}/{name}")
         found = None if raw is None else decode_pod(raw)
         is_right = (
@@ -139,7 +139,7 @@ class KubernetesInstances:
             "CODEHUB_BASE_PATH": values["base_path"],
             "CODEHUB_PORT": values["port"],
         }
-        # The template's never take the place of ours, nor of what the profile needs to run.
+        # The template's variables never replace ours or those that the profile needs to run.
         env = dict(spec.env) | env | {key: filled(value, values) for key, value in profile.env.items()}
         header = secret_of(profile, secret)
         return InstancePod(
@@ -157,7 +157,7 @@ class KubernetesInstances:
         )
 
     async def _wait_running(self, pod: Pod, claim: Claim, report: Report, fence: Fence) -> None:
-        """Until its container runs. What keeps it from that is reported at once; what cannot pass fails the start."""
+        """Wait until the container runs. Report obstacles at once, and fail the start if one cannot resolve itself."""
         pods, uid = self._cluster.pods, pod.meta.uid
         unschedulable_since: float | None = None
         next_events = time.monotonic() + _EVENTS_EVERY_S
@@ -207,7 +207,7 @@ class KubernetesInstances:
         await self._wait_gone(pods, ended_is_enough=ended_is_enough)
 
     async def _release(self, pod: Pod, fence: Fence) -> None:
-        """A pod on a node that is certainly off is removed without its kubelet's word; on any other node it never is."""
+        """Remove a pod without its kubelet's confirmation if its node is certainly off, and only then."""
         if await self._cluster.is_released(pod):
             fence()
             await self._cluster.client.delete(f"{self._cluster.pods_path}/{pod.meta.name}", pod.meta.uid, grace_s=0)
@@ -264,10 +264,10 @@ class KubernetesInstances:
                 async for piece in pieces:
                     yield piece
         except (InvalidObject, NotFound):
-            return  # its container has not started yet, or it is gone by now
+            return  # the container has not started yet, or it is already gone
 
     async def usage(self, workspace_id: str) -> Mapping[str, float] | None:
-        """Where the cluster has a metrics server and CodeHub may ask it."""
+        """Return resource usage if the cluster has a metrics server that CodeHub may query."""
         pods = await self._cluster.instance_pods(workspace_id)
         if not pods or not _primary(pods).is_running:
             return None
@@ -287,19 +287,21 @@ class KubernetesInstances:
 
 
 def start_name(workspace_id: str, claim: Claim, known: Sequence[Pod]) -> str:
-    """One name for all who would start the same home from the same state: of two leaders one creates, the other is
-    refused by the API server. A pod that went makes it another name."""
+    """Return one name for all attempts to start the same home from the same state.
+
+    Of two leaders, one creates the pod and the API server refuses the other. Once a pod is gone, the name changes.
+    """
     state = "\0".join([claim.meta.uid, *sorted(pod.meta.uid for pod in known)])
     return f"codehub-ws-{workspace_id}-{hashlib.sha256(state.encode()).hexdigest()[:10]}"
 
 
 def _has_ended(pod: Pod) -> bool:
-    """Nothing of it runs any more, though the object may be there still."""
+    """Return whether nothing in the pod runs any more, even if the object still exists."""
     return pod.has_ended or (bool(pod.containers) and all(one.terminated is not None for one in pod.containers))
 
 
 def _primary(pods: Sequence[Pod]) -> Pod:
-    """The pod that counts: the oldest that lives, else the newest of the others."""
+    """Return the pod that counts: the oldest live one, else the newest."""
     live = [pod for pod in pods if not pod.meta.deleting and not pod.has_ended]
     if live:
         return live[0]

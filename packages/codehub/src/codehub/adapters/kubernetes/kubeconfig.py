@@ -1,7 +1,7 @@
-"""Where the API server is and how to sign in there: a kubeconfig file, or what a pod finds mounted in itself.
+"""The API server's address and credentials: from a kubeconfig file, or from a pod's mounted service account.
 
-Owns reading and checking that configuration; making connections from it is `client`, tokens that change are `credentials`.
-Nothing here talks to a network.
+Reads and checks that configuration. `client` opens connections from it, and `credentials` handles tokens that change.
+Nothing here uses the network.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import yaml
 from codehub.domain.errors import Invalid
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-# A kubeconfig with hundreds of clusters is some 100 KB; anything much larger is another file.
+# A kubeconfig with hundreds of clusters is about 100 KB. Anything much larger is another kind of file.
 _MAX_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class ExecPlugin:
-    """A program that prints an ExecCredential, as cloud providers ship them."""
+    """A program that prints an ExecCredential, as shipped by cloud providers."""
 
     command: str
     arguments: tuple[str, ...]
@@ -37,7 +37,7 @@ class ExecPlugin:
 
 @dataclass(frozen=True, slots=True)
 class Pem:
-    """A certificate or key, inline or in a file that may be replaced while we run."""
+    """A certificate or key, inline or in a file that may be replaced at run time."""
 
     data: bytes = b""
     path: Path | None = None
@@ -48,7 +48,7 @@ class Pem:
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:
-    """One cluster as one user, and the namespace that is meant when none is named."""
+    """Access to one cluster as one user, with its default namespace."""
 
     server: str
     namespace: str = "default"
@@ -61,11 +61,11 @@ class ClusterAccess:
     token_file: Path | None = None
     exec_plugin: ExecPlugin | None = None
     proxy_url: str = ""
-    described_as: str = ""  # for messages: which file and context this came from
+    described_as: str = ""  # for messages: the file and context of this configuration
 
 
 def in_cluster(env: Mapping[str, str], root: Path = SERVICE_ACCOUNT) -> ClusterAccess | None:
-    """The service account of the pod we run in; None outside a cluster."""
+    """Return the service account of the current pod, or None outside a cluster."""
     host, port = env.get("KUBERNETES_SERVICE_HOST", ""), env.get("KUBERNETES_SERVICE_PORT", "443")
     token = root / "token"
     if not host or not token.exists():
@@ -82,7 +82,7 @@ def in_cluster(env: Mapping[str, str], root: Path = SERVICE_ACCOUNT) -> ClusterA
 
 
 def find_access(env: Mapping[str, str], context: str = "", namespace: str = "") -> ClusterAccess:
-    """As kubectl looks: $KUBECONFIG, then the service account of the pod, then ~/.kube/config."""
+    """Find the configuration in kubectl's order: $KUBECONFIG, the pod's service account, ~/.kube/config."""
     paths = [Path(part) for part in env.get("KUBECONFIG", "").split(os.pathsep) if part]
     access = None
     if not paths:
@@ -102,7 +102,7 @@ def find_access(env: Mapping[str, str], context: str = "", namespace: str = "") 
 
 
 def load_kubeconfig(paths: list[Path], context: str = "") -> ClusterAccess:
-    """Several files are merged as kubectl does: the first that names something wins."""
+    """Load and merge kubeconfig files as kubectl does: the first file that defines a name wins."""
     merged: dict[str, dict[str, tuple[Mapping[str, Any], Path]]] = {"clusters": {}, "users": {}, "contexts": {}}
     current = ""
     for path in paths:
@@ -185,7 +185,7 @@ def _named(
 
 
 def _pem(body: Mapping[str, Any], name: str, path: Path) -> Pem | None:
-    """`NAME-data` wins over `NAME`, as in client-go."""
+    """Return a certificate or key. `NAME-data` takes precedence over `NAME`, as in client-go."""
     inline = body.get(f"{name}-data")
     if inline:
         try:
@@ -197,7 +197,7 @@ def _pem(body: Mapping[str, Any], name: str, path: Path) -> Pem | None:
 
 
 def _beside(path: Path, file: object) -> Path:
-    """Relative paths are relative to the kubeconfig."""
+    """Resolve a path relative to the kubeconfig."""
     return (path.parent / str(file)).absolute()
 
 

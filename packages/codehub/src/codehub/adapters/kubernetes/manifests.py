@@ -1,7 +1,7 @@
-"""The objects CodeHub creates, as the JSON the API server takes. Pure.
+"""The objects that CodeHub creates, as JSON for the API server. Pure.
 
-Everything here is allowed by the *restricted* Pod Security Standard and uses only fields that 1.20 and current releases
-both have.
+All of them comply with the *restricted* Pod Security Standard and use only fields that exist both in 1.20 and in current
+releases.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class PodOptions:
-    """What an installation's pods may use and where they may run. Quantities are Kubernetes' own (`500m`, `4Gi`)."""
+    """What an installation's pods may use and where they may run. Quantities use Kubernetes' notation (`500m`, `4Gi`)."""
 
     cpu_limit: str = "2"
     memory_limit: str = "4Gi"
@@ -51,7 +51,7 @@ class PodOptions:
     tolerations: tuple[Mapping[str, Any], ...] = ()
     affinity: Mapping[str, Any] | None = None
     extra_resources: Mapping[str, str] = field(default_factory=dict)  # nvidia.com/gpu = 1
-    # Pulled only when the node has none: what a tag means is fixed when a workspace is made.
+    # Pull only if the node lacks the image: what a tag means is fixed when a workspace is created.
     image_pull_policy: str = "IfNotPresent"
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class PodOptions:
 
 @dataclass(frozen=True, slots=True)
 class InstancePod:
-    """All that one start of one workspace is made from."""
+    """Everything that one start of one workspace is created from."""
 
     name: str
     installation: str
@@ -80,8 +80,8 @@ class InstancePod:
     helper: helpers.Helper | None = None
 
 
-# A dead node's pods stay as they are until somebody decides: without these the control plane would mark them deleted
-# after five minutes, and a node that comes back would end workspaces that never stopped.
+# Pods on a dead node stay until someone decides. Without these tolerations, the control plane would mark them deleted after
+# five minutes, and a node that comes back would end workspaces that never stopped.
 _STAY: Final = tuple(
     {"key": f"node.kubernetes.io/{taint}", "operator": "Exists", "effect": "NoExecute"}
     for taint in ("unreachable", "not-ready")
@@ -105,13 +105,13 @@ def instance_pod(what: InstancePod, options: PodOptions) -> Json:
             "name": what.name,
             "labels": labels(what.installation, what.workspace_id, ROLE_INSTANCE),
             "annotations": annotations,
-            # A pod that a deposed leader creates too late has lost its home: the garbage collector removes it.
+            # If a deposed leader creates a pod too late, its home is gone and the garbage collector removes the pod.
             "ownerReferences": [_owner("v1", "PersistentVolumeClaim", what.claim, what.claim_uid)],
         },
         "spec": {
             **_pod_spec(options, read_only=False, claim=what.claim),
             "terminationGracePeriodSeconds": options.grace_s,
-            # The sandbox's own process is 1 and reaps what a terminal leaves behind.
+            # The sandbox's process is PID 1 and reaps processes that terminals leave behind.
             "shareProcessNamespace": True,
             "containers": [
                 {
@@ -146,7 +146,7 @@ def _add_helper(spec: Json, helper: helpers.Helper, ide_port: int, options: PodO
 
 @dataclass(frozen=True, slots=True)
 class TransferJob:
-    """One archive or restore: a pod that serves or takes a home's bytes to whoever knows `secret`."""
+    """One archive or restore: a pod that exchanges a home's bytes with a caller that knows `secret`."""
 
     name: str
     installation: str
@@ -193,7 +193,7 @@ def transfer_job(what: TransferJob, options: PodOptions) -> Json:
                             ],
                             "env": [
                                 {"name": "CODEHUB_TRANSFER_SECRET", "value": what.secret},
-                                {"name": "HOME", "value": "/tmp"},  # noqa: S108 - the container's own
+                                {"name": "HOME", "value": "/tmp"},  # noqa: S108 - inside the container
                             ],
                             "ports": [{"name": "transfer", "containerPort": TRANSFER_PORT}],
                             "resources": {
@@ -224,7 +224,7 @@ class HomeClaim:
 
 
 def home_claim(what: HomeClaim) -> Json:
-    """Not whole yet: that is said by an annotation once its content is there."""
+    """Return a claim that is not complete yet: an annotation marks it once its content exists."""
     annotations = {INCARNATION: what.incarnation}
     if what.restored_from is not None:
         annotations[RESTORED_FROM] = what.restored_from
@@ -257,7 +257,7 @@ def _pod_spec(options: PodOptions, *, read_only: bool, claim: str) -> Json:
             "runAsUser": UID,
             "runAsGroup": UID,
             "fsGroup": UID,
-            # Without this a large home is walked through, file by file, at every start.
+            # Otherwise the kubelet would change every file of a large home at every start.
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },

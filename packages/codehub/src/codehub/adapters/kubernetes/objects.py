@@ -1,6 +1,6 @@
 """The few fields of Kubernetes objects that CodeHub reads, as small typed values. Pure: JSON in, values out.
 
-A field that is missing or of another type is its default: a newer server may leave out what an older one sent.
+A field that is missing or has another type gets its default: a newer server may omit fields that an older one sent.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# Everything of ours carries labels and annotations below this prefix; users' own may not.
+# All labels and annotations of CodeHub have this prefix. Those of users must not.
 PREFIX = "codehub.dev/"
 INSTALLATION = PREFIX + "installation"
 WORKSPACE = PREFIX + "workspace"
@@ -75,7 +75,7 @@ class Pod:
 
     @property
     def has_ended(self) -> bool:
-        """All of its containers ended, for good: restartPolicy is Never."""
+        """Return whether all containers have ended for good: restartPolicy is Never."""
         return self.phase in ("Succeeded", "Failed")
 
     @property
@@ -110,7 +110,7 @@ class Job:
 @dataclass(frozen=True, slots=True)
 class Node:
     meta: Meta
-    ready: str = "Unknown"  # True, False or Unknown, as the API has it
+    ready: str = "Unknown"  # True, False or Unknown, as in the API
     ready_since: str = ""
     out_of_service: bool = False
 

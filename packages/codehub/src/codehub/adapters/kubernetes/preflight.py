@@ -1,6 +1,6 @@
-"""What `codehub doctor` asks a cluster: whether everything that CodeHub does there would work, before anybody needs it.
+"""The cluster checks of `codehub doctor`: whether everything that CodeHub does in the cluster would work.
 
-The permissions are exactly those of deploy/kubernetes/workspaces/role.yaml; a test holds the two together.
+The permissions are exactly those of deploy/kubernetes/workspaces/role.yaml. A test keeps the two in sync.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PERMISSIONS: Final = (
 )
 _OLDEST: Final = (1, 20)
 _PROBE_TIMEOUT_S: Final = 120.0
-# Run in a pod that is labelled like a workspace: the API server's address is what a workspace must not reach.
+# Runs in a pod that is labelled like a workspace, which must not reach the API server's address.
 _PROBE: Final = (
     "import os,socket\n"
     "s=socket.socket(socket.AF_INET6 if ':' in os.environ['KUBERNETES_SERVICE_HOST'] else socket.AF_INET)\n"
@@ -45,7 +45,10 @@ _PROBE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One answer. `fix` is empty when nothing is wrong; `is_fatal` says that workspaces cannot work like this."""
+    """The result of one check.
+
+    `fix` is empty if nothing is wrong. `is_fatal` means that workspaces cannot work like this.
+    """
 
     part: str
     said: str
@@ -54,7 +57,7 @@ class Check:
 
 
 async def check_cluster(client: ApiClient, image: str, storage_class: str) -> list[Check]:
-    """Every check there is; a server that does not answer ends them."""
+    """Run all checks, but stop if the server does not answer."""
     try:
         version = await client.version()
     except CodeHubError as error:
@@ -105,7 +108,7 @@ async def _is_allowed(client: ApiClient, group: str, resource: str, subresource:
 
 
 async def _storage_class(client: ApiClient, name: str) -> list[Check]:
-    """Classes are the cluster's: without the right to read them nothing is known, and nothing is said."""
+    """Check the storage class. Classes are cluster-wide: without the right to read them, nothing is reported."""
     try:
         items, _ = await client.list_all("/apis/storage.k8s.io/v1/storageclasses")
     except CodeHubError:
@@ -123,7 +126,7 @@ async def _storage_class(client: ApiClient, name: str) -> list[Check]:
 
 
 async def _probe(client: ApiClient, image: str) -> list[Check]:
-    """A short-lived pod like a workspace's: whether the image can be pulled, and what the network lets it reach."""
+    """Run a short-lived pod like a workspace's, to check whether the image can be pulled and what the network allows."""
     path = f"/api/v1/namespaces/{client.namespace}/pods"
     try:
         made = decode_pod(await client.create(path, probe_pod(image)))
@@ -143,7 +146,7 @@ def probe_pod(image: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        # No installation's: no watch of a running CodeHub sees it.
+        # Without an installation's label, so that no running CodeHub's watch sees it.
         "metadata": {
             "name": f"codehub-doctor-{secrets.token_hex(4)}",
             "labels": labels("doctor", "doctor", ROLE_INSTANCE),

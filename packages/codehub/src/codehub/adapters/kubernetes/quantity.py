@@ -1,4 +1,4 @@
-"""Kubernetes' notation of amounts. Pure."""
+"""Kubernetes' notation of quantities. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SUFFIXES: Final = {
 
 
 def quantity(text: str) -> float:
-    """Kubernetes' own notation of amounts: `250m`, `4Gi`, `1e3`."""
+    """Parse a Kubernetes quantity: `250m`, `4Gi`, `1e3`."""
     for suffix in sorted(_SUFFIXES, key=len, reverse=True):
         if text.endswith(suffix):
             return float(text.removesuffix(suffix)) * _SUFFIXES[suffix]

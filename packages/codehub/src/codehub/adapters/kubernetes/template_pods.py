@@ -1,4 +1,4 @@
-"""A template's size and Kubernetes options over the installation's own. Pure."""
+"""Applies a template's size and Kubernetes options to the installation's. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from codehub.domain.template_options import KubernetesOptions, Size, Toleration
 
 
 def with_template(options: PodOptions, size: Size, chosen: KubernetesOptions) -> PodOptions:
-    """What the template says takes the place of the installation's, or is added to it where there can be several."""
+    """Return options in which the template's values replace the installation's, or extend lists."""
     return replace(
         _sized(options, size),
         runtime_class=chosen.runtime_class or options.runtime_class,
@@ -23,7 +23,7 @@ def with_template(options: PodOptions, size: Size, chosen: KubernetesOptions) ->
 
 
 def _sized(options: PodOptions, size: Size) -> PodOptions:
-    """A request above its limit is refused by the API server: the smaller of the two is asked for."""
+    """Apply the size. Requests are capped at the limit, because the API server refuses a request above its limit."""
     if size.cpus is not None:
         request = min(quantity(options.cpu_request), size.cpus)
         options = replace(options, cpu_limit=f"{size.cpus:g}", cpu_request=f"{max(1, int(request * 1000))}m")

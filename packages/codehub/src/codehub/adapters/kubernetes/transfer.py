@@ -1,7 +1,7 @@
-"""Archive and restore Jobs, as the coordinator drives them: created or adopted by name, reached by pod IP, removed.
+"""Archive and restore Jobs as the coordinator drives them: created or adopted by name, reached by pod IP, removed.
 
-A Job is bound to one operation and one claim. A leader that finds a Job of the same operation goes on with it; one that
-failed, or belongs to another claim, is replaced.
+A Job is bound to one operation and one claim. A leader that finds a Job of the same operation continues with it. A Job that
+failed or belongs to another claim is replaced.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Transfer:
             yield response.aiter_raw()
 
     async def result(self) -> Meta:
-        """Of the last complete archive; its error when it did not complete."""
+        """Return the metadata of the last complete archive, or raise its error if it did not complete."""
         async with self._client() as client:
             response = await client.get("/result")
             await _check(response)
@@ -93,7 +93,7 @@ class Transfer:
             await _check(response)
 
     async def finish(self) -> None:
-        """Best effort: the Job is removed anyway."""
+        """Finish the Job. Best effort: the Job is removed anyway."""
         with contextlib.suppress(CodeHubError):
             async with self._client() as client:
                 await client.post("/finish")
@@ -110,7 +110,7 @@ async def _check(response: httpx.Response) -> None:
 
 
 def _error(found: dict[str, Any], code: int = 500) -> CodeHubError:
-    """The error a Job's pod had, as if it had happened here."""
+    """Return the error of a Job's pod as if it had happened here."""
     name, message = str(found.get("error", "")), str(found.get("message", f"HTTP {code}"))
     kind = getattr(transfer_server, name, None) or getattr(errors, name, None)
     is_ours = isinstance(kind, type) and issubclass(kind, CodeHubError)
@@ -118,7 +118,10 @@ def _error(found: dict[str, Any], code: int = 500) -> CodeHubError:
 
 
 def job_name(workspace_id: str, operation: str) -> str:
-    """A Job's name is also a label of its pod, which may have 63 characters: the operation is named by its digest."""
+    """Return a Job's name.
+
+    It is also a label of its pod, limited to 63 characters, so it contains a digest of the operation.
+    """
     return f"codehub-ws-{workspace_id}-{hashlib.sha256(operation.encode()).hexdigest()[:12]}"
 
 
@@ -131,7 +134,7 @@ class TransferJobs:
     async def open(
         self, claim: Claim, operation: str, direction: str, report: Report, fence: Fence, *, read_only: bool = False
     ) -> Transfer:
-        """The Job of this operation, created or adopted, once its pod answers."""
+        """Create or adopt the Job of this operation, and return once its pod answers."""
         if not self._image:
             raise Transient("CODEHUB_K8S_IMAGE is empty: archives are made by Jobs that run CodeHub's own image")
         workspace_id = claim.meta.workspace_id
@@ -167,7 +170,7 @@ class TransferJobs:
         try:
             raw = await self._cluster.client.create(self._cluster.jobs_path, transfer_job(what, self._options))
         except AlreadyExists as error:
-            # A leader that was here before us, or our own request whose answer was lost.
+            # Created by an earlier leader, or by our own request whose answer was lost.
             found = await self._find(name)
             if found is None or not self._fits(found[0], found[1], claim, direction, read_only):
                 raise Conflict(f"the Job {name} belongs to another operation: {error}") from error
@@ -185,7 +188,7 @@ class TransferJobs:
 
     @staticmethod
     def _fits(job: Job, raw: dict[str, Any], claim: Claim, direction: str, read_only: bool) -> bool:
-        """Whether a Job that is there can serve this operation still."""
+        """Return whether an existing Job can still serve this operation."""
         owners = {owner.get("uid") for owner in raw["metadata"].get("ownerReferences") or ()}
         spec = raw["spec"]["template"]["spec"]
         command = spec["containers"][0].get("command") or []
@@ -233,7 +236,7 @@ class TransferJobs:
         raise Transient(f"the Job {job.meta.name} has no running pod after {_POD_TIMEOUT_S:g} s")
 
     async def remove_all(self, workspace_id: str, fence: Fence) -> None:
-        """Every Job of this workspace, with its pod."""
+        """Remove every Job of this workspace, with its pod."""
         selector = f"{INSTALLATION}={self._cluster.installation_id},{WORKSPACE}={workspace_id},{ROLE}={ROLE_TRANSFER}"
         items, _ = await self._cluster.client.list_all(self._cluster.jobs_path, {"labelSelector": selector})
         for item in items:
@@ -251,7 +254,7 @@ class TransferJobs:
             return [pod for pod in found if _job_of(pod) == job.meta.uid and not pod.has_ended]
 
         for pod in left():
-            # The garbage collector would do it too, on a busy cluster half a minute later.
+            # The garbage collector would also do it, but half a minute later on a busy cluster.
             fence()
             await self._cluster.client.delete(f"{self._cluster.pods_path}/{pod.meta.name}", pod.meta.uid)
         if not await pods.wait_until(lambda: not left(), _GONE_TIMEOUT_S):
@@ -261,7 +264,7 @@ class TransferJobs:
 
 
 def _job_of(pod: Pod) -> str:
-    """The uid of the Job that made it. Releases before 1.27 have the label without a prefix only."""
+    """Return the uid of the Job that created the pod. Before 1.27, only the label without a prefix exists."""
     labels = pod.meta.labels
     return labels.get("batch.kubernetes.io/controller-uid") or labels.get("controller-uid", "")
 
@@ -271,7 +274,7 @@ def operation_label(operation: str) -> str:
 
 
 async def _answers(pod: Pod) -> bool:
-    """Whether its server listens yet: a container runs before its program does."""
+    """Return whether the server listens yet: the container runs before its program listens."""
     host = f"[{pod.ip}]" if ":" in pod.ip else pod.ip
     try:
         async with httpx.AsyncClient(timeout=5.0, trust_env=False) as client:

@@ -1,13 +1,14 @@
-"""What runs in an archive or restore Job: serves a home's bytes to the one caller that knows the Job's secret.
+"""The program of an archive or restore Job: serves a home's bytes to the one caller that knows the Job's secret.
 
 The coordinator reads an archive from here and streams it into the archive store, or streams one from the store to here.
-So a workspace namespace holds no store credentials, and needs no way out. A transfer can be repeated from its beginning at
-any time, by the next leader too; of two at once the later wins. Uses nothing of CodeHub but its tar and zstd code.
+A workspace namespace therefore holds no store credentials and needs no outbound network. A transfer can be repeated from
+the beginning at any time, also by the next leader. If two run at once, the later one wins. Imports only CodeHub's tar and
+zstd code.
 
-    GET  /archive   the home as home.tar.zst, chunked; not ended properly when anything went wrong
-    GET  /result    what the last complete /archive was: {"sha256", "bytes", "tar_bytes", "entries"}, or its error
-    PUT  /restore   a home.tar.zst with its meta in headers → 200 when it is unpacked, verified and on the disk
-    POST /finish    write the termination message and end
+    GET  /archive   the home as home.tar.zst, chunked; not terminated properly if anything went wrong
+    GET  /result    the result of the last complete /archive: {"sha256", "bytes", "tar_bytes", "entries"}, or its error
+    PUT  /restore   a home.tar.zst with its metadata in headers → 200 once it is unpacked, verified and on the disk
+    POST /finish    write the termination message and exit
 """
 
 from __future__ import annotations
@@ -38,25 +39,25 @@ from codehub.adapters.tarball.unpack import unpack_tree
 from codehub.domain.errors import CodeHubError, Transient
 
 PORT: Final = 7070
-# A leader that was deposed is followed by another within seconds; a Job nobody asks for this long is left over.
+# A deposed leader is replaced within seconds. A Job without requests for this long is left over.
 _NOBODY_ASKS_S: Final = 900.0
 _TERMINATION_LOG: Final = Path("/dev/termination-log")
-# Made by mkfs, root's own, and nobody's file.
+# Created by mkfs, owned by root and not part of the home.
 LEFT_OUT: Final = frozenset({"lost+found"})
 _LONGEST_CHUNK_HEADER: Final = 64
 
 
 class Superseded(Transient):
-    """A later request has taken over."""
+    """Raised when a later request has taken over."""
 
 
 class NeedsWriting(Transient):
-    """A file is closed to its own user by its modes: it can only be read from a volume that is mounted read-write."""
+    """Raised if a file's mode denies access to its owner: it can only be read from a volume that is mounted read-write."""
 
 
 @dataclass
 class State:
-    """Shared by the request threads of one Job."""
+    """State shared by the request threads of one Job."""
 
     root: Path
     secret: str
@@ -83,11 +84,11 @@ class State:
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    timeout = 300.0  # of one read or write: a peer that went away without a word does not hold its turn for ever
+    timeout = 300.0  # of one read or write: a peer that disappeared silently must not hold its turn forever
     state: State
 
     def log_message(self, format: str, *args: object) -> None:
-        """Silent: a request line says nothing that the coordinator does not log itself."""
+        """Log nothing: the coordinator already logs its requests."""
 
     def _is_allowed(self) -> bool:
         given = self.headers.get("authorization", "").removeprefix("Bearer ")
@@ -132,7 +133,7 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             self._answer(404, {"error": "NotFound", "message": self.path})
             return
-        self.close_connection = True  # after an error the rest of the body is not read
+        self.close_connection = True  # after an error, the rest of the body is not read
         number = self.state.take_turn()
         with self.state.turn:
             try:
@@ -161,7 +162,7 @@ class Handler(BaseHTTPRequestHandler):
                         self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
             except (CodeHubError, OSError) as error:
                 self.state.result = _described(_of_packing(error))
-                return  # without the last chunk: whoever reads this must not take it for the whole
+                return  # without the last chunk, so that the reader cannot take it for the complete archive
             self.state.result = {
                 "sha256": digest.hexdigest(),
                 "bytes": sent,
@@ -178,7 +179,7 @@ class Handler(BaseHTTPRequestHandler):
                 remove_tree(entry)
         chunks = decompressed(self._body(number), "home.tar.zst", meta, lambda count: None)
         entries = unpack_tree(chunks, self.state.root, meta.tar_bytes, root_is_ours=False)
-        for _ in chunks:  # its end says whether digest and sizes were right
+        for _ in chunks:  # reaching the end verifies digest and sizes
             pass
         _sync(self.state.root)
         self.state.check(number)
@@ -188,7 +189,7 @@ class Handler(BaseHTTPRequestHandler):
         return self.state.result
 
     def _body(self, number: int) -> Iterator[bytes]:
-        """A chunked request body; http.server leaves that to its user."""
+        """Yield a chunked request body, which http.server does not decode."""
         while True:
             line = self.rfile.readline(_LONGEST_CHUNK_HEADER)
             size = int(line.split(b";")[0].strip() or b"", 16)
@@ -218,7 +219,7 @@ def _described(error: CodeHubError) -> dict[str, object]:
 
 
 def _sync(root: Path) -> None:
-    """All of this volume onto its disk, before anybody says that the home is whole."""
+    """Sync this volume to its disk before the home is reported as complete."""
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         if ctypes.CDLL(None).syncfs(fd) != 0:
@@ -246,7 +247,10 @@ def serve(direction: str, root: Path, secret: str, port: int = PORT, host: str =
 
 
 def _end_now(number: int, frame: FrameType | None) -> None:
-    """As process 1 of its container it gets no default action: without this every deletion would wait for its grace."""
+    """Exit on a signal.
+
+    As PID 1 the process gets no default action: otherwise every deletion would wait for its grace period.
+    """
     os._exit(128 + number)
 
 

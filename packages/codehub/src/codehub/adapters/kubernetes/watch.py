@@ -1,8 +1,8 @@
 """One list and one watch of one kind, kept as a table in memory (an informer).
 
-The watch is resumed by resourceVersion; only a version that the server has forgotten (410) costs a new list. Errors are
-retried for ever with a backoff that resets on success. While the server cannot be asked, the table is not believed:
-`objects` raises BackendDown, so what was seen last is never taken for what is.
+The watch resumes by resourceVersion. Only a version that the server has forgotten (410) costs a new list. Errors are
+retried forever, with a backoff that resets on success. While the server is unreachable, the table is not trusted: `objects`
+raises BackendDown, so an old observation is never taken for the current state.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from codehub.domain.errors import BackendDown, CodeHubError
 
 _log = structlog.get_logger()
 
-# The server ends a watch after this long; it is resumed at once, without a list.
+# The server ends a watch after this long. It is resumed at once, without a list.
 _WATCH_S: Final = 290
-# Bookmarks come about once a minute: a connection that is silent for this long is dead.
+# Bookmarks arrive about once a minute: a connection that is silent for this long is dead.
 _SILENCE_S: Final = 100.0
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 30.0
-# Deleted objects that a late answer to our own write must not bring back.
+# Number of remembered deletions, so that a late answer to our own write cannot bring a deleted object back.
 _TOMBSTONES: Final = 4096
-# Hints that a slow listener has not taken; more than this are one hint: look at everything.
+# Number of hints that a slow listener may accumulate. Beyond it, they become one hint to check everything.
 _MOST_HINTS: Final = 10_000
 
 
@@ -45,7 +45,7 @@ Decode = Callable[[Mapping[str, Any]], T]
 
 
 class Informer(Generic[T]):
-    """The table of one kind in one namespace, by label selector. Starts by itself when first asked; `close` ends it."""
+    """The table of one kind in one namespace, by label selector. Starts on first use; `close` ends it."""
 
     def __init__(
         self, client: ApiClient, path: str, decode: Decode[T], selector: str, random: Callable[[], float]
@@ -64,7 +64,7 @@ class Informer(Generic[T]):
         self._error: CodeHubError | None = None
         self._listeners: set[asyncio.Queue[str | None]] = set()
         self._version = ""
-        self.lists = 0  # how often everything was listed; steady state adds none
+        self.lists = 0  # number of full lists; steady state adds none
         self.events = 0
 
     async def close(self) -> None:
@@ -75,12 +75,12 @@ class Informer(Generic[T]):
                 await task
 
     async def objects(self) -> Mapping[str, T]:
-        """Every object, by uid. BackendDown while the server does not answer."""
+        """Return all objects by uid. Raises BackendDown while the server does not answer."""
         await self._ready()
         return self._table
 
     async def of(self, workspace_id: str) -> list[T]:
-        """One workspace's objects, oldest first."""
+        """Return one workspace's objects, oldest first."""
         await self._ready()
         return self.known_of(workspace_id)
 
@@ -89,9 +89,9 @@ class Informer(Generic[T]):
         return {workspace_id: self.known_of(workspace_id) for workspace_id in self._by_workspace}
 
     async def wait_until(self, holds: Callable[[], bool], timeout_s: float) -> bool:
-        """Until something about the table holds, looked at after each change; False when it did not in time.
+        """Wait until a condition on the table holds, checked after each change. Return False on timeout.
 
-        Raises BackendDown as soon as the table is not to be believed.
+        Raises BackendDown as soon as the table cannot be trusted.
         """
         await self._ready()
         with contextlib.suppress(TimeoutError):
@@ -104,27 +104,27 @@ class Informer(Generic[T]):
         return False
 
     def known_of(self, workspace_id: str) -> list[T]:
-        """One workspace's objects, oldest first, believed or not: for `wait_until`."""
+        """Return one workspace's objects, oldest first, trusted or not. For `wait_until`."""
         found = self._by_workspace.get(workspace_id, {}).values()
         return sorted(found, key=lambda one: (one.meta.created, one.meta.uid))
 
     def get(self, uid: str) -> T | None:
-        """What the table holds right now, believed or not."""
+        """Return the object in the table, trusted or not."""
         return self._table.get(uid)
 
     async def apply(self, item: Mapping[str, Any]) -> T:
-        """Take in the server's answer to our own write, so that we see it at once."""
+        """Add the server's answer to our own write, so that we see it at once."""
         found = self._decode(item)
         if self._task is not None and found.meta.uid not in self._gone and self._is_newer(found.meta):
             await self._put(found)
         return found
 
     async def forget(self, uid: str) -> None:
-        """The server said that this object is gone."""
+        """Remove an object that the server reported as gone."""
         await self._drop(uid)
 
     async def changes(self) -> AsyncIterator[str]:
-        """Workspace ids whose objects changed, as hints. Raises BackendDown when the server went away."""
+        """Yield ids of workspaces whose objects changed, as hints. Raises BackendDown when the connection is lost."""
         queue: asyncio.Queue[str | None] = asyncio.Queue(_MOST_HINTS)
         self._listeners.add(queue)
         try:
@@ -155,18 +155,18 @@ class Informer(Generic[T]):
                 await self._watch()
                 failures = 0
             except Expired:
-                self._version = ""  # what we knew is too old: list again
+                self._version = ""  # our version is too old: list again
             except CodeHubError as error:
                 failures += 1
                 await self._fail(error if isinstance(error, BackendDown) else BackendDown(str(error)), failures)
-            except Exception as error:  # noqa: BLE001 - a defect of ours must not end the watch for good
+            except Exception as error:  # noqa: BLE001 - a bug of ours must not end the watch for good
                 _log.exception("a watch failed unexpectedly", path=self._path)
                 failures += 1
                 self._version = ""
                 await self._fail(BackendDown(f"the watch of {self._path} failed: {error}"), failures)
 
     async def _fail(self, error: BackendDown, failures: int) -> None:
-        """A connection that ends is resumed at once and is no failure yet; one that cannot be resumed is."""
+        """Record a failure. A connection that ends is resumed at once and counts only if it cannot be resumed."""
         if failures > 1 or not self._version:
             if self._error is None:
                 _log.warning("a watch is interrupted", path=self._path, error=str(error))
@@ -235,12 +235,15 @@ class Informer(Generic[T]):
         self._version = str(version or self._version)
 
     def _is_newer(self, meta: Meta) -> bool:
-        """Whether this is a later state than the table's: our own write may have been taken in before its event came."""
+        """Return whether this state is later than the table's.
+
+        Our own write may have been added before its event arrived.
+        """
         known = self._table.get(meta.uid)
         if known is None:
             return True
         old, new = known.meta.resource_version, meta.resource_version
-        # Opaque by the book and a counter in every server there is; one that is not is taken as it comes.
+        # Opaque by specification, but a counter in every existing server. Any other value is accepted as it comes.
         return int(new) > int(old) if old.isdigit() and new.isdigit() else new != old
 
     async def _put(self, found: T) -> None:
@@ -268,7 +271,7 @@ class Informer(Generic[T]):
             try:
                 queue.put_nowait(workspace_id)
             except asyncio.QueueFull:
-                # A listener that does not listen: it starts over from a look at everything.
+                # The listener is too slow: it starts over by checking everything.
                 while not queue.empty():
                     queue.get_nowait()
                 queue.put_nowait(None)

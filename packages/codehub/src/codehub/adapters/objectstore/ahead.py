@@ -1,6 +1,6 @@
-"""A stage of a transfer on a thread of its own: makes chunks a few ahead of whoever takes them.
+"""A pipeline stage on its own thread: produces chunks a few ahead of the consumer.
 
-Reading a home, compressing it and sending it each wait for something else; on threads they wait at the same time.
+Reading, compressing and sending a home each wait for something else. On separate threads they wait at the same time.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import queue
 import threading
 from collections.abc import Generator, Iterable, Iterator
 
-# Chunks between two stages: enough that neither waits for the other's hiccups, few enough to be a few megabytes.
+# Chunks between two stages: enough to absorb short delays, few enough to take only a few megabytes.
 _HELD = 4
-_LOOK_UP_S = 0.2  # how long a stage whose consumer went away may take to notice
+_LOOK_UP_S = 0.2  # how long a stage may take to notice that its consumer is gone
 
 
 def ahead(chunks: Iterable[bytes], name: str) -> Generator[bytes, None, None]:
-    """The same chunks. The producer's error is raised here, as it is; closing this ends and closes the producer."""
+    """Yield the same chunks. The producer's error is raised here unchanged. Closing this generator closes the producer."""
     made: queue.Queue[bytes | BaseException | None] = queue.Queue(_HELD)
     stop = threading.Event()
     source = iter(chunks)
@@ -55,7 +55,7 @@ def ahead(chunks: Iterable[bytes], name: str) -> Generator[bytes, None, None]:
 
 @contextlib.contextmanager
 def _closing(source: Iterator[bytes]) -> Iterator[None]:
-    """A generator's open files go with it, on the thread that used them."""
+    """Close a generator's open files with it, on the thread that used them."""
     try:
         yield
     finally:

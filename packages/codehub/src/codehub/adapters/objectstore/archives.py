@@ -1,4 +1,4 @@
-"""The Archives port over a Store: which archives are committed, which places there are, and their removal."""
+"""The Archives port over a Store: lists committed archives and their places, and removes them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class ObjectArchives:
     def _remove(self, place: ArchivePlace, fence: Fence) -> None:
         parse_key(place.archive_key)
         fence()
-        # Meta first: what is half-removed must not look committed.
+        # Meta first: a partly removed archive must not look committed.
         self._store.delete(place.archive_key + META_SUFFIX)
         fence()
         self._store.delete(place.archive_key)
@@ -92,7 +92,7 @@ class ObjectArchives:
 
 
 class ArchiveStoreId:
-    """ports.stores.IdentifiedStore of an archive store: an id of its own, beside whose it is."""
+    """Implements ports.stores.IdentifiedStore for an archive store: the store's own id, and its installation's."""
 
     kind = "archives"
 

@@ -1,6 +1,6 @@
-"""Tar chunks ↔ zstd pieces, digested and bounded on the way. Knows neither stores nor homes.
+"""Converts between tar chunks and zstd data, with digests and bounds. Knows neither stores nor homes.
 
-Apart from `transfer`, because it also runs where there is no store: in the pod that packs or unpacks a home.
+Separate from `transfer`, because it also runs where there is no store: in the pod that packs or unpacks a home.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from codehub.adapters.objectstore.layout import Meta
 from codehub.domain.errors import ArchiveCorrupted, NotFound
 
 LEVEL = 3
-# "All cores", but each has a job of its own in memory, before and after: with eight an archive stays below 200 MB.
+# All cores, up to eight: each needs memory for its job, and with eight an archive stays below 200 MB.
 THREADS = min(os.cpu_count() or 1, 8)
 _JOB_BYTES = 4 << 20
 _UNPACKED_CHUNK = 1 << 20
-_MAX_WINDOW = 1 << 27  # what zstd itself accepts by default
+_MAX_WINDOW = 1 << 27  # zstd's own default limit
 
 
 def compressed(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -35,11 +35,11 @@ def compressed(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def decompressed(pieces: Iterator[bytes], key: str, meta: Meta, passed: Callable[[int], None]) -> Iterator[bytes]:
-    """The archive's tar stream. Its end is only reached when digest and sizes are right; else ArchiveCorrupted."""
+    """Yield the archive's tar stream. Raises ArchiveCorrupted at the end unless digest and sizes match."""
     source = _Digested(pieces)
     unpacked = 0
     try:
-        # Read by bounded pieces: a small object may decompress to terabytes.
+        # Read in bounded chunks: a small object may decompress to terabytes.
         reader = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).stream_reader(
             cast("IO[bytes]", source), read_across_frames=True
         )
@@ -62,7 +62,7 @@ def decompressed(pieces: Iterator[bytes], key: str, meta: Meta, passed: Callable
 
 
 class _Digested:
-    """Chunks as a file to read from, digested as they pass."""
+    """A file object that reads from chunks and computes their digest."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks

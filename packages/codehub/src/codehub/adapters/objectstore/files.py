@@ -1,7 +1,7 @@
-"""Objects that are files of this machine, by large reads and writes of our own.
+"""Objects as local files, with large reads and writes.
 
-The object-store library hands a file over in small pieces and copies each: measured, reading 400 MB that way took as long
-as half of their compression.
+The object-store library returns a file in small pieces and copies each of them: in a measurement, reading 400 MB that way
+took half as long as compressing them.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from pathlib import Path
 
 from codehub.adapters.filesystem.writeback import Writeback
 
-HALF = "#"  # in the name of what is not whole yet; also the library's own sign for that
+HALF = "#"  # in the names of incomplete files; also the library's own marker for them
 _READ_BYTES = 4 << 20
 
 
 def put(path: Path, chunks: Iterable[bytes]) -> None:
-    """Whole or not at all. `sync` makes it last."""
+    """Write a file, completely or not at all. `sync` makes it durable."""
     path.parent.mkdir(parents=True, exist_ok=True)
     half = path.with_name(f"{path.name}{HALF}{secrets.token_hex(4)}")
     fd = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -43,7 +43,7 @@ def _fill(fd: int, chunks: Iterable[bytes]) -> None:
 
 
 def sync(path: Path) -> None:
-    """On the disk, and found there after a power cut."""
+    """Flush a file and its directory entry, so that it survives a power cut."""
     for place in (path, path.parent, path.parent.parent):
         fd = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -59,7 +59,7 @@ def stream(path: Path) -> Iterator[bytes]:
 
 
 def paths(root: Path, prefix: str) -> Iterator[str]:
-    """All below a prefix, from the root on."""
+    """Yield all paths below a prefix, relative to the root."""
     for directory, _, names in os.walk(root / prefix):
         for name in names:
             yield str((Path(directory) / name).relative_to(root))

@@ -1,4 +1,4 @@
-"""Where things are in the store, and what a meta says. Pure."""
+"""The layout of the store, and the content of an archive's meta. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def archive_key(workspace_id: str, op_id: str) -> str:
 
 
 def parse_key(key: str) -> ArchivePlace:
-    """The place of an archive key; Invalid when it is none."""
+    """Return the place of an archive key. Raises Invalid if it is not one."""
     match = _KEY.fullmatch(key)
     if match is None:
         raise Invalid(f"not an archive key: {key!r}")
@@ -33,7 +33,7 @@ def parse_key(key: str) -> ArchivePlace:
 
 
 def place_of(path: str) -> ArchivePlace | None:
-    """The place that some path in the store belongs to; None for what is not an archive's."""
+    """Return the place that a path in the store belongs to, or None if it is not an archive's."""
     match = _PLACE.fullmatch(path)
     if match is None:
         return None
@@ -42,7 +42,7 @@ def place_of(path: str) -> ArchivePlace | None:
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """The commit marker's content: what the data beside it is."""
+    """The commit marker's content, which describes the data beside it."""
 
     sha256: str
     size: int

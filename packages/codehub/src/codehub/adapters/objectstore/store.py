@@ -1,7 +1,7 @@
-"""The object store, as blocking calls for worker threads. The one place that knows obstore and its errors.
+"""The object store, as blocking calls for worker threads. Only this module knows obstore and its errors.
 
-Owns connecting by URL and translating errors: a store that does not answer is BackendDown, one that refuses us or our
-credentials is Transient with its words, a full disk OutOfSpace.
+Connects by URL and translates errors: a store that does not answer is BackendDown, one that refuses us or our credentials
+is Transient with its message, a full disk is OutOfSpace.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NO_ROOM = ("No space left", "Disk quota", "os error 28", "os error 122", "Entit
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """How to reach an S3 store; what is empty comes from the AWS_* environment as usual."""
+    """How to reach an S3 store. Empty values come from the AWS_* environment, as usual."""
 
     endpoint: str = ""
     region: str = ""
@@ -47,7 +47,7 @@ class StoreOptions:
 
 
 class Store:
-    """One URL's store. Safe to use from several threads."""
+    """The store of one URL. Safe to use from several threads."""
 
     def __init__(self, url: str, options: StoreOptions | None = None) -> None:
         options = options or StoreOptions()
@@ -62,7 +62,7 @@ class Store:
             self._root = Path(unquote(split.path))
             if not self._root.is_absolute():
                 raise Invalid(f"CODEHUB_ARCHIVE_URL {url!r} needs an absolute path: file:///var/lib/…")
-            # Homes of all users: nobody else on the machine reads them.
+            # It holds homes of all users, so no other user of the machine may read it.
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._store = LocalStore(self._root)
         elif split.scheme == "s3":
@@ -81,11 +81,11 @@ class Store:
 
     @property
     def place(self) -> str:
-        """Where it is, for a person: a directory, or the URL."""
+        """Return the location for display: a directory or the URL."""
         return str(self._root) if self._root is not None else self.url
 
     def read_id(self) -> str | None:
-        """The store's own id; None when it has none."""
+        """Return the store's own id, or None if it has none."""
         with _translated(self.place, "read the store's id"):
             try:
                 return bytes(obstore.get(self._store, ID_KEY).bytes()).decode("utf-8", "replace").strip() or None
@@ -98,18 +98,18 @@ class Store:
             self._sync(ID_KEY)
 
     def expect(self, store_id: str) -> None:
-        """A directory without this id is down from now on: its disk is not mounted, or it is another."""
+        """Treat a directory without this id as down from now on: its disk is not mounted, or it is another one."""
         self._expected, self._held = store_id, ""
 
     def hold(self, why: str) -> None:
-        """Down, for this reason, until `expect`."""
+        """Treat the store as down, for this reason, until `expect` is called."""
         self._held = why
 
     @contextlib.contextmanager
     def _guarded(self, doing: str) -> Iterator[None]:
         if self._held:
             raise BackendDown(self._held)
-        # Only a directory can be an empty mount point; another bucket under the same URL cannot.
+        # Only a directory can be an empty mount point. A URL always refers to the same bucket.
         if self._root is not None and self._expected is not None and self.read_id() != self._expected:
             raise BackendDown(f"the archive directory {self._root} is not the one it was: is its disk mounted?")
         with _translated(self.place, doing):
@@ -132,7 +132,10 @@ class Store:
             self._sync(key)
 
     def put_stream(self, key: str, chunks: Iterable[bytes]) -> None:
-        """Whole or not at all: an error of the chunks' producer aborts the upload and is raised as it is. Then `sync`."""
+        """Write an object, completely or not at all.
+
+        The producer's error aborts the upload and is raised unchanged. Then `sync`.
+        """
         produced = _Produced(chunks)
         try:
             with self._guarded(f"write {key}"):
@@ -153,7 +156,7 @@ class Store:
             raise
 
     def size(self, key: str) -> int | None:
-        """None when it is not there."""
+        """Return the object's size, or None if it does not exist."""
         with self._guarded(f"look at {key}"):
             try:
                 return int(obstore.head(self._store, key)["size"])
@@ -168,7 +171,7 @@ class Store:
                 return None
 
     def stream(self, key: str) -> Iterator[bytes]:
-        """Raises NotFound when it is not there."""
+        """Yield the object's content. Raises NotFound if it does not exist."""
         with self._guarded(f"read {key}"):
             if self._root is not None:
                 try:
@@ -188,7 +191,7 @@ class Store:
             obstore.delete(self._store, key)
 
     def paths(self, prefix: str = "") -> Iterator[str]:
-        """Every object and every half-done upload below a prefix."""
+        """Yield the paths of all objects and incomplete uploads below a prefix."""
         with self._guarded("list the archive store"):
             if self._root is not None:
                 yield from files.paths(self._root, prefix)
@@ -201,12 +204,12 @@ class Store:
                 yield upload.key
 
     def clear(self, prefix: str) -> None:
-        """Remove whatever is left below a prefix, half-done uploads included."""
+        """Remove everything below a prefix, including incomplete uploads."""
         if self._root is not None:
             below = self._root / prefix
             with self._guarded(f"remove {prefix}"):
                 remove_tree(below)
-                with contextlib.suppress(OSError):  # others' archives may be beside it
+                with contextlib.suppress(OSError):  # other archives may be beside it
                     below.parent.rmdir()
             return
         self.abort_uploads(prefix)
@@ -214,7 +217,7 @@ class Store:
             self.delete(path)
 
     def abort_uploads(self, prefix: str) -> None:
-        """End the uploads that somebody left half-done below a prefix."""
+        """Abort incomplete uploads below a prefix."""
         if self._root is not None:
             for path in list(files.paths(self._root, prefix)):
                 if files.HALF in path:
@@ -224,14 +227,17 @@ class Store:
                 self._uploads.abort(upload)
 
     def free_bytes(self) -> int | None:
-        """Room left, where that can be known."""
+        """Return the free space, if it can be determined."""
         if self._root is None:
             return None
         found = os.statvfs(self._root)
         return found.f_bavail * found.f_frsize
 
     def sync(self, key: str) -> None:
-        """A local archive must be on the disk before its volume goes; other stores answer when it is."""
+        """Flush a local archive to the disk, which must happen before its volume is removed.
+
+        Other stores confirm only durable writes.
+        """
         with self._guarded(f"write {key}"):
             self._sync(key)
 
@@ -242,7 +248,7 @@ class Store:
 
 
 class _Produced:
-    """The chunks, remembering the producer's own error: the library would wrap it."""
+    """Iterates over the chunks and remembers the producer's error, which the library would wrap."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)

@@ -1,6 +1,6 @@
-"""One home's way into the store and back: tar stream ↔ zstd ↔ object, digested on the way, meta as the commit marker.
+"""Transfers a home to the store and back: tar stream ↔ zstd ↔ object, with digests and meta as the commit marker.
 
-Blocking; runs in a worker thread. Knows neither volumes nor workspaces. `at` names the points a crash is tested at.
+Blocking; runs in a worker thread. Knows neither volumes nor workspaces. `at` names the points at which tests crash it.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ Checkpoint = Callable[[str], None]
 
 
 def nowhere(point: str) -> None:
-    """The checkpoint of production: nothing happens there."""
+    """The checkpoint used in production: does nothing."""
 
 
 class Cancelled(Transient):
-    """The caller gave up; never seen outside: it becomes the caller's own cancellation."""
+    """Raised when the caller gave up. Never visible outside: it becomes the caller's own cancellation."""
 
 
 @dataclass(slots=True)
 class Job:
-    """What a transfer is told and tells."""
+    """A transfer's inputs and callbacks."""
 
     report: Report
     fence: Fence
@@ -50,7 +50,7 @@ class Job:
 
 
 def find_receipt(store: Store, key: str) -> ArchiveReceipt | None:
-    """The receipt of an archive that is committed and has the size its meta says."""
+    """Return the receipt of an archive that is committed and has the size that its meta states."""
     raw = store.get(key + META_SUFFIX)
     if raw is None:
         return None
@@ -63,7 +63,7 @@ def find_receipt(store: Store, key: str) -> ArchiveReceipt | None:
 def upload(
     store: Store, key: str, tar: Iterable[bytes], packed: Packed, total: int | None, job: Job
 ) -> ArchiveReceipt:
-    """Tar chunks → object, then meta. `packed` is counted by whoever makes the chunks."""
+    """Store tar chunks as an object, then its meta. The producer of the chunks counts `packed`."""
     place = parse_key(key)
     store.abort_uploads(f"{place.workspace_id}/{place.op_id}/")
     sent = _Sent()
@@ -77,7 +77,7 @@ def upload(
         job.check()
 
     job.at("archive:before-data")
-    # Three stages at once: the home is read, compressed and digested, and sent.
+    # Three concurrent stages: reading the home, compressing and digesting, sending.
     with (
         contextlib.closing(ahead(passed(), "codehub-pack")) as read,
         contextlib.closing(ahead(sent.passing(compressed(read)), "codehub-compress")) as made,
@@ -90,9 +90,9 @@ def upload(
 def upload_compressed(
     store: Store, key: str, pieces: Iterable[bytes], declared: Callable[[], Meta], job: Job
 ) -> ArchiveReceipt:
-    """An archive that was packed and compressed elsewhere → object, then meta.
+    """Store an archive that was packed and compressed elsewhere, then its meta.
 
-    `declared` is asked when all pieces have passed: what their maker says of them must be what came through.
+    `declared` is called after the last piece: the producer's declaration must match the received data.
     """
     place = parse_key(key)
     store.abort_uploads(f"{place.workspace_id}/{place.op_id}/")
@@ -116,7 +116,7 @@ def upload_compressed(
 
 @dataclass(slots=True)
 class _Sent:
-    """What went into the store so far."""
+    """The data sent to the store so far."""
 
     digest: hashlib._Hash = field(default_factory=hashlib.sha256)
     count: int = 0
@@ -129,9 +129,9 @@ class _Sent:
 
 
 def _commit(store: Store, key: str, meta: Meta, job: Job) -> ArchiveReceipt:
-    """Verify what was stored, then write its meta."""
+    """Verify the stored object, then write its meta."""
     job.check()
-    # What the store holds must be what was sent, and on its disk, before anything says so.
+    # The store must hold what was sent, on its disk, before the meta says so.
     with ThreadPoolExecutor(1, thread_name_prefix="codehub-sync") as pool:
         synced = pool.submit(store.sync, key)
         verify(store, key, meta, job)
@@ -147,16 +147,16 @@ def _commit(store: Store, key: str, meta: Meta, job: Job) -> ArchiveReceipt:
 
 
 def upload_empty(store: Store, key: str, job: Job) -> ArchiveReceipt:
-    """The archive of a home in which there is nothing: a tar that ends where it begins."""
+    """Store the archive of an empty home: a tar that contains only its end."""
     if (receipt := find_receipt(store, key)) is not None:
         return receipt
     return upload(store, key, [END], Packed(tar_bytes=len(END)), len(END), job)
 
 
 def verify(store: Store, key: str, meta: Meta, job: Job) -> None:
-    """Read back what was stored, through the parser that a restore uses: verified means that it can be restored.
+    """Read the object back through the parser that a restore uses: verified means that it can be restored.
 
-    Transient when it differs: the volume is still there to try again.
+    Raises Transient if it differs: the volume still exists, so the archive can be retried.
     """
     found = store.size(key)
     if found != meta.size:
@@ -183,9 +183,9 @@ def read_meta(store: Store, key: str) -> Meta:
 
 
 def download(store: Store, key: str, meta: Meta, job: Job) -> Iterator[bytes]:
-    """The archive's tar stream. Its end is only reached when digest and sizes are right; else ArchiveCorrupted.
+    """Yield the archive's tar stream. Raises ArchiveCorrupted at the end unless digest and sizes match.
 
-    Reading, digesting and decompressing run in a thread of their own, a few chunks ahead.
+    Reading, digesting and decompressing run in a separate thread, a few chunks ahead.
     """
 
     def passed(count: int) -> None:

@@ -1,5 +1,7 @@
-"""S3's half-done multipart uploads: found and ended. The object-store library cannot list them, so these two requests are
-signed here (AWS signature version 4)."""
+"""Finds and aborts incomplete multipart uploads in S3.
+
+The object-store library cannot list them, so these two requests are signed here (AWS signature version 4).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ _EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
 
 @dataclass(frozen=True, slots=True)
 class S3Access:
-    """A bucket, the prefix in it, and how to sign."""
+    """A bucket, the prefix in it, and the signing credentials."""
 
     bucket: str
     prefix: str
@@ -32,7 +34,7 @@ class S3Access:
 
     @classmethod
     def of(cls, bucket: str, prefix: str, endpoint: str, region: str, access_key: str, secret_key: str) -> S3Access:
-        """What is not given is taken from the AWS_* environment, as the library does."""
+        """Return the access. Missing values come from the AWS_* environment, as in the library."""
         env = os.environ
         return cls(
             bucket=bucket,
@@ -51,8 +53,11 @@ class Upload:
 
 
 class UploadsOfS3:
-    """Lists and aborts. With credentials that come from elsewhere (a machine's role) it finds nothing, and says nothing:
-    such buckets need a lifecycle rule, as docs/backends.md says."""
+    """Lists and aborts uploads.
+
+    With credentials from another source (a machine's role) it silently finds nothing: such buckets need a lifecycle rule,
+    as docs/backends.md says.
+    """
 
     def __init__(self, access: S3Access) -> None:
         self._access = access

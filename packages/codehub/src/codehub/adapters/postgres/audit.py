@@ -15,9 +15,9 @@ _PURGE_AT_ONCE = 5_000
 
 
 async def record(tx: Transaction, event: AuditEvent) -> None:
-    """Part of the transaction that does what it tells of, and its last statement.
+    """Insert an audit event, as the last statement of the transaction that makes the audited change.
 
-    The lock makes ids grow in the order of commits: who follows the trail by id misses nothing.
+    The lock makes ids increase in commit order, so a reader that follows the trail by id misses nothing.
     """
     await tx.execute("SELECT pg_advisory_xact_lock(%s)", [AUDIT])
     await tx.execute(
@@ -69,7 +69,7 @@ async def _page(
 
 
 async def purge(tx: Transaction, before: datetime, retention_s: float) -> int:
-    """Remove some of what is older than the retention; how many. The table's trigger checks the same."""
+    """Remove a batch of events older than the retention and return how many. The table's trigger checks the same rule."""
     await tx.execute("SELECT set_config('codehub.audit_retention_s', %s, true)", [f"{retention_s:.0f}"])
     done = await tx.execute(
         "DELETE FROM audit_events WHERE id IN (SELECT id FROM audit_events WHERE at < %s ORDER BY id LIMIT %s"

@@ -33,7 +33,8 @@ class PostgresGcStore:
 
     async def begin_purges(self, epoch: int, now: datetime, retention: timedelta) -> Collection[str]:
         async with as_leader(self._database, epoch) as tx:
-            # The UPDATE itself takes each row's lock and looks at it again under it: an undelete wins or loses whole.
+            # The UPDATE locks each row and evaluates its condition again under the lock, so a concurrent undelete either
+            # wins or loses completely.
             rows = await (
                 await tx.execute(
                     "UPDATE workspaces SET purged_at = %(now)s WHERE deleted_at IS NOT NULL AND purged_at IS NULL"
@@ -83,7 +84,7 @@ class PostgresGcStore:
         async with as_leader(self._database, epoch) as tx:
             await tx.execute("DELETE FROM archive_orphans WHERE archive_key = %s", [place.archive_key])
             await tx.execute(
-                # By its key: copies list it as theirs too.
+                # Matched by key, because copies list the archive as theirs too.
                 "DELETE FROM workspace_archives WHERE archive_key = %s",
                 [place.archive_key],
             )

@@ -1,7 +1,8 @@
 """ports.leadership on PostgreSQL: a session-level advisory lock on a dedicated connection, and the epoch (INV-11).
 
-A frozen process answers TCP keepalives, so the lock's session has an idle timeout and is pinged well within it: the server
-frees the lock of whoever stops pinging. The term's own deadline is earlier than the server's, on the monotonic clock.
+A frozen process still answers TCP keepalives. The lock's session therefore has an idle timeout and is pinged well within
+it: the server releases the lock of a leader that stops pinging. The term's own deadline, on the monotonic clock, is earlier
+than the server's.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from codehub.ports.clock import Clock
 
 IDLE_TIMEOUT_S: Final = 5.0
 PING_EVERY_S: Final = 1.0
-# From the sending of the last answered ping. Below the server's timeout, so that we stop before the next one begins.
+# Counted from the sending of the last answered ping. Below the server's timeout, so that we stop before the next leader
+# starts.
 TERM_S: Final = 4.0
-# The increment waits for transactions of the last leader, which end within their idle timeout at the latest.
+# The increment waits for transactions of the previous leader, which end within their idle timeout at the latest.
 _EPOCH_WAIT: Final = "15s"
 
 
@@ -56,7 +58,7 @@ class _Lease:
 
 
 class PostgresElection:
-    """ports.leadership.Election."""
+    """Implements ports.leadership.Election."""
 
     def __init__(self, url: str, *, lock_id: int, retry_interval_s: float, clock: Clock) -> None:
         self._url = url
@@ -77,7 +79,7 @@ class PostgresElection:
             finally:
                 lease.deadline = float("-inf")
         finally:
-            # Closing gives the lock back. Bounded: a dead server must not hold us.
+            # Closing releases the lock. Bounded, because a dead server must not block us.
             await asyncio.shield(_closed(connection))
 
     async def _connect(self) -> psycopg.AsyncConnection[DictRow]:
@@ -87,7 +89,10 @@ class PostgresElection:
         return await psycopg.AsyncConnection.connect(self._url, **arguments)
 
     async def _wait_for_the_lock(self, connection: psycopg.AsyncConnection[DictRow]) -> None:
-        """Inside the call, so that a freed lock is ours at once; bounded and repeated, so that vacuum is not held up."""
+        """Wait for the lock inside the call, so that we get a released lock at once.
+
+        Bounded and repeated, so that vacuum is not held up.
+        """
         while True:
             try:
                 await connection.execute("SELECT pg_advisory_lock(%s)", [self._lock_id])
@@ -107,7 +112,7 @@ class PostgresElection:
         ).fetchone()
         if row is None:
             raise BackendDown("system_locks has no row for the coordinator: run `codehub migrate`")
-        # Counted from a ping, not from the increment: we may have been frozen while its answer was on the way.
+        # Counted from a ping, not from the increment: we may have been frozen while the increment's answer was on its way.
         sent = self._clock.monotonic()
         await connection.execute("SELECT 1")
         return _Lease(connection, int(row["epoch"]), holder_id, self._clock, sent + TERM_S)

@@ -1,4 +1,4 @@
-"""ports.notifications on PostgreSQL: LISTEN, on a connection of its own."""
+"""ports.notifications on PostgreSQL: LISTEN on a dedicated connection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from codehub.ports.notifications import Notice, NoticeKind
 
 _log = structlog.get_logger()
 
-# How long silence lasts before it is said, which is also how soon a dead connection is found.
+# How long silence lasts before it is reported, and therefore how soon a dead connection is detected.
 _SILENCE_S: Final = 5.0
 
 

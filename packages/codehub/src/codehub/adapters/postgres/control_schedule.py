@@ -1,7 +1,7 @@
 """ports.control_store.ScheduleStore on PostgreSQL. The rule is `domain.follow_schedule`.
 
-Rows are locked, judged and written in one transaction, together with the time until which schedules were followed. So
-each start happens once, or not at all.
+Rows are locked, judged and written in one transaction, together with the time up to which schedules were followed. So
+each start happens once or not at all.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class PostgresScheduleStore:
     async def _follow(
         self, tx: Transaction, id_: str, zone: str, since: datetime | None, now: datetime, limits: RunningLimits
     ) -> bool:
-        """Judged again with the row locked; in the order in which everybody locks."""
+        """Judge again with the row locked, in the lock order that all writers use."""
         owner = await (await tx.execute("SELECT owner_user_id FROM workspaces WHERE id = %s", [id_])).fetchone()
         assert owner is not None
         await tx.execute("SELECT 1 FROM users WHERE id = %s FOR NO KEY UPDATE", [owner["owner_user_id"]])

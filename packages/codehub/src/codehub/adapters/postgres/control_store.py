@@ -22,8 +22,9 @@ from codehub.domain.model import Operation, Progress, Workspace
 from codehub.domain.stores import StoreRecord
 from codehub.ports.control_store import Change, Versioned
 
-# The whole of a commit in one statement, so in one round trip: the fence, the change on its condition, what is told of it.
-# An intent also depends on desired_state (INV-8). The intent to start takes the template's update, as it is at that moment.
+# A complete commit in one statement and therefore one round trip: the fence, the conditional change and its timeline
+# entries. An intent also depends on desired_state (INV-8). The intent to start applies the template's update as it is at
+# that moment.
 _COMMIT = f"""
     WITH {TERM}, moved AS (
         UPDATE workspaces SET
@@ -68,7 +69,7 @@ _STORES = """
     SELECT substr(name, 7) AS kind, value ->> 'id' AS id, value ->> 'place' AS place
     FROM system_facts WHERE name IN ('store.homes', 'store.archives')
 """
-# Newest first: what is newest is the least likely to be a leftover of something that was moved.
+# Newest first: the newest row is the least likely to be a leftover of something that was moved.
 _IN_HOMES = """
     SELECT * FROM workspaces WHERE deleted_at IS NULL AND storage_backend = 'local-dir' AND home_ctx IS NOT NULL
         AND error_reason IS DISTINCT FROM 'DataLost' ORDER BY id DESC LIMIT %s
@@ -158,7 +159,7 @@ class PostgresControlStore:
 
     async def note_components(self, epoch: int, components: Mapping[str, Mapping[str, object]]) -> None:
         told = Jsonb({name: dict(said) for name, said in components.items()})
-        # Not through `as_leader`: its share lock would have to be raised to an update of the same row.
+        # Not through `as_leader`: its share lock would have to be upgraded to update the same row.
         async with self._database.transaction() as tx:
             await tx.execute(
                 "UPDATE system_locks SET components = %s WHERE lock_name = 'coordinator' AND epoch = %s",

@@ -1,7 +1,8 @@
 """The fence of every coordinator transaction (INV-11): `system_locks` FOR SHARE with the epoch, before anything else.
 
-The next leader's increment waits for transactions that hold it; after it, an older epoch changes nothing. A write of one
-statement carries the fence in itself (TERM, LEADS): looked at before any row, and locked until the statement's commit.
+The next leader's increment waits for transactions that hold the lock; after it, an older epoch changes nothing. A
+single-statement write includes the fence (TERM, LEADS): it is checked before any row and locked until the statement
+commits.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from codehub.domain.errors import Deposed
 TERM: Final = "term AS (SELECT FROM system_locks WHERE lock_name = 'coordinator' AND epoch = %(epoch)s FOR SHARE)"
 LEADS: Final = "EXISTS (SELECT FROM term)"
 
-# A frozen leader must not hold the row for longer than the lock's own idle timeout: the next leader waits for it.
+# A frozen leader must not hold the row longer than the lock's own idle timeout, because the next leader waits for it.
 _LOCK_TERM = """
     SELECT epoch, set_config('idle_in_transaction_session_timeout', '5s', true)
     FROM system_locks WHERE lock_name = 'coordinator' FOR SHARE
@@ -25,7 +26,7 @@ _LOCK_TERM = """
 
 @asynccontextmanager
 async def as_leader(database: Database, epoch: int) -> AsyncIterator[Transaction]:
-    """A transaction of the leader of this epoch. Raises Deposed when another leads."""
+    """Open a transaction as the leader of this epoch. Raises Deposed if another leader has been elected."""
     async with database.transaction() as tx:
         row = await (await tx.execute(_LOCK_TERM)).fetchone()
         found = None if row is None else row["epoch"]
@@ -35,7 +36,10 @@ async def as_leader(database: Database, epoch: int) -> AsyncIterator[Transaction
 
 
 async def fenced(database: Database, epoch: int, statement: str, values: Mapping[str, object]) -> Mapping[str, Any]:
-    """A whole write in one statement that begins with TERM and says `leads`; its one row. Raises Deposed as above."""
+    """Run a write of one statement that starts with TERM and checks `leads`, and return its one row.
+
+    Raises Deposed as above.
+    """
     async with database.statement() as connection:
         row = await (await connection.execute(statement.encode(), {**values, "epoch": epoch})).fetchone()
         assert row is not None

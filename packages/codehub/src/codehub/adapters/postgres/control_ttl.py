@@ -1,8 +1,7 @@
-"""ports.control_store.TtlStore on PostgreSQL. The rule itself is `domain.ttl`: rows are locked, judged and written in one
-transaction.
+"""ports.control_store.TtlStore on PostgreSQL. Rows are locked, judged by `domain.ttl` and written in one transaction.
 
-These write desired_state and last_access_at for the TTL Runner, as `workspaces.py` does for everybody else: apart from it
-only because they are the leader's, and fenced by its epoch.
+These statements write desired_state and last_access_at for the TTL Runner, as `workspaces.py` does for everything else.
+They are separate only because they belong to the leader and are fenced by its epoch.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from codehub.adapters.postgres.rows import workspace_of
 from codehub.domain.model import Busy, DesiredState, Workspace
 from codehub.domain.ttl import ActivityCoverage, Span, archive_ttl, is_to_archive, is_to_sleep, standby_ttl
 
-# Which rows could be due: a superset, so that only those are read and locked. `domain.ttl` decides, gaps and all.
-# The lock: an access that comes meanwhile is written after it; one that came before is seen.
+# Selects a superset of the rows that are due, so that only those are read and locked. `domain.ttl` decides, including
+# coverage gaps. Because of the lock, a concurrent access is written after it, and an earlier one is seen.
 _COULD_SLEEP = """
     SELECT * FROM workspaces
     WHERE phase = 'RUNNING' AND operation = 'NONE' AND desired_state = 'RUNNING' AND deleted_at IS NULL
@@ -34,7 +33,7 @@ _COULD_BE_ARCHIVED = """
             < %(now)s - make_interval(secs => coalesce((template ->> 'ttl_archive')::float, %(ttl)s))
     ORDER BY id FOR NO KEY UPDATE
 """
-# Sets desired_state and writes the timeline entry, for the ids that `domain.ttl` chose.
+# Sets desired_state and writes the timeline entry for the ids that `domain.ttl` chose.
 _SET_DESIRED = """
     WITH changed AS (
         UPDATE workspaces SET desired_state = %(desired)s, updated_at = %(now)s, busy_reason = NULL, busy_since = NULL,
@@ -50,7 +49,7 @@ _WRITE_COVERAGE = """
     INSERT INTO system_facts (name, value) VALUES ('activity_coverage', %s)
     ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value
 """
-# Never moves a last access back: flushes may come late and out of order.
+# Never moves last_access_at back: flushes may arrive late and out of order.
 _NOTE_ACCESS = """
     UPDATE workspaces SET last_access_at = touched.at
     FROM unnest(%s::text[], %s::timestamptz[]) AS touched (id, at)

@@ -1,4 +1,4 @@
-"""The one place where the driver's errors become ours."""
+"""Translates the driver's errors into ours. No other module does."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from codehub.domain.errors import BackendDown, Conflict, Transient
 
 
 class WritesRefused(BackendDown):
-    """It answers, but is read-only (a standby, or an administrator's setting) or its disk is full."""
+    """Raised when the server answers but is read-only (a standby or an administrator's setting) or its disk is full."""
 
 
-# Classes of SQLSTATE that say the server is going, gone or full, not that the statement was wrong.
+# SQLSTATE classes which mean that the server is shutting down, gone or full, not that the statement was wrong.
 _AWAY = ("08", "53", "57P", "58")
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Driver errors raised inside leave as BackendDown, Transient or Conflict, chained."""
+    """Translate driver errors raised inside into BackendDown, Transient or Conflict, chained."""
     try:
         yield
     except (PoolTimeout, PoolClosed, TooManyRequests) as error:

@@ -1,4 +1,4 @@
-"""Facts that outlive processes (`system_facts`): this installation's id."""
+"""Facts that outlive processes (`system_facts`), such as the installation's id."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from codehub.adapters.postgres.pool import Database
 
 
 async def installation_id(database: Database, fresh: str) -> str:
-    """This installation's id: `fresh` the first time, the same for ever after."""
+    """Return this installation's id: `fresh` on the first call, the same value ever after."""
     async with database.transaction() as tx:
         await tx.execute(
             "INSERT INTO system_facts (name, value) VALUES ('installation_id', to_jsonb(%s::text)) ON CONFLICT DO NOTHING",

@@ -1,4 +1,4 @@
-"""Statements on `login_links`. Secrets come in as hashes only."""
+"""Statements on `login_links`. Secrets are passed as hashes only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from codehub.adapters.postgres.pool import Transaction
 
 @dataclass(frozen=True, slots=True)
 class LoginLink:
-    """A link that can still be used, and whom it signs in."""
+    """A link that can still be used, and the user it signs in."""
 
     user_id: str
     username: str
@@ -31,7 +31,7 @@ async def insert(
     expires_at: datetime,
     now: datetime,
 ) -> None:
-    # Links that were never opened are swept by whoever makes the next one.
+    # Creating a link also removes expired links that were never opened.
     await tx.execute("DELETE FROM login_links WHERE expires_at <= %s", [now])
     await tx.execute(
         "INSERT INTO login_links (secret_hash, user_id, token_id, workspace_id, expires_at) VALUES (%s, %s, %s, %s, %s)",
@@ -51,14 +51,14 @@ _SHOWN = (
 
 
 async def peek(tx: Transaction, secret_hash: bytes, now: datetime) -> LoginLink | None:
-    """Whom a link would sign in, without using it."""
+    """Return the user that a link would sign in, without using the link."""
     statement = f"SELECT {_SHOWN}{_USABLE.replace(' FROM users u', ' FROM login_links l, users u')}"  # noqa: S608
     row = await (await tx.execute(statement.encode(), [secret_hash, now, now])).fetchone()
     return None if row is None else _link_of(row)
 
 
 async def take(tx: Transaction, secret_hash: bytes, now: datetime) -> LoginLink | None:
-    """Use it up. Of two who try at once one gets it: the row is gone for the other."""
+    """Use up a link. If two requests try at once, only one gets it, because the other no longer finds the row."""
     statement = f"DELETE FROM login_links l{_USABLE.replace(' FROM users u', ' USING users u')} RETURNING {_SHOWN}"  # noqa: S608
     row = await (await tx.execute(statement.encode(), [secret_hash, now, now])).fetchone()
     return None if row is None else _link_of(row)

@@ -1,7 +1,7 @@
-"""Applies the numbered SQL files under `migrations/`, each once, in order, each in its own transaction.
+"""Applies the numbered SQL files under `migrations/` in order, each once and in its own transaction.
 
-Concurrent runs are safe: one advisory lock. A database that is newer than this code is refused, because its columns may
-mean something this code does not know.
+An advisory lock makes concurrent runs safe. A database that is newer than this code is refused, because this code may not
+know what its columns mean.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Migration:
 
 
 def migrations() -> list[Migration]:
-    """All that ship with this version, in order."""
+    """Return all migrations that ship with this version, in order."""
     found = []
     for entry in resources.files("codehub.adapters.postgres").joinpath("migrations").iterdir():
         if match := _NAME.match(entry.name):
@@ -41,11 +41,11 @@ def latest() -> int:
 
 
 async def migrate(url: str, *, target: int | None = None) -> list[Migration]:
-    """Bring the database up to `target` (the newest, by default) and say which migrations were applied."""
+    """Migrate the database to `target` (by default the newest) and return the migrations that were applied."""
     known = migrations()
     applied: list[Migration] = []
     arguments = connection_arguments("codehub-migrate")
-    # A migration may rebuild a table; another process's migration is waited for.
+    # No statement timeout: a migration may rebuild a table, and this call waits for another process's migration.
     arguments["options"] = "-c timezone=UTC -c lock_timeout=60s"
     with translated():
         async with await psycopg.AsyncConnection.connect(url, **arguments) as connection:
@@ -70,7 +70,7 @@ async def migrate(url: str, *, target: int | None = None) -> list[Migration]:
 
 
 async def current_version(url: str) -> int:
-    """The version a database is at; 0 when it was never migrated."""
+    """Return the database's schema version, or 0 if it was never migrated."""
     with translated():
         async with await psycopg.AsyncConnection.connect(
             url, **connection_arguments("codehub-migrate")

@@ -1,7 +1,7 @@
-"""The way to a database connection: `async with database.transaction() as tx`; for one statement, `statement()`.
+"""Database connections: `async with database.transaction() as tx`, or `statement()` for a single statement.
 
-Rows come as dictionaries keyed by column. No connection is held while streaming, waiting or talking to a backend: take
-one, do the statements, give it back.
+Rows are dictionaries keyed by column. No connection is held while streaming, waiting or talking to a backend: take one, run
+the statements, return it.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from codehub.adapters.postgres.errors import WritesRefused, translated
 
 Transaction: TypeAlias = AsyncConnection[DictRow]
 
-# A statement of ours that takes longer has met a lock or a dead disk; better an error than a pile-up.
+# A statement that takes longer is blocked by a lock or a dead disk. An error is better than a pile-up.
 _STATEMENT_TIMEOUT_MS = 15_000
 _LOCK_TIMEOUT_MS = 10_000
-# A connection that answered this recently is not asked first whether it still does: that would double a statement's cost.
+# A connection that answered this recently is not checked before use, because the check would double a statement's cost.
 _FRESH_S = 0.5
-# New pages on the database's disk, given back at the commit.
+# Allocates new pages on the database's disk, which the commit releases.
 _WRITE_A_LITTLE = (
     "CREATE TEMPORARY TABLE codehub_writes ON COMMIT DROP AS SELECT repeat('x', 1000) FROM generate_series(1, 256)"
 )
 
 
 class Database:
-    """A pool on one database URL."""
+    """A connection pool for one database URL."""
 
     def __init__(self, url: str, *, max_connections: int = 10, timeout_s: float = 5.0, name: str = "codehub") -> None:
         self._url = url
@@ -46,9 +46,9 @@ class Database:
             max_waiting=1_000,
             open=False,
             name=name,
-            # A pooled connection that died while idle must not surprise its next user.
+            # Check idle connections, so that the next user does not get a dead one.
             check=self._check,
-            # The pool keeps trying for ever; each failed attempt is an error for whoever waits, after `timeout_s`.
+            # The pool retries forever. Callers that wait get an error after `timeout_s`.
             reconnect_timeout=10.0,
             kwargs=connection_arguments(name),
         )
@@ -58,7 +58,7 @@ class Database:
         return self._url
 
     async def open(self) -> None:
-        """Ready to be used. The server need not be there yet: callers get BackendDown until it is."""
+        """Open the pool. The server need not be reachable yet: callers get BackendDown until it is."""
         await self._pool.open(wait=False)
 
     async def close(self) -> None:
@@ -66,7 +66,7 @@ class Database:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
-        """One transaction: committed at the end, rolled back on any error."""
+        """Open a transaction that commits at the end and rolls back on any error."""
         async with self.statement() as connection:
             with translated():
                 async with connection.transaction():
@@ -74,19 +74,23 @@ class Database:
 
     @asynccontextmanager
     async def statement(self) -> AsyncIterator[Transaction]:
-        """A connection on which each statement is a transaction of its own: one round trip instead of three."""
+        """Yield a connection in autocommit mode: one round trip per statement instead of three."""
         task = asyncio.current_task()
         asked_to_end = task.cancelling() if task is not None else 0
         with self._noting_refusals(), translated():
             async with self._pool.connection() as connection:
-                # Python 3.11's wait_for, by which the pool waits, loses a cancellation that comes with the connection.
+                # The pool waits with Python 3.11's wait_for, which loses a cancellation that arrives together with the
+                # connection.
                 if task is not None and task.cancelling() > asked_to_end:
                     raise asyncio.CancelledError
                 yield connection
                 self._answered[connection] = asyncio.get_running_loop().time()
 
     async def take_writes(self) -> None:
-        """Raises BackendDown unless the database takes writes. A full disk is tried only once one was met: it costs one."""
+        """Raise BackendDown unless the database accepts writes.
+
+        Checks for a full disk only after one was seen, because it costs a write.
+        """
         async with self.transaction() as tx:
             row = await (await tx.execute("SELECT current_setting('transaction_read_only') AS read_only")).fetchone()
             if row is not None and row["read_only"] == "on":
@@ -116,13 +120,13 @@ class Database:
 
 
 def connection_arguments(name: str) -> dict[str, Any]:
-    """How every connection of ours is made, pooled or dedicated."""
+    """Return the arguments for every connection, pooled or dedicated."""
     return {
         "row_factory": dict_row,
         "autocommit": True,
         "connect_timeout": 5,
         "application_name": name,
-        # Prepared statements break behind transaction poolers; ours are cheap to plan.
+        # Prepared statements break behind transaction poolers, and our statements are cheap to plan.
         "prepare_threshold": None,
         "keepalives": 1,
         "keepalives_idle": 10,

@@ -19,7 +19,7 @@ class PortLink:
 
 
 async def shares(tx: Transaction, workspace_id: str) -> dict[int, str]:
-    """Those that are not the owner's alone."""
+    """Return the ports that are shared with others than the owner."""
     rows = await (
         await tx.execute("SELECT port, share FROM workspace_ports WHERE workspace_id = %s", [workspace_id])
     ).fetchall()
@@ -52,7 +52,10 @@ async def link_is_live(tx: Transaction, secret_hash: bytes, workspace_id: str, p
 async def still_open(
     tx: Transaction, asked: Sequence[tuple[str, int, bytes]], widest: str, now: datetime
 ) -> set[tuple[str, int, bytes]]:
-    """Which of these (workspace, port, hash of a cookie, token or link) are its owner's or let in by its sharing."""
+    """Return those of the (workspace, port, hash) that belong to the owner or that the sharing admits.
+
+    Each hash is of a cookie, token or link.
+    """
     rows = await (
         await tx.execute(
             "WITH asked AS (SELECT * FROM unnest(%(ids)s::text[], %(ports)s::int[], %(hashes)s::bytea[])"
@@ -80,7 +83,7 @@ async def still_open(
 
 
 async def set_share(tx: Transaction, workspace_id: str, port: int, share: str, now: datetime) -> None:
-    """Sharing less revokes the links: they were for those who are now kept out."""
+    """Set a port's sharing. Reducing it revokes the links, because they were for people who no longer have access."""
     await tx.execute(
         "INSERT INTO workspace_ports (workspace_id, port, share, changed_at) VALUES (%s, %s, %s, %s)"
         " ON CONFLICT (workspace_id, port) DO UPDATE SET share = EXCLUDED.share, changed_at = EXCLUDED.changed_at",

@@ -13,12 +13,12 @@ from codehub.domain.model import Workspace
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A live credential and its user. `secret_hash` says which of those presented it was."""
+    """A live credential and its user. `secret_hash` identifies which of the presented secrets it was."""
 
     secret_hash: bytes
     user_id: str
     username: str
-    workspace_id: str | None = None  # the only workspace a token is good for
+    workspace_id: str | None = None  # the only workspace that a token is valid for
 
 
 async def workspace(tx: Transaction, workspace_id: str) -> Workspace | None:
@@ -29,7 +29,7 @@ async def workspace(tx: Transaction, workspace_id: str) -> Workspace | None:
 async def by_cookies(
     tx: Transaction, secret_hashes: Sequence[bytes], workspace_id: str, now: datetime
 ) -> Holder | None:
-    """The first workspace cookie that is live, for this workspace."""
+    """Return the first live workspace cookie for this workspace."""
     row = await (
         await tx.execute(
             "SELECT p.secret_hash, u.id, u.username FROM proxy_sessions p JOIN sessions s ON s.id = p.session_id"
@@ -54,7 +54,7 @@ async def by_token(tx: Transaction, secret_hash: bytes, now: datetime) -> Holder
 
 
 async def still_live(tx: Transaction, secret_hashes: Collection[bytes], now: datetime) -> set[bytes]:
-    """Which of these cookies and tokens are still worth something."""
+    """Return those of the cookies and tokens that are still valid."""
     rows = await (
         await tx.execute(
             "SELECT p.secret_hash FROM proxy_sessions p JOIN sessions s ON s.id = p.session_id"
@@ -94,7 +94,7 @@ async def delete_expired_tickets(tx: Transaction, now: datetime) -> None:
 
 
 async def take_ticket(tx: Transaction, ticket_hash: bytes, now: datetime) -> tuple[bytes, str, str] | None:
-    """(nonce hash, session, workspace) of a ticket, which is gone afterwards, whoever presented it."""
+    """Consume a ticket and return its (nonce hash, session, workspace). It is removed no matter who presented it."""
     row = await (
         await tx.execute(
             "DELETE FROM proxy_tickets WHERE ticket_hash = %s RETURNING nonce_hash, session_id, workspace_id, expires_at",
@@ -116,7 +116,7 @@ async def insert_proxy_session(
 
 
 async def running_of(tx: Transaction, user_id: str) -> list[tuple[str, str]]:
-    """(id, name) of a user's workspaces that count against the limit."""
+    """Return (id, name) of the user's workspaces that count against the limit."""
     rows = await (
         await tx.execute(
             "SELECT id, name FROM workspaces WHERE owner_user_id = %s AND desired_state = 'RUNNING'"

@@ -1,7 +1,7 @@
-"""Rows of `workspaces` as domain values, and the JSON columns both ways.
+"""Converts rows of `workspaces` to domain values, and the JSON columns in both directions.
 
-While an installation is upgraded, a newer version may write values that this one does not know. Such a row can still be
-shown (`of_newer_version`); whoever acts leaves it to the newer version.
+During an upgrade, a newer version may write values that this version does not know. Such a row can still be shown
+(`of_newer_version`), but only the newer version acts on it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ENUMS: tuple[tuple[str, type[StrEnum]], ...] = (
 
 
 def workspace_of(row: Mapping[str, Any]) -> Workspace:
-    """A whole row (`SELECT workspaces.*`)."""
+    """Convert a complete row (`SELECT workspaces.*`)."""
     return Workspace(
         id=row["id"],
         owner_user_id=row["owner_user_id"],
@@ -101,7 +101,7 @@ def repo_column(repo: RepositorySource | None) -> dict[str, object] | None:
 
 
 def known(kind: type[E], value: str, otherwise: E) -> E:
-    """A value of this enum; `otherwise` for one that a newer version wrote."""
+    """Return the member of this enum, or `otherwise` for a value that a newer version wrote."""
     return kind(value) if _knows(kind, value) else otherwise
 
 

@@ -1,4 +1,4 @@
-"""Statements on `sessions` and `api_tokens`. Secrets come in as hashes only; nothing here ever sees one."""
+"""Statements on `sessions` and `api_tokens`. Secrets are passed as hashes only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from codehub.adapters.postgres.pool import Transaction
 from codehub.domain.accounts import Bearer, Session, Token
 
-# How stale `last_seen_at` and `last_used_at` may be: a request must not cost a write each time.
+# How stale `last_seen_at` and `last_used_at` may be: not every request should cost a write.
 _SEEN_EVERY = timedelta(minutes=1)
 
 
@@ -59,7 +59,7 @@ async def insert_session(
 
 
 async def by_session_secret(tx: Transaction, secret_hash: bytes, key_hash: bytes, now: datetime) -> Bearer | None:
-    """The live session of a cookie and its key; notes that it was seen, at most once a minute."""
+    """Return the live session of a cookie and its key. Updates `last_seen_at` at most once a minute."""
     row = await (
         await tx.execute(
             "SELECT s.id, s.user_id, s.expires_at, s.last_seen_at AS used_at, s.token_id, u.username, u.is_admin,"
@@ -75,7 +75,10 @@ async def by_session_secret(tx: Transaction, secret_hash: bytes, key_hash: bytes
 
 
 async def user_of_cookie(tx: Transaction, secret_hash: bytes, now: datetime) -> tuple[str, str] | None:
-    """(id, user name) of whoever a cookie alone points to: enough to say who is signed in here, never to let them in."""
+    """Return the (id, user name) that a cookie alone points to.
+
+    Good enough to show who is signed in, but not to grant access.
+    """
     row = await (
         await tx.execute(
             "SELECT u.id, u.username FROM sessions s JOIN users u ON u.id = s.user_id"
@@ -87,7 +90,7 @@ async def user_of_cookie(tx: Transaction, secret_hash: bytes, now: datetime) -> 
 
 
 async def by_token_secret(tx: Transaction, secret_hash: bytes, now: datetime) -> Bearer | None:
-    """The live API token behind a header; notes that it was used, at most once a minute."""
+    """Return the live API token behind a header. Updates `last_used_at` at most once a minute."""
     row = await (
         await tx.execute(
             "SELECT t.id, t.user_id, t.expires_at, t.last_used_at AS used_at, t.id AS token_id, u.username, u.is_admin,"
@@ -115,7 +118,7 @@ def _bearer_of(row: dict[str, Any]) -> Bearer:
 
 
 async def still_live(tx: Transaction, ids: Collection[str], now: datetime) -> set[str]:
-    """Which of these sessions and tokens may still be used."""
+    """Return those of the sessions and tokens that may still be used."""
     rows = await (
         await tx.execute(
             "SELECT s.id FROM sessions s JOIN users u ON u.id = s.user_id"
@@ -157,7 +160,7 @@ async def delete_session(tx: Transaction, session_id: str, user_id: str) -> bool
 
 
 async def delete_sessions_of(tx: Transaction, user_id: str, *, but: str | None) -> list[str]:
-    """End every session of a user except one; says which ended."""
+    """End all sessions of a user except one, and return those that ended."""
     rows = await (
         await tx.execute(
             "DELETE FROM sessions WHERE user_id = %s AND id IS DISTINCT FROM %s RETURNING id", [user_id, but]
@@ -167,7 +170,7 @@ async def delete_sessions_of(tx: Transaction, user_id: str, *, but: str | None) 
 
 
 async def delete_tokens_of(tx: Transaction, user_id: str) -> list[str]:
-    """Revoke every API token of a user; says which ended."""
+    """Revoke all API tokens of a user, and return those that were revoked."""
     rows = await (await tx.execute("DELETE FROM api_tokens WHERE user_id = %s RETURNING id", [user_id])).fetchall()
     return [row["id"] for row in rows]
 

@@ -1,4 +1,4 @@
-"""Statements of the coordinator's setup links: which starts are to be linked, whose they are, and how far they are."""
+"""Statements of the coordinator's setup links: which starts need a link, who owns them, and their progress."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from codehub.ports.setup import Linkable
 
 
 async def linkable(tx: Transaction) -> list[Linkable]:
-    """Every workspace that runs or starts, and is meant to."""
+    """Return every workspace that runs or starts and whose desired state is RUNNING."""
     rows = await (
         await tx.execute(
             "SELECT w.id, w.instance_backend, w.owner_user_id, w.setup_retry, u.setup_revision FROM workspaces w"
@@ -29,7 +29,10 @@ async def linkable(tx: Transaction) -> list[Linkable]:
 
 
 async def bind(tx: Transaction, workspace_id: str, instance: str, owner_user_id: str) -> bool:
-    """Whether this start may be given this owner's secrets: it is theirs now, and was when it was first linked."""
+    """Return whether this start may receive this owner's secrets.
+
+    The workspace must be theirs now, and must have been when it was first linked.
+    """
     row = await (
         await tx.execute(
             "UPDATE workspaces SET setup_instance = %(instance)s, setup_owner = %(owner)s WHERE id = %(id)s"

@@ -1,4 +1,4 @@
-"""Statements on people's SSH public keys and on workspaces' SSH host keys."""
+"""Statements on users' SSH public keys and on workspaces' SSH host keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def keys_of(tx: Transaction, user_id: str) -> list[SshKey]:
 
 
 async def insert_key(tx: Transaction, key: SshKey) -> None:
-    """The same key again changes nothing."""
+    """Add a key. Adding the same key again changes nothing."""
     await tx.execute(
         "INSERT INTO ssh_keys (id, user_id, name, public_key, fingerprint, created_at) VALUES (%s, %s, %s, %s, %s, %s)"
         " ON CONFLICT (user_id, fingerprint) DO NOTHING",
@@ -40,7 +40,7 @@ async def host_key(tx: Transaction, workspace_id: str) -> HostKey | None:
 
 
 async def insert_host_key(tx: Transaction, workspace_id: str, key: HostKey, now: datetime) -> None:
-    """The first one stays, whoever else makes one at the same time."""
+    """Store a host key. The first one wins if several are created at the same time."""
     await tx.execute(
         "INSERT INTO workspace_host_keys (workspace_id, private_key, public_key, created_at) VALUES (%s, %s, %s, %s)"
         " ON CONFLICT (workspace_id) DO NOTHING",

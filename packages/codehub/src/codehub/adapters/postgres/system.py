@@ -1,4 +1,4 @@
-"""What the database says of the system itself: who leads the coordinators."""
+"""The database's information about the system itself: which coordinator leads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from codehub.domain.leadership import Leadership
 
 
 async def leadership(tx: Transaction, lock_id: int) -> Leadership:
-    # A one-argument advisory lock shows its key in two halves, with objsubid 1.
+    # PostgreSQL shows a one-argument advisory lock's key in two halves, with objsubid 1.
     row = await (
         await tx.execute(
             "SELECT holder_id, epoch, acquired_at, components, EXISTS (SELECT 1 FROM pg_locks"

@@ -1,4 +1,4 @@
-"""Templates and their versions: the statements. What a version's text means is `domain.templates`."""
+"""Statements on templates and their versions. `domain.templates` interprets a version's text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def all_newest(tx: Transaction, *, archived: bool = False) -> list[StoredV
 
 
 async def versions(tx: Transaction, name: str) -> list[StoredVersion]:
-    """Newest first."""
+    """Return the versions, newest first."""
     rows = await (
         await tx.execute("SELECT * FROM template_versions WHERE name = %s ORDER BY version DESC", [name])
     ).fetchall()
@@ -46,18 +46,21 @@ async def version(tx: Transaction, name: str, number: int) -> StoredVersion | No
 
 
 async def lock(tx: Transaction, name: str) -> bool:
-    """Until the transaction ends, no version comes and it is not archived. Whether there is such a template."""
+    """Lock a template against new versions and archiving until the transaction ends. Return whether it exists."""
     row = await (await tx.execute("SELECT 1 FROM templates WHERE name = %s FOR UPDATE", [name])).fetchone()
     return row is not None
 
 
 async def hold(tx: Transaction, name: str) -> None:
-    """Until the transaction ends it stays as it is: for those who make a workspace from it."""
+    """Keep the template unchanged until the transaction ends, while a workspace is created from it."""
     await tx.execute("SELECT 1 FROM templates WHERE name = %s FOR SHARE", [name])
 
 
 async def push(tx: Transaction, name: str, source: str, by: str, now: datetime) -> int:
-    """The next version; the template is offered again if it was archived. Call it with the row locked, or absent."""
+    """Add the next version, and unarchive the template if needed.
+
+    The caller must have locked the row unless there is none.
+    """
     await tx.execute(
         "INSERT INTO templates (name, created_at) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET archived_at = NULL",
         [name, now],
@@ -72,7 +75,7 @@ async def push(tx: Transaction, name: str, source: str, by: str, now: datetime) 
     ).fetchone()
     assert row is not None
     number = int(row["version"])
-    # In order of their ids, as everybody locks several rows.
+    # In order of ids, like all code that locks several rows.
     await tx.execute(
         "UPDATE workspaces SET template_latest = %s WHERE id IN (SELECT id FROM workspaces"
         " WHERE template ->> 'name' = %s AND deleted_at IS NULL ORDER BY id FOR NO KEY UPDATE)",
@@ -86,7 +89,7 @@ async def set_archived(tx: Transaction, name: str, at: datetime | None) -> None:
 
 
 async def set_next(tx: Transaction, workspace_id: str, applied: AppliedTemplate | None, now: datetime) -> None:
-    """What a workspace runs by from its next start on."""
+    """Set the template version that a workspace uses from its next start."""
     value = None if applied is None else Jsonb(encode(applied))
     await tx.execute(
         "UPDATE workspaces SET template_next = %s, updated_at = %s WHERE id = %s", [value, now, workspace_id]
@@ -94,7 +97,7 @@ async def set_next(tx: Transaction, workspace_id: str, applied: AppliedTemplate 
 
 
 async def time_zone(tx: Transaction, user_id: str) -> str:
-    """In which a user's schedules are read; empty for UTC."""
+    """Return the time zone of a user's schedules; empty for UTC."""
     row = await (await tx.execute("SELECT time_zone FROM users WHERE id = %s", [user_id])).fetchone()
     return "" if row is None else str(row["time_zone"])
 

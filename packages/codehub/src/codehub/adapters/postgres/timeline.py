@@ -1,4 +1,4 @@
-"""Statements on `workspace_events` (the timeline a person reads) and the kept generations of archives."""
+"""Statements on `workspace_events` (the timeline shown to users) and on the archive generations that are kept."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def record(
     actor: str,
     detail: Mapping[str, object] | None = None,
 ) -> None:
-    """Part of the transaction that changes what it tells of."""
+    """Add a timeline entry in the transaction that makes the change."""
     await tx.execute(
         "INSERT INTO workspace_events (workspace_id, at, kind, message, actor, detail) VALUES (%s, %s, %s, %s, %s, %s)",
         [workspace_id, at, kind, message, actor, Jsonb(dict(detail or {}))],
@@ -29,7 +29,7 @@ async def record(
 
 
 async def page(tx: Transaction, workspace_id: str, limit: int, offset: int) -> tuple[list[TimelineEntry], int]:
-    """Newest first."""
+    """Return the entries, newest first."""
     rows = await (
         await tx.execute(
             "SELECT id, at, kind, message, actor, detail FROM workspace_events WHERE workspace_id = %s"
@@ -45,7 +45,7 @@ async def page(tx: Transaction, workspace_id: str, limit: int, offset: int) -> t
 
 
 async def adopt(tx: Transaction, workspace_id: str, found: Collection[Generation]) -> None:
-    """Record archives that are in the store and were not recorded: as generations like any other."""
+    """Record archives that exist in the store but were not recorded, as ordinary generations."""
     for one in found:
         await tx.execute(
             "INSERT INTO workspace_archives (workspace_id, archive_key, op_id, committed_at, bytes, sha256)"
@@ -55,7 +55,7 @@ async def adopt(tx: Transaction, workspace_id: str, found: Collection[Generation
 
 
 async def generations(tx: Transaction, workspace_id: str) -> list[Generation]:
-    """The kept archives, newest first."""
+    """Return the kept archives, newest first."""
     rows = await (
         await tx.execute(
             "SELECT archive_key, op_id, committed_at, bytes, sha256 FROM workspace_archives WHERE workspace_id = %s"
@@ -67,7 +67,7 @@ async def generations(tx: Transaction, workspace_id: str) -> list[Generation]:
 
 
 async def share_archive(tx: Transaction, workspace_id: str, copy_id: str, archive_key: str) -> None:
-    """The archive that a copy begins from is one of the copy's generations too."""
+    """Record the archive that a copy starts from as one of the copy's generations."""
     await tx.execute(
         "INSERT INTO workspace_archives (workspace_id, archive_key, op_id, committed_at, bytes, sha256)"
         " SELECT %s, archive_key, op_id, committed_at, bytes, sha256 FROM workspace_archives"

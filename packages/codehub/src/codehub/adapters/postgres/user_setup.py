@@ -1,6 +1,6 @@
 """Statements on what users bring into their workspaces: git credentials, their git key, secrets and dotfiles.
 
-Every change counts `users.setup_revision` up in the same transaction: linked workspaces are then sent the new state.
+Every change increments `users.setup_revision` in the same transaction, so that linked workspaces are sent the new state.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ async def credentials(tx: Transaction, user_id: str) -> list[GitCredential]:
 
 
 async def put_credential(tx: Transaction, user_id: str, credential: GitCredential, sealed: bytes) -> None:
-    """In place of the one for the same host."""
+    """Store a credential, replacing the one for the same host."""
     await tx.execute(
         "INSERT INTO git_credentials (id, user_id, scheme, host, username, sealed, created_at)"
         " VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (user_id, scheme, host) DO UPDATE"
@@ -52,7 +52,7 @@ async def delete_credential(tx: Transaction, user_id: str, credential_id: str) -
 
 
 async def sealed_credential(tx: Transaction, user_id: str, scheme: str, host: str) -> tuple[str, bytes] | None:
-    """(username, sealed token) for one host."""
+    """Return (username, sealed token) for one host."""
     row = await (
         await tx.execute(
             "SELECT username, sealed FROM git_credentials WHERE user_id = %s AND scheme = %s AND host = %s",
@@ -66,7 +66,7 @@ async def sealed_credential(tx: Transaction, user_id: str, scheme: str, host: st
 
 
 async def git_key(tx: Transaction, user_id: str) -> tuple[GitKey, bytes] | None:
-    """The public half, and the sealed private one."""
+    """Return the public key and the sealed private key."""
     row = await (await tx.execute("SELECT * FROM git_keys WHERE user_id = %s", [user_id])).fetchone()
     if row is None:
         return None

@@ -1,4 +1,4 @@
-"""Statements on `users` and `login_failures`. Each takes the transaction it belongs to."""
+"""Statements on `users` and `login_failures`. Each one takes the transaction that it belongs to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from codehub.domain.audit import AuditKind
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a login is checked against. Never leaves the accounts service."""
+    """The data that a login is checked against. It never leaves the accounts service."""
 
     user: User
     password_hash: str
@@ -64,13 +64,16 @@ async def get(tx: Transaction, user_id: str) -> User | None:
 
 
 async def lock(tx: Transaction, user_id: str) -> bool:
-    """Hold a user's row against removal and against others who lock it; False when there is none."""
+    """Lock a user's row against removal and other lockers. Return False if there is none."""
     row = await (await tx.execute("SELECT 1 FROM users WHERE id = %s FOR UPDATE", [user_id])).fetchone()
     return row is not None
 
 
 async def lock_all_admins(tx: Transaction) -> set[str]:
-    """The ids of the administrators who can sign in, locked, so that two requests cannot remove the last two at once."""
+    """Return and lock the ids of the administrators who can sign in.
+
+    The lock prevents two requests from removing the last two at once.
+    """
     rows = await (
         await tx.execute("SELECT id FROM users WHERE is_admin AND disabled_at IS NULL ORDER BY id FOR NO KEY UPDATE")
     ).fetchall()
@@ -80,7 +83,7 @@ async def lock_all_admins(tx: Transaction) -> set[str]:
 async def insert(
     tx: Transaction, *, user_id: str, username: str, password_hash: str, is_admin: bool, now: datetime
 ) -> bool:
-    """False when the name is taken."""
+    """Create a user. Return False if the name is taken."""
     result = await tx.execute(
         "INSERT INTO users (id, username, password_hash, is_admin, created_at, updated_at)"
         " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (username) DO NOTHING",
@@ -105,7 +108,7 @@ async def set_flags(
 
 
 async def unpurged_workspaces(tx: Transaction, user_id: str) -> int:
-    """Workspaces that still hold something: live ones, and deleted ones that can be undeleted."""
+    """Return the user's workspaces that still hold data: live ones, and deleted ones that can be undeleted."""
     row = await (
         await tx.execute(
             "SELECT count(*) AS n FROM workspaces WHERE owner_user_id = %s AND purged_at IS NULL", [user_id]
@@ -116,7 +119,7 @@ async def unpurged_workspaces(tx: Transaction, user_id: str) -> int:
 
 
 async def hand_over_tombstones(tx: Transaction, user_id: str, heir_id: str) -> None:
-    """Purged rows outlive their owner: the GC removes only what it has a row for."""
+    """Give purged workspace rows to another user: the GC removes only archives that have a row."""
     await tx.execute(
         "UPDATE workspaces SET owner_user_id = %s WHERE owner_user_id = %s AND purged_at IS NOT NULL",
         [heir_id, user_id],
@@ -135,7 +138,7 @@ class Failures:
 
 
 async def lock_failures(tx: Transaction, username: str, address: str, now: datetime) -> Failures:
-    """The row of this user and address, made when absent, locked until the transaction ends."""
+    """Return the row of this user and address, created if absent and locked until the transaction ends."""
     row = await (
         await tx.execute(
             "INSERT INTO login_failures AS f (username, address, failures, last_at) VALUES (%s, %s, 0, %s)"
@@ -165,7 +168,7 @@ async def forget_old_failures(tx: Transaction, before: datetime) -> None:
 
 
 async def forgive_one_failure(tx: Transaction, keys: Sequence[tuple[str, str]]) -> None:
-    """The attempt that was right: the failures of others stay counted."""
+    """Uncount an attempt that turned out to be correct. Failures of others stay counted."""
     for username, address in keys:
         await tx.execute(
             "UPDATE login_failures SET failures = greatest(failures - 1, 0) WHERE username = %s AND address = %s",

@@ -1,6 +1,8 @@
-"""The statements that write what the workspace service owns: desired_state, last_access_at, keep_awake_until, name,
-description, memo, the reset of an error on recovery, and the clearing of deleted_at on undelete (INV-3). Used by the
-API, the proxy's wake and whoever else may ask for a state; nothing else writes these columns.
+"""Statements that write the columns of the workspace service.
+
+These are desired_state, last_access_at, keep_awake_until, name, description, memo, the reset of an error on recovery, and
+the clearing of deleted_at on undelete (INV-3). The API, the proxy's wake and other callers that may request a state use
+them; nothing else writes these columns.
 
 Lock order, everywhere: the user's row, then RUNNING_LIMIT, then the workspace's row. Two requests can therefore never
 wait for each other.
@@ -33,13 +35,13 @@ def _owned(row: Mapping[str, Any]) -> WorkspaceWithOwner:
 
 
 async def get(tx: Transaction, workspace_id: str) -> WorkspaceWithOwner | None:
-    """Deleted ones too: whether they may be seen is the service's business."""
+    """Return a workspace, deleted or not. The service decides whether it may be seen."""
     row = await (await tx.execute(f"{_OWNED} WHERE w.id = %s", [workspace_id])).fetchone()
     return None if row is None else _owned(row)
 
 
 async def lock(tx: Transaction, workspace_id: str) -> Workspace | None:
-    """The row as it is now, locked until the transaction ends."""
+    """Return the current row, locked until the transaction ends."""
     row = await (
         await tx.execute("SELECT * FROM workspaces WHERE id = %s FOR NO KEY UPDATE", [workspace_id])
     ).fetchone()
@@ -54,7 +56,7 @@ async def many(tx: Transaction, ids: Collection[str]) -> dict[str, WorkspaceWith
 async def page(
     tx: Transaction, owner_user_id: str | None, limit: int, offset: int, *, deleted: bool = False
 ) -> tuple[list[WorkspaceWithOwner], int]:
-    """Newest first; one owner's, or everybody's. `deleted`: those that can still be undeleted instead."""
+    """Return the workspaces of one owner or of all, newest first. `deleted`: those that can still be undeleted instead."""
     which = "w.deleted_at IS NOT NULL AND w.purged_at IS NULL" if deleted else "w.deleted_at IS NULL"
     whose = "w.owner_user_id = %(owner)s AND " if owner_user_id is not None else ""
     arguments = {"owner": owner_user_id, "limit": limit, "offset": offset}
@@ -75,7 +77,7 @@ async def page(
 
 
 async def all_of(tx: Transaction, owner_user_id: str | None) -> list[WorkspaceWithOwner]:
-    """Every live workspace of one owner, or of everybody."""
+    """Return every live workspace of one owner, or of all."""
     whose = "w.owner_user_id = %s AND " if owner_user_id is not None else ""
     rows = await (
         await tx.execute(
@@ -87,7 +89,7 @@ async def all_of(tx: Transaction, owner_user_id: str | None) -> list[WorkspaceWi
 
 
 async def versions(tx: Transaction, owner_user_ids: Collection[str] | None) -> dict[str, tuple[str, str]]:
-    """id → (owner, version) of every live workspace of these owners, or of everybody: enough to see what changed."""
+    """Return id → (owner, version) of every live workspace of these owners, or of all: enough to detect changes."""
     whose = "" if owner_user_ids is None else "owner_user_id = ANY(%s) AND "
     rows = await (
         await tx.execute(
@@ -99,7 +101,10 @@ async def versions(tx: Transaction, owner_user_ids: Collection[str] | None) -> d
 
 
 async def insert(tx: Transaction, workspace: Workspace) -> None:
-    """A new row; what the controller owns keeps its defaults, except the archive that the workspace is made from."""
+    """Insert a row.
+
+    Columns that the controller owns keep their defaults, except the archive that the workspace is created from.
+    """
     await tx.execute(
         "INSERT INTO workspaces (id, owner_user_id, name, description, memo, image_ref, instance_backend,"
         " storage_backend, home_store_key, desired_state, archive_key, last_access_at, phase_changed_at, created_at,"
@@ -130,14 +135,14 @@ async def insert(tx: Transaction, workspace: Workspace) -> None:
 
 
 async def retry_setup(tx: Transaction, workspace_id: str, now: datetime) -> None:
-    """Ask the running start to try the failed steps again."""
+    """Request that the running start retries its failed steps."""
     await tx.execute(
         "UPDATE workspaces SET setup_retry = setup_retry + 1, updated_at = %s WHERE id = %s", [now, workspace_id]
     )
 
 
 async def take_running_slot(tx: Transaction, user_id: str, workspace_id: str, limits: RunningLimits) -> None:
-    """Raises LimitExceeded unless one more of this user's workspaces may run.
+    """Raise LimitExceeded unless one more of this user's workspaces may run.
 
     Holds the user's row and RUNNING_LIMIT until the transaction that sets desired_state to RUNNING ends, so that concurrent
     requests are counted one after another. Call it before the workspace's row is locked.
@@ -158,7 +163,7 @@ async def take_running_slot(tx: Transaction, user_id: str, workspace_id: str, li
 async def set_desired_state(
     tx: Transaction, workspace_id: str, desired: DesiredState, now: datetime, *, recover: bool = False
 ) -> None:
-    """Set desired_state; RUNNING counts as an access, so that nothing just woken is put to sleep."""
+    """Set desired_state. RUNNING counts as an access, so that a workspace that was just woken does not go to sleep."""
     await tx.execute(
         "UPDATE workspaces SET desired_state = %(desired)s, updated_at = %(now)s,"
         " last_access_at = CASE WHEN %(desired)s = 'RUNNING' THEN greatest(last_access_at, %(now)s)"
@@ -173,7 +178,7 @@ async def set_desired_state(
 
 
 async def cancel(tx: Transaction, workspace_id: str, desired: DesiredState, now: datetime) -> None:
-    """Give up the operation under way in a locked row, if there is one, and ask for this instead."""
+    """Cancel the operation in progress in a locked row, if any, and request this state instead."""
     await tx.execute(
         "UPDATE workspaces SET desired_state = %s, cancel_op_started_at = op_started_at, updated_at = %s WHERE id = %s",
         [desired.value, now, workspace_id],
@@ -181,7 +186,7 @@ async def cancel(tx: Transaction, workspace_id: str, desired: DesiredState, now:
 
 
 async def touch(tx: Transaction, workspace_id: str, now: datetime) -> None:
-    """Somebody worked in it just now."""
+    """Record an access now."""
     await tx.execute(
         "UPDATE workspaces SET last_access_at = greatest(last_access_at, %s) WHERE id = %s", [now, workspace_id]
     )
@@ -209,10 +214,10 @@ async def reset_error(tx: Transaction, workspace_id: str, now: datetime) -> None
 
 
 async def recover_from_archive(tx: Transaction, workspace_id: str, archive_key: str | None, now: datetime) -> None:
-    """After lost data: go on from this archive, or from an empty home. A whole volume that is there is kept.
+    """After data loss, continue from this archive or from an empty home. An existing complete volume is kept.
 
-    Besides recovery the controller alone writes archive_key and home_ctx; here the workspace is in ERROR, so that no
-    operation is under way that could read them (docs/adr/0053).
+    Apart from recovery, only the controller writes archive_key and home_ctx. Here the workspace is in ERROR, so no
+    operation is in progress that could read them (docs/adr/0053).
     """
     await tx.execute(
         "UPDATE workspaces SET archive_key = %s, error_reason = NULL, error_message = NULL, error_count = 0,"
@@ -224,17 +229,17 @@ async def recover_from_archive(tx: Transaction, workspace_id: str, archive_key: 
 
 
 async def transfer(tx: Transaction, workspace_id: str, owner_user_id: str, now: datetime) -> None:
-    """Another owner from now on. Its home keeps its place: the key there was fixed at creation."""
+    """Change the owner. The home keeps its location, because its key was fixed at creation."""
     await tx.execute(
         "UPDATE workspaces SET owner_user_id = %s, updated_at = %s WHERE id = %s", [owner_user_id, now, workspace_id]
     )
-    # The last owner's way in through the proxy ends here.
+    # Ends the previous owner's access through the proxy.
     await tx.execute("DELETE FROM proxy_sessions WHERE workspace_id = %s", [workspace_id])
     await tx.execute("DELETE FROM proxy_tickets WHERE workspace_id = %s", [workspace_id])
 
 
 async def undelete(tx: Transaction, workspace_id: str, now: datetime) -> None:
-    """Of a locked row that was not purged."""
+    """Undelete a locked row that was not purged."""
     await tx.execute(
         "UPDATE workspaces SET deleted_at = NULL, desired_state = 'ARCHIVED', error_reason = NULL, error_message = NULL,"
         " error_count = 0, retry_at = NULL, updated_at = %s WHERE id = %s AND deleted_at IS NOT NULL AND purged_at IS NULL",

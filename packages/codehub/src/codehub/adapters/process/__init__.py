@@ -1,1 +1,1 @@
-"""Workspaces as processes: each IDE under a supervisor of its own that outlives CodeHub."""
+"""Runs workspaces as processes: each IDE has its own supervisor, which outlives CodeHub."""

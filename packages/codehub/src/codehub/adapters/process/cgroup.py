@@ -1,6 +1,6 @@
-"""Limits of memory, CPU and processes: one control group per workspace, by version 2 or, where a machine has only that, 1.
+"""Limits memory, CPU and processes with one control group per workspace, version 2, or 1 if the machine has nothing else.
 
-Knows files below the cgroup mounts, nothing of instances. A limit that cannot be set is reported, never passed over.
+Knows files below the cgroup mounts, but not instances. A limit that cannot be set is reported, never ignored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from codehub.domain.errors import Transient
 _PERIOD_US = 100_000
 _CONTROLLERS = ("memory", "cpu", "pids")
 _TOP = "codehub"
-# The kernel frees a group a moment after its last process is gone.
+# The kernel frees a group shortly after its last process is gone.
 _RMDIR_TIMEOUT_S = 5.0
 
 
@@ -29,13 +29,16 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Cgroups:
-    """`tops` are the directories below which each workspace gets its own: one for version 2, one a controller for 1."""
+    """Control groups.
+
+    `tops` are the parent directories of the workspaces' groups: one for version 2, one per controller for 1.
+    """
 
     version: int
     tops: tuple[Path, ...]
 
     def make(self, name: str, limits: Limits) -> tuple[str, ...]:
-        """The group, with its limits; returns the directories that a process of it must join."""
+        """Create the group with its limits, and return the directories that its processes must join."""
         made = []
         try:
             for top in self.tops:
@@ -64,7 +67,7 @@ class Cgroups:
         values = [(memory / "memory.limit_in_bytes", str(limits.memory_bytes))]
         both = memory / "memory.memsw.limit_in_bytes"
         if both.exists():
-            # Never below the other: raised before it, lowered after it.
+            # It may never be below the other limit, so it is raised before and lowered after it.
             raises = limits.memory_bytes > int(both.read_text())
             values.insert(0 if raises else 1, (both, str(limits.memory_bytes)))
         return [
@@ -75,7 +78,7 @@ class Cgroups:
         ]
 
     def remove(self, name: str) -> None:
-        """Nothing of it runs any more; gone already is success."""
+        """Remove the group once none of its processes runs. Succeeds if it is already gone."""
         deadline = time.monotonic() + _RMDIR_TIMEOUT_S
         for top in self.tops:
             while True:
@@ -92,7 +95,7 @@ class Cgroups:
 
 
 def find_cgroups() -> Cgroups | None:
-    """Where this process may make groups with all three controllers; None where it may not."""
+    """Return where this process may create groups with all three controllers, or None."""
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     return _version_2(mounts) or _version_1(mounts)
 
@@ -116,7 +119,7 @@ def _version_2(mounts: list[list[str]]) -> Cgroups | None:
 
 
 def _parents(mount: Path) -> list[Path]:
-    """Root makes groups at the top; another user where a manager delegated a subtree to it."""
+    """Return possible parents: the top for root, and a subtree that a manager delegated for other users."""
     if os.geteuid() == 0:
         return [mount]
     own = next(

@@ -1,7 +1,7 @@
-"""What the supervisor does to a child between fork and exec: limits, the network namespace, the system call filter.
+"""Confines a child between fork and exec: limits, the network namespace, the system call filter.
 
-And slirp4netns, which serves that namespace from outside. The standard library alone, and little of it: it is loaded at
-every start.
+Also starts slirp4netns, which serves that namespace from outside. Uses only a small part of the standard library, because
+it is loaded at every start.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PR_SET_PDEATHSIG = 1
-SECCOMP_FD = 63  # where bubblewrap is told to find the filter
+SECCOMP_FD = 63  # where bubblewrap finds the filter
 _OPEN_FILES = 65_536
 _INTERFACE_TIMEOUT_S = 10.0
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Confinement:
-    """As ProcessInstances decided it; empty strings and lists for what this machine cannot do.
+    """The plan of ProcessInstances. Empty strings and lists stand for what this machine does not support.
 
-    A plain class: importing `dataclasses` would take longer than all else that the supervisor does at a start.
+    A plain class: importing `dataclasses` would take longer than everything else that the supervisor does at a start.
     """
 
     __slots__ = ("blocked", "bridge_port", "bridge_socket", "cgroups", "pids", "seccomp", "slirp")
@@ -58,7 +58,7 @@ class Confinement:
 
 
 class Namespaces:
-    """Descriptors that keep a child's namespaces open; `user` only where it has one of its own."""
+    """Descriptors that keep a child's namespaces open. `user` is set only if the child has its own user namespace."""
 
     __slots__ = ("network", "user")
 
@@ -73,7 +73,7 @@ def apply_limits(plan: Confinement, uid: int | None) -> None:
             file.write("0")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _lower(resource.RLIMIT_NOFILE, _OPEN_FILES)
-    if uid is not None and plan.pids:  # counted by user: only where the user is the workspace's own
+    if uid is not None and plan.pids:  # counted per user, so only if the workspace has its own user
         _lower(resource.RLIMIT_NPROC, plan.pids)
     if plan.seccomp:
         fd = os.open(plan.seccomp, os.O_RDONLY)
@@ -87,7 +87,7 @@ def _lower(kind: int, most: int) -> None:
 
 
 def ran_out_of_memory(plan: Confinement) -> bool:
-    """Whether the kernel ended a process of the group for its memory."""
+    """Return whether the kernel killed a process of the group for its memory use."""
     for group in plan.cgroups:
         for name in ("memory.events", "memory.oom_control"):
             try:
@@ -100,14 +100,14 @@ def ran_out_of_memory(plan: Confinement) -> bool:
 
 
 def enter_network(plan: Confinement, uid: int | None, made: int, seen: int) -> None:
-    """In the child: a namespace of its own, and no further before the supervisor holds it."""
+    """In the child: enter a new namespace, and wait until the supervisor holds it."""
     netns.enter(plan.blocked, new_user=uid is None)
     os.write(made, b"1")
     os.read(seen, 1)
 
 
 def hold_namespaces(child: int, made: int, seen: int, *, new_user: bool) -> Namespaces | None:
-    """In the supervisor: the child's namespaces, open; None when the child ended before it had any."""
+    """In the supervisor: open the child's namespaces. Returns None if the child ended before it had any."""
     if not os.read(made, 1):
         return None
     network = os.open(f"/proc/{child}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
@@ -117,7 +117,7 @@ def hold_namespaces(child: int, made: int, seen: int, *, new_user: bool) -> Name
 
 
 def start_way_out(plan: Confinement, held: Namespaces) -> tuple[int, int]:
-    """(pid, pipe): slirp4netns ends when the pipe is closed, however we end."""
+    """Start slirp4netns and return (pid, pipe). It ends when the pipe is closed, however this process ends."""
     until, ours = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
@@ -137,7 +137,7 @@ def start_way_out(plan: Confinement, held: Namespaces) -> tuple[int, int]:
 
 
 def try_network() -> int:
-    """A program: whether slirp4netns (its argument) can serve a namespace that we make."""
+    """Entry point of a program: test whether slirp4netns (its argument) can serve a new namespace."""
     plan = Confinement(slirp=sys.argv[1])
     uid = 0 if os.geteuid() == 0 else None
     (made_r, made_w), (seen_r, seen_w) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
@@ -177,14 +177,14 @@ def join(held: Namespaces) -> None:
 
 
 def close_standard_streams() -> None:
-    """Whoever started the supervisor waits for the end of them."""
+    """Close the standard streams, because the process that started the supervisor waits for their end."""
     null = os.open("/dev/null", os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
 
 
 def plain_signals() -> None:
-    """As a program expects them at its start; and without its supervisor it ends."""
+    """Restore the signal state that a program expects at its start, and end it with its supervisor."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)

@@ -1,6 +1,6 @@
-"""Workspaces as processes. Starts supervisors, finds them again by what they wrote down, and ends them.
+"""Workspaces as processes. Starts supervisors, finds them again by their records, and ends them.
 
-Knows nothing of the database, of ports of the proxy or of archives. All state is in `run_dir`, so any CodeHub process on
+Knows nothing of the database, of the proxy's ports or of archives. All state is in `run_dir`, so any CodeHub process on
 this machine sees the same instances, and a restarted one takes them over.
 """
 
@@ -54,7 +54,7 @@ from codehub.domain.routing import workspace_path
 from codehub.ports.fence import Fence, Report
 from codehub.ports.instances import ABSENT, InstanceSpec, InstanceStatus, MountKind, Upstream, spec_digest
 
-# Installs a program on first need and says which directory holds it.
+# Installs a program when it is first needed and returns its directory.
 Tool = Callable[[Report], Path]
 
 
@@ -79,17 +79,17 @@ _PORT_TRIES = 200
 
 @dataclass(frozen=True, slots=True)
 class ProcessOptions:
-    """`hidden` are directories no workspace may see: CodeHub's data, all homes."""
+    """Options of process instances. `hidden` are directories that no workspace may see: CodeHub's data, all homes."""
 
     grace_s: float = 10.0
     log_bytes: int = 8 << 20
     hidden: tuple[Path, ...] = ()
     use_bubblewrap: bool = True
     limits: Limits = field(default_factory=lambda: Limits(4 << 30, 2.0, 2048))
-    allowed_networks: tuple[str, ...] = ()  # private ones that workspaces may reach
-    user_namespaces: bool = False  # whether a workspace may make its own
-    isolation: str = "auto"  # auto, required or best-effort: what to do where this machine cannot isolate
-    isolated_before: Path | None = None  # a file that is there once a workspace ran isolated here
+    allowed_networks: tuple[str, ...] = ()  # private networks that workspaces may reach
+    user_namespaces: bool = False  # whether a workspace may create its own
+    isolation: str = "auto"  # auto, required or best-effort: what to do if this machine cannot isolate
+    isolated_before: Path | None = None  # a file that exists once a workspace ran isolated here
 
 
 class ProcessInstances:
@@ -116,16 +116,19 @@ class ProcessInstances:
 
     @property
     def isolates_users(self) -> bool:
-        """Whether one user's workspace is kept from seeing another's. Without that a second user must be refused.
+        """Return whether users' workspaces are isolated from each other. Without that, a second user must be refused.
 
-        As the coordinator found it, which starts workspaces: an API that is not root can do less than that.
+        Uses the result of the coordinator, which starts workspaces: an API that is not root is less capable.
         """
         recorded = self._places.recorded_isolation()
         return self._isolation().separates_users if recorded is None else recorded
 
     def record_isolation(self) -> None:
-        """By the process that starts workspaces, for those that ask `isolates_users`. Blocking."""
-        with contextlib.suppress(OSError):  # a full disk: they find out themselves
+        """Record the isolation for processes that call `isolates_users`.
+
+        Called by the process that starts workspaces. Blocking.
+        """
+        with contextlib.suppress(OSError):  # a full disk: they determine it themselves
             self._places.record_isolation(self._isolation().separates_users)
 
     def _isolation(self) -> Isolation:
@@ -161,7 +164,7 @@ class ProcessInstances:
         self._exits.tell(spec.workspace_id)
 
     async def _require_isolation(self) -> None:
-        """Never weaker than before, and never weak for several users, unless an admin said so."""
+        """Refuse isolation that is weaker than before, or too weak for several users, unless an admin allowed it."""
         options, isolation = self._options, await asyncio.to_thread(self._isolation)
         before = options.isolated_before
         if isolation.separates_users:
@@ -184,7 +187,7 @@ class ProcessInstances:
         )
 
     async def _programs(self, profile: AppProfile, report: Report) -> tuple[Path, ...]:
-        """Where the command's program is installed, when it is one of those that install themselves."""
+        """Return where the command's program is installed, if CodeHub installs it."""
         if not profile.command:
             raise Terminal(f"the profile {profile.name!r} has no command, and workspaces here are processes")
         tool = self._tools.get(profile.command[0])
@@ -202,7 +205,7 @@ class ProcessInstances:
         sockets = self._places.make_socket_dir(identity, uid)
         isolation = self._isolation()
         inside = HOME if isolation.bubblewrap else str(home)
-        # A program of CodeHub's own environment can be a profile's command, but is on no workspace's PATH.
+        # A profile's command may be a program of CodeHub's own environment, which is on no workspace's PATH.
         places = ":".join([*map(str, programs), str(Path(sys.executable).parent), _SYSTEM_PATH])
         program = shutil.which(spec.profile.command[0], path=places)
         if program is None:
@@ -217,7 +220,7 @@ class ProcessInstances:
         own(home, uid)
         secret = secrets.token_urlsafe(32)
         by_socket = any("{socket}" in word for word in spec.profile.command)
-        # In a network of its own every port is free, and a bridge leads from a socket to it.
+        # In its own network every port is free, and a bridge forwards a socket to it.
         bridged = not by_socket and bool(isolation.slirp)
         port = 0 if by_socket else spec.profile.port if bridged else _free_port()
         socket_path = str(sockets / "ide.sock") if by_socket or bridged else ""
@@ -255,7 +258,7 @@ class ProcessInstances:
                 readable=tuple(dict.fromkeys(readable)),
                 hidden=self._options.hidden,
                 etc=run / "etc",
-                # In memory, so it counts as the workspace's; the half leaves room for its programs.
+                # It is in memory and counts as the workspace's; half of the limit leaves room for its programs.
                 tmp_bytes=self._limits(spec).memory_bytes // 2,
                 seccomp_fd=SECCOMP_FD if plan.seccomp else None,
             )
@@ -288,7 +291,7 @@ class ProcessInstances:
         }
 
     def _limits(self, spec: InstanceSpec) -> Limits:
-        """The template's where it says, else the installation's."""
+        """Return the template's limits if set, else the installation's."""
         ours, size = self._options.limits, spec.size
         return Limits(
             ours.memory_bytes if size.memory_bytes is None else size.memory_bytes,
@@ -313,7 +316,7 @@ class ProcessInstances:
         )
 
     def _environment(self, spec: InstanceSpec, values: dict[str, str], path: str, identity: str) -> dict[str, str]:
-        """Nothing of ours but the language and the time zone: our environment holds secrets."""
+        """Return the environment. Only the language and the time zone come from ours, because it contains secrets."""
         env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         env.setdefault("LANG", "C.UTF-8")
         env |= {
@@ -325,7 +328,7 @@ class ProcessInstances:
             "CODEHUB_WORKSPACE_ID": spec.workspace_id,
             "CODEHUB_INSTANCE": identity,
         }
-        # The template's never take the place of ours, nor of what the profile needs to run.
+        # The template's variables never replace ours or those that the profile needs to run.
         return dict(spec.env) | env | {key: filled(value, values) for key, value in spec.profile.env.items()}
 
     async def _launch(self, prepared: dict[str, object], workspace_id: str) -> None:
@@ -338,7 +341,7 @@ class ProcessInstances:
             cwd="/",
             env={"PATH": _SYSTEM_PATH},
         )
-        # Shielded: a launcher that was begun is seen to its end, or an instance would come up behind our back.
+        # Shielded: a launcher that was started is awaited, or an instance would start without our knowledge.
         _, said = await asyncio.shield(launcher.communicate(json.dumps(prepared).encode()))
         if launcher.returncode != 0:
             raise Transient(
@@ -361,7 +364,7 @@ class ProcessInstances:
         await asyncio.to_thread(self._places.remove, workspace_id, "" if record is None else record.identity)
 
     def _remove_leavings(self, identity: str) -> None:
-        """What a start that is over has outside its run directory."""
+        """Remove what a finished start has outside its run directory."""
         self._places.remove_sockets(identity)
         cgroups = find_isolation().cgroups
         if cgroups is not None:
@@ -415,19 +418,21 @@ class ProcessInstances:
 
 
 def _path(home: str, programs: Sequence[Path]) -> str:
-    """The user's own programs first: what pip and npm install there is found."""
+    """Return the PATH. The user's own directories come first, so that programs from pip and npm are found."""
     return ":".join([f"{home}/.local/bin", f"{home}/.venv/bin", *map(str, programs), _SYSTEM_PATH])
 
 
 def _own_addresses() -> list[str]:
-    """Of every interface of this machine: what listens there is not for workspaces."""
+    """Return the addresses of all interfaces of this machine, whose listeners workspaces must not reach."""
     found = {each.address for each in chain.from_iterable(psutil.net_if_addrs().values()) if each.family == AF_INET}
     return sorted(address for address in found if not address.startswith("127."))
 
 
 def _free_port() -> int:
-    """Below the range from which the system takes the ports of outgoing connections: one of those could take it again
-    before the IDE listens."""
+    """Return a free port below the system's range for outgoing connections.
+
+    A connection could take a port of that range before the IDE listens.
+    """
     for _ in range(_PORT_TRIES):
         number = _PORTS.start + secrets.randbelow(len(_PORTS))
         with socket.socket() as probe, contextlib.suppress(OSError):

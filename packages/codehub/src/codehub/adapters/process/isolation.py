@@ -1,4 +1,4 @@
-"""What this machine can do to keep workspaces apart, found out by trying it once, with the reason for what it cannot."""
+"""Detects by one trial what this machine supports to isolate workspaces, with the reason for what it does not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PROBE_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """Paths of the programs, empty where they are missing or do not work here; `missing` says why, for people."""
+    """Paths of the programs, empty if they are missing or do not work here. `missing` explains why, for users."""
 
     bubblewrap: str
     slirp: str
@@ -27,13 +27,13 @@ class Isolation:
 
     @property
     def separates_users(self) -> bool:
-        """Whether one user's workspace neither sees another's files nor reaches another's ports."""
+        """Return whether a user's workspace can neither see another user's files nor reach their ports."""
         return bool(self.bubblewrap and self.slirp)
 
 
 @cache
 def find_isolation() -> Isolation:
-    """Blocking, some 100 ms the first time."""
+    """Detect the isolation. Blocking, about 100 ms the first time."""
     wrapper, slirp = bubblewrap(), shutil.which("slirp4netns")
     missing = []
     if wrapper is None:
@@ -55,7 +55,7 @@ def find_isolation() -> Isolation:
 
 
 def command_line(function: str, *arguments: str) -> list[str]:
-    """Python with the standard library and our own modules alone, running `module:function`."""
+    """Return a command that runs `module:function` in a Python with only the standard library and our own modules."""
     module, _, name = function.partition(":")
     code = f"import sys; sys.path.append(sys.argv.pop(1)); from {module} import {name}; sys.exit({name}())"
     return [sys.executable, "-I", "-S", "-B", "-c", code, str(_SOURCES), *arguments]

@@ -1,5 +1,7 @@
-"""Where instances' records and sockets are. Owned by CodeHub's user and closed to others; only a socket's own directory
-belongs to its workspace."""
+"""The locations of instances' records and sockets.
+
+They belong to CodeHub's user and are closed to others. Only a socket's own directory belongs to its workspace.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 _LONGEST_SOCKET = 100  # sun_path holds 108 bytes
 _SOCKET_NAME = "ide.sock"
 _GONE = ".gone-"
-_ISOLATION = ".isolation"  # whether workspaces of several users are kept apart, as the coordinator found it
+_ISOLATION = ".isolation"  # whether users' workspaces are isolated from each other, as detected by the coordinator
 
 
 class RunLayout:
@@ -35,12 +37,12 @@ class RunLayout:
     def make(self, workspace_id: str) -> Path:
         self.prepare()
         place = self.run_dir(workspace_id)
-        # The group is CodeHub's own: API and proxy need not be root to read records and output.
+        # The group is CodeHub's own, so that the API and the proxy can read records and output without being root.
         place.mkdir(mode=0o750, exist_ok=True)
         place.chmod(0o750)
         for left in self.root.glob(f"{_GONE}*"):
             record = read_record(left)
-            # One that was taken by mistake is its taker's to put back (see `remove`), whichever workspace starts here.
+            # The process that took a directory by mistake puts it back (see `remove`), whichever workspace starts here.
             if record is None or left.name == f"{_GONE}{record.identity}":
                 remove_tree(left)
         return place
@@ -65,7 +67,7 @@ class RunLayout:
             return []
 
     def make_socket_dir(self, identity: str, uid: int | None) -> Path:
-        """A directory for one start and its own user alone, where the path of a socket is not too long."""
+        """Create a directory for one start and its user only, with a path that is short enough for a socket."""
         place = self._socket_dir(identity)
         prepare_socket_root(place.parent)
         remove_tree(place)
@@ -84,8 +86,10 @@ class RunLayout:
         remove_tree(self._socket_dir(identity))
 
     def remove(self, workspace_id: str, identity: str) -> None:
-        """What is left of this very start. By one rename that is looked at afterwards: whoever was frozen since its fence
-        finds the next start there, and puts it back (INV-11)."""
+        """Remove what is left of exactly this start, with one rename that is checked afterwards.
+
+        A process that was frozen since its fence check finds the next start there, and puts it back (INV-11).
+        """
         self.remove_sockets(identity)
         place, gone = self.run_dir(workspace_id), self.root / f"{_GONE}{identity}"
         remove_tree(gone)

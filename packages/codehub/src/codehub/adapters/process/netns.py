@@ -1,12 +1,12 @@
-"""A workspace's own network: a namespace with a loopback of its own and a way out through slirp4netns.
+"""A workspace's network: a namespace with its own loopback and outbound access through slirp4netns.
 
-Used by the supervisor between fork and exec, so it needs the standard library alone. What must not be reached is a route
-that refuses, set before there is a way out: the workspace has no right to change routes, so there is no moment without.
+The supervisor uses it between fork and exec, so it imports only the standard library. Forbidden destinations are
+unreachable routes, set before there is outbound access. The workspace may not change routes, so they always apply.
 """
 
 from __future__ import annotations
 
-# The socket module without its Python half, which would take as long to load as all else here.
+# The socket module without its Python part, which would take as long to load as everything else here.
 import _socket as socket
 import ctypes
 import fcntl
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
 _MS_REC, _MS_PRIVATE = 0x4000, 0x40000
-# 198.18.0.0/15 is set apart for laboratories, so no machine that a workspace may want has such an address.
+# 198.18.0.0/15 is reserved for benchmarks, so no machine that a workspace may want to reach has such an address.
 CIDR, NAMESERVER = "198.18.0.0/24", "198.18.0.3"
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _RTM_NEWROUTE, _NLM_F_REQUEST, _NLM_F_ACK, _NLM_F_CREATE, _NLMSG_ERROR = 24, 1, 4, 0x400, 2
@@ -28,7 +28,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def enter(blocked: Sequence[str], *, new_user: bool) -> None:
-    """Move this process into a new network namespace; `new_user`, for those who are not root: and a user namespace."""
+    """Move this process into a new network namespace and, with `new_user` (if not root), into a new user namespace."""
     uid, gid = os.geteuid(), os.getegid()
     if _libc.unshare(CLONE_NEWNET | (CLONE_NEWUSER if new_user else 0)) != 0:
         number = ctypes.get_errno()
@@ -81,10 +81,10 @@ def _refuse_routes(networks: Sequence[str]) -> None:
 
 
 def hide_mounts() -> None:
-    """A mount namespace of this process's own, whose changes nobody else sees.
+    """Enter a private mount namespace, whose changes are invisible to other processes.
 
-    slirp4netns unmounts everything but what it needs. It makes only `/` itself private: where the machine's mounts are
-    shared, as systemd has them, that would unmount `/sys/fs/cgroup` and all else for everybody.
+    slirp4netns unmounts everything that it does not need. It makes only `/` itself private: if the machine's mounts are
+    shared, as with systemd, that would unmount `/sys/fs/cgroup` and everything else for all processes.
     """
     if _libc.unshare(CLONE_NEWNS) != 0 or _libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None) != 0:
         number = ctypes.get_errno()
@@ -92,7 +92,10 @@ def hide_mounts() -> None:
 
 
 def way_out(program: str, network: int, user: int | None, until: int) -> list[str]:
-    """slirp4netns for the namespaces open as `network` and `user`; it ends when the pipe's other end of `until` closes."""
+    """Return slirp4netns' command for the open namespaces `network` and `user`.
+
+    It ends when the other end of `until` closes.
+    """
     words = [
         program,
         "--configure",

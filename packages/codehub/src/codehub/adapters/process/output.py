@@ -1,4 +1,4 @@
-"""An instance's output: what the supervisor wrote, and what it goes on writing."""
+"""An instance's output: what the supervisor has written, and what it continues to write."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOOK_EVERY_S = 0.25
 
 
 async def output(run_dir: Path, *, follow: bool, tail: int | None) -> AsyncIterator[bytes]:
-    """Oldest first; `tail` counts lines. Follows across rotation and restarts until the caller stops."""
+    """Yield output, oldest first. `tail` counts lines. Follows across rotation and restarts until the caller stops."""
     current = run_dir / LOG
     old = current.with_name(LOG + ".1")
     if tail is not None:
@@ -32,7 +32,7 @@ async def output(run_dir: Path, *, follow: bool, tail: int | None) -> AsyncItera
         piece = b""
         size, now = _end(current)
         if now != identity:
-            # Put aside: first what was left in the old one.
+            # Rotated: first yield the rest of the old file.
             if _end(old)[1] == identity and (piece := _from(old, position)):
                 position += len(piece)
                 yield piece

@@ -1,6 +1,6 @@
-"""From a Unix socket outside to an IDE that can only listen on a port, in the network namespace of its workspace.
+"""Forwards a Unix socket outside to an IDE that listens only on a port, in the network namespace of its workspace.
 
-A process of the supervisor's, in the namespace and as the workspace's user.
+A child process of the supervisor, in the namespace and as the workspace's user.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from codehub.adapters.process.confinement import (
 
 
 def start_bridge(plan: Confinement, held: Namespaces, uid: int | None) -> int:
-    """A process in the namespace, as the workspace's user, between its Unix socket outside and its port inside."""
+    """Start a process in the namespace, as the workspace's user, between its socket outside and its port inside."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -39,8 +39,8 @@ def start_bridge(plan: Confinement, held: Namespaces, uid: int | None) -> int:
                     os.setgroups([])
                     os.setresgid(uid, uid, uid)
                     os.setresuid(uid, uid, uid)
-                plain_signals()  # again: a change of user forgets whose death ends it
-                # After the change of user: whoever connects is shown the listener's.
+                plain_signals()  # again: changing the user resets the parent-death signal
+                # After the change of user, because clients see the listener's credentials.
                 listener.listen(512)
                 _serve(listener, plan.bridge_port)
         finally:
@@ -55,7 +55,7 @@ def _serve(listener: socket.socket, port: int) -> None:
 
 
 def _carry(client: socket.socket, port: int) -> None:
-    # Nothing may be imported from here on, as a look-up of names would: the workspace's user cannot read our files.
+    # Nothing may be imported from here on, as a name lookup would: the workspace's user cannot read our files.
     with client, contextlib.suppress(OSError), socket.socket() as server:
         server.connect(("127.0.0.1", port))
         ends = {client: server, server: client}

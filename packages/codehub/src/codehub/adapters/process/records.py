@@ -1,4 +1,4 @@
-"""What is written down of each instance, and whether it still lives: by pid, start time and boot, never by pid alone."""
+"""The record of each instance, and whether it is alive: by pid, start time and boot, never by pid alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def boot_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """As the supervisor wrote it before it began."""
+    """The record that the supervisor wrote before it started."""
 
     workspace_id: str
     identity: str
@@ -35,7 +35,7 @@ class Record:
     port: int
     socket_path: str
     secret: tuple[str, str] | None
-    workspaced_socket: str = ""  # empty for an instance that an older CodeHub started
+    workspaced_socket: str = ""  # empty for an instance started by an older CodeHub
     workspaced_secret: str = ""
 
     @property
@@ -87,7 +87,7 @@ def read_record(run_dir: Path) -> Record | None:
 
 
 def exit_reason(run_dir: Path) -> str | None:
-    """How a dead instance ended; None when it was asked to."""
+    """Return how a dead instance ended, or None if it was stopped on request."""
     try:
         raw = json.loads((run_dir / EXIT).read_bytes())
         if raw["requested"]:
@@ -96,11 +96,11 @@ def exit_reason(run_dir: Path) -> str | None:
             return "OOMKilled"
         return f"Signal:{raw['signal']}" if raw["signal"] else f"ExitCode:{raw['code']}"
     except (OSError, ValueError, KeyError, TypeError):
-        return "Killed"  # supervisor and all: nobody was left to write it down
+        return "Killed"  # together with its supervisor, so that nothing was recorded
 
 
 def leftovers(identity: str, uid: int | None) -> list[int]:
-    """Processes of an instance whose supervisor is gone: by its own uid, else by the mark in their environment."""
+    """Return processes of an instance whose supervisor is gone: by its own uid, else by the mark in their environment."""
     mark = f"CODEHUB_INSTANCE={identity}".encode()
     found: list[int] = []
     for entry in os.listdir("/proc"):

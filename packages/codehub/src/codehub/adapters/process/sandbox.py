@@ -1,4 +1,4 @@
-"""What an instance may see: the uid it gets, and the bubblewrap view of its own home and a read-only system."""
+"""What an instance may see: its uid, and the bubblewrap view of its home and a read-only system."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from codehub.domain.errors import Terminal
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-# What programs need of /etc. An allow-list: configuration of other services, CodeHub's among it, holds secrets.
+# Files in /etc that programs need. An allow-list: configuration of other services, including CodeHub's, contains secrets.
 _ETC = (
     "alternatives",
     "bash.bashrc",
@@ -60,7 +60,7 @@ _ETC = (
     "xdg",
 )
 _OWN_ETC = ("profile", "gitconfig", "passwd", "group", "hosts", "hostname", "resolv.conf", "nsswitch.conf")
-# A login shell gets the same PATH as every other program. The system's file would set its own.
+# A login shell gets the same PATH as every other program. The system's file would set a different one.
 _PROFILE = """PATH="{path}"
 export PATH
 if [ -n "${{PS1-}}" ]; then
@@ -76,20 +76,20 @@ HOME = "/home/coder"  # as on every runtime
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a sandbox holds besides the system. `hidden` are CodeHub's own places, wherever they are."""
+    """The content of a sandbox besides the system. `hidden` are CodeHub's own directories, wherever they are."""
 
     home: Path
     writable: tuple[Path, ...]
     readable: tuple[Path, ...]
     hidden: tuple[Path, ...]
-    etc: Path  # files of its own
+    etc: Path  # the workspace's own files
     tmp_bytes: int
     seccomp_fd: int | None
 
 
 @cache
 def bubblewrap() -> str | None:
-    """Its path, when it is installed and the kernel lets it work."""
+    """Return bubblewrap's path if it is installed and the kernel allows it."""
     program = shutil.which("bwrap")
     if program is None:
         return None
@@ -103,7 +103,7 @@ def bubblewrap() -> str | None:
 
 
 def wrap(program: str, command: Sequence[str], view: View, uid: int | None) -> list[str]:
-    """The command as bubblewrap runs it; as root it becomes `uid` inside, with nothing kept of root's rights."""
+    """Wrap the command in bubblewrap. If started as root, it becomes `uid` inside and keeps none of root's privileges."""
     words = [program, "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
     words += ["--unshare-cgroup-try", "--hostname", (view.etc / "hostname").read_text().strip()]
     for name in _SYSTEM:
@@ -133,7 +133,7 @@ def wrap(program: str, command: Sequence[str], view: View, uid: int | None) -> l
             words += _way_to(inside)
             words += [word for seen in inside for word in ("--ro-bind", str(seen), str(seen))]
     words += _way_to([Path(HOME), view.home, *view.writable])
-    # Files that name the home by its place outside, from before it was /home/coder, go on working.
+    # Files that contain the home's outside path, from before it was /home/coder, continue to work.
     words += ["--bind", str(view.home), HOME, "--symlink", HOME, str(view.home)]
     for path in view.writable:
         words += ["--bind", str(path), str(path)]
@@ -156,21 +156,21 @@ def wrap(program: str, command: Sequence[str], view: View, uid: int | None) -> l
 
 
 def _way_to(paths: Sequence[Path]) -> list[str]:
-    """Directories above, which bubblewrap would make for root alone."""
+    """Return options for parent directories, which bubblewrap would make accessible to root only."""
     above = dict.fromkeys(parent for path in paths for parent in reversed(path.parents) if len(parent.parts) > 1)
     return [word for parent in above for word in ("--perms", "0755", "--dir", str(parent))]
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Whom a workspace's programs take its user for. `name` is the owner's user name, or empty."""
+    """The user as the workspace's programs see it. `name` is the owner's user name, or empty."""
 
     uid: int
     name: str = ""
 
 
 def write_etc(place: Path, person: Person, workspace_id: str, nameserver: str | None, path: str) -> None:
-    """The files of /etc that are the workspace's own: who it is, its name, its PATH, and how it finds others."""
+    """Write the workspace's own files in /etc: its user, its host name, its PATH, and name resolution."""
     place.mkdir(mode=0o755, exist_ok=True)
     place.chmod(0o755)
     shell = "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh"
@@ -192,17 +192,17 @@ def write_etc(place: Path, person: Person, workspace_id: str, nameserver: str | 
 
 
 def _git_identity(name: str) -> str:
-    """A commit works at once and carries the owner's name; `git config --global` comes before it."""
+    """Return a git identity, so that commits work at once under the owner's name. `git config --global` overrides it."""
     if not name or not name.isprintable():
         return ""
     quoted = name.replace("\\", "\\\\").replace('"', '\\"')
-    # Accounts have no address. One that cannot exist is clearer than one that might be somebody's.
+    # Accounts have no address. An impossible address is clearer than one that might belong to someone.
     email = quoted if "@" in name else f"{quoted}@users.codehub.invalid"
     return f'[user]\n\tname = "{quoted}"\n\temail = "{email}"\n'
 
 
 def _resolver(nameserver: str | None) -> str:
-    """The machine's resolv.conf; with a network of its own, the search domains of it and the nameserver in there."""
+    """Return the machine's resolv.conf. With its own network: its search domains and the nameserver in that network."""
     try:
         lines = Path("/etc/resolv.conf").read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
     except OSError:
@@ -214,7 +214,10 @@ def _resolver(nameserver: str | None) -> str:
 
 
 def check_reachable(path: Path, uid: int | None) -> None:
-    """Without a sandbox the workspace's uid walks to its home itself; a closed directory on the way is said, not opened."""
+    """Check that the uid can reach its home, which it must without a sandbox.
+
+    A closed directory is reported, not opened.
+    """
     if uid is None:
         return
     for parent in reversed(path.parents):
@@ -227,10 +230,10 @@ def check_reachable(path: Path, uid: int | None) -> None:
 
 
 def tool_dirs() -> tuple[Path, ...]:
-    """Where CodeHub's Python and its own environment are."""
+    """Return the directories of CodeHub's Python and its environment."""
     return tuple(dict.fromkeys(Path(prefix).resolve() for prefix in (sys.base_prefix, sys.prefix)))
 
 
 def python_dirs(program: str) -> tuple[Path, ...]:
-    """What of those a workspace sees: Python itself; CodeHub's environment only when the profile's program is in it."""
+    """Return the directories that a workspace sees: Python and, if it contains the program, CodeHub's environment."""
     return tool_dirs() if Path(program).is_relative_to(sys.prefix) else (Path(sys.base_prefix).resolve(),)

@@ -1,6 +1,6 @@
-"""The system calls that no workspace needs and that have opened kernels before, as a BPF program for `bwrap --seccomp`.
+"""System calls that no workspace needs and that were used to attack kernels, as a BPF program for `bwrap --seccomp`.
 
-A deny-list like the one container engines ship: everything else goes on working. Pure: syscall numbers in, bytes out.
+A deny-list like those of container engines: everything else works. Pure: syscall numbers in, bytes out.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ CLONE_NEWUSER = 0x10000000
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _LD, _JEQ, _JGE, _JSET, _RET = 0x20, 0x15, 0x35, 0x45, 0x06
 _NR, _ARCH, _FIRST_ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data; little-endian, so the argument's low half
-_X32 = 0x40000000  # x86-64's other numbering of the same calls
+_X32 = 0x40000000  # x86-64's alternative numbering of the same calls
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-# name: (x86_64, aarch64); None where the architecture has no such call.
+# name: (x86_64, aarch64); None if the architecture has no such call.
 _DENIED: Mapping[str, tuple[int | None, int | None]] = {
     "acct": (163, 89),
     "add_key": (248, 217),
@@ -42,7 +42,7 @@ _DENIED: Mapping[str, tuple[int | None, int | None]] = {
     "syslog": (103, 116),
     "vhangup": (153, 58),
 }
-# What a namespace of one's own is made of: denied unless user namespaces are allowed.
+# Calls that create namespaces: denied unless user namespaces are allowed.
 _NAMESPACES: Mapping[str, tuple[int | None, int | None]] = {
     "fsconfig": (431, 431),
     "fsmount": (432, 432),
@@ -57,7 +57,7 @@ _NAMESPACES: Mapping[str, tuple[int | None, int | None]] = {
     "umount2": (166, 39),
 }
 _UNSHARE, _CLONE, _CLONE3 = (272, 97), (56, 220), (435, 435)
-# "Not there": libraries then use the older call, which a program can still be checked for.
+# Reported as absent: libraries then use the older call, which a filter can check.
 _ABSENT: Mapping[str, tuple[int, int]] = {
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
@@ -67,14 +67,14 @@ _ABSENT: Mapping[str, tuple[int, int]] = {
 
 
 def seccomp_program(machine: str, *, user_namespaces: bool = False) -> bytes | None:
-    """The filter for `os.uname().machine`; None for an architecture whose numbers are not known here."""
+    """Return the filter for `os.uname().machine`, or None for an architecture with unknown numbers."""
     if machine not in _AUDIT_ARCH:
         return None
     column = 0 if machine == "x86_64" else 1
     code = [
         _step(_LD, _ARCH),
         _step(_JEQ, _AUDIT_ARCH[machine], yes=1, no=0),
-        _refuse(errno.ENOSYS),  # 32-bit calls have numbers of their own, which would pass by the list
+        _refuse(errno.ENOSYS),  # 32-bit calls have different numbers, which would bypass the list
         _step(_LD, _NR),
     ]
     if machine == "x86_64":
@@ -86,7 +86,7 @@ def seccomp_program(machine: str, *, user_namespaces: bool = False) -> bytes | N
         if (number := entry[column]) is not None:
             code += _on(number, _refuse(errno.EPERM))
     if not user_namespaces:
-        # clone3 takes its flags in memory, where no filter can look.
+        # clone3 takes its flags in memory, which no filter can inspect.
         code += _on(_CLONE3[column], _refuse(errno.ENOSYS))
         for pair in (_UNSHARE, _CLONE):
             code += [
@@ -100,7 +100,7 @@ def seccomp_program(machine: str, *, user_namespaces: bool = False) -> bytes | N
 
 
 def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
-    """One struct sock_filter."""
+    """Return one struct sock_filter."""
     return struct.pack("=HBBI", code, yes, no, value)
 
 

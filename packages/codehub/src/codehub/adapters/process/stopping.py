@@ -1,4 +1,4 @@
-"""The end of an instance: politely through its supervisor, then firmly, then whatever is left of it."""
+"""Ends an instance: gracefully through its supervisor, then by force, then whatever is left of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SWEEPS = 100
 
 
 async def end_tree(record: Record, grace_s: float) -> None:
-    """Everything of this instance is gone afterwards; gone already is success."""
+    """End everything of this instance. Succeeds if it is already gone."""
     if record.alive:
         try:
             fd = os.pidfd_open(record.pid)
@@ -24,7 +24,8 @@ async def end_tree(record: Record, grace_s: float) -> None:
             fd = -1
         if fd >= 0:
             try:
-                # The descriptor is of this very process, so what is checked now is what will be signalled.
+                # The descriptor refers to exactly this process, so the process that is checked is the one that is
+                # signalled.
                 if record.alive:
                     await _end_supervisor(fd, record, grace_s)
             finally:

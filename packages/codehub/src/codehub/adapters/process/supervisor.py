@@ -1,8 +1,8 @@
-"""The supervisor of one instance: starts it, takes its output, ends it as a whole tree, and writes down how it ended.
+"""The supervisor of one instance: starts it, collects its output, ends its whole tree, and records how it ended.
 
-A program of its own that uses the standard library alone (`python -I -S`, the spec on stdin), so that it is small, and
-survives CodeHub. It holds a lock for its lifetime: a workspace has one supervisor at most. Orphans of the
-IDE become its children (subreaper), so that none escapes the end. It keeps CodeHub's own uid; the IDE gets another.
+A separate program that uses only the standard library (`python -I -S`, the spec on stdin), so that it is small and survives
+CodeHub. It holds a lock for its lifetime: a workspace has at most one supervisor. Orphans of the IDE become its children
+(subreaper), so that none survives. It keeps CodeHub's uid; the IDE gets another.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from codehub.adapters.process import confinement
 from codehub.adapters.process.confinement import PR_SET_PDEATHSIG, Confinement, Namespaces
 
 PR_SET_CHILD_SUBREAPER = 36
-_ORPHANS_GRACE_S = 2.0  # for what is left when the IDE has ended by itself
+_ORPHANS_GRACE_S = 2.0  # for processes that are left when the IDE has exited
 _HELPER_RETRY_S = 1.0  # between two starts of slirp4netns or the bridge
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def start_ticks(pid: int) -> int:
-    """When a process began, in ticks since boot: with the pid, who it is."""
+    """Return a process's start time in ticks since boot, which identifies it together with the pid."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         return int(file.read().rpartition(b") ")[2].split()[19])
 
 
 def descendants(root: int) -> list[tuple[int, str]]:
-    """(pid, name) of everything below a process."""
+    """Return (pid, name) of all descendants of a process."""
     children: dict[int, list[tuple[int, str]]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -63,7 +63,7 @@ def write_whole(path: str, content: dict[str, object]) -> None:
 
 
 class Log:
-    """The output, in a file that is put aside when it has grown enough."""
+    """The output, in a file that is rotated when it is large enough."""
 
     def __init__(self, path: str, most: int) -> None:
         self._path = path
@@ -75,7 +75,7 @@ class Log:
         self._size = os.fstat(self._fd).st_size
 
     def write(self, data: bytes) -> None:
-        with contextlib.suppress(OSError):  # a full disk must not take the IDE with it
+        with contextlib.suppress(OSError):  # a full disk must not end the IDE
             self._size += os.write(self._fd, data)
             if self._size >= self._most:
                 os.rename(self._path, self._path + ".1")
@@ -118,7 +118,7 @@ class Supervisor:
             try:
                 os.close(seen_w)
                 self._become(out_w, made_w, seen_r)
-            except BaseException as error:  # noqa: BLE001 - in a forked child: nothing may get past the exec
+            except BaseException as error:  # noqa: BLE001 - in a forked child: no exception may escape
                 os.write(2, f"cannot start {self.spec['command']!r}: {error}\n".encode())
             os._exit(127)
         os.close(made_w)
@@ -131,7 +131,7 @@ class Supervisor:
         self._keep_helpers()
 
     def _keep_helpers(self) -> float | None:
-        """Start what serves the namespace, again when it ended; returns when to look again."""
+        """Start the namespace's helpers, again if they ended. Returns when to check again."""
         if self.held is None or self.asked_to_stop or self.exit is not None:
             return None
         now = time.monotonic()
@@ -146,7 +146,7 @@ class Supervisor:
                 os.close(self.way_out_pipe)
             self.way_out, self.way_out_pipe = confinement.start_way_out(self.plan, self.held)
         if needs_bridge and not self.bridge:
-            from codehub.adapters.process.port_bridge import start_bridge  # few need it, and it loads threads
+            from codehub.adapters.process.port_bridge import start_bridge  # rarely needed, and it imports threading
 
             self.bridge = start_bridge(self.plan, self.held, self.uid)
         return None
@@ -160,7 +160,7 @@ class Supervisor:
         os.dup2(null, 0)
         os.dup2(out_w, 1)
         os.dup2(out_w, 2)
-        # The workspace's group is its own, and CodeHub's group must be able to write to the sockets that it makes.
+        # The workspace has its own group, and CodeHub's group must be able to write to the sockets that it creates.
         os.umask(0o022 if self.uid is None else 0o002)
         confinement.apply_limits(self.plan, self.uid)
         if self.plan.slirp:
@@ -172,7 +172,7 @@ class Supervisor:
             os.setgroups([])
             os.setresgid(uid, uid, uid)
             os.setresuid(uid, uid, uid)
-        # After the change of uid, which clears it: without its supervisor the IDE ends.
+        # After the change of uid, which resets it: the IDE ends with its supervisor.
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         os.chdir(str(self.spec["cwd"]) if not self.spec["sandboxed"] else "/")
         os.execve(command[0], command, env)  # noqa: S606
@@ -199,7 +199,7 @@ class Supervisor:
             with contextlib.suppress(BlockingIOError):
                 os.read(self.wake_r, 4096)
         if self.out_r in readable and not self._drain():
-            # Everybody closed it; the end comes as SIGCHLD.
+            # All writers closed it; the exit is reported by SIGCHLD.
             os.close(self.out_r)
             self.out_r = self.wake_r
         self._reap()
@@ -227,14 +227,14 @@ class Supervisor:
                     self.bridge = 0
                 if pid == self.child:
                     code = os.waitstatus_to_exitcode(status)
-                    # bubblewrap says 128 + n for a signal, as shells do.
+                    # bubblewrap reports a signal as 128 + n, like shells.
                     number = -code if code < 0 else code - 128 if self.spec["sandboxed"] and 128 < code < 160 else 0
                     self.exit = {"code": code if code >= 0 else 128 - code, "signal": number}
                     self.exit["oom"] = number == signal.SIGKILL and confinement.ran_out_of_memory(self.plan)
 
     def _signal_all(self, number: int) -> None:
         for pid, name in descendants(os.getpid()):
-            # bubblewrap has no manners: it would end its sandbox at once.
+            # bubblewrap does not stop gracefully: it would end its sandbox at once.
             if name != "bwrap" or number == signal.SIGKILL:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, number)
@@ -259,7 +259,7 @@ def main() -> int:
         return 75
     ready_r, ready_w = os.pipe()
     if os.fork():
-        # The launcher: says whether the supervisor has begun, and leaves it to the system.
+        # The launcher: reports whether the supervisor has started, and leaves it to the system.
         os.close(ready_w)
         return 0 if os.read(ready_r, 1) else 1
     os.close(ready_r)
@@ -269,7 +269,7 @@ def main() -> int:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(spec["run_dir"], "exit.json"))
     record = {**spec["record"], "pid": os.getpid(), "start": start_ticks(os.getpid())}
-    # On record before it begins: a crash of CodeHub right now must not leave an instance nobody knows of.
+    # Recorded before the start: a crash of CodeHub at this point must not leave an unknown instance.
     write_whole(os.path.join(spec["run_dir"], "record.json"), record)
     supervisor.start()
     os.write(ready_w, b"1")

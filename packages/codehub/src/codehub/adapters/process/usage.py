@@ -1,4 +1,4 @@
-"""What an instance takes of the machine: its whole tree, CPU since the last look."""
+"""Resource usage of an instance: its whole process tree, with CPU since the last observation."""
 
 from __future__ import annotations
 

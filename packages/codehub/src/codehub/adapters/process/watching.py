@@ -11,7 +11,7 @@ from codehub.adapters.process.records import Record
 
 
 class ExitWatch:
-    """Tells every open `hints()` of exits of the supervisors it was shown, and of what is `tell`ed."""
+    """Notifies every open `hints()` of exits of the supervisors that it follows, and of what is passed to `tell`."""
 
     def __init__(self) -> None:
         self._open: list[asyncio.Queue[str]] = []
@@ -22,7 +22,7 @@ class ExitWatch:
             queue.put_nowait(workspace_id)
 
     def follow(self, record: Record) -> None:
-        """Nothing is done while nobody listens."""
+        """Follow a supervisor. Does nothing without listeners."""
         if not self._open or self._fds.get(record.workspace_id, ("", 0))[0] == record.identity:
             return
         self._forget(record.workspace_id)
@@ -33,7 +33,7 @@ class ExitWatch:
             return
         self._fds[record.workspace_id] = (record.identity, fd)
         asyncio.get_running_loop().add_reader(fd, self._ended, record.workspace_id)
-        if not record.alive:  # another process took the pid in between
+        if not record.alive:  # another process got the pid in between
             self._ended(record.workspace_id)
 
     async def hints(self, running: list[Record]) -> AsyncIterator[str]:

@@ -1,1 +1,4 @@
-"""Redis (or Valkey): hints and a write buffer. While it is away nothing is lost and nothing is put to sleep."""
+"""Redis or Valkey, for hints and a write buffer.
+
+While it is unavailable, nothing is lost and no workspace goes to sleep.
+"""

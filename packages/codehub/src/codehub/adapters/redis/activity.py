@@ -11,12 +11,12 @@ from redis import asyncio as redis
 from codehub.adapters.redis.client import translated
 
 KEY: Final = "codehub:activity"
-# There since the TTL Runner last looked: gone when the server lost its data, and with it activity nobody had read yet.
+# Set by the TTL Runner when it reads. Missing if the server lost its data, including activity that was not read yet.
 KEPT_KEY: Final = "codehub:activity:kept"
-# Entries per round trip: some 100 KB.
+# Entries per round trip: about 100 KB.
 _BATCH: Final = 2_000
 
-# Removes each entry whose time is still the one that was stored: a later touch stays for the next tick.
+# Removes each entry whose time is still the stored one: a later touch stays for the next tick.
 _FORGET: Final = """
 for i = 1, #ARGV, 2 do
     local score = redis.call('ZSCORE', KEYS[1], ARGV[i])
@@ -28,7 +28,7 @@ end
 
 
 class RedisActivity:
-    """ports.activity.ActivityStore on Redis."""
+    """Implements ports.activity.ActivityStore on Redis."""
 
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
@@ -51,7 +51,7 @@ class RedisActivity:
         entries = iter(stored.items())
         with translated():
             while batch := list(islice(entries, _BATCH)):
-                # repr keeps every digit of the time, as ZADD was given it.
+                # repr keeps every digit of the time, as it was passed to ZADD.
                 await self._forget(keys=[KEY], args=[word for name, at in batch for word in (name, repr(at))])
 
     async def unbroken(self) -> bool:

@@ -1,4 +1,4 @@
-"""Hints by PUBLISH and SUBSCRIBE."""
+"""Hints through PUBLISH and SUBSCRIBE."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from redis import asyncio as redis
 
 from codehub.adapters.redis.client import refuse_to_swallow, translated
 
-# How long a silent subscription waits before it looks whether it is still wanted and still connected.
+# How often a silent subscription checks whether it is still wanted and still connected.
 _LISTEN_S = 5.0
 
 
 class RedisBus:
-    """ports.bus.Bus on Redis. A channel that ends in `*` is subscribed as a pattern."""
+    """Implements ports.bus.Bus on Redis. A channel that ends in `*` is subscribed as a pattern."""
 
     def __init__(self, client: redis.Redis) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""How every connection to Redis is made, and the one place where its driver's errors become ours."""
+"""Creates every connection to Redis, and translates the driver's errors. No other module does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TIMEOUT_S = 5.0
 
 
 def connect(url: str) -> redis.Redis:
-    """A client on a pool; it connects when it is first used, and again whenever it must."""
+    """Return a client with a connection pool. It connects on first use and reconnects as needed."""
     return redis.Redis.from_url(
         url,
         socket_timeout=_TIMEOUT_S,
@@ -28,7 +28,10 @@ def connect(url: str) -> redis.Redis:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Driver errors raised inside leave as BackendDown; a cancellation the driver took for a time-out leaves as one."""
+    """Translate driver errors raised inside into BackendDown.
+
+    A cancellation that the driver took for a timeout leaves as a cancellation.
+    """
     try:
         yield
     except (exceptions.RedisError, OSError, TimeoutError) as error:
@@ -38,7 +41,7 @@ def translated() -> Iterator[None]:
 
 
 def refuse_to_swallow() -> None:
-    """redis-py loses a cancellation that arrives while it connects; the task still knows that it was asked to end."""
+    """Raise CancelledError if redis-py lost a cancellation while connecting. The task still knows that it was cancelled."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError

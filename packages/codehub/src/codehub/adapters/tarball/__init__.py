@@ -1,1 +1,4 @@
-"""Trees ↔ tar streams, without ever leaving the tree: everything goes by directory descriptors and never follows a link."""
+"""Converts between trees and tar streams.
+
+Uses directory descriptors and never follows links, so it never leaves the tree.
+"""

@@ -1,6 +1,6 @@
-"""The tar format's blocks: one entry ↔ its headers. POSIX pax, with GNU's sparse 1.0; both are read by tar and by Python.
+"""The tar format's blocks: one entry ↔ its headers. POSIX pax with GNU's sparse 1.0, which both tar and Python read.
 
-Knows bytes only: neither files nor streams. Names are bytes without a leading slash; the root itself is `.`.
+Knows only bytes, neither files nor streams. Names are bytes without a leading slash; the root itself is `.`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ END = bytes(BLOCK * 2)
 FILE, LINK, SYMLINK, FIFO, DIR = b"0", b"1", b"2", b"6", b"5"
 DEVICES = (b"3", b"4")
 PAX, PAX_GLOBAL, GNU_LONGNAME, GNU_LONGLINK = b"x", b"g", b"L", b"K"
-# A header of headers larger than this is nobody's file name or attribute (xattrs are at most 64 KiB each).
+# A larger pax header cannot come from a file name or attribute (xattrs are at most 64 KiB each).
 MAX_PAX = 8 << 20
 
 _HEADER = struct.Struct("100s8s8s8s12s12s8s1s100s8s32s32s8s8s155s12x")
@@ -30,7 +30,10 @@ _OCTAL_SIZE = 0o77777777777
 
 @dataclass(slots=True)
 class Entry:
-    """One thing in a tar stream. `size` is what follows in the stream; a sparse file's real size is in its map."""
+    """An entry of a tar stream.
+
+    `size` is the number of bytes that follow in the stream; a sparse file's real size is in its map.
+    """
 
     name: bytes
     kind: bytes
@@ -49,7 +52,7 @@ def padding(size: int) -> int:
 
 
 def encode(entry: Entry) -> bytes:
-    """Its headers: a pax one where the old fields don't hold it all, then the ustar one."""
+    """Return the entry's headers: a pax header if the ustar fields cannot hold everything, then the ustar header."""
     records: list[bytes] = []
     name, link = entry.name, entry.link
     seconds, nanos = divmod(entry.mtime_ns, 1_000_000_000)
@@ -94,7 +97,7 @@ def encode(entry: Entry) -> bytes:
 
 
 def _record(key: bytes, value: bytes) -> bytes:
-    """`LENGTH key=value\\n`, where LENGTH counts itself."""
+    """Return `LENGTH key=value\\n`, where LENGTH includes itself."""
     rest = len(key) + len(value) + 3
     length = rest + len(str(rest))
     length = rest + len(str(length))
@@ -142,18 +145,24 @@ def _block(
 
 @lru_cache(64)
 def _pax_block(size: int) -> bytes:
-    """Most files have one, for their parts of a second, and most of those are of one size."""
+    """Return the header of a pax header.
+
+    Cached: most files have one, for fractions of a second, and most have the same size.
+    """
     return _block(b"././@PaxHeader", PAX, size=size)
 
 
 def _sum(block: bytes) -> int:
-    """Of all bytes. Half an Adler checksum is one more than that, for as few bytes as cannot reach its modulus; five times
-    as fast as `sum`, which was a fifth of all the time it took to make a header."""
+    """Return the sum of all bytes.
+
+    The low half of an Adler checksum is that sum plus one for as few bytes as cannot reach its modulus. It is five times as
+    fast as `sum`, which took a fifth of the time to build a header.
+    """
     return (zlib.adler32(block[:256]) & 0xFFFF) + (zlib.adler32(block[256:]) & 0xFFFF) - 2
 
 
 def decode(block: bytes) -> Entry | None:
-    """One header block, or None for an empty one. Raises ArchiveCorrupted when its checksum is wrong."""
+    """Decode one header block, or return None for an empty one. Raises ArchiveCorrupted if its checksum is wrong."""
     if block.count(0) == BLOCK:
         return None
     (name, mode, uid, gid, size, mtime, checksum, kind, link, magic, _, _, _, _, prefix) = _HEADER.unpack(block)
@@ -187,7 +196,7 @@ def _number(raw: bytes) -> int:
 
 
 def records(body: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The records of a pax header."""
+    """Yield the records of a pax header."""
     at = 0
     while at < len(body):
         space = body.find(b" ", at, at + 12)
@@ -202,7 +211,7 @@ def records(body: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def apply(entry: Entry, pax: Mapping[bytes, bytes]) -> None:
-    """Let pax records overrule the old fields."""
+    """Override the ustar fields with pax records."""
     xattrs: dict[str, bytes] = {}
     try:
         for key, value in pax.items():

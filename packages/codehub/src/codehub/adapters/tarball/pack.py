@@ -1,7 +1,7 @@
-"""A tree → a tar stream, as chunks.
+"""Packs a tree into a tar stream, as chunks.
 
-Every file is opened without following links and by its directory's descriptor. A file that shrinks, vanishes or cannot be
-read fails the stream: a truncated archive must never look whole. Sockets and devices are left out.
+Every file is opened by its directory's descriptor, without following links. A file that shrinks, vanishes or cannot be read
+fails the stream: a truncated archive must never look complete. Sockets and devices are left out.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from codehub.adapters.tarball.format import BLOCK, DIR, END, FIFO, FILE, LINK, S
 from codehub.domain.errors import Terminal, Transient
 
 CHUNK = 1 << 20
-# Twice what a program can name at once (PATH_MAX); real trees stay far below.
+# Twice the longest path that a program can name at once (PATH_MAX). Real trees stay far below.
 MAX_PATH = 8192
 MAX_DEPTH = 1000
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-# What else is an attribute of a user's file; others (trusted.*, security.selinux) belong to the machine.
+# Other attributes of a user's file that are kept. The rest (trusted.*, security.selinux) belong to the machine.
 _KEPT_XATTRS = ("user.", "system.posix_acl_")
 
 
 @dataclass(slots=True)
 class Packed:
-    """What has gone by so far."""
+    """Counts what was packed so far."""
 
     tar_bytes: int = 0
     entries: int = 0
@@ -59,9 +59,9 @@ def pack_tree(
     cancelled: Callable[[], bool] = lambda: False,
     leave_out: frozenset[str] = frozenset(),
 ) -> Iterator[bytes]:
-    """The tree below and including `root`, as chunks of about `CHUNK` bytes.
+    """Yield the tree including `root`, in chunks of about `CHUNK` bytes.
 
-    `leave_out` names directories right below the root that are not the user's (a file system's `lost+found`).
+    `leave_out` names directories directly below the root that do not belong to the user (a file system's `lost+found`).
     """
     out = _Out(packed)
     links: dict[tuple[int, int], bytes] = {}
@@ -91,7 +91,10 @@ def pack_tree(
 
 
 def _bounded(path: bytes, depth: int = 0) -> bytes:
-    """Each entry repeats the whole path: without a bound, 12 MB of nested directories are an archive of 1 GB."""
+    """Return the path if it is short enough.
+
+    Each entry repeats its full path: otherwise 12 MB of nested directories become a 1 GB archive.
+    """
     if depth <= MAX_DEPTH and len(path) <= MAX_PATH:
         return path
     shown = os.fsdecode(path[2:120]) + ("…" if len(path) > 120 else "")
@@ -134,7 +137,7 @@ def _entry(path: bytes, kind: bytes, found: os.stat_result, xattrs: dict[str, by
 def _xattrs(fd: int) -> dict[str, bytes]:
     try:
         names = os.listxattr(fd)
-    except OSError:  # a file system without any
+    except OSError:  # a file system without xattrs
         return {}
     return {name: os.getxattr(fd, name) for name in names if name.startswith(_KEPT_XATTRS)}
 
@@ -171,7 +174,7 @@ def _open(fd: int, name: str) -> int:
     try:
         return os.open(name, _OPEN_FILE, dir_fd=fd)
     except PermissionError:
-        # Our own file, closed to us by its modes: opened for the moment it takes to open it.
+        # The mode denies access to us as the owner: change it temporarily.
         mode = stat.S_IMODE(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode)
         os.chmod(name, mode | 0o400, dir_fd=fd)
         try:
@@ -222,13 +225,13 @@ def _content(fd: int, size: int, name: str, out: _Out) -> Iterator[bytes]:
 
 
 def _segments(fd: int, size: int) -> list[tuple[int, int]] | None:
-    """(offset, length) of what is not a hole; None when there are no holes after all."""
+    """Return (offset, length) of the data between holes, or None if there are no holes after all."""
     segments: list[tuple[int, int]] = []
     at = 0
     while at < size:
         try:
             start = os.lseek(fd, at, os.SEEK_DATA)
-        except OSError:  # ENXIO: nothing but a hole from here on
+        except OSError:  # ENXIO: only a hole from here on
             break
         at = min(os.lseek(fd, start, os.SEEK_HOLE), size)
         segments.append((start, at - start))
@@ -237,7 +240,7 @@ def _segments(fd: int, size: int) -> list[tuple[int, int]] | None:
 
 
 def _sparse(fd: int, entry: Entry, size: int, segments: list[tuple[int, int]], out: _Out) -> Iterator[bytes]:
-    # GNU ends the map with an empty segment at the end of a file that ends in a hole.
+    # GNU ends the map of a file that ends in a hole with an empty segment.
     if not segments or sum(segments[-1]) < size:
         segments = [*segments, (size, 0)]
     table = b"".join([b"%d\n" % len(segments), *(b"%d\n%d\n" % segment for segment in segments)])

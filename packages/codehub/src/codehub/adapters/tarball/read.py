@@ -1,4 +1,7 @@
-"""A tar stream → entries and their contents. Reads what pack, GNU tar and the Docker engine write; trusts none of it."""
+"""Parses a tar stream into entries and their content.
+
+Reads what pack, GNU tar and the Docker engine write, and trusts none.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,19 @@ from codehub.adapters.tarball import format as tar
 from codehub.adapters.tarball.format import BLOCK, Entry
 from codehub.domain.errors import ArchiveCorrupted
 
-# Most entries have a pax header, for their parts of a second, and most of those are one and the same: decoded once.
+# Most entries have a pax header for fractions of a second, and most of those are identical, so they are decoded once.
 _PAX_HEADERS_KNOWN = 64
 
 
 class TarStream:
-    """Iterate for entries; `content(entry)` must be used up (or not begun) before the next one is asked for."""
+    """Iterates over entries. `content(entry)` must be consumed (or not started) before the next entry."""
 
     def __init__(self, chunks: Iterable[bytes], limit: int | None = None) -> None:
-        self._limit = limit  # bytes of the stream that an honest one does not exceed
+        self._limit = limit  # most bytes that an intact stream can have
         self._chunks = iter(chunks)
         self._view = memoryview(b"")
         self._at = 0
-        self._left = 0  # of the present entry's content and padding
+        self._left = 0  # of the current entry's content and padding
         self.consumed = 0
         self._pax_sizes: dict[bytes, int] = {}
 
@@ -28,12 +31,12 @@ class TarStream:
         while (entry := self._next()) is not None:
             yield entry
             self._skip()
-        # The rest must be read: whoever made the stream may check it at its end.
+        # The rest must be read: the producer of the stream may verify it at its end.
         for chunk in self._chunks:
             self._count(chunk)
 
     def content(self, entry: Entry) -> Iterator[memoryview]:
-        """The present entry's bytes, in pieces."""
+        """Yield the current entry's content in chunks."""
         left = entry.size
         while left:
             piece = self._some(left)
@@ -42,7 +45,7 @@ class TarStream:
             yield piece
 
     def small(self, size: int) -> bytes | memoryview:
-        """`size` bytes of the present entry's content at once."""
+        """Return `size` bytes of the current entry's content at once."""
         self._left -= size
         return self._take(size)
 
@@ -83,7 +86,7 @@ class TarStream:
         return entry
 
     def _body(self, size: int) -> bytes:
-        """Of a header that has one."""
+        """Return the body of a header that has one."""
         body = bytes(self._take(size))
         self._take(tar.padding(size))
         return body
@@ -93,7 +96,7 @@ class TarStream:
             self._left -= len(self._some(self._left))
 
     def _some(self, most: int) -> memoryview:
-        """At least one byte."""
+        """Return at least one byte."""
         if self._at == len(self._view):
             self._refill()
         piece = self._view[self._at : self._at + most]

@@ -1,4 +1,4 @@
-"""A tar stream → the same under other names: every entry is read, checked and written again."""
+"""Renames entries of a tar stream: every entry is read, checked and written again."""
 
 from __future__ import annotations
 
@@ -41,9 +41,11 @@ def renamed(
     limit: int | None = None,
     owner: int | None = None,
 ) -> Iterator[bytes]:
-    """Sockets and devices are left out; hard links are renamed with what they point to, symbolic ones stay as they are.
+    """Yield the renamed stream, without sockets and devices.
 
-    With an `owner` everything is that user's, whoever it belonged to.
+    Targets of hard links are renamed too, those of symbolic links are not.
+
+    With an `owner`, every entry belongs to that user, regardless of its original owner.
     """
     pieces: list[bytes] = []
     held = 0

@@ -1,7 +1,7 @@
-"""A tar stream → a tree, in a directory made for it.
+"""Unpacks a tar stream into a directory created for it.
 
-Nothing outside the directory can be touched: names are split and checked, every step goes by descriptor, links are made
-and never followed. Anything an honest archive cannot hold (absolute names, `..`, a name twice) is ArchiveCorrupted.
+Nothing outside the directory can be touched: names are split and checked, every step uses a descriptor, links are created
+but never followed. Content that an intact archive cannot have (absolute names, `..`, a duplicate name) is ArchiveCorrupted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BAD_ENTRY = {
 
 
 def split(name: bytes) -> list[str]:
-    """A name's parts, refused unless it stays below the root."""
+    """Split a name into its parts. Raises if it does not stay below the root."""
     if name.startswith(b"/") or b"\0" in name:
         raise ArchiveCorrupted(f"the archive holds an absolute or impossible name: {name[:200]!r}")
     parts = [part for part in os.fsdecode(name).split("/") if part not in ("", ".")]
@@ -45,10 +45,10 @@ def split(name: bytes) -> list[str]:
 
 
 def unpack_tree(chunks: Iterable[bytes], root: Path, limit: int | None = None, *, root_is_ours: bool = True) -> int:
-    """Unpack into the existing, empty directory `root`; returns the number of entries.
+    """Unpack into the existing, empty directory `root`, and return the number of entries.
 
-    `limit`: the tar stream's size when it was made; a longer one is not what was archived. `root_is_ours`: whether the
-    directory itself must get the attributes that were archived; a volume's root may belong to whoever made the volume.
+    `limit`: the tar stream's size when it was packed; a longer stream is not what was archived. `root_is_ours`: whether to
+    set the archived attributes on the directory itself; a volume's root may belong to the volume's creator.
     """
     stream = TarStream(chunks, limit)
     unpacker = _Unpacker(root, stream, root_is_ours=root_is_ours)
@@ -84,8 +84,8 @@ class _Unpacker:
         self._root = os.geteuid() == 0
         self._ids = (os.geteuid(), os.getegid())
         self._umask = _umask()
-        # Directories' attributes, set when nothing is written below them any more. By name: a directory that an archive
-        # holds a million times is not remembered a million times.
+        # Attributes of directories, set once nothing more is written below them. Keyed by name, so that an archive that
+        # repeats a directory a million times does not fill the memory.
         self._later: dict[bytes, Entry] = {}
 
     def close(self) -> None:
@@ -146,8 +146,12 @@ class _Unpacker:
             os.close(fd)
 
     def _new_file(self, dir_fd: int, name: str, entry: Entry) -> tuple[int, bool]:
-        """And whether it has its modes already: when nothing stands against them it is made with them. Nobody else can look
-        in yet, since the root's own modes come last."""
+        """Create a file and return its descriptor and whether it already has its final mode.
+
+        It gets the mode at creation if nothing prevents that.
+
+        No other user can access it yet, because the root's mode is set last.
+        """
         at_once = not entry.mode & (0o7000 | self._umask)
         fd = os.open(name, _NEW_FILE, entry.mode if at_once else 0o600, dir_fd=dir_fd)
         return fd, at_once and not entry.xattrs
@@ -157,11 +161,12 @@ class _Unpacker:
         if self._root and (entry.uid, entry.gid) != self._ids:
             os.fchown(fd, entry.uid, entry.gid)
         if entry.kind == tar.FILE:
-            # Whoever can write to the store could make a program that runs as another workspace's user, or as root.
+            # Otherwise anyone with write access to the store could create a program that runs as another workspace's user
+            # or as root.
             mode &= ~(stat.S_ISUID | stat.S_ISGID)
         for key, value in entry.xattrs.items():
             if key == "security.capability":
-                continue  # as good as a set-uid bit
+                continue  # equivalent to a set-uid bit
             _set_xattr(fd, key, value)
         if not moded:
             os.fchmod(fd, mode)
@@ -195,7 +200,7 @@ class _Unpacker:
                 length -= len(piece)
 
     def finish(self) -> None:
-        """Directories' own attributes, deepest first."""
+        """Set the directories' attributes, deepest first."""
         for name, entry in reversed(self._later.items()):
             parts = split(name)
             try:
@@ -208,7 +213,7 @@ class _Unpacker:
 
 
 def _umask() -> int:
-    """Read without setting it, which would be for all threads; all bits when it cannot be known."""
+    """Read the umask without setting it, which would affect all threads. Returns all bits if it is unknown."""
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as status:
             return next(int(line.split()[1], 8) for line in status if line.startswith("Umask:"))
@@ -228,7 +233,7 @@ def _set_xattr(fd: int, key: str, value: bytes) -> None:
         os.setxattr(fd, key, value)
     except OSError as error:
         if error.errno in (errno.EPERM, errno.ENOTSUP) and not key.startswith("user."):
-            return  # capabilities and ACLs need rights or a file system that we may not have
+            return  # capabilities and ACLs need privileges or a file system that we may not have
         if error.errno == errno.ENOTSUP:
             raise Transient("the homes' file system keeps no user xattrs, and this home has some") from error
         raise

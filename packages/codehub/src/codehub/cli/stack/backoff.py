@@ -1,4 +1,4 @@
-"""How long to wait before something that ended is started again: longer each time, short again after a steady while."""
+"""Restart backoff: the delay grows with each restart and is reset after a stable period."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _STEADY_S: Final = 60.0
 
 
 class Backoff:
-    """Of one thing that is kept running; it begins when this is made."""
+    """The backoff of one supervised process. Its run time starts when this is created."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -19,7 +19,7 @@ class Backoff:
         self._wait_s = _FIRST_S
 
     def ended(self) -> float:
-        """How long to wait now. What runs next begins after that."""
+        """Return the delay before the restart. The next run starts after it."""
         ran_s = self._clock() - self._begun
         self._wait_s = _FIRST_S if ran_s > _STEADY_S else min(self._wait_s * 2, _LONGEST_S)
         self._begun = self._clock() + self._wait_s

@@ -1,6 +1,7 @@
-"""The three parts as child processes: started together, started again when one ends, stopped together.
+"""The three parts as child processes: started together, restarted if one ends, stopped together.
 
-If CodeHub is root, API and proxy run as its own system user and only the coordinator is root, in that user's group.
+If CodeHub runs as root, API and proxy run as CodeHub's system user. Only the coordinator runs as root, in that user's
+group.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ class Part:
     name: str
     arguments: Sequence[str]
     descriptors: Sequence[int] = ()
-    # Whether it stays root where CodeHub is: it starts each workspace as another user.
+    # Whether it stays root if CodeHub is: it starts each workspace as another user.
     privileged: bool = False
 
 
 def command_of(part: Part, account: Account | None) -> list[str]:
-    """What runs the part; as `account` where that is another user and the part need not be root."""
+    """Return the command of a part. It runs as `account` if that is another user and the part need not be root."""
     command = [sys.executable, "-m", "codehub.cli.main", *part.arguments]
     if account is None or not account.switched or part.privileged:
         return command
@@ -53,7 +54,7 @@ def command_of(part: Part, account: Account | None) -> list[str]:
 
 
 def _die_with_parent(parent: int) -> Callable[[], None]:
-    """A child must not outlive a killed `up`: the next one starts its own."""
+    """Kill a child if `up` is killed: the next `up` starts its own children."""
     libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
     def prepare() -> None:
@@ -66,7 +67,7 @@ def _die_with_parent(parent: int) -> Callable[[], None]:
 
 
 async def keep_running(part: Part, environment: Mapping[str, str], account: Account | None = None) -> None:
-    """Run a part for ever; ends by cancellation, and then the process has ended too."""
+    """Keep a part running until cancelled. The process has then ended too."""
     backoff = Backoff(asyncio.get_running_loop().time)
     while True:
         process = await asyncio.create_subprocess_exec(
@@ -74,10 +75,10 @@ async def keep_running(part: Part, environment: Mapping[str, str], account: Acco
             env=dict(environment),
             stdin=asyncio.subprocess.DEVNULL,
             pass_fds=tuple(part.descriptors),
-            # Ctrl-C reaches the whole group; `up` decides who stops when.
+            # Ctrl-C reaches the whole group; `up` decides the order of stopping.
             start_new_session=True,
             umask=_UMASK,
-            # Records and sockets of workspaces are for this group, so that API and proxy reach them.
+            # This group owns records and sockets of workspaces, so that API and proxy can access them.
             group=account.group if account is not None and part.privileged else None,
             preexec_fn=_die_with_parent(os.getpid()),
         )

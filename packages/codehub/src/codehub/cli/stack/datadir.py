@@ -1,4 +1,4 @@
-"""The data directory: made, checked, and held by one CodeHub at a time."""
+"""The data directory: created, checked, and locked by one CodeHub at a time."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from codehub.adapters.embedded.account import Account
 from codehub.adapters.embedded.layout import write_private
 from codehub.domain.errors import Conflict, Invalid
 
-# Moves when something under the data directory changes so that an older CodeHub would misread it.
+# Increased when something in the data directory changes so that an older CodeHub would misread it.
 _LAYOUT = 1
 
 
 def prepare(path: Path) -> None:
-    """There, ours to write, and of a layout this CodeHub knows; else Invalid saying what to do."""
+    """Check that the directory exists, is writable, and has a known layout. Otherwise raises Invalid with what to do."""
     try:
         path.mkdir(mode=0o711, parents=True, exist_ok=True)
     except OSError as error:
@@ -30,7 +30,7 @@ def prepare(path: Path) -> None:
     if not os.access(path, os.W_OK | os.X_OK):
         raise Invalid(f"CODEHUB_DATA_DIR={path}: not writable by you. Choose another directory, or change its owner.")
     if (path / "archives").is_dir():
-        (path / "archives").chmod(0o700)  # made by a CodeHub that let others read it
+        (path / "archives").chmod(0o700)  # created by a version that let others read it
     layout = path / "layout"
     try:
         there = int(layout.read_text())
@@ -47,15 +47,17 @@ def prepare(path: Path) -> None:
 
 
 def share(path: Path, account: Account) -> None:
-    """Let API and proxy, which are not root, reach the workspaces that were started when they still were: records, output
-    and sockets."""
+    """Give API and proxy, which are not root, access to workspaces that were started while they were.
+
+    This covers records, output and sockets.
+    """
     instances = path / "run" / "instances"
     for place in (*instances.glob("[!.]*"), *(instances / ".s").glob("*")):
         _give_group(place, account.gid)
 
 
 def _give_group(directory: Path, gid: int) -> None:
-    """A directory and what is right inside of it. A workspace may write there: no link is followed."""
+    """Change the group of a directory and its direct entries. A workspace may write there, so links are not followed."""
     try:
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -68,7 +70,7 @@ def _give_group(directory: Path, gid: int) -> None:
                 info = entry.stat(follow_symlinks=False)
                 if stat.S_ISSOCK(info.st_mode) or (stat.S_ISREG(info.st_mode) and info.st_nlink == 1):
                     os.chown(entry.name, -1, gid, dir_fd=fd, follow_symlinks=False)
-        os.fchown(fd, -1, gid)  # last: a crash on the way is noticed
+        os.fchown(fd, -1, gid)  # last, so that an interrupted change is noticed
         os.fchmod(fd, stat.S_IMODE(os.fstat(fd).st_mode))
     finally:
         os.close(fd)
@@ -76,13 +78,13 @@ def _give_group(directory: Path, gid: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds the data directory."""
+    """The process that holds the data directory."""
 
     pid: int
 
 
 class Lock:
-    """Held from the start of `up` to its end; the kernel frees it when the process dies."""
+    """Held while `up` runs; the kernel releases it when the process dies."""
 
     def __init__(self, data_dir: Path) -> None:
         self._path = data_dir / "up.lock"
@@ -113,7 +115,7 @@ class Lock:
 
 
 def holder(data_dir: Path) -> Holder | None:
-    """Who runs on this data directory now; None when nobody does."""
+    """Return the process that holds this data directory, or None."""
     try:
         descriptor = os.open(data_dir / "up.lock", os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -131,12 +133,12 @@ def holder(data_dir: Path) -> Holder | None:
 
 
 def write_environment(data_dir: Path, values: dict[str, str]) -> None:
-    """What is in force, for `codehub env` and for `codehub login` on the same machine."""
+    """Store the effective settings, for `codehub env` and for `codehub login` on the same machine."""
     write_private(data_dir / "environment", "".join(f"{name}={value}\n" for name, value in values.items()))
 
 
 def read_environment(data_dir: Path) -> dict[str, str]:
-    """What the running (or last) `up` put in force."""
+    """Return the effective settings of the running (or last) `up`."""
     try:
         lines = (data_dir / "environment").read_text().splitlines()
     except (FileNotFoundError, NotADirectoryError):

@@ -1,8 +1,8 @@
 """A read-only view of the Docker engine for API and proxy, which are not root.
 
-Whoever can write to the engine's socket is root on its machine, so API and proxy do not get it. `up` serves them a socket
-of their own that passes on questions about this installation's containers, and nothing else: no other method than GET,
-no file of a container, no container of others.
+Write access to the engine's socket gives root on its machine, so API and proxy do not get it. `up` serves them another
+socket that only forwards queries about this installation's containers: no method other than GET, no file of a container, no
+container of others.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ _CONNECTIONS = 512
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A request that may be passed on; `container` must be this installation's."""
+    """A request that may be forwarded; `container` must belong to this installation."""
 
     target: str
     container: str | None = None
 
 
 def question_of(head: bytes, installation: str) -> Question | None:
-    """What a request's head asks, when that may be asked."""
+    """Parse a request's head. Returns None if the request is not allowed."""
     words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
     if len(words) != 3 or words[0] != "GET" or words[2] != "HTTP/1.1" or not words[1].isprintable():
         return None
     target = words[1]
     parts = urlsplit(target)
-    # An escape in the path could mean another path to the engine than to us.
+    # The engine might decode an escape in the path differently than we do.
     if parts.scheme or parts.netloc or parts.fragment or "%" in parts.path or ".." in parts.path:
         return None
     path = _VERSION.sub("", parts.path, count=1)
@@ -80,14 +80,14 @@ class EngineGate:
         self._slots = asyncio.Semaphore(_CONNECTIONS)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One request per connection: nothing that follows its head reaches the engine."""
+        """Serve one request per connection: nothing after its head reaches the engine."""
         try:
             async with self._slots:
                 async with asyncio.timeout(_HEAD_TIMEOUT_S):
                     head = await reader.readuntil(b"\r\n\r\n")
                 await self._answer(head, reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # the asker is gone, or was never one of ours
+            pass  # the client has disconnected, or is not one of ours
         finally:
             writer.close()
 
@@ -113,7 +113,7 @@ class EngineGate:
         try:
             reader, writer = await asyncio.open_unix_connection(self._engine_socket)
         except OSError:
-            return True  # the engine itself is away, and the next step says so
+            return True  # the engine is down, which the next step reports
         with contextlib.closing(writer):
             # HTTP/1.0: the answer is not chunked, and ends with the connection.
             writer.write(_request(f"/containers/{container}/json", version="1.0"))
@@ -132,7 +132,7 @@ class EngineGate:
 async def _until_either_ends(
     engine: asyncio.StreamReader, asker: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Pass the answer on. An asker that hangs up ends a stream that has nothing to say at the moment."""
+    """Forward the answer. A client that disconnects ends a stream that is currently silent."""
 
     async def pass_on() -> None:
         while piece := await engine.read(_CHUNK):
@@ -160,7 +160,7 @@ def _refusal(status: int, message: str) -> bytes:
 
 @contextlib.asynccontextmanager
 async def engine_view(engine_host: str, installation: str, data_dir: Path, account: Account) -> AsyncIterator[str]:
-    """The DOCKER_HOST of API and proxy, served while this lasts."""
+    """Serve the DOCKER_HOST for API and proxy while this context is open."""
     place = readable_dir(socket_dir(data_dir, "engine", myself()), account) / "engine.sock"
     place.unlink(missing_ok=True)
     gate = EngineGate(engine_host.removeprefix("unix://"), installation)

@@ -1,4 +1,4 @@
-"""Listening sockets: the default port or the next free one; the one that was asked for or an error naming its holder."""
+"""Listening sockets: the default port or the next free one; or the requested port, or an error naming its holder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TRIES = 50
 
 
 def listen(bind: str, *, asked: bool, name: str) -> socket.socket:
-    """A listening socket on HOST:PORT. When the port was not `asked` for and is taken, the next free one."""
+    """Listen on HOST:PORT. If the port is in use and was not explicitly configured (`asked`), use the next free one."""
     host, _, port = bind.rpartition(":")
     host = host.strip("[]")
     for number in [int(port)] if asked else range(int(port), int(port) + _TRIES):

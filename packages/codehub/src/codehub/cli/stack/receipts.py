@@ -1,7 +1,7 @@
-"""Which archives a workspace has, for an API that may not read the store.
+"""Lists a workspace's archives for an API that may not read the store.
 
-The archives are all users' files, readable by root alone. `up` answers one question about them on a socket of the API's:
-a line with a workspace's id, and the receipts as JSON.
+The archives contain all users' files and are readable only by root. `up` answers one query about them on a socket for the
+API: a line with a workspace's id, answered with the receipts as JSON.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ReceiptsView:
 
 @contextlib.asynccontextmanager
 async def receipts_view(archive_url: str, data_dir: Path, account: Account) -> AsyncIterator[Path | None]:
-    """The socket, served while this lasts; None for a store that the API asks itself."""
+    """Serve the socket while this context is open. None for a store that the API accesses directly."""
     if not archive_url.startswith("file:"):
         yield None
         return

@@ -1,4 +1,4 @@
-"""What the parts of `up` may do: whose rights API and proxy have, what they see of the environment, how many files."""
+"""Privileges of the parts of `up`: the user of API and proxy, their environment, and the limit on open files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _WITHHELD = ("CODEHUB_CONFIG_FILE", "CODEHUB_ADMIN_PASSWORD")
 
 
 def unprivileged_account(settings: Settings, say: Callable[[str], None]) -> Account | None:
-    """Who runs API and proxy; None: whoever runs `up`. Raises Invalid when that user could not read what it needs."""
+    """Return the user for API and proxy; None: the user who runs `up`.
+
+    Raises Invalid if that user cannot read what it needs.
+    """
     if os.geteuid() != 0 or settings.user == "root":
         return None
     account = server_account(settings.user, say)
@@ -40,7 +43,10 @@ def unprivileged_account(settings: Settings, say: Callable[[str], None]) -> Acco
 
 
 def _closed_to_others(file: Path) -> Path | None:
-    """What of CodeHub's own trees others cannot read. Directories above the trees do not matter (see `unprivileged`)."""
+    """Return the part of CodeHub's own trees that others cannot read.
+
+    Parent directories do not matter (see `unprivileged`).
+    """
     tops = {*tool_dirs(), Path(codehub.__file__).resolve().parents[1]}
     for place in (file, *file.parents):
         needed = stat.S_IXOTH | stat.S_IROTH if place.is_dir() else stat.S_IROTH
@@ -52,7 +58,7 @@ def _closed_to_others(file: Path) -> Path | None:
 
 
 def lent_files(settings: Settings, account: Account) -> dict[str, str]:
-    """Settings that name copies of files which API and proxy need and which are root's alone."""
+    """Return settings that name copies of root-only files that API and proxy need."""
     wanted = {
         "CODEHUB_PROFILES_FILE": settings.profiles_file,
         "KUBECONFIG": Path(settings.kubeconfig) if settings.kubeconfig else None,
@@ -74,7 +80,7 @@ def lent_files(settings: Settings, account: Account) -> dict[str, str]:
 
 
 def _secrets_key_file(settings: Settings) -> Path:
-    """The key that users' secrets are sealed with: made by root, so that API and coordinator have the same."""
+    """Return the file of the key that encrypts users' secrets. Root creates it, so that API and coordinator share it."""
     if settings.secrets_key_file is not None:
         return settings.secrets_key_file
     open_box("", settings.data_dir)
@@ -87,13 +93,13 @@ def environment_of(
     """`less` replaces settings of the parts that are not root."""
     kept = {name: value for name, value in environment.items() if name not in _WITHHELD}
     if account is not None and account.switched and not part.privileged:
-        # Root's home is closed to it, and libraries take that for an error where a missing one is fine.
+        # Root's home is not accessible to it, which libraries treat as an error, unlike a missing home.
         kept |= {**less, "HOME": "/nonexistent", "USER": "codehub", "LOGNAME": "codehub"}
     return kept
 
 
 def raise_open_files() -> None:
-    """As many as this process is allowed, for it and its children."""
+    """Raise the limit to the maximum allowed, for this process and its children."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < most:

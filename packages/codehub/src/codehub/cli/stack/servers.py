@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL and Valkey of `up`, where no servers are named: kept running, and stopped last."""
+"""The embedded PostgreSQL and Valkey of `up`, used if no servers are configured: supervised, and stopped last."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Server(Protocol):
 
 @contextlib.asynccontextmanager
 async def embedded_servers(settings: Settings, say: Callable[[str], None]) -> AsyncIterator[Settings]:
-    """Those that are needed, kept running, and the settings that lead to them."""
+    """Start and supervise the required servers. Yields settings that point to them."""
     found: dict[str, str] = {}
     async with contextlib.AsyncExitStack() as stack:
         if not settings.database_url:
@@ -63,7 +63,7 @@ async def _kept(name: str, server: Server) -> AsyncIterator[None]:
 
 
 async def keep_serving(name: str, server: Server) -> None:
-    """Start it again whenever it ended, for ever; ends by cancellation, and then no start is under way."""
+    """Restart the server whenever it ends, until cancelled. No start is then in progress."""
     backoff = Backoff(asyncio.get_running_loop().time)
     while True:
         if server.pid is not None:
@@ -79,7 +79,7 @@ async def keep_serving(name: str, server: Server) -> None:
 
 
 async def _start(server: Server) -> None:
-    """A start that is not wanted any more is waited for: whoever stops the server afterwards must find it."""
+    """Wait for a start even if it was cancelled, so that the server can be found and stopped afterwards."""
     starting = asyncio.create_task(asyncio.to_thread(server.start))
     try:
         await asyncio.shield(starting)

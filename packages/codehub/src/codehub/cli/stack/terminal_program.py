@@ -1,4 +1,4 @@
-"""Installs what the web terminal needs while CodeHub already runs: the API itself may not be allowed to write it."""
+"""Installs the web terminal's files while CodeHub is already running: the API may not be allowed to write them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from codehub.domain.errors import CodeHubError
 
 
 def install_in_background(data_dir: Path, say: Callable[[str], None]) -> None:
-    """Nobody waits for it. A machine without a network is told once what is missing."""
+    """Install without blocking. Without a network, prints once what is missing."""
     install = XtermInstall(data_dir / "ide")
     if install.installed:
         return

@@ -1,10 +1,10 @@
-"""A program: becomes an unprivileged user for good, then runs a command. `codehub up` starts API and proxy with it.
+"""A program that permanently becomes an unprivileged user, then runs a command. `codehub up` starts API and proxy with it.
 
-Python, CodeHub and the data are often below a directory that only root can enter (/root, say). The new process gets a
-mount namespace of its own, in which such a directory is empty but for what CodeHub needs of it, read-only. Nothing
-outside that namespace changes.
+Python, CodeHub and the data are often below a directory that only root can enter (such as /root). The new process gets a
+separate mount namespace in which such a directory is empty except for what CodeHub needs, read-only. Nothing outside that
+namespace changes.
 
-The standard library alone: it runs without site-packages, as root, and ends as soon as it can.
+Uses only the standard library: it runs without site-packages, as root, and exits as soon as possible.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def plan_for(uid: int, gid: int, closed: Sequence[str], shown: Sequence[str], pa
 
 
 def become(uid: int, gid: int) -> None:
-    """This user and no other, without any capability, and no program that it runs gains one."""
+    """Become this user permanently, without any capability. Programs that it runs cannot gain one."""
     os.setgroups([])
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
@@ -58,10 +58,10 @@ def become(uid: int, gid: int) -> None:
 
 
 def _show_only(closed: Sequence[str], shown: Sequence[str]) -> None:
-    """Cover each closed directory with an empty one, and put into that what is shown of it."""
+    """Cover each closed directory with an empty one, and mount the shown paths into it."""
     _check(_libc.unshare(_CLONE_NEWNS), "unshare")
     _mount(None, "/", None, _MS_REC | _MS_SLAVE, None)
-    # Opened before they are covered. Not inherited by what is executed.
+    # Opened before they are covered. Not inherited by the executed program.
     held = [(path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in shown]
     for directory in closed:
         _mount("tmpfs", directory, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755,size=1m")

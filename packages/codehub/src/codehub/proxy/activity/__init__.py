@@ -1,1 +1,1 @@
-"""What counts as a person at work: background traffic is told apart, the rest is buffered and flushed."""
+"""Detects user activity: filters out background traffic, buffers the rest and flushes it."""

@@ -1,8 +1,8 @@
-"""What of an IDE's traffic is nobody's work. The rules are data in the profile; here they are read and applied.
+"""Recognizes the background traffic of an IDE. The rules are data in the profile; this module parses and applies them.
 
-`METHOD /path` with `*` globs is a request; `ws:vscode-keepalive` is what VS Code's protocol says to itself, and
-`ws:vscode-message:TEXT` a message of VS Code that speaks of TEXT, such as a file event about the IDE's own files.
-`ws:text:TEXT` is any message that holds TEXT.
+`METHOD /path` with `*` globs matches a request. `ws:vscode-keepalive` matches the upkeep messages of VS Code's protocol,
+and `ws:vscode-message:TEXT` a VS Code message about TEXT, such as a file event about the IDE's own files. `ws:text:TEXT`
+matches any message that contains TEXT.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from codehub.domain.errors import Invalid
 
 FrameRule = Callable[[bytes], bool]
 
-# Longer messages are somebody's work whatever the rules: it keeps what is buffered small.
+# Longer messages always count as activity, which keeps the buffers small.
 MAX_BACKGROUND: Final = 4096
 
-# VS Code's persistent protocol: 13 bytes of type, id, ack and length before each message. 1 is a message of the IDE; the
-# others keep the connection: 2 handshake, 3 acknowledgement, 6 replay, 7 and 8 pause and resume, 9 keep-alive.
+# VS Code's persistent protocol: 13 bytes of type, id, ack and length precede each message. 1 is a message of the IDE; the
+# others maintain the connection: 2 handshake, 3 acknowledgement, 6 replay, 7 and 8 pause and resume, 9 keep-alive.
 _VSCODE_HEADER: Final = 13
 _VSCODE_MESSAGE: Final = 1
 _VSCODE_UPKEEP: Final = frozenset({2, 3, 6, 7, 8, 9})
-# An answer that only says "got it": it follows a message that was judged by itself.
+# An answer that only acknowledges. The message that it answers was judged separately.
 _VSCODE_BARE_ANSWER: Final = 9
 _VSCODE_TEXT: Final = "ws:vscode-message:"
 _TEXT: Final = "ws:text:"
@@ -33,7 +33,7 @@ _PATH: Final = b'"path":"'
 
 
 def vscode_keepalive(payload: bytes, texts: tuple[bytes, ...] = ()) -> bool:
-    """Nothing but upkeep, bare answers, and messages that speak of one of `texts`."""
+    """Return whether the payload holds only upkeep messages, bare answers, and messages about one of `texts`."""
     at = 0
     size = len(payload)
     while at + _VSCODE_HEADER <= size:
@@ -54,13 +54,16 @@ def _holds(payload: bytes, text: bytes) -> bool:
 
 
 def _speaks_of(message: bytes, texts: tuple[bytes, ...]) -> bool:
-    """A message with paths must speak of nothing else: one about the IDE's own files and a person's is work."""
+    """Return whether all paths in the message match.
+
+    A message about both the IDE's files and a user's counts as activity.
+    """
     paths = message.count(_PATH)
     return any(text in message and message.count(text) >= paths for text in texts)
 
 
 class BackgroundTraffic:
-    """A profile's rules, ready to be asked."""
+    """A profile's rules, compiled."""
 
     __slots__ = ("_paths", "frame_rules")
 
@@ -89,7 +92,7 @@ class BackgroundTraffic:
         self.frame_rules: tuple[FrameRule, ...] = tuple(frames)
 
     def is_request(self, method: bytes, path: bytes) -> bool:
-        """`path` is without the workspace's prefix and without its query."""
+        """`path` excludes the workspace's prefix and the query."""
         return self._paths is not None and self._paths.match(b"%b %b" % (method, path)) is not None
 
     def is_message(self, payload: bytes) -> bool:

@@ -1,6 +1,6 @@
-"""Who worked when, buffered: a touch is a write to memory, and the flush brings it to the activity store.
+"""Buffers activity: a touch is a write to memory, and a flush sends it to the activity store.
 
-A failed flush keeps what it could not bring. Knows nothing of what counts as work: that is `background`.
+A failed flush keeps its data. `background_traffic` decides what counts as activity.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from codehub.proxy.coarse_clock import CoarseClock
 
 _log = structlog.get_logger()
 
-# Times in the store are seconds: touching more often than this says nothing new.
+# The store has a resolution of one second, so more frequent touches add nothing.
 RESOLUTION_S = 1.0
-# What is inflated of one workspace's messages in a second, to see what they are: some 10 ms of the proxy's time. A few
-# kilobytes on the wire can become gigabytes, and everybody else's requests would wait for them.
+# The number of bytes inflated per workspace and second to classify messages: some 10 ms of the proxy's time. A few
+# kilobytes on the wire can inflate to gigabytes, and would delay all other requests.
 INFLATED_BYTES_PER_S = 8 << 20
 
 
 class Activity:
-    """One workspace's last touch."""
+    """The last touch of one workspace."""
 
     __slots__ = ("_buffer", "_inflated", "_inflated_since", "_workspace_id", "quiet_at")
 
@@ -32,7 +32,7 @@ class Activity:
         self._buffer = buffer
         self._inflated = 0
         self._inflated_since = 0.0
-        self.quiet_at = 0.0  # until this (coarse, monotonic) time a touch would change nothing
+        self.quiet_at = 0.0  # a touch before this (coarse, monotonic) time has no effect
 
     def touch(self) -> None:
         clock = self._buffer.clock
@@ -41,7 +41,7 @@ class Activity:
             self.quiet_at = clock.now + RESOLUTION_S
 
     def may_inflate(self, size: int) -> bool:
-        """Notes that so much was inflated; whether there may be more of it in this second."""
+        """Record inflated bytes. Return whether more may be inflated in this second."""
         now = self._buffer.clock.now
         if now - self._inflated_since >= 1.0:
             self._inflated_since = now
@@ -51,7 +51,7 @@ class Activity:
 
 
 class ActivityBuffer:
-    """All workspaces' touches since the last flush that succeeded."""
+    """The touches of all workspaces since the last successful flush."""
 
     def __init__(
         self, store: ActivityStore, clock: CoarseClock, *, flush_interval_s: float, ttl_standby_s: float
@@ -80,7 +80,7 @@ class ActivityBuffer:
         return dict(self._touched)
 
     async def flush(self) -> None:
-        """Bring what is there. What was touched meanwhile, or could not be brought, stays for the next time."""
+        """Flush the buffered touches. Touches made meanwhile, and those that failed, stay for the next flush."""
         batch = dict(self._touched)
         if not batch:
             return
@@ -90,7 +90,7 @@ class ActivityBuffer:
                 del self._touched[workspace_id]
 
     async def run(self) -> None:
-        """Flush every interval, and at once when a touch ended a long silence. Ends by cancellation."""
+        """Flush every interval, and immediately after a touch that ends a long silence. Runs until cancelled."""
         failing = False
         while True:
             try:
@@ -105,14 +105,14 @@ class ActivityBuffer:
                 if not failing:
                     _log.warning("activity is kept until its store is back", error=str(error))
                 failing = True
-                # Once a second, not at the next interval: what waits here may be about to be put to sleep.
+                # Once a second instead of at the next interval: a buffered workspace may be about to be put to sleep.
                 await asyncio.sleep(min(1.0, self._flush_interval_s))
                 self._urgent.set()
             else:
                 failing = False
 
     def forget_idle(self, live: set[str]) -> None:
-        """Drop the bookkeeping of workspaces that nobody is connected to and that have nothing to flush."""
+        """Drop the records of workspaces without connections and without data to flush."""
         for workspace_id in [i for i in self._by_id if i not in live and i not in self._touched]:
             if self.clock.now > self._by_id[workspace_id].quiet_at + self._urgent_after_s:
                 del self._by_id[workspace_id]

@@ -1,6 +1,6 @@
-"""Whether bytes of a stream are somebody's work, when nothing is known of what they mean (SSH).
+"""Detects activity in a byte stream whose protocol is opaque (SSH).
 
-Typing, saving and copying send more than a little in a minute; the keep-alives of SSH and of the IDEs over it do not.
+Typing, saving and copying send a noticeable amount of data per minute; the keep-alives of SSH and of IDEs over it do not.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from codehub.proxy.activity.buffer import Activity
 from codehub.proxy.coarse_clock import CoarseClock
 
 WINDOW_S: Final = 60.0
-# OpenSSH's ServerAliveInterval of 15 s makes some 350 bytes a minute, VS Code's keep-alive over it some 700.
+# OpenSSH's ServerAliveInterval of 15 s causes some 350 bytes a minute, VS Code's keep-alive over it some 700.
 WORK_BYTES: Final = 1024
 
 
 class ByteRate:
-    """Fed with what a client sends."""
+    """Measures the data that a client sends."""
 
     __slots__ = ("_activity", "_begun", "_clock", "_count")
 

@@ -1,6 +1,6 @@
-"""WebSocket frames, read only as far as the background rules need: boundaries by arithmetic, payloads of small messages.
+"""Parses WebSocket frames as far as the background rules need: frame boundaries, and payloads of small messages.
 
-A scanner sees the bytes after they were forwarded; whatever it makes of them, the tunnel goes on.
+A scanner receives the bytes after they were forwarded, so its result never affects the tunnel.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _RSV1: Final = 0x40
 _FIN: Final = 0x80
 _MASKED: Final = 0x80
 _MAX_HEADER: Final = 14
-# What permessage-deflate takes from the end of every message.
+# The bytes that permessage-deflate removes from the end of every message.
 _DEFLATE_TAIL: Final = b"\x00\x00\xff\xff"
-# How much of an inflated message is looked at in one go; the rest is inflated and dropped (context must be kept).
+# How much of an inflated message is examined at once. The rest is inflated and dropped, to keep the context.
 _INFLATE_STEP: Final = 64 * 1024
 
 
 def close_frame(code: int, *, masked: bool) -> bytes:
-    """To the server frames are masked; with a key of zeros the payload stays readable."""
+    """Build a close frame. Frames to the server are masked; a zero key leaves the payload readable."""
     return (b"\x88\x82\x00\x00\x00\x00" if masked else b"\x88\x02") + code.to_bytes(2, "big")
 
 
@@ -35,7 +35,7 @@ class Scanner(Protocol):
 
 
 class FrameScanner:
-    """Touches the activity for every data frame that is not background. While just touched, payloads are not looked at."""
+    """Touch the activity for every data frame that is not background. Skips payloads shortly after a touch."""
 
     __slots__ = ("_activity", "_background", "_clock", "_partial", "_skip")
 
@@ -43,8 +43,8 @@ class FrameScanner:
         self._activity = activity
         self._clock = clock
         self._background = background if background.frame_rules else None
-        self._skip = 0  # bytes until the next frame begins
-        self._partial = b""  # the beginning of a frame that is not here yet
+        self._skip = 0  # bytes until the next frame
+        self._partial = b""  # the beginning of an incomplete frame
 
     @property
     def at_boundary(self) -> bool:
@@ -99,7 +99,10 @@ class FrameScanner:
 
 
 class InflatingScanner:
-    """The same for a connection with permessage-deflate: every message is inflated, since each needs the ones before."""
+    """A scanner for connections with permessage-deflate.
+
+    It inflates every message, because each depends on the previous ones.
+    """
 
     __slots__ = (
         "_activity",
@@ -157,7 +160,7 @@ class InflatingScanner:
                 self._end_of_frame()
 
     def _begin(self, data: bytes, at: int) -> tuple[bytes, int, int]:
-        """Read a frame's header. A negative offset says that it is not all here."""
+        """Read a frame's header. A negative offset means that it is incomplete."""
         if self._header:
             data = self._header + data[at:]
             self._header = b""
@@ -200,7 +203,7 @@ class InflatingScanner:
                     content = self._inflate.decompress(payload, _INFLATE_STEP)
                     self._note(content)
                     payload = self._inflate.unconsumed_tail
-                    # Past the budget it cannot be read any more, since each message needs the ones before.
+                    # Past the budget, no further message can be read, because each depends on the previous ones.
                     self._broken = not self._activity.may_inflate(len(content))
             except zlib.error:
                 self._broken = True
@@ -217,7 +220,7 @@ class InflatingScanner:
             self._take(_DEFLATE_TAIL)
             if not self._keep_context:
                 self._inflate = zlib.decompressobj(-15)
-        # What cannot be read is taken for work: better awake too long than asleep too soon.
+        # An unreadable message counts as activity: staying awake too long is better than sleeping too soon.
         if self._broken or self._size > MAX_BACKGROUND or not self._background.is_message(self._seen):
             self._activity.touch()
         if not self._keep_context:

@@ -1,1 +1,1 @@
-"""Whether a request may reach a workspace, and which answer it gets instead."""
+"""Decides whether a request may reach a workspace, and what to answer otherwise."""

@@ -1,4 +1,4 @@
-"""Under which addresses workspaces and their ports are reached, and whether a request came to the right one."""
+"""The addresses of workspaces and their ports, and whether a request used the right one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from codehub.domain.doors import Door, door_label, prefix_of, public_url
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """`dashboard` is the public base URL; the other two are as in the settings."""
+    """`dashboard` is the public base URL; the other two match the settings."""
 
     dashboard: str
     workspaces: str
@@ -28,12 +28,12 @@ class Addresses:
         return routing.workspace_origin(self.workspaces, self.host_pattern, door_label(workspace_id, door))
 
     def url(self, workspace_id: str, door: Door, rest: str) -> str:
-        """The right address of what was asked for as `rest`."""
+        """Return the correct URL of the requested `rest`."""
         return public_url(self.workspaces, self.host_pattern, workspace_id, below_prefix(workspace_id, door, rest))
 
 
 def below_prefix(workspace_id: str, door: Door, rest: str) -> str:
-    """An address as it is below the workspaces' prefix, whichever host it was asked for under."""
+    """Return the path below the workspaces' prefix, regardless of the requested host."""
     return prefix_of(workspace_id, Door(door.kind, door.port)) + rest if door.own_host else rest
 
 

@@ -1,4 +1,4 @@
-"""Recent admissions by credential: fresh for two seconds, kept for a minute as a fallback while the database is away."""
+"""Caches admissions by credential: fresh for two seconds, kept for a minute as a fallback while the database is down."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from codehub.proxy.admission.decision import Admission, Credential
 from codehub.proxy.coarse_clock import CoarseClock
 
 FRESH_S: Final = 2.0
-RENEW_S: Final = 1.0  # from here on the next request triggers a refresh
+RENEW_S: Final = 1.0  # after this time, the next request triggers a refresh
 KEPT_S: Final = 60.0
 MAX_REMEMBERED: Final = 20_000
 
@@ -34,20 +34,20 @@ class AdmissionCache:
         self.refresh(admission)
 
     def refresh(self, admission: Admission) -> None:
-        """It was checked again just now, and nothing had changed."""
+        """Extend an admission that was just checked again without changes."""
         now = self._clock.now
         admission.fresh_until = now + FRESH_S
         admission.renew_at = now + RENEW_S
         self._verified[admission.credential] = now
 
     def drop(self, credential: Credential) -> None:
-        """Whoever still holds the admission sees that it is over."""
+        """Remove the admission. Holders of it see that it has expired."""
         admission = self._admissions.pop(credential, None)
         if admission is not None:
             admission.fresh_until = 0.0
 
     def kept(self, credentials: Iterable[Credential]) -> Admission | None:
-        """An admission of the last minute, used while the database is away."""
+        """Return an admission of the last minute. Used while the database is down."""
         for credential in credentials:
             admission = self._admissions.get(credential)
             if admission is not None and self._clock.now - self._verified[credential] < KEPT_S:

@@ -1,7 +1,7 @@
 """The admission controller: decides about each request and caches the decision for two seconds, or answers it with a page.
 
-The database is queried once per credential and workspace in that time. While it is away, whoever was admitted within the
-last minute stays admitted; new requests get 503 with Retry-After.
+The database is queried once per credential and workspace in that time. While the database is down, credentials admitted
+within the last minute stay admitted; new requests get 503 with Retry-After.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class AdmissionController:
         return None
 
     def _own_host(self, host: bytes) -> bytes | None:
-        """The key of a port that has this host for its own. The hosts asked for most are remembered."""
+        """Return the key of the port that owns this host. Caches the most requested hosts."""
         try:
             return self._own_hosts[host]
         except KeyError:
@@ -123,8 +123,10 @@ class AdmissionController:
             return key
 
     def renew(self, admission: Admission) -> None:
-        """Nobody waits for the database every two seconds: whoever comes in the second half of an admission's life has
-        it renewed for all, once."""
+        """Renew an admission once for all requests, triggered by the first request in the second half of its lifetime.
+
+        No request waits for the database every two seconds.
+        """
         admission.renew_at = inf
         task = asyncio.get_running_loop().create_task(self._renew(admission), name="renewal")
         self._renewals.add(task)
@@ -137,13 +139,13 @@ class AdmissionController:
             seen = await self._lookups.do(workspace_id, [] if by_token else [secret], secret if by_token else b"")
             target = await self._targets.find(seen.workspace, door) if seen.workspace is not None else None
         except (BackendDown, Transient):
-            return  # it ends in time, and whoever comes then is told
+            return  # the admission expires on time, and the next request reports the error
         if not self._cache.holds(admission):
             return
         if target is admission.target and _route(seen, navigation=False, with_token=False) == routing.Forward():
             self._cache.refresh(admission)
         else:
-            # Something changed: the next one is decided about again.
+            # Something changed: the next request is decided again.
             self._cache.drop(admission.credential)
 
     # ── decisions ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -207,7 +209,7 @@ class AdmissionController:
     async def _guest(
         self, context: RequestContext, seen: AccessSnapshot, failed: Admission | None
     ) -> Admission | Reply | None:
-        """Somebody else at a port: let in as its owner shares it. Guests do not wake a workspace."""
+        """Admit another user to a port if its owner shares it. Guests do not wake a workspace."""
         link, rest = parameter_of(context.rest, LINK_NAME.decode()) or ("", "")
         secret = link.encode() or cookie_value(context.request.fields.cookie, LINK_NAME)
         port = context.door.port
@@ -234,12 +236,12 @@ class AdmissionController:
     ) -> Admission | Reply:
         assert seen.workspace is not None
         target = await self._targets.find(seen.workspace, context.door, again=failed is not None)
-        # The same instance was tried a moment ago and did not take the connection.
+        # The same instance just refused the connection.
         same = failed is not None and target is not None and target.pool is failed.target.pool
         if target is None or same:
             if context.door.kind is Kind.PORT and not rising:
                 if target is not None:
-                    # The next server on it may be another one.
+                    # The next server on this port may be a different one.
                     target.rewrite = replace(target.rewrite, strip=True)
                 return self._answer(context, 502, Page.PORT_CLOSED, seen=seen, retry_after_s=routing.RETRY_AFTER_S)
             return self._away(context, seen, rising=rising)
@@ -268,10 +270,10 @@ class AdmissionController:
         try:
             await self._access.wake(seen)
         except LimitExceeded:
-            return  # it still runs: whoever comes in may go on until it sleeps
+            return  # it still runs: requests are served until it sleeps
 
     async def _status(self, context: RequestContext, seen: AccessSnapshot) -> Reply:
-        """For the pages that follow. Never wakes, is never activity."""
+        """Answer status requests of waiting pages. Never wakes the workspace and never counts as activity."""
         if seen.user_id is None:
             return refusal(401, "sign in first")
         if seen.workspace is None or not seen.is_owner:
@@ -390,7 +392,7 @@ class AdmissionController:
         context = read(request, [], self._addresses.host_pattern)
         return context if isinstance(context, Reply) else self._away(context, None, rising=admission.rising)
 
-    # ── what is remembered ───────────────────────────────────────────────────────────────────────────────────────
+    # ── caches ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _kept(self, context: RequestContext) -> Admission | None:
         return self._cache.kept(
@@ -411,7 +413,7 @@ class AdmissionController:
 
 
 def _is_own(target: bytes, begin: int) -> bool:
-    """Whether an address below a workspace's or a port's own is the proxy's."""
+    """Return whether a path below a workspace or a port belongs to the proxy."""
     at = begin + 1
     if target.startswith(PORT_PATH, at) and begin:
         at = target.find(b"/", at + len(PORT_PATH)) + 1

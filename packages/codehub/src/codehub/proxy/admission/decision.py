@@ -1,4 +1,4 @@
-"""The outcome of an admission decision: forward the request there (`Admission`), or send this answer (`Reply`)."""
+"""The outcome of an admission decision: forward the request (`Admission`), or send an answer (`Reply`)."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from codehub.proxy.connections.upstream import UpstreamPool
 from codehub.proxy.http1.headers import PathRewrite
 from codehub.proxy.http1.messages import RequestHead
 
-Credential = tuple[bytes, bytes]  # (workspace id, the secret as it came)
+Credential = tuple[bytes, bytes]  # (workspace id, the secret as received)
 
 
 @dataclass(slots=True)
 class Target:
-    """One instance of one workspace, as the data path needs it."""
+    """One instance of one workspace, as used by the data path."""
 
     workspace_id: bytes
     pool: UpstreamPool
     rewrite: PathRewrite
     background: BackgroundTraffic
     activity: Activity
-    close_code: int  # what its WebSockets are told when the proxy goes away
+    close_code: int  # sent to its WebSockets when the proxy shuts down
 
 
 @dataclass(slots=True)
 class Admission:
-    """A credential that may talk to a target, until `fresh_until` without asking again (coarse monotonic time)."""
+    """A credential that may use a target until `fresh_until` (coarse monotonic time) without another check."""
 
     credential: Credential
     target: Target
-    host: bytes  # the Host a browser must use; empty when any will do (an API token)
+    host: bytes  # the Host that a browser must use; empty if any is allowed (an API token)
     origin: bytes
     fresh_until: float
     rising: bool = False
-    renew_at: float = inf  # the next use after this triggers a refresh in the background
+    renew_at: float = inf  # the next use after this time triggers a refresh in the background
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer of ours."""
+    """An answer from the proxy itself."""
 
     status: int
     body: bytes = b""
@@ -78,7 +78,7 @@ _CODES = {
 
 
 def refusal(status: int, message: str, *headers: tuple[bytes, bytes]) -> Reply:
-    """The error shape of the API, for what is not a person's navigation."""
+    """Return an error in the API's format, for requests that are not navigations."""
     code = _CODES.get(status, "INVALID_REQUEST" if status < 500 else "INTERNAL_ERROR")
     body = json.dumps({"error": {"code": code, "message": message}}, ensure_ascii=False).encode() + b"\n"
     return Reply(status, body, ((b"Content-Type", b"application/json"), *headers))
@@ -92,9 +92,9 @@ class Admitter(Protocol):
     async def decide(
         self, request: RequestHead, cookies: list[bytes], *, failed: Admission | None
     ) -> Admission | Reply:
-        """`failed` is the admission whose upstream could not be reached a moment ago."""
+        """`failed` is the admission whose upstream was just found unreachable."""
         ...
 
     def renew(self, admission: Admission) -> None:
-        """Begin to ask again about an admission that will be stale soon. Does not wait, and goes on on its own."""
+        """Start to renew an admission that expires soon. Returns immediately; the renewal runs in the background."""
         ...

@@ -1,4 +1,4 @@
-"""What admission needs to know of a request: which workspace, whose credential, is it a navigation, is it work. No I/O."""
+"""The properties of a request that admission needs: workspace, credential, navigation, activity. No I/O."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _SAFE: Final = frozenset({b"GET", b"HEAD", b"OPTIONS"})
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """One request, as admission sees it."""
+    """One request, as seen by admission."""
 
     workspace_id: str
     door: Door
-    rest: str  # path and query as they were asked for
+    rest: str  # path and query as requested
     navigation: bool
     token: bytes
     cookies: list[bytes]
@@ -37,12 +37,15 @@ def must_be_own(request: RequestHead) -> bool:
 
 
 def is_from_sibling(request: RequestHead) -> bool:
-    """From a page on another host of our site, such as a port's: those come with cookies, unlike other sites' ones."""
+    """Return whether another host of our site, such as a port's, sent this.
+
+    Unlike other sites' requests, those carry cookies.
+    """
     return request.fields.fetch_site == b"same-site"
 
 
 def is_work(context: RequestContext, admission: Admission) -> bool:
-    """Something that a person or an agent caused: opening a WebSocket and an IDE's own polls are not."""
+    """Return whether a user or an agent caused this request. Opening a WebSocket and an IDE's own polling do not count."""
     target = admission.target
     path = context.request.target[len(target.rewrite.prefix) :].partition(b"?")[0]
     return not wants_upgrade(context.request) and not target.background.is_request(context.request.method, path)
@@ -72,12 +75,12 @@ def read(request: RequestHead, cookies: list[bytes], host_pattern: str) -> Reque
 
 
 def ticket_of(rest: str) -> tuple[str, str] | None:
-    """(ticket, the address without it)."""
+    """Return (ticket, the address without it)."""
     return parameter_of(rest, TICKET_PARAMETER.decode())
 
 
 def parameter_of(rest: str, name: str) -> tuple[str, str] | None:
-    """(its value, the address without it), keeping everything else of the query as it was."""
+    """Return (value, the address without the parameter). The rest of the query is unchanged."""
     path, _, query = rest.partition("?")
     parts = query.split("&")
     found = [part for part in parts if part.startswith(name + "=")]

@@ -1,4 +1,4 @@
-"""Ends what must not go on: WebSockets and streams whose sign-in is over are closed within seconds."""
+"""Closes WebSockets and streams within seconds after their session has ended."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class Revocation:
         self._admission = admission
 
     async def run(self) -> None:
-        """Ends by cancellation."""
+        """Run until cancelled."""
         while True:
             await asyncio.sleep(EVERY_S)
             try:
                 await self.check()
             except CodeHubError:
-                continue  # the database is away: open connections go on
+                continue  # the database is down: open connections continue
 
     async def _kept_out(self, held: set[Credential]) -> set[Credential]:
-        """Guests of ports that are no longer shared with them."""
+        """Return guests of ports that are no longer shared with them."""
         at_ports = {}
         for credential in held:
             workspace_id, door = read_key(credential[0])
@@ -43,7 +43,7 @@ class Revocation:
         return {credential for credential, asked in at_ports.items() if asked not in open_}
 
     async def check(self) -> None:
-        """One query for everything that is open and older than a decision."""
+        """Check all open connections that are older than a decision, in one query."""
         before = self._server.clock.now - EVERY_S
         streams = [
             connection

@@ -1,4 +1,4 @@
-"""Identical access checks share one query: whoever asks while it runs gets the same answer.
+"""Identical concurrent access checks share one query and its result.
 
 A page opens with a burst of requests over several connections; the database is queried once for all of them.
 """
@@ -16,7 +16,7 @@ class SingleFlight:
         self._under_way: dict[tuple[str, bytes, tuple[bytes, ...]], asyncio.Task[AccessSnapshot]] = {}
 
     async def do(self, workspace_id: str, cookies: list[bytes], token: bytes) -> AccessSnapshot:
-        """As `WorkspaceAccess.look`. Whoever gives up waiting leaves the others their answer."""
+        """Same as `WorkspaceAccess.look`. Cancelling one waiter does not affect the others."""
         key = (workspace_id, token, tuple(cookies))
         task = self._under_way.get(key)
         if task is None:
@@ -26,7 +26,7 @@ class SingleFlight:
             def over(done: asyncio.Task[AccessSnapshot]) -> None:
                 self._under_way.pop(key, None)
                 if not done.cancelled():
-                    done.exception()  # retrieved here too: all waiters may be gone
+                    done.exception()  # also retrieved here, because all waiters may have been cancelled
 
             task.add_done_callback(over)
         return await asyncio.shield(task)

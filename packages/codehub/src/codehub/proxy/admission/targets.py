@@ -1,6 +1,6 @@
-"""Where each workspace's instance answers, remembered for a moment, and the pool of connections that goes with it.
+"""Caches the address of each workspace's instance for a short time, and the connection pool for it.
 
-Another identity of the instance is another pool: the old one takes no new exchanges.
+A new identity of the instance gets a new pool; the old pool accepts no new exchanges.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from codehub.proxy.connections.port_pool import PortPool
 from codehub.proxy.connections.upstream import UpstreamPool
 from codehub.proxy.http1.headers import PathRewrite
 
-# How long an address is believed without asking its backend again.
+# How long an address is used without another query to its backend.
 BELIEVED_S = 2.0
-# A workspace nobody talked to for this long is forgotten.
+# A workspace without traffic for this long is dropped.
 FORGOTTEN_S = 600.0
 
-Resolve = Callable[[str, str, bool], Awaitable[Upstream | None]]  # (backend, workspace id, of its helper)
+Resolve = Callable[
+    [str, str, bool], Awaitable[Upstream | None]
+]  # (backend, workspace id, whether to resolve the helper)
 
 
 class Targets:
@@ -47,7 +49,10 @@ class Targets:
         self._rule_sets: dict[tuple[str, ...], BackgroundTraffic] = {}
 
     async def find(self, workspace: Workspace, door: Door, *, again: bool = False) -> Target | None:
-        """The target of a running instance, or None when none runs. A backend that is away leaves what was known."""
+        """Return the target of a running instance, or None if none runs.
+
+        If the backend is down, the cached target is kept.
+        """
         key = door.key(workspace.id)
         known = self._known.get(key)
         if known is not None and not again and self._clock.now - known[1] < BELIEVED_S:

@@ -1,1 +1,1 @@
-"""One TCP connection on either side: clients, upstreams, and the tunnels of upgraded connections."""
+"""TCP connections on both sides: clients, upstreams, and tunnels of upgraded connections."""

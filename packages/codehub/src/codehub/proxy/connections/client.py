@@ -1,8 +1,8 @@
-"""One browser connection: reads requests, has each decided, and forwards it.
+"""One browser connection: reads requests, obtains a decision for each, and forwards it.
 
-The request's and the response's bytes flow independently and hold each other back. Nothing here awaits on the hot path: a
-decision that is remembered and a pooled upstream make a request one function call, and one that looks like the last is
-not even read again (`warm`).
+Request and response bytes flow independently and apply back-pressure to each other. Nothing awaits on the hot path: with a
+cached decision and a pooled upstream, a request is one function call, and a request with the same headers as the last is
+not even parsed again (`warm`).
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from codehub.proxy.http1.messages import BadMessage, RequestHead, ResponseHead
 from codehub.proxy.http1.parser import MAX_HEAD, parse_request
 
 MAX_WAITING: Final = 256 * 1024  # what a client may send ahead while its request is being decided
-# Below a workspace's address: ours, and its ports', which are other targets than its IDE.
+# Paths below a workspace's address that are not the IDE's: the proxy's own, and the ports', which are other targets.
 _NOT_REPEATED: Final = (OWN_PATH, PORT_PATH)
 _REPEATABLE: Final = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"})
 
 
 class ClientConnection(Exchange):
-    """A browser connection. While `request` is None it waits for a head."""
+    """A browser connection. While `request` is None, it waits for a head."""
 
     __slots__ = ()
 
     def data_received(self, data: bytes) -> None:
         if self.request is None and not self._buffer and not self._lingering:
             cut = data.find(b"\r\n")
-            # One with a body behind it is not looked up: that would be to hash the body.
+            # A request with a body is not looked up, because that would hash the body.
             warm = self._server.warm.known.get(data[cut:]) if len(data) < MAX_REPEATED else None
             if warm is None or not self._repeat(data[:cut], warm):
                 self._read_head(data)
@@ -63,7 +63,7 @@ class ClientConnection(Exchange):
     # ── the request ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def _repeat(self, line: bytes, warm: CachedHeaders) -> bool:
-        """A request whose headers were read and decided about a moment ago. False when it has to go the long way."""
+        """Forward a request whose headers were recently parsed and decided. Returns False if it needs the full path."""
         admission = warm.admission
         server = self._server
         now = server.clock.now
@@ -104,7 +104,7 @@ class ClientConnection(Exchange):
     def _read_head(self, data: bytes) -> None:
         end = data.find(b"\r\n\r\n")
         if end < 0 or end > MAX_HEAD:
-            # Robustness asked for by RFC 9112 2.2: an empty line before a request is skipped.
+            # RFC 9112 2.2 asks to skip an empty line before a request.
             if data.startswith(b"\r\n"):
                 data = data.lstrip(b"\r\n") if len(data) <= 8 else data[2:]
             if len(data) > MAX_HEAD:
@@ -197,7 +197,7 @@ class ClientConnection(Exchange):
         self._send(connection)
 
     async def _unreachable(self, admission: Admission) -> None:
-        """The instance may have moved, or the workspace changed: decide once more, with that in mind."""
+        """Decide once more: the instance may have moved, or the workspace may have changed."""
         request = self.request
         if request is None:
             return
@@ -237,7 +237,7 @@ class ClientConnection(Exchange):
         try:
             end = body.feed(data, 0)
         except BadMessage as error:
-            # The upstream must not take what it has for a whole request.
+            # The upstream must not treat the partial request as complete.
             upstream.abandon()
             self.upstream = None
             if self._responded:
@@ -264,7 +264,10 @@ class ClientConnection(Exchange):
             self._read_head(data)
 
     def upstream_lost(self, connection: UpstreamConnection) -> None:
-        """It went away in mid-exchange. A kept-alive one that was just closing is no reason to fail a request."""
+        """Handle an upstream that closed in mid-exchange.
+
+        A keep-alive connection that was just closing must not fail a request.
+        """
         self.upstream = None
         request = self.request
         if request is None or self._responded:
@@ -284,7 +287,7 @@ class ClientConnection(Exchange):
             self.upstream_failed("the workspace closed the connection before it answered")
 
     def switch(self, upstream: UpstreamConnection, response: ResponseHead, early: bytes) -> None:
-        """101: from here on it is a tunnel, and this protocol is out of it."""
+        """Handle 101: turn the connection into a tunnel and detach this protocol."""
         request = self.request
         admission = self._admission
         if request is None or admission is None or not wants_upgrade(request):
@@ -301,14 +304,17 @@ class ClientConnection(Exchange):
             self._server, self.transport, upstream, admission, response, b"\r\n".join(out) + early, waiting
         )
         if self._ended:
-            # It said all it had to say before the switch: nobody else will tell the other side.
+            # The client finished sending before the switch, so the end of its data must be forwarded here.
             tunnel.client.eof_received()
         self.request = None
         self.upstream = None
 
 
 def _to_origin_form(request: RequestHead) -> None:
-    """`GET http://host/path` is `GET /path` with that host; anything else is for a forward proxy, which this is not."""
+    """Rewrite `GET http://host/path` to `GET /path` with that host.
+
+    Other forms are for forward proxies, which this is not.
+    """
     target = request.target
     if request.method == b"OPTIONS" and target == b"*":
         request.target = b"/*"

@@ -1,6 +1,6 @@
-"""One browser connection's answers: an exchange's response on its way back, answers of ours, endings, back-pressure.
+"""The response side of a browser connection: responses from upstream, local answers, termination, back-pressure.
 
-The half of a connection that the upstream side calls. How requests are read and sent on is `client`.
+The upstream side calls this half of a connection. `client` reads and forwards requests.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from codehub.proxy.http1.messages import RequestHead, ResponseHead
 if TYPE_CHECKING:
     from codehub.proxy.server import ProxyServer
 
-HEAD_TIMEOUT_S: Final = 15.0  # from the first byte of a head to its last: slower is an attack or a dead line
+HEAD_TIMEOUT_S: Final = 15.0  # from the first byte of a head to its last: slower means an attack or a dead connection
 KEEP_ALIVE_S: Final = 75.0
-BODY_SILENCE_S: Final = 60.0  # a body under way that stops for this long is dead
-STALLED_S: Final = 120.0  # a client that takes nothing for this long is dead
+BODY_SILENCE_S: Final = 60.0  # a body that stalls for this long is dead
+STALLED_S: Final = 120.0  # a client that reads nothing for this long is dead
 LINGER_S: Final = 5.0
-FIRST_REQUEST_S: Final = 1.0  # what a new connection may take to say something while the proxy shuts down
+FIRST_REQUEST_S: Final = 1.0  # how long a new connection may take to send something while the proxy shuts down
 
 
 class Exchange(asyncio.Protocol):
-    """`request` is the one being answered; while it is None the connection waits for a head."""
+    """`request` is the one being answered; while it is None, the connection waits for a head."""
 
     __slots__ = (
         "_admission",
@@ -63,22 +63,22 @@ class Exchange(asyncio.Protocol):
         self.request: RequestHead | None = None
         self.upstream: UpstreamConnection | None = None
         self.deadline = inf
-        self.fresh = True  # it never asked anything yet
+        self.fresh = True  # no request received yet
         self.started_at = 0.0
         self._buffer = b""
-        self._block = b""  # the headers of a request that is being decided, as they came
-        self._body: BodyScanner | None = None  # of the request, while it is not whole
+        self._block = b""  # the headers, as received, of a request that is being decided
+        self._body: BodyScanner | None = None  # of the request, while it is incomplete
         self._cookies: list[bytes] = []
         self._admission: Admission | None = None
         self._task: asyncio.Task[None] | None = None
-        self._sent = b""  # the head as it went upstream, while it may have to go again
+        self._sent = b""  # the head as sent upstream, while it may have to be sent again
         self._retried = False
         self._responded = False
         self._ends_upstream = False
-        self._counts: bool | None = False  # whether this exchange's bytes are activity; None: nobody asked yet
+        self._counts: bool | None = False  # whether this exchange's bytes are activity; None: not determined yet
         self._lingering = False
         self._closing = False
-        self._ended = False  # the client sends no more
+        self._ended = False  # the client has finished sending
 
     @property
     def admission(self) -> Admission | None:
@@ -96,13 +96,13 @@ class Exchange(asyncio.Protocol):
     # ── the response, called by the upstream connection ──────────────────────────────────────────────────────────
 
     def interim(self, response: ResponseHead) -> None:
-        """1xx. HTTP/1.0 does not know them."""
+        """Forward a 1xx response. HTTP/1.0 does not know them."""
         if self.request is not None and self.request.minor == 1 and response.status != 101:
             out = [b"HTTP/1.1 %d %b" % (response.status, response.reason), *response.lines, b"\r\n"]
             self.transport.write(b"\r\n".join(out))
 
     def respond(self, response: ResponseHead, *, decode: bool) -> bytes:
-        """The head for the browser; the caller sends it with the first of the body."""
+        """Return the head for the browser. The caller sends it with the first part of the body."""
         request = self.request
         admission = self._admission
         assert request is not None
@@ -112,7 +112,7 @@ class Exchange(asyncio.Protocol):
         self._server.metrics.count(response.status)
         rewrite = admission.target.rewrite
         if response.location is not None and wants_prefix(response, rewrite, request.target):
-            # The browser follows the redirect, and this time the prefix stays.
+            # The browser follows the redirect, and the next request keeps the prefix.
             admission.target.rewrite = replace(rewrite, strip=False)
             admission.fresh_until = 0.0
         out = response_lines(response, rewrite, request.fields.host)
@@ -130,13 +130,13 @@ class Exchange(asyncio.Protocol):
             out.append(b"Connection: keep-alive")
         out.append(b"\r\n")
         head = b"\r\n".join(out)
-        # An event stream's own heartbeat is nobody's work; a download that flows is.
+        # An event stream's heartbeat is not activity; a download is.
         if EVENT_STREAM in head:
             self._counts = False
         return head
 
     def repeats(self, status: int) -> bool:
-        """Whether an answer's head may be the one that was made from the same bytes for another request."""
+        """Return whether the cached head for the same bytes may be used for this response."""
         request = self.request
         if (
             request is None
@@ -157,7 +157,7 @@ class Exchange(asyncio.Protocol):
             self._flowed()
 
     def _flowed(self) -> None:
-        """Bytes of this exchange passed. Whether they are work is looked at when it would change anything."""
+        """Record that bytes of this exchange passed. Checks whether they are activity only if that changes anything."""
         admission = self._admission
         if admission is None or self._counts is False:
             return
@@ -174,7 +174,7 @@ class Exchange(asyncio.Protocol):
         return self._ends_upstream or self._body is not None
 
     def finish(self, last: bytes) -> None:
-        """The response is whole: on to the next request, or the end."""
+        """Complete the response: continue with the next request, or close."""
         if last:
             self.transport.write(last)
         request = self.request
@@ -189,12 +189,12 @@ class Exchange(asyncio.Protocol):
             self._next()
 
     def _read_buffered(self) -> None:
-        """Take up the next request from what had arrived."""
+        """Process the next request from buffered data."""
 
     def _next(self) -> None:
         self.deadline = self._server.clock.now + KEEP_ALIVE_S
         if self._buffer:
-            # Not called directly: a thousand pipelined requests are not a thousand frames deep.
+            # Not called directly, so that pipelined requests do not deepen the stack.
             self._server.loop.call_soon(self._read_buffered)
         self.transport.resume_reading()
 
@@ -205,7 +205,7 @@ class Exchange(asyncio.Protocol):
         else:
             self._reply(refusal(502, why))
 
-    # ── answers of ours, endings, back-pressure ──────────────────────────────────────────────────────────────────
+    # ── local answers, termination, back-pressure ────────────────────────────────────────────────────────────────
 
     def _reply(self, reply: Reply) -> None:
         request = self.request
@@ -224,7 +224,7 @@ class Exchange(asyncio.Protocol):
             self._next()
 
     def _refuse(self, status: int, message: str) -> None:
-        """The message itself is wrong: nothing that follows on this connection can be trusted."""
+        """Reject a malformed message. Nothing that follows on this connection can be trusted."""
         self._server.metrics.refused += 1
         self._buffer = b""
         if self.request is not None:
@@ -234,7 +234,7 @@ class Exchange(asyncio.Protocol):
         self._linger()
 
     def _linger(self) -> None:
-        """Close without losing what was written: unread bytes at a close reset the connection."""
+        """Close without losing written data: closing with unread bytes resets the connection."""
         self._body = None
         self._buffer = b""
         self._lingering = True
@@ -251,7 +251,7 @@ class Exchange(asyncio.Protocol):
         self._task = self._server.start(work, self)
 
     def failed(self) -> None:
-        """A task of this connection ended by an error we did not foresee (it is logged by the server)."""
+        """Handle an unexpected error in a task of this connection. The server logs it."""
         if not self.transport.is_closing() and self.request is not None and not self._responded:
             self._reply(refusal(500, "something went wrong in the proxy; its log says what"))
         else:
@@ -274,7 +274,7 @@ class Exchange(asyncio.Protocol):
             self.upstream.transport.resume_reading()
 
     def expire(self) -> None:
-        """The deadline passed, by the server's sweep."""
+        """Handle an expired deadline. Called by the server's sweep."""
         self.deadline = inf
         if self.request is None and self._buffer and not self._lingering:
             self._refuse(408, "the head took too long")
@@ -287,12 +287,12 @@ class Exchange(asyncio.Protocol):
             self.transport.abort()
 
     def leave_when_done(self) -> None:
-        """The proxy shuts down: finish what is under way, then close."""
+        """On shutdown: finish the current exchange, then close."""
         self._closing = True
         if self.request is not None or self._buffer:
             return
         if self.fresh:
-            # Just accepted: its first request is on its way, and nobody would ask it again.
+            # Just accepted: its first request is on its way, and the client may not retry it.
             self.deadline = min(self.deadline, self._server.clock.now + FIRST_REQUEST_S)
         else:
             self.transport.close()
@@ -301,7 +301,7 @@ class Exchange(asyncio.Protocol):
         self.transport.abort()
 
     def eof_received(self) -> bool:
-        """A client that said all it had to say may still wait for its answer."""
+        """A client that has finished sending may still wait for its answer."""
         if self.request is None or self._body is not None:
             return False
         self._closing = self._ended = True

@@ -1,4 +1,4 @@
-"""Connections to a port inside a workspace, through its `workspaced`: opened as a byte stream, then used as HTTP."""
+"""Connections to a port inside a workspace through its `workspaced`: opened as a byte stream, then used for HTTP."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _LONGEST_HEAD: Final = 4096
 
 
 class PortPool(UpstreamPool):
-    """`upstream` is where `workspaced` answers."""
+    """`upstream` is the address of `workspaced`."""
 
     def __init__(self, upstream: Upstream, port: int, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(upstream, loop)
         self._port = port
 
     async def connect(self) -> UpstreamConnection:
-        """Raises ConnectionRefusedError when nothing listens on the port, OSError when the helper does not answer."""
+        """Raises ConnectionRefusedError if nothing listens on the port, and OSError if the helper does not answer."""
         upstream = self.upstream
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             if upstream.socket_path:
@@ -62,6 +62,6 @@ class PortPool(UpstreamPool):
             if not data or len(head) > _LONGEST_HEAD:
                 raise ConnectionResetError("workspaced closed the connection")
             head += data
-        # A server that speaks first is none for HTTP.
+        # A server that sends data first does not speak HTTP.
         if not head.startswith(b"HTTP/1.1 101 ") or not head.endswith(b"\r\n\r\n"):
             raise ConnectionRefusedError(f"nothing listens on port {self._port}")

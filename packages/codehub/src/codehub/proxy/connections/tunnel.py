@@ -1,6 +1,6 @@
-"""An upgraded connection: bytes both ways, each side's end passed on as a half-close, until both have ended.
+"""An upgraded connection: bytes in both directions, with each side's end forwarded as a half-close, until both have ended.
 
-Bytes are written first and looked at afterwards, and only where a WebSocket's frames say who is at work.
+Bytes are forwarded first and examined afterwards, and only if WebSocket frames are needed to detect activity.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from codehub.proxy.http1.messages import ResponseHead
 if TYPE_CHECKING:
     from codehub.proxy.server import ProxyServer
 
-# After one side ended, the other may finish what it says, but not for ever.
+# After one side ended, the other may finish sending, but not indefinitely.
 HALF_CLOSED_S: Final = 60.0
 
 
 class TunnelSide(asyncio.Protocol):
-    """What one side sends, on its way to the other."""
+    """Forwards what one side sends to the other."""
 
     __slots__ = ("_feed", "_tunnel", "_write", "ended", "gone", "other", "scanner", "transport")
 
@@ -31,7 +31,7 @@ class TunnelSide(asyncio.Protocol):
         self.transport = transport
         self.scanner = scanner
         self._feed = scanner.feed if scanner is not None else None
-        self.ended = False  # it sends no more
+        self.ended = False  # it has finished sending
         self.gone = False
         self.other: TunnelSide
 
@@ -69,7 +69,7 @@ class TunnelSide(asyncio.Protocol):
 
 
 class Tunnel:
-    """Two sides and whose they are."""
+    """Both sides and their admission."""
 
     __slots__ = ("_closing", "_server", "admission", "client", "deadline", "is_websocket", "server")
 
@@ -105,7 +105,10 @@ class Tunnel:
         self.server.transport.abort()
 
     def go_away(self) -> bool:
-        """Say so to both sides between two frames and close. False while a frame is still on its way to the browser."""
+        """Send close frames between two frames, then close.
+
+        Returns False while a frame is still being sent to the browser.
+        """
         if self._closing:
             return True
         if self.is_websocket:
@@ -130,7 +133,7 @@ def open_tunnel(
     to_client: bytes,
     to_server: bytes,
 ) -> Tunnel:
-    """Joins two transports. `to_client` begins with the 101's head; both carry what had arrived by then."""
+    """Join two transports. `to_client` begins with the 101's head; both arguments carry data that has already arrived."""
     tunnel = Tunnel(server, admission)
     tunnel.is_websocket = response.upgrade.lower() == b"websocket"
     head_size = to_client.find(b"\r\n\r\n") + 4
@@ -158,7 +161,7 @@ def open_tunnel(
 
 
 def _scanners(server: ProxyServer, admission: Admission, response: ResponseHead) -> tuple[Scanner, Scanner]:
-    """(of what the server sends, of what the browser sends)."""
+    """Return (scanner of the server's data, scanner of the browser's data)."""
     target = admission.target
     extensions = _extensions(response)
     if b"permessage-deflate" in extensions and target.background.frame_rules:

@@ -1,7 +1,7 @@
 """Connections to one workspace's IDE: a pool of idle ones, and one exchange at a time on each.
 
-An upstream belongs to an instance's identity: another identity is another pool, so that a reused port never carries one
-workspace's traffic to another. Knows nothing of who may talk to the workspace.
+An upstream belongs to an instance's identity. A new identity gets a new pool, so that a reused port never carries one
+workspace's traffic to another. Knows nothing about access checks.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from codehub.proxy.connections.client import ClientConnection
 
 CONNECT_TIMEOUT_S: Final = 5.0
-# Node closes an idle connection after 5 s; one of ours must never be the one it is just closing.
+# Node closes an idle connection after 5 s; a connection that it is about to close must not be used.
 IDLE_S: Final = 4.0
-# A request that may not be repeated gets a connection that was in use a moment ago, or a new one.
+# A request that must not be repeated uses a connection that was in use recently, or a new one.
 FRESH_S: Final = 1.0
 MAX_IDLE: Final = 64
 WRITE_HIGH: Final = 256 * 1024
-MAX_ANSWERS: Final = 64  # heads remembered for each instance
+MAX_ANSWERS: Final = 64  # cached heads per instance
 MAX_KEPT_HEAD: Final = 2048
 EVENT_STREAM: Final = b"text/event-stream"
 
@@ -56,7 +56,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.method = b""
         self.uses = 0
         self.idle_since = 0.0
-        self.started = False  # a byte of the response came
+        self.started = False  # the first byte of the response has arrived
         self.closed = False
         self._head = b""
         self._body: BodyScanner | None = None
@@ -68,7 +68,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.pool.open.add(self)
 
     def begin(self, client: ClientConnection, request: RequestHead) -> None:
-        """The next exchange is this client's."""
+        """Start the next exchange for this client."""
         self.client = client
         self.method = request.method
         self._decode = request.minor == 0
@@ -78,7 +78,7 @@ class UpstreamConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         client = self.client
         if client is None:
-            # Nobody asked: whatever it is, it is not the answer to what comes next.
+            # Unsolicited data: it must not be treated as the answer to the next request.
             self.abandon()
             return
         self.started = True
@@ -94,7 +94,7 @@ class UpstreamConnection(asyncio.Protocol):
             client.upstream_failed(error.message)
 
     def _repeat(self, client: ClientConnection, data: bytes) -> bool:
-        """An answer whose head was read and mapped before. False when it has to go the long way."""
+        """Forward a response whose head was parsed and mapped before. Returns False if it needs the full path."""
         end = data.find(b"\r\n\r\n") + 4
         known = self.pool.answers.get(data[:end])
         if known is None or self._head or not client.repeats(known.status):
@@ -170,10 +170,10 @@ class UpstreamConnection(asyncio.Protocol):
             client.deliver(piece)
 
     def _finish(self, client: ClientConnection, last: bytes, *, surplus: bool) -> None:
-        """The response is whole. The connection goes back to the pool unless something speaks against it."""
+        """Complete the response. The connection returns to the pool unless it cannot be reused."""
         self._body = None
         self.client = None
-        # More than was promised is an answer to a question nobody asked: never let it be the next one's.
+        # Surplus data does not answer any request: never use it for the next one.
         if surplus or client.ends_upstream():
             self.abandon()
         else:
@@ -204,7 +204,7 @@ class UpstreamConnection(asyncio.Protocol):
             self.client.go_on()
 
     def abandon(self) -> None:
-        """Close it; whatever was under way is over."""
+        """Close the connection and abort its exchange."""
         self.client = None
         self.closed = True
         self.transport.abort()
@@ -212,7 +212,7 @@ class UpstreamConnection(asyncio.Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KnownAnswer:
-    """A head as the browser gets it, and how many bytes of body follow."""
+    """A head as sent to the browser, and the length of the body that follows."""
 
     head: bytes
     length: int
@@ -231,7 +231,7 @@ class UpstreamPool:
         self._retired = False
 
     def take(self, *, repeatable: bool) -> UpstreamConnection | None:
-        """The idle connection used last, unless it may just be closing."""
+        """Return the most recently used idle connection, unless it may be closing."""
         idle = self._idle
         now = self._loop.time()
         while idle:
@@ -246,7 +246,7 @@ class UpstreamPool:
         return None
 
     async def connect(self) -> UpstreamConnection:
-        """A new connection. Raises OSError (also when it takes too long)."""
+        """Open a new connection. Raises OSError (also on a timeout)."""
         upstream = self.upstream
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             if upstream.socket_path:
@@ -271,7 +271,7 @@ class UpstreamPool:
         self._idle.append(connection)
 
     def keep(self, raw: bytes, head: bytes, response: ResponseHead, method: bytes) -> None:
-        """The same bytes are the same head again, unless the request decides about it or the connection ends by it."""
+        """Cache a head by its bytes, unless it depends on the request or ends the connection."""
         bodiless = response.status in (204, 304)
         if (
             method == b"HEAD"
@@ -295,19 +295,19 @@ class UpstreamPool:
             self._idle.remove(connection)
 
     def sweep(self) -> None:
-        """Close what was idle for long."""
+        """Close connections that were idle for too long."""
         oldest = self._loop.time() - IDLE_S
         while self._idle and self._idle[0].idle_since < oldest:
             self._idle.pop(0).abandon()
 
     def close(self) -> None:
-        """Now, and whatever is under way."""
+        """Close all connections immediately, including those in use."""
         self._retired = True
         for connection in list(self.open):
             connection.abandon()
 
     def retire(self) -> None:
-        """No new exchanges: the instance is another one now. What is under way ends by itself."""
+        """Accept no new exchanges, because the instance was replaced. Current exchanges finish."""
         self._retired = True
         while self._idle:
             self._idle.pop().abandon()

@@ -1,1 +1,1 @@
-"""HTTP/1.1 on the wire: reads message heads strictly, frames bodies, rewrites headers."""
+"""HTTP/1.1: parses message heads strictly, frames bodies, rewrites headers."""

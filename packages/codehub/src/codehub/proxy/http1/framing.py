@@ -1,6 +1,7 @@
-"""Where a body ends. A scanner is fed what arrives and says at which offset the body is over, or -1 for not yet.
+"""Finds the end of a body. A scanner is fed the received data and returns the offset where the body ends, or -1 if it
+continues.
 
-Bytes are forwarded as they came; only a chunked body for a peer that cannot read chunks is decoded on the way.
+Bytes are forwarded unchanged; a chunked body is decoded only for a peer that cannot read chunks.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class BodyScanner(Protocol):
 
 
 class LengthBody:
-    """A body of so many bytes."""
+    """A body of a known length."""
 
     __slots__ = ("left",)
 
@@ -52,7 +53,7 @@ class EndlessBody:
 
 
 class ChunkedBody:
-    """A chunked body, sizes and trailers checked. `status` is what a malformed one is refused with.
+    """A chunked body with checked sizes and trailers. `status` is sent if it is malformed.
 
     With `decode`, the content without its framing collects in `decoded` for the caller to take.
     """

@@ -1,8 +1,8 @@
-"""Requests that look like the ones before: header blocks by their bytes, with what was read from each and decided about it.
+"""Caches header blocks by their bytes, with the parsed fields and the admission decision for each.
 
-A browser sends the same headers over and over, and only the first line differs. Reading, checking and rewrite them is a
-function of their bytes, of who sent them and of the admission; while that admission is fresh it need not be done again.
-Whatever is not known to the byte goes the long way (`client`), and so does every request with a body or an upgrade.
+A browser sends the same headers repeatedly, and only the first line differs. Parsing, checking and rewriting them depends
+only on their bytes, their sender and the admission, so it need not be repeated while that admission is fresh. A block that
+does not match byte for byte takes the full path (`client`), and so does every request with a body or an upgrade.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from codehub.proxy.coarse_clock import CoarseClock
 from codehub.proxy.http1.headers import wants_upgrade
 from codehub.proxy.http1.messages import RequestFields, RequestHead
 
-MAX_BLOCK: Final = 4096  # a browser's is about 1 KB
-MAX_REPEATED: Final = 2 * MAX_BLOCK  # with the first line
+MAX_BLOCK: Final = 4096  # a browser's block is about 1 KB
+MAX_REPEATED: Final = 2 * MAX_BLOCK  # including the first line
 MAX_BLOCKS: Final = 1024
-# Methods that may be sent again on another connection, and targets that no parser reads in two ways.
+# Methods that may be sent again on another connection, and targets that all parsers read the same way.
 REQUEST_LINE: Final = re.compile(rb"(GET|HEAD|OPTIONS|PUT|DELETE) (/[!-~\x80-\xff]*) HTTP/1\.1").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
 class CachedHeaders:
-    """`prefix` is what a target must begin with, `cut` how much of it stays here, `rest` the head after its first line."""
+    """`prefix`: the required start of a target. `cut`: how much of it is removed. `rest`: the head after its first line."""
 
     fields: RequestFields
     cookies: list[bytes]
@@ -37,7 +37,7 @@ class CachedHeaders:
 
 
 class HeaderCache:
-    """`known` is read by every connection and written by `keep` alone."""
+    """Every connection reads `known`; only `keep` writes it."""
 
     __slots__ = ("_clock", "known")
 
@@ -48,7 +48,7 @@ class HeaderCache:
     def keep(
         self, block: bytes, request: RequestHead, admission: Admission, cookies: list[bytes], peer: bytes, sent: bytes
     ) -> None:
-        """`block` is the head from the end of its first line on, `sent` the whole head as it went upstream."""
+        """`block` is the head from the end of its first line on; `sent` is the complete head as sent upstream."""
         fields = request.fields
         if (
             len(block) > MAX_BLOCK
@@ -57,7 +57,7 @@ class HeaderCache:
             or not request.keep_alive
             or request.minor != 1
             or wants_upgrade(request)
-            # Whether a foreign origin may do this depends on the method: asked every time.
+            # Whether a foreign origin may do this depends on the method, so it is checked every time.
             or (fields.origin and fields.origin != admission.origin)
             or admission.fresh_until < self._clock.now
         ):

@@ -1,7 +1,7 @@
-"""Heads on their way through: what is added, dropped and mapped in each direction.
+"""Rewrites heads: what is added, dropped and mapped in each direction.
 
-Towards the workspace nothing of ours goes (cookies, tokens); towards the browser nothing comes that could set our
-cookies or lead out of the workspace by accident.
+CodeHub's own cookies and tokens never reach the workspace. Responses can neither set CodeHub's cookies nor lead out of the
+workspace by accident.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from codehub.proxy.http1.messages import RequestHead, ResponseHead
 TOKEN_PREFIX: Final = b"cht_"
 WORKSPACE_COOKIE: Final = b"codehub_ws"
 NONCE_COOKIE: Final = b"codehub_nonce"
-LINK_NAME: Final = b"codehub_link"  # a query's parameter, then a cookie: opens a shared port
+LINK_NAME: Final = b"codehub_link"  # a query parameter, then a cookie: opens a shared port
 TICKET_PARAMETER: Final = b"codehub_ticket"
-OWN_PATH: Final = b"_codehub/"  # below a workspace's address, and ours
+OWN_PATH: Final = b"_codehub/"  # below a workspace's address; belongs to the proxy
 PORT_PATH: Final = b"port/"  # below a workspace's address: the pages of its ports
 _OUR_PREFIX: Final = b"codehub_"
 _OUR_NAMES: Final = frozenset({b"session", b"__host-session"})
-# What `Connection: name` may not take away: it would change what the message is.
+# Headers that `Connection: name` must not remove: that would change the meaning of the message.
 _NOT_HOP_BY_HOP: Final = frozenset({b"host", b"content-length", b"transfer-encoding", b"te", b"cookie"})
 _USUAL_CONNECTION: Final = frozenset(
     {b"", b"keep-alive", b"close", b"upgrade", b"keep-alive, upgrade", b"upgrade, keep-alive"}
@@ -32,13 +32,13 @@ _OWN_ADDRESS: Final = re.compile(rb"(?:https?:)?//([^/?#]*)(.*)", re.DOTALL | re
 
 @dataclass(frozen=True, slots=True)
 class PathRewrite:
-    """How one workspace's addresses relate to its IDE's. `prefix` is the workspace's path without the last slash."""
+    """Maps one workspace's addresses to its IDE's. `prefix` is the workspace's path without the trailing slash."""
 
     prefix: bytes
     strip: bool
-    secret: tuple[bytes, bytes] | None = None  # a header the instance demands, name in lower case
+    secret: tuple[bytes, bytes] | None = None  # a header the instance requires, name in lower case
     scheme: bytes = b"http"
-    learns: bool = False  # whether an application that was set up for the prefix is recognised and gets it
+    learns: bool = False  # detects and keeps the prefix for applications configured with it
 
 
 def is_ours(cookie_name: bytes) -> bool:
@@ -47,7 +47,7 @@ def is_ours(cookie_name: bytes) -> bool:
 
 
 def split_cookies(header: bytes) -> tuple[list[bytes], list[bytes]]:
-    """(the values of `codehub_ws`, the pairs that are the workspace's)."""
+    """Return (the values of `codehub_ws`, the workspace's own cookie pairs)."""
     ours: list[bytes] = []
     theirs: list[bytes] = []
     for pair in header.split(b";"):
@@ -70,7 +70,7 @@ def cookie_value(header: bytes, wanted: bytes) -> bytes:
 
 
 def bearer_token(authorization: bytes) -> bytes:
-    """Our API token in an Authorization, or nothing."""
+    """Return the API token of an Authorization header; empty if there is none."""
     scheme, _, value = authorization.partition(b" ")
     value = value.strip(b" \t")
     return value if scheme.lower() == b"bearer" and value.startswith(TOKEN_PREFIX) else b""
@@ -79,10 +79,10 @@ def bearer_token(authorization: bytes) -> bytes:
 def request_bytes(
     request: RequestHead, rewrite: PathRewrite, cookies: list[bytes], forwarded_for: bytes, *, upgrade: bool
 ) -> bytes:
-    """The head as the instance gets it."""
+    """Return the head as sent to the instance."""
     target, secret = request.target, rewrite.secret
     if secret is not None and secret[0] == b"cookie":
-        # One cookie among the workspace's own, and the browser cannot send another of its name.
+        # The secret is one cookie among the workspace's own; the browser cannot send another with its name.
         name = secret[1].partition(b"=")[0]
         cookies, secret = [*(pair for pair in cookies if pair.partition(b"=")[0] != name), secret[1]], None
     if rewrite.strip:
@@ -118,13 +118,13 @@ def request_bytes(
 
 
 def wants_upgrade(request: RequestHead) -> bool:
-    """HTTP/2 is never a tunnel: requests inside it would pass unseen."""
+    """HTTP/2 is never tunnelled: requests inside it would bypass the checks."""
     fields = request.fields
     return bool(fields.upgrade) and b"upgrade" in fields.connection and b"h2c" not in fields.upgrade.lower()
 
 
 def response_lines(response: ResponseHead, rewrite: PathRewrite, host: bytes) -> list[bytes]:
-    """Status line and headers as the browser gets them, without the framing ones."""
+    """Return status line and headers as sent to the browser, without the framing headers."""
     lines = response.lines
     if response.connection:
         lines = _without(lines, _hop_by_hop(response.connection))
@@ -139,8 +139,10 @@ def response_lines(response: ResponseHead, rewrite: PathRewrite, host: bytes) ->
 
 
 def wants_prefix(response: ResponseHead, rewrite: PathRewrite, target: bytes) -> bool:
-    """Whether an application redirects to the very address that was asked for: it has the prefix in its own paths
-    (Vite's `base`, for one), so taking it away would lead in circles."""
+    """Return whether an application redirects to the requested address itself.
+
+    It then has the prefix in its own paths (such as Vite's `base`), and removing the prefix would cause a redirect loop.
+    """
     return (
         rewrite.learns
         and rewrite.strip
@@ -151,7 +153,7 @@ def wants_prefix(response: ResponseHead, rewrite: PathRewrite, target: bytes) ->
 
 
 def map_location(location: bytes, rewrite: PathRewrite, host: bytes) -> bytes:
-    """An address of this workspace stays in it; one of elsewhere stays as it is."""
+    """Keep an address of this workspace inside it; leave other addresses unchanged."""
     own = _OWN_ADDRESS.fullmatch(location)
     if own is not None:
         if own[1].lower() != host.lower():
@@ -165,10 +167,10 @@ def map_location(location: bytes, rewrite: PathRewrite, host: bytes) -> bytes:
 
 
 def map_cookie(cookie: bytes, rewrite: PathRewrite) -> bytes:
-    """A Set-Cookie kept inside the workspace, or nothing when it would set one of ours."""
+    """Restrict a Set-Cookie to the workspace. Returns nothing if it would set one of CodeHub's cookies."""
     first, *attributes = (part.strip(b" \t") for part in cookie.split(b";"))
     name = first.partition(b"=")[0].strip(b" \t")
-    # A nameless cookie "=codehub_ws=x" is sent back by browsers as "codehub_ws=x".
+    # Browsers send a nameless cookie "=codehub_ws=x" back as "codehub_ws=x".
     if is_ours(name) or not name:
         return b""
     out = [first]

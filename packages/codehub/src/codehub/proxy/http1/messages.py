@@ -1,13 +1,13 @@
-"""Heads of messages, as they were read: what is shared by every request with the same headers, and what is one request's.
+"""Parsed message heads: the part shared by every request with the same headers, and the part of a single request.
 
-Values only. `wire` reads them, `headers` maps them.
+Values only. `parser` creates them, `headers` maps them.
 """
 
 from __future__ import annotations
 
 
 class BadMessage(Exception):
-    """What came is not a message we forward. `status` is for the client when it was the client's."""
+    """Not a message that can be forwarded. `status` is sent to the client if the client caused it."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -16,7 +16,7 @@ class BadMessage(Exception):
 
 
 class RequestFields:
-    """What a request's headers say. `lines` are those to forward as they came. Never changed once read: it is shared."""
+    """A request's parsed headers. `lines` are forwarded unchanged. Shared, so never modified after parsing."""
 
     __slots__ = (
         "accept",
@@ -45,7 +45,7 @@ class RequestFields:
         self.lines: list[bytes] = []
         self.host = b""
         self.connection = b""
-        self.keep_alive: bool | None = None  # unless said, the version decides
+        self.keep_alive: bool | None = None  # None: the version decides
         self.upgrade = b""
         self.content_length = -1
         self.chunked = False
@@ -69,7 +69,7 @@ class RequestFields:
 
 
 class RequestHead:
-    """One request: its line, its headers, and whether its connection goes on after it."""
+    """One request: its line, its headers, and whether the connection stays open after it."""
 
     __slots__ = ("fields", "keep_alive", "method", "minor", "target")
 
@@ -102,7 +102,7 @@ class ResponseHead:
         self.minor = minor
         self.lines: list[bytes] = []
         self.close = minor == 0
-        self.connection = b""  # what it names besides the usual words
+        self.connection = b""  # the names it lists besides the standard ones
         self.upgrade = b""
         self.content_length = -1
         self.chunked = False

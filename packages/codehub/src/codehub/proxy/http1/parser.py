@@ -1,6 +1,7 @@
-"""HTTP/1.1 heads, read strictly: what two parsers could read in two ways is refused before anything is forwarded.
+"""Parses HTTP/1.1 heads strictly: messages that two parsers could read differently are rejected before anything is
+forwarded.
 
-Header lines that mean nothing to a proxy stay the bytes they came as. Knows nothing of workspaces, cookies of ours or
+Header lines without meaning for a proxy are kept as received. Knows nothing about workspaces, CodeHub's cookies or
 connections.
 """
 
@@ -17,7 +18,7 @@ MAX_HEADERS: Final = 200
 
 
 class Kind(IntEnum):
-    """What a header is to the proxy. PLAIN is forwarded as it came; DROP never is."""
+    """How the proxy treats a header. PLAIN is forwarded unchanged; DROP is never forwarded."""
 
     PLAIN = 0
     DROP = 1
@@ -99,7 +100,7 @@ _CONTROLS: Final = bytes(c for c in (*range(32), 127) if c not in (9, 10, 13))
 _USUAL: Final = frozenset({b"close", b"keep-alive", b"upgrade"})
 _PLAIN: Final = Kind.PLAIN
 _DROP: Final = Kind.DROP
-# Names as they were spelled, once checked. Bounded: a client could spell for ever.
+# Checked spellings of names. Bounded, because a client could send any number of them.
 _MAX_SPELLINGS: Final = 4096
 _request_spellings: dict[bytes, Kind] = {}
 _response_spellings: dict[bytes, Kind] = {}
@@ -148,7 +149,7 @@ def parse_request(head: bytes) -> RequestHead:
 
 
 def parse_response(head: bytes) -> ResponseHead:
-    """As `parse_request`, for an upstream's answer. Raises BadMessage with 502."""
+    """Like `parse_request`, for an upstream's answer. Raises BadMessage with 502."""
     lines = _lines(head, 502)
     match = _STATUS_LINE.fullmatch(lines[0])
     if match is None:
@@ -186,7 +187,7 @@ def _lines(head: bytes, status: int) -> list[bytes]:
 
 def _classify(name: bytes, kinds: dict[bytes, Kind], spellings: dict[bytes, Kind], status: int) -> Kind:
     if not _TOKEN.fullmatch(name):
-        # Also a folded line (it begins with a space) and a space before the colon.
+        # Also covers a folded line (it begins with a space) and a space before the colon.
         raise BadMessage(status, "a header's name is not a token")
     kind = kinds.get(name.lower(), Kind.PLAIN)
     if len(spellings) < _MAX_SPELLINGS:

@@ -1,4 +1,4 @@
-// What can be done to a workspace in its present state, and doing it: at once, and saying so when it failed.
+// The actions on a workspace: which are allowed, and running them, with errors shown to the user.
 
 import {patch, post, remove} from "./api.js";
 import {ask, duplicate, edit} from "./dialogs.js";
@@ -9,13 +9,13 @@ import {recover} from "./views/recover.js";
 import {updateTemplate} from "./views/template_update.js";
 import {ago, duration} from "./words.js";
 
-/** Whether the server allows it now: it decides, and says so with every workspace. */
+/** Whether the server currently allows the action. It sends this with every workspace. */
 export const allows = (ws, action) => ws.allowed_actions.includes(action);
 const archived = (ws) => ws.phase === "ARCHIVED";
 
 /**
- * Every action: what the server calls it (`name`, else its key), how it is called here (`label`), what it does (`run`
- * answers a workspace or null).
+ * Every action: its name on the server (`name`, else its key), its `label`, and what it does (`run` returns a workspace or
+ * null).
  */
 export const ACTIONS = {
   start: {
@@ -105,7 +105,7 @@ function confirmDelete(ws) {
   });
 }
 
-/** Carry one out from a button: busy until answered; a failure is a message, never a silence. */
+/** Runs an action from a button: busy until the response; a failure is always shown. */
 export async function perform(name, workspace, button = null) {
   if (button) button.setAttribute("aria-busy", "true");
   try {
@@ -123,14 +123,14 @@ export async function perform(name, workspace, button = null) {
   }
 }
 
-// What those pages ask for, by the action that does it.
+// Maps the `action` parameter of such a link to an action.
 const ASKED = {start: "start", restore: "start", stop: "stop"};
 const QUESTIONS = {
   start: (ws) => (archived(ws) ? `Restore ${ws.name} from its archive and start it?` : `Start ${ws.name}?`),
   stop: (ws) => `Stop ${ws.name}? Its files stay; running programs end.`,
 };
 
-/** A link from a workspace's page (`?action=start`) never acts by itself: it asks first. */
+/** A link from a workspace's page (`?action=start`) never acts without confirmation. */
 export async function askedByLink(action, workspace) {
   const name = ASKED[action];
   if (!name) return;

@@ -1,4 +1,4 @@
-// The only place that talks HTTP. Everything else calls these functions and catches ApiError.
+// The only module that sends HTTP requests. Other modules call these functions and catch ApiError.
 
 import {sessionHeaders} from "./session_key.js";
 
@@ -14,7 +14,7 @@ export class ApiError extends Error {
 const PREFIX = "/api/v1/";
 const listeners = new Set();
 
-/** Called when a request that needs a session finds that there is none any more. */
+/** Called if a request that needs a session finds that it has ended. */
 export const onSessionEnd = (listener) => listeners.add(listener);
 export const sessionEnded = () => listeners.forEach((listener) => listener());
 
@@ -60,21 +60,21 @@ export const put = (path, body) => request("PUT", path, body);
 export const patch = (path, body) => request("PATCH", path, body);
 export const remove = (path) => request("DELETE", path);
 
-/** An answer that is text, such as the output of a process. */
+/** A text response, such as the output of a process. */
 export async function text(path) {
   const response = await send("GET", path);
   if (!response.ok) throw await errorOf(response);
   return response.text();
 }
 
-/** The user who is signed in, or null when nobody is (which is an answer, not an error). */
+/** The signed-in user, or null if there is none (which is not an error). */
 export async function whoami() {
   const response = await send("GET", "whoami");
   if (!response.ok) throw await errorOf(response);
   return (await response.json()).user;
 }
 
-/** Reads a text stream piece by piece until it ends or `signal` aborts it. */
+/** Reads a text stream in chunks until it ends or `signal` aborts it. */
 export async function stream(path, signal, onText) {
   const response = await fetch(PREFIX + path, {
     credentials: "same-origin",
@@ -91,7 +91,7 @@ export async function stream(path, signal, onText) {
   }
 }
 
-/** Outside the prefix: health of the coordinator. */
+/** Outside the API prefix: the coordinator's health. */
 export async function coordinatorHealth() {
   const response = await fetch("health/coordinator", {credentials: "same-origin", cache: "no-store"});
   if (!response.ok && response.status !== 503) throw await errorOf(response);

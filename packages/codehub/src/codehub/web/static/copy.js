@@ -1,9 +1,9 @@
-// Text to take along: shown as it is, with a button that copies it.
+// Text to copy, shown with a copy button.
 
 import {el} from "./dom.js";
 import {failed, said} from "./toasts.js";
 
-/** Copy a text. Browsers offer the clipboard only over https and on localhost; elsewhere an old way works. */
+/** Copies a text. Browsers offer the clipboard only over https and on localhost; elsewhere, a legacy method works. */
 async function copy(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
   const area = el("textarea", {class: "unseen", readonly: true}, text);
@@ -26,5 +26,5 @@ export function copyButton(text, what) {
   );
 }
 
-/** A command or an address on a line of its own. */
+/** A command or an address on a separate line. */
 export const copyLine = (text, what) => el("div", {class: "copy-line"}, el("code", {}, text), copyButton(text, what));

@@ -1,11 +1,11 @@
-// Questions: the browser's own <dialog>, so that focus, Escape and the page behind are handled as people expect.
+// Dialogs, based on the browser's <dialog>, so that focus, Escape and the page behind work as users expect.
 
 import {post} from "./api.js";
 import {el, field, freshId} from "./dom.js";
 
 /**
- * Shows a form in a modal dialog. `submit` is called with the form's data; it may throw to keep the dialog open with the
- * error in it. Answers what submit answered, or null when the dialog was cancelled.
+ * Shows a form in a modal dialog. `submit` is called with the form's data; it may throw to keep the dialog open and show
+ * the error. Returns the result of `submit`, or null if the dialog was cancelled.
  */
 export function formDialog({title, body, yes, danger = false, submit}) {
   return new Promise((resolve) => {
@@ -46,7 +46,7 @@ export function formDialog({title, body, yes, danger = false, submit}) {
   });
 }
 
-/** Yes or no; with `type`, yes only after that text was typed. */
+/** Asks for confirmation; with `type`, that text must be typed. */
 export async function ask({title, text, type = null, yes, danger = false}) {
   const body = [el("p", {}, text)];
   if (type !== null) {
@@ -66,7 +66,7 @@ export async function ask({title, text, type = null, yes, danger = false}) {
   return answer === true;
 }
 
-/** Name, description and memo of a workspace: the changed ones, or null. */
+/** Edits name, description and memo of a workspace. Returns the changed fields, or null. */
 export function edit(workspace) {
   const body = el(
     "div",
@@ -89,7 +89,7 @@ export function edit(workspace) {
   });
 }
 
-/** A copy of a workspace with its files: the new workspace, or null. */
+/** Duplicates a workspace with its files. Returns the new workspace, or null. */
 export function duplicate(workspace) {
   const start = el("input", {type: "checkbox", name: "start", id: freshId("start"), checked: true});
   const body = el(

@@ -1,8 +1,8 @@
-// Making and updating elements. Text is always set as text: nothing here can turn data into markup.
+// Creates and updates elements. Text is always set as text: nothing here can turn data into markup.
 
 /**
- * el("button", {class: "primary", onclick: f, "aria-label": "…"}, "Open", …) makes an element.
- * Properties starting with "on" are listeners; true sets an empty attribute; false, null and undefined leave it out.
+ * el("button", {class: "primary", onclick: f, "aria-label": "…"}, "Open", …) creates an element. Properties starting with
+ * "on" are listeners; true sets an empty attribute; false, null and undefined omit it.
  */
 export function el(tag, properties = {}, ...children) {
   const node = document.createElement(tag);
@@ -20,12 +20,12 @@ export function setAttribute(node, name, value) {
   else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, String(value));
 }
 
-/** Change a text only when it differs: a screen reader and the layout are left alone otherwise. */
+/** Changes a text only if it differs, to avoid needless screen reader announcements and layout. */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** Hide or show; the focus never stays on something hidden. */
+/** Hides or shows an element; focus never stays on a hidden one. */
 export function setHidden(node, hidden, focusInstead = null) {
   if (node.hidden === hidden) return;
   const hadFocus = hidden && node.contains(document.activeElement);
@@ -34,9 +34,8 @@ export function setHidden(node, hidden, focusInstead = null) {
 }
 
 /**
- * Make `parent`'s children be one component per item, in order, reusing those that are there.
- * `components` is a Map from key to {node, update(item)} that lives as long as the list.
- * At most `atMost` new ones are made; answers whether some are still to be made.
+ * Makes `parent`'s children one component per item, in order, reusing existing ones. `components` is a Map from key to
+ * {node, update(item)} that lives as long as the list. Creates at most `atMost` new ones; returns whether more are needed.
  */
 export function reconcile(parent, components, items, keyOf, create, atMost) {
   const wanted = new Set(items.map(keyOf));
@@ -67,7 +66,7 @@ export function reconcile(parent, components, items, keyOf, create, atMost) {
 }
 
 let lastId = 0;
-/** An id for a label or a description to point at. */
+/** Returns a new id for labels and descriptions. */
 export const freshId = (prefix) => `${prefix}-${++lastId}`;
 
 /** A labelled form field, with a hint below it. */

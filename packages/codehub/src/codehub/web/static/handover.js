@@ -1,4 +1,4 @@
-// The dashboard's side of opening a workspace: proves the session and goes on with the one-time ticket.
+// The dashboard's side of opening a workspace: proves the session and continues with the one-time ticket.
 
 import {ApiError, post} from "./api.js";
 

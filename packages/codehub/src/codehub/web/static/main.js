@@ -1,4 +1,4 @@
-// Where the page begins: who is signed in, which view the address asks for, and the bar above them all.
+// The entry point: the signed-in user, the view for the URL, and the bar above all views.
 
 import {get, onSessionEnd, post, whoami} from "./api.js";
 import {el} from "./dom.js";
@@ -32,9 +32,9 @@ const ROUTES = [
 ];
 const RETRY_MS = 2_000;
 
-let leave = null; // what the present view wants called when it goes
+let leave = null; // called when the current view is left
 
-/** {path, query} of the address's hash: "#/workspaces/ID?action=start". */
+/** {path, query} of the URL's hash: "#/workspaces/ID?action=start". */
 function address() {
   const [path, query = ""] = location.hash.replace(/^#/, "").split("?");
   return {path: path || "/", query: new URLSearchParams(query)};
@@ -55,7 +55,7 @@ function route({moveFocus = true} = {}) {
   const [pattern, view] = ROUTES.find(([candidate]) => candidate.test(path)) ?? [null, notFoundView];
   bar(path);
   show(view, query, ...(pattern?.exec(path)?.slice(1) ?? []));
-  // A screen reader hears of the new page, and Tab begins at its top.
+  // Screen readers announce the new page, and Tab starts at its top.
   if (moveFocus) document.getElementById("main").focus({preventScroll: true});
   scrollTo(0, 0);
 }
@@ -103,7 +103,7 @@ function signedOut(why) {
   show(loginView, why, signedIn);
 }
 
-/** Where a sign-in was asked for by another page of ours: a path on this host, never another address. */
+/** The page that requested the sign-in: a path on this host, never another address. */
 function returnPath() {
   const next = new URLSearchParams(location.search).get("next") ?? address().query.get("next");
   return next && /^\/(?![/\\])/.test(next) ? next : null;

@@ -1,4 +1,5 @@
-// The second half of the session. Cookies go to every port of the host; this storage belongs to the dashboard's origin alone.
+// The second half of the session. Cookies are sent to every port of the host; only the dashboard's origin can read this
+// storage.
 
 const NAME = "codehub.session_key";
 
@@ -6,5 +7,5 @@ export const sessionKey = () => localStorage.getItem(NAME) ?? "";
 export const keepSessionKey = (key) => localStorage.setItem(NAME, key);
 export const forgetSessionKey = () => localStorage.removeItem(NAME);
 
-/** What goes with every request of ours. */
+/** Headers for every request to the API. */
 export const sessionHeaders = () => (sessionKey() ? {"x-codehub-session-key": sessionKey()} : {});

@@ -1,4 +1,4 @@
-// After a one-time sign-in link: keep the session's key, then go where the link leads.
+// After a one-time sign-in link: stores the session's key, then opens the link's target.
 
 import {keepSessionKey} from "./session_key.js";
 

@@ -1,4 +1,4 @@
-// What the page knows: who is signed in, what this installation is like, my workspaces. Views subscribe to it.
+// The page's state: the signed-in user, the installation's settings, the user's workspaces. Views subscribe to it.
 
 const changed = new Set();
 let announced = false;
@@ -7,10 +7,10 @@ export const state = {
   user: null,          // {id, username, is_admin}
   about: null,         // profiles, times, limits of this installation
   workspaces: new Map(),
-  loaded: false,       // whether a first snapshot has come
+  loaded: false,       // whether the first snapshot has arrived
 };
 
-/** Call `listener` after every change (many changes in one frame are one call); returns how to stop. */
+/** Calls `listener` after every change (once per frame for many changes). Returns a function that unsubscribes. */
 export function subscribe(listener) {
   changed.add(listener);
   return () => changed.delete(listener);
@@ -19,14 +19,14 @@ export function subscribe(listener) {
 function announce() {
   if (announced) return;
   announced = true;
-  // A hidden tab gets no frames, so a timer: it must be right when it is looked at again.
+  // A hidden tab gets no animation frames, so use a timer: the tab must be current when it is shown again.
   setTimeout(() => {
     announced = false;
     for (const listener of [...changed]) listener();
   }, 16);
 }
 
-/** Something views depend on changed outside of the workspaces. */
+/** Notifies views of a change outside the workspaces. */
 export const touch = announce;
 
 export function replaceAll(items) {
@@ -35,7 +35,7 @@ export function replaceAll(items) {
   announce();
 }
 
-/** Take a newer object; an older one that comes late (an answer that lost a race against the stream) is dropped. */
+/** Stores a newer object. An older one that arrives late (a response that lost a race against the stream) is dropped. */
 export function put(workspace) {
   const known = state.workspaces.get(workspace.id);
   if (known && known.updated_at > workspace.updated_at) return;
@@ -43,7 +43,7 @@ export function put(workspace) {
   announce();
 }
 
-/** The same for a workspace that may not be mine (an admin looks at it): only what is known already is updated. */
+/** Like `put`, for a workspace that may belong to another user (viewed by an admin): updates only known workspaces. */
 export function putIfKnown(workspace) {
   if (state.workspaces.has(workspace.id)) put(workspace);
 }

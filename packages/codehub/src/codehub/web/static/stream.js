@@ -1,4 +1,4 @@
-// The live connection: server-sent events that come back by themselves, and a line that says while they are away.
+// The live connection: server-sent events with automatic reconnection, and a line that shows an interruption.
 
 import {sessionEnded, stream, whoami} from "./api.js";
 import {setText} from "./dom.js";
@@ -6,7 +6,8 @@ import * as store from "./store.js";
 
 const FIRST_RETRY_MS = 500;
 const LONGEST_RETRY_MS = 15_000;
-// The server sends a heartbeat every 30 s. A connection that is silent for longer is dead, whatever the browser thinks.
+// The server sends a heartbeat every 30 s. A connection that is silent for longer is dead, even if the browser does not
+// notice.
 const SILENCE_MS = 75_000;
 
 let source = null;
@@ -35,7 +36,7 @@ const HANDLERS = {
   heartbeat: () => {},
 };
 
-/** By fetch, because an EventSource cannot send the session's key. */
+/** Uses fetch, because an EventSource cannot send the session's key. */
 async function listen(controller) {
   let rest = "";
   try {
@@ -47,7 +48,7 @@ async function listen(controller) {
       frames.forEach(dispatch);
     });
   } catch {
-    // Whatever it was, `broken` finds out what to do about it.
+    // `broken` determines what to do about any error.
   }
   if (source === controller) await broken();
 }
@@ -87,13 +88,13 @@ function online() {
   heard();
 }
 
-/** The browser would retry by itself, but not after an error status, and not with our backoff: do it here. */
+/** Reconnects. The browser's own retry does not cover error statuses and does not use our backoff. */
 async function broken() {
   close();
   if (!wanted) return;
   document.documentElement.dataset.live = "off";
   try {
-    // A stream also ends because the session did; only asking tells.
+    // A stream also ends with its session; only a request can tell.
     if ((await whoami()) === null) {
       sessionEnded();
       return;
@@ -113,7 +114,7 @@ function sayOffline() {
   line.hidden = false;
 }
 
-// Coming back from sleep or from no network at all: don't wait for the timer.
+// After sleep or a network outage, reconnect without waiting for the timer.
 addEventListener("online", () => {
   if (wanted && !source) connect();
 });

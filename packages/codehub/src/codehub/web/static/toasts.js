@@ -12,14 +12,14 @@ function show(text, kind) {
     el("button", {type: "button", class: "plain", "aria-label": "Dismiss this message", onclick: () => note.remove()}, "✕"),
   );
   document.getElementById("toasts").append(note);
-  // An error stays until it is dismissed: nobody should miss that something did not happen.
+  // An error stays until it is dismissed, so that users do not miss it.
   if (kind !== "bad") setTimeout(() => note.remove(), SHOWN_MS);
 }
 
 export const said = (text) => show(text, "good");
 
 export function failed(error, what = "") {
-  if (error.status === 401) return; // the sign-in page says it
+  if (error.status === 401) return; // the sign-in page shows it
   const wait = error.retryAfter ? ` Try again in ${error.retryAfter} s.` : "";
   show(`${what ? `${what}: ` : ""}${error.message}${wait}`, "bad");
 }

@@ -1,9 +1,9 @@
-// Uploads and downloads of files, with progress and a way to cancel.
+// File uploads and downloads with progress and cancellation.
 
 import {ApiError, sessionEnded} from "./api.js";
 import {sessionHeaders} from "./session_key.js";
 
-/** The address of a path in a workspace's home; names may hold anything. */
+/** The URL of a path in a workspace's home. Names may contain any character. */
 export const fileAddress = (id, path) => `/api/v1/workspaces/${id}/files/${path.split("/").map(encodeURIComponent).join("/")}`;
 
 function problem(status, text) {
@@ -16,10 +16,10 @@ function problem(status, text) {
   }
 }
 
-/** Write a file. `onProgress(done, total)`; `signal` cancels it, and the old file, or none, is left. */
+/** Writes a file. `onProgress(done, total)`; `signal` cancels it, which leaves the old file, or none. */
 export function upload(id, path, file, {onProgress, signal}) {
   return new Promise((resolve, reject) => {
-    // fetch does not tell how far an upload is.
+    // fetch does not report upload progress.
     const request = new XMLHttpRequest();
     request.open("PUT", fileAddress(id, path));
     for (const [name, value] of Object.entries(sessionHeaders())) request.setRequestHeader(name, value);
@@ -33,7 +33,7 @@ export function upload(id, path, file, {onProgress, signal}) {
   });
 }
 
-/** Fetch a file, or a folder as tar, and have the browser save it. `total` is null for a folder. */
+/** Downloads a file, or a folder as tar, and saves it through the browser. `total` is null for a folder. */
 export async function download(id, path, name, {onProgress, signal}) {
   const response = await fetch(fileAddress(id, path), {credentials: "same-origin", cache: "no-store", headers: sessionHeaders(), signal});
   if (!response.ok) throw problem(response.status, await response.text());
@@ -60,7 +60,7 @@ function save(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
-/** The files of what was dropped, folders walked: [{path, file}], paths relative to what was dropped. */
+/** The dropped files, including those in folders: [{path, file}], with paths relative to the dropped item. */
 export async function droppedFiles(transfer) {
   const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
   if (!entries.length) return [...transfer.files].map((file) => ({path: file.name, file}));

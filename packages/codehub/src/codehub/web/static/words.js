@@ -1,4 +1,4 @@
-// Facts into words: pure functions of a workspace, the clock and what this installation is like.
+// Texts: pure functions of a workspace, the clock and the installation's settings.
 
 const UNITS = ["bytes", "kB", "MB", "GB", "TB"];
 
@@ -41,13 +41,13 @@ export const clock = (timestamp) => (timestamp ? CLOCK.format(new Date(timestamp
 const TIME = new Intl.DateTimeFormat(undefined, {hour: "2-digit", minute: "2-digit", second: "2-digit"});
 const DAY = new Intl.DateTimeFormat(undefined, {month: "short", day: "numeric", hour: "2-digit", minute: "2-digit"});
 
-/** For a list of what happened: today by the second, earlier by the day. */
+/** For lists of events: today with seconds, earlier days with the date. */
 export function moment(timestamp, now) {
   const at = new Date(timestamp);
   return (at.toDateString() === new Date(now).toDateString() ? TIME : DAY).format(at);
 }
 
-/** "Firefox on Linux" out of what a browser says of itself; the beginning of it when it is none of these. */
+/** "Firefox on Linux" from a user agent; its beginning if it is unknown. */
 export function browserWords(userAgent) {
   if (!userAgent) return "–";
   const find = (table) => table.find(([pattern]) => pattern.test(userAgent))?.[1];
@@ -56,7 +56,7 @@ export function browserWords(userAgent) {
   return browser ? [browser, system].filter(Boolean).join(" on ") : userAgent.slice(0, 40);
 }
 
-/** What was observed, in words; a reason that is not here is shown as it is. */
+/** Texts for observations; an unknown reason is shown unchanged. */
 const REASONS = {
   Ready: "complete",
   Incomplete: "incomplete",
@@ -75,14 +75,14 @@ const REASONS = {
 export const conditionWords = (observed) =>
   [observed?.reason ? (REASONS[observed.reason] ?? observed.reason) : "not observed yet", observed?.message].filter(Boolean).join(": ");
 
-/** How far it is in percent, where a bar can show that. */
+/** The progress in percent, if a bar can show it. */
 export function percent(progress) {
-  // One step of one is either not begun or over: nothing a bar could show.
+  // A single step is either not started or done, which a bar cannot show.
   if (progress?.percent == null || (progress.unit === "steps" && progress.total < 2)) return null;
   return progress.percent;
 }
 
-/** What comes next by itself, sleep or the archive, and in how many seconds; null when neither does. */
+/** The next automatic change, sleep or archive, and in how many seconds; null if there is none. */
 export function nextRest(workspace, now) {
   const at = workspace.sleeps_at ?? workspace.archives_at;
   if (!at) return null;
@@ -95,7 +95,7 @@ function restWords(rest) {
   return `${rest.what} soon unless used`;
 }
 
-/** Why a running workspace does not go to sleep although nobody is there. */
+/** Why a running workspace stays awake although it is unused. */
 export function awakeWords(workspace, now) {
   if (workspace.phase !== "RUNNING") return "";
   if (workspace.keep_awake_until && Date.parse(workspace.keep_awake_until) > now) return `Kept awake until ${clock(workspace.keep_awake_until)}`;
@@ -110,7 +110,7 @@ function tone(workspace) {
   return workspace.status === "RUNNING" ? "good" : "calm";
 }
 
-/** {label, tone, line}: the server's words, and beside them what only this clock can tell. */
+/** {label, tone, line}: the server's texts, and those that depend on the local clock. */
 export function describe(workspace, now) {
   const {label, text} = workspace.summary;
   const used = workspace.phase === "ARCHIVED" && workspace.last_access_at ? `last used ${ago(workspace.last_access_at, now)}` : "";

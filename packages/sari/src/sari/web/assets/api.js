@@ -1,4 +1,4 @@
-// Talks to the daemon. A daemon that is being replaced answers again within seconds: reading is tried again until then.
+// Sends requests to the daemon. A daemon that is being replaced answers again within seconds, so reads are retried.
 
 const PATIENCE_MS = 15000;
 
@@ -43,7 +43,7 @@ export function get(path, parameters = {}, signal = undefined) {
 export const post = (path, body) =>
   ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
 
-// A workspace nobody used for a while is closed: open it and ask once more.
+// A workspace that was unused for a while is closed: open it and retry once.
 export async function getFrom(workspace, path, parameters, signal) {
   try {
     return await get(path, { workspace, ...parameters }, signal);

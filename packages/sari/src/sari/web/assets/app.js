@@ -1,5 +1,5 @@
-// Ties the page together. What decides what is shown is the form and the address, never which event came first: whatever
-// was typed before this ran, before the workspaces were known or before the index was ready is searched all the same.
+// Connects the parts of the page. The form and the URL determine what is shown, never the order of events: text that was
+// typed before this script ran, before the workspaces were known or before the index was ready is searched too.
 
 import { Failure, getFrom, post } from "./api.js";
 import { byId, element } from "./dom.js";
@@ -14,7 +14,7 @@ const words = new URLSearchParams(location.hash.slice(1));
 let workspace = words.get("workspace") ?? "";
 let asking = new AbortController();
 let searched = "";
-// False until an answer to what was asked is on the page; "partial" while the index could not answer all of it.
+// False until the page shows the answer to the current query; "partial" if the index could not answer all of it.
 let settled = true;
 let seen = "";
 let typing = 0;
@@ -57,7 +57,7 @@ async function search() {
   return undefined;
 }
 
-// What asks for the page after this one, if there is one: answers with it and with what asks for the next.
+// Returns a function that requests the next page, if there is one; it returns that page and the function for the next.
 function following(parameters, cursor, signal) {
   if (!cursor) return null;
   return async () => {
@@ -94,7 +94,7 @@ function look(state) {
   byId("index-state").textContent = now;
   status.progress(view?.status);
   status.show(state, workspace);
-  // What the form says and was not searched, what failed, and what was answered in part before the index moved on.
+  // Search again if the form changed, the search failed, or the answer was partial and the index has changed since.
   const progress = JSON.stringify(view?.status ?? null);
   const more = settled === false || (settled === "partial" && progress !== seen) || JSON.stringify(asked()) !== searched;
   seen = progress;

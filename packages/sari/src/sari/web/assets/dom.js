@@ -1,4 +1,4 @@
-// Builds elements; text is always text, never markup, since what is shown comes from other people's files.
+// Builds elements. Text is never interpreted as markup, because it comes from untrusted files.
 
 export function element(tag, properties = {}, ...children) {
   const made = document.createElement(tag);

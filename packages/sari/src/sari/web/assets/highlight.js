@@ -1,23 +1,23 @@
-// Which parts of a line matched: the daemon says which lines, the page finds the stretches again.
+// Finds the matching parts of a line. The daemon returns only the lines.
 
 const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
 
 export function pattern(query, mode) {
   if (!query) return null;
-  // As the daemon does: text with a capital is meant exactly, names of symbols never are.
+  // Like the daemon: text with a capital letter is case-sensitive, names of symbols never are.
   const sensitive = mode !== "symbol" && /\p{Lu}/u.test(query);
   const source = mode === "regex" ? query : mode === "words" ? `(?<![\\p{L}\\p{N}_])${escaped(query)}(?![\\p{L}\\p{N}_])` : escaped(query);
   for (const flags of ["gu", "g"]) {
     try {
       return new RegExp(source, sensitive ? flags : `${flags}i`);
     } catch {
-      // ripgrep's regex knows words that JavaScript's does not: then the line is shown unmarked.
+      // ripgrep's regex syntax has elements that JavaScript's lacks. The line is then shown without highlighting.
     }
   }
   return null;
 }
 
-// A line as it is shown in a list: without its indentation, and from shortly before the first match on.
+// A line as shown in a list: without its indentation, starting shortly before the first match.
 const LONGEST = 400;
 const BEFORE = 60;
 

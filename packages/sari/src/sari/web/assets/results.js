@@ -1,4 +1,4 @@
-// Shows what was found: text grouped by file, symbols, files.
+// Renders results: text grouped by file, symbols, files.
 
 import { byId, element } from "./dom.js";
 import { excerpt, marked, pattern } from "./highlight.js";
@@ -61,7 +61,7 @@ const SHAPES = {
   files: [fileCards, (answer) => answer.total ?? answer.files.length, "file", "files"],
 };
 
-// `more`, if there is more, asks for the next page and answers with it.
+// `more`, if there is a next page, requests and returns it.
 export function show(answer, asked, open, more) {
   const [cards, count, one, many] = SHAPES[asked.kind];
   const shown = cards(answer, asked, open);
@@ -101,7 +101,7 @@ export function failed(message) {
   byId("summary").textContent = "";
 }
 
-// Arrow keys walk through the hits from the search field on.
+// Arrow keys move through the hits, starting at the search field.
 export function walk(event) {
   if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
   const hits = [...byId("results").querySelectorAll(".hit")];

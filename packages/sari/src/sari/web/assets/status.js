@@ -1,4 +1,4 @@
-// The daemon, its clients, the index, and what doctor says.
+// The daemon, its clients, the index, and doctor's findings.
 
 import { get, getFrom, post } from "./api.js";
 import { byId, element, row, table } from "./dom.js";
@@ -38,7 +38,7 @@ function sessionRows(sessions) {
       session.leased ? (session.connected ? "connected" : "by HTTP") : "silent", ago(session.last_request_ts)));
 }
 
-// Every daemon of the registry: while one replaces another, and beside a predecessor, there are several.
+// Every daemon in the registry. There are several while one replaces another, and beside a sari before version 3.
 function daemonRows({ daemon, daemons }) {
   return daemons.map((one) =>
     row(one.version, one.pid, one.this ? `${one.port} · HTTP ${daemon.http_port}` : one.port,
@@ -56,7 +56,7 @@ export function show(state, workspace) {
   byId("daemon-table").replaceChildren(table(["Version", "Process", "Ports", "State", "Started", "Workspaces"], daemonRows(state)));
 }
 
-// The thin line under the head, for as long as there is something to wait for.
+// The thin progress bar under the header, shown while something is in progress.
 export function progress(status) {
   const bar = byId("index-progress");
   bar.hidden = !status || status.state === "ready";

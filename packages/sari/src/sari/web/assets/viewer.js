@@ -4,11 +4,11 @@ import { getFrom } from "./api.js";
 import { byId, element } from "./dom.js";
 import { marked, pattern } from "./highlight.js";
 
-// A screenful on both sides; the daemon is asked again for more only by choosing another place.
+// A screenful on both sides. More is requested only when the user chooses another place.
 const AROUND = 400;
 let asking = new AbortController();
 
-// The text comes with or without its line numbers in front.
+// The text comes with or without leading line numbers.
 function lines(answer) {
   const rows = answer.text.replace(/\n$/, "").split("\n");
   const numbered = rows.every((text, index) => new RegExp(`^\\s*${answer.start + index}[\\t:]`).test(text));
@@ -53,7 +53,7 @@ export async function open(workspace, path, line, end, asked) {
     const expression = asked.kind === "search" ? pattern(asked.query, asked.mode) : null;
     source.replaceChildren(...rows(answer, line, end ?? line, expression));
     const here = source.querySelector(".here");
-    // Only the source moves, not the page under the reader's hand.
+    // Scroll only the source, not the page.
     if (here) source.scrollTop = here.offsetTop - source.offsetTop - source.clientHeight / 3;
     const outline = await getFrom(workspace, "outline", { path }, signal).catch((error) => {
       if (signal.aborted) throw error;

@@ -1,6 +1,6 @@
-// One terminal over its WebSocket: attaches, comes back after a break where it was, and acknowledges what was drawn.
+// One terminal over its WebSocket: attaches, reconnects at the same position, and acknowledges drawn output.
 //
-// Messages are binary, the first byte says what they are; docs/doors.md lists them.
+// Messages are binary and start with a type byte; docs/doors.md lists them.
 
 import {sessionKey} from "../session_key.js";
 
@@ -8,7 +8,7 @@ const FIRST_RETRY_MS = 250;
 const LONGEST_RETRY_MS = 3_000;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
-// The server closes with 4000 and an HTTP status when it refuses: coming back would not help.
+// The server closes with 4000 plus the HTTP status if it rejects the connection: reconnecting would not help.
 const REFUSED = 4000;
 const ENDED = 1000;
 
@@ -26,8 +26,8 @@ function number(value) {
 }
 
 /**
- * `on` is {screen(cols, rows, bytes, drawn), output(bytes, drawn), resized(cols, rows), connected(), away(), ended(exitCode),
- * refused(status, reason)}; `drawn` is called when the bytes are on the screen.
+ * `on` is {screen(cols, rows, bytes, drawn), output(bytes, drawn), resized(cols, rows), connected(), away(),
+ * ended(exitCode), refused(status, reason)}; call `drawn` when the bytes are on the screen.
  */
 export function attach(path, on) {
   let socket = null;

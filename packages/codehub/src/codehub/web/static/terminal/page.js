@@ -1,4 +1,4 @@
-// The terminal's page, alone in a tab or as a panel in the dashboard: which terminals there are, which one is shown.
+// The terminal's page, in its own tab or as a panel in the dashboard: lists the terminals and shows one.
 
 import {get, onSessionEnd, post, remove} from "../api.js";
 import {el, setAttribute, setHidden, setText} from "../dom.js";
@@ -72,12 +72,12 @@ const signIn = () => {
   else location.assign(`/?next=${encodeURIComponent(location.pathname + location.hash)}`);
 };
 
-/** xterm.js is installed when it is first needed; that takes seconds, and a network. */
+/** Installs xterm.js on first use, which takes seconds and needs a network. */
 async function program() {
   for (let problems = 0; ; ) {
     const found = await post("terminal-program");
     if (found.ready) return found.version;
-    // `codehub up` may be installing it just now.
+    // `codehub up` may be installing it right now.
     if (found.problem && ++problems === MOST_PROBLEMS) throw new Error(found.problem);
     say("installing");
     explain("The terminal is being installed. This happens once and takes a few seconds.");
@@ -172,7 +172,7 @@ async function begin() {
   }
   setHidden(note, true);
   const wanted = chosen();
-  // An address that names a terminal shows that one, even if only to say that it has ended.
+  // A URL that names a terminal shows that one, even if it has ended.
   if (wanted) show(wanted);
   else if (items.length) show(items.at(-1).id);
   else await openNew();

@@ -1,4 +1,4 @@
-// xterm.js in the page: its size, colours and keys, and one terminal shown on it.
+// xterm.js in the page: its size, colours and keys, and the terminal it shows.
 
 import {attach} from "./attachment.js";
 
@@ -8,7 +8,7 @@ const THEMES = {
 };
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
-/** Questions that a program asks its terminal. With several viewers, the one that is looked at answers. */
+/** Queries that a program sends to its terminal. With several viewers, the focused one answers. */
 function answerOnlyInFocus(terminal) {
   const leaveOut = () => !document.hasFocus();
   const {parser} = terminal;
@@ -19,7 +19,7 @@ function answerOnlyInFocus(terminal) {
   for (const id of [4, 10, 11, 12]) parser.registerOscHandler(id, (data) => data.endsWith("?") && leaveOut());
 }
 
-/** Shows one terminal after another in `place`. `say` is called with what a person should know of the connection. */
+/** Shows one terminal at a time in `place`. `say` is called with messages about the connection. */
 export async function makeScreen(place, version, say) {
   const [{Terminal}, {FitAddon}] = await Promise.all([import(`/xterm/${version}/xterm.mjs`), import(`/xterm/${version}/addon-fit.mjs`)]);
   const terminal = new Terminal({
@@ -60,7 +60,7 @@ export async function makeScreen(place, version, say) {
     return true;
   });
 
-  /** Take the place there is, and say so to the program. The viewer that was resized or looked at last decides. */
+  /** Fits the available space and reports the size to the program. The viewer that was resized or focused last decides. */
   function takeRoom() {
     if (!shown || document.hidden) return;
     const room = fit.proposeDimensions();
@@ -77,7 +77,7 @@ export async function makeScreen(place, version, say) {
 
   return {
     terminal,
-    /** Columns and rows for a terminal that is about to be opened. */
+    /** Columns and rows for a new terminal. */
     room() {
       const room = fit.proposeDimensions();
       return room?.cols > 1 ? {cols: Math.min(room.cols, 1000), rows: Math.min(room.rows, 1000)} : {cols: 80, rows: 24};
@@ -114,7 +114,7 @@ export async function makeScreen(place, version, say) {
       shown?.type(sequence);
       terminal.focus();
     },
-    /** Toggle Ctrl for the next key; `done` is called when it was used. */
+    /** Toggles Ctrl for the next key; `done` is called after that key. */
     holdControl(done) {
       control = !control;
       controlDone = done;

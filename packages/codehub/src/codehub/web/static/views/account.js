@@ -1,4 +1,4 @@
-// The signed-in user's own things: password, API tokens, keys, git credentials, secrets, dotfiles, sessions.
+// The signed-in user's account: password, API tokens, keys, git credentials, secrets, dotfiles, sessions.
 
 import {get, post, remove} from "../api.js";
 import {ask, formDialog} from "../dialogs.js";
@@ -63,7 +63,7 @@ export function accountView() {
   return {title: "Account", node};
 }
 
-/** A button that removes what a row of a table shows, after a question. */
+/** A button that removes the object of a table row after confirmation. */
 export function dropButton(label, whose, title, text, path, after) {
   return el(
     "button",

@@ -1,4 +1,4 @@
-// What a user brings into workspaces: git credentials, a git key, secrets, dotfiles. Says what takes effect when.
+// A user's personal setup for workspaces: git credentials, a git key, secrets, dotfiles. Explains when changes take effect.
 
 import {get, post, put, remove} from "../api.js";
 import {ask, formDialog} from "../dialogs.js";
@@ -114,7 +114,7 @@ async function newSecret(after) {
   if (made) await after();
 }
 
-/** In which the schedules of one's workspaces are read. */
+/** The time zone of the user's schedules. */
 export function timeZoneForm() {
   const zone = el("input", {name: "time_zone", required: true, maxlength: 100, autocomplete: "off", spellcheck: "false"});
   const here = Intl.DateTimeFormat().resolvedOptions().timeZone;

@@ -1,4 +1,4 @@
-// For admins: how the coordinator is, and every workspace there is, deleted ones too while they can come back.
+// For admins: the coordinator's state, and all workspaces, including deleted ones that can be undeleted.
 
 import {coordinatorHealth, get, post} from "../api.js";
 import {el} from "../dom.js";

@@ -16,7 +16,7 @@ const KINDS = [
 ];
 
 export function adminAuditView() {
-  let pages = [null]; // the cursor of each page up to the shown one
+  let pages = [null]; // the cursor of each page up to the current one
   let following = null;
   const kind = el("select", {id: "audit-kind", onchange: first}, KINDS.map(([value, text]) => el("option", {value}, text)));
   const actor = el("input", {id: "audit-actor", type: "search", maxlength: 64, placeholder: "user name", onchange: first});

@@ -1,4 +1,4 @@
-// For admins: the templates, and an editor that checks while one types.
+// For admins: the templates, and an editor that checks while the user types.
 
 import {get, post} from "../api.js";
 import {ask} from "../dialogs.js";
@@ -8,7 +8,7 @@ import {bytes, clock, duration} from "../words.js";
 import {adminNav} from "./admin.js";
 import {table} from "./table.js";
 
-// Long enough that not every key asks, short enough to feel live.
+// Long enough that not every key causes a request, short enough to feel live.
 const CHECK_AFTER_MS = 400;
 const NEW = `[templates.example]
 description = "What people read when they choose it"
@@ -98,7 +98,7 @@ function editor(name) {
   }
 
   function show(items) {
-    // A value that a person gives when creating a workspace is no mistake of the text.
+    // A value that users enter when they create a workspace is not a mistake in the text.
     const found = items.flatMap((item) => item.problems).filter((each) => each.line !== null || !each.where.startsWith("parameters."));
     problems.replaceChildren(...found.map(problem));
     save.disabled = found.length > 0;

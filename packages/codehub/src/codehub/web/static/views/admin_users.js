@@ -1,4 +1,4 @@
-// For admins: who may sign in.
+// For admins: the users.
 
 import {get, patch, post} from "../api.js";
 import {formDialog} from "../dialogs.js";

@@ -1,4 +1,4 @@
-// One workspace in the list. Made once, updated in place, so that focus and scroll stay where they are.
+// One workspace in the list. Created once and updated in place, so that focus and scroll position are kept.
 
 import {ACTIONS, allows, isOffered, perform} from "../actions.js";
 import {el, reconcile, setAttribute, setHidden, setText} from "../dom.js";
@@ -6,7 +6,7 @@ import {state} from "../store.js";
 import {describe, diskWords, percent} from "../words.js";
 import {setupLine} from "./setup.js";
 
-/** The buttons of `names`, shown as the workspace's state allows. */
+/** The buttons of `names`, shown if the workspace's state allows them. */
 export function actionButtons(names, current, focusInstead) {
   const buttons = names.map((name) => {
     const button = el("button", {
@@ -32,7 +32,7 @@ export function actionButtons(names, current, focusInstead) {
   };
 }
 
-/** Badge, sentence, progress bar and error box of a workspace, anywhere it is shown. */
+/** Badge, sentence, progress bar and error box of a workspace, for all places that show it. */
 export function statusBlock() {
   const badge = el("span", {class: "badge"});
   const line = el("span", {class: "line"});
@@ -67,9 +67,9 @@ export function statusBlock() {
 }
 
 
-/** The two ways in by a browser: the IDE, and a terminal beside it. */
+/** The two ways to open a workspace in a browser: the IDE, and a terminal. */
 export function openers(id) {
-  // One that was archived or never started is started by the same click; the new tab shows how far it is, and goes on by itself.
+  // The same click starts an archived or new workspace; the new tab shows the progress and continues automatically.
   const starts = (ws) => !allows(ws, "open") && allows(ws, "start") && ws.status !== "ERROR" && ws.owner === state.user?.username;
   let current = null;
   const open = el("a", {class: "button primary", target: "_blank", rel: "noopener", onclick: () => current && starts(current) && perform("start", current)}, "Open");
@@ -125,12 +125,12 @@ function card(first) {
   };
 }
 
-// So many new cards are made at once, some screenfuls: a thousand in one go would hold the page for a moment one feels.
+// How many new cards are created at once, a few screenfuls: a thousand at once would noticeably block the page.
 const SLICE = 100;
 
 /**
- * A list of cards that follows its items; those that are not to be shown are there, hidden, and back at once.
- * The focus in one that is hidden goes to `focusInstead`.
+ * A list of cards that follows its items. Filtered cards stay in the page, hidden, so that they reappear immediately. Focus
+ * inside a hidden card moves to `focusInstead`.
  */
 export function cardList(label, focusInstead) {
   const components = new Map();

@@ -1,4 +1,4 @@
-// The dialog that makes a workspace.
+// The dialog that creates a workspace.
 
 import {get, post} from "../api.js";
 import {formDialog} from "../dialogs.js";
@@ -9,7 +9,9 @@ import {state} from "../store.js";
 import {failed} from "../toasts.js";
 import {templatePicker} from "./template_fields.js";
 
-/** `asked` is what a link asked for ({repo, ref, path, name, template}); nothing is made before the form is sent. */
+/**
+ * `asked` holds the values of a link ({repo, ref, path, name, template}); nothing is created before the form is submitted.
+ */
 export async function createWorkspace(asked = {}) {
   const picker = await offeredTemplates(asked.template);
   const repository = repositoryFields(asked);
@@ -39,7 +41,7 @@ export async function createWorkspace(asked = {}) {
   if (created) store.put(created);
 }
 
-/** What this person may start from; null when that cannot be asked: the default is used then. */
+/** The templates available to this user; null if they cannot be loaded, and the default is used. */
 async function offeredTemplates(wanted) {
   try {
     const {items} = await get("templates");

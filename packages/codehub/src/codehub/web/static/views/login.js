@@ -1,4 +1,4 @@
-// Sign in. Says why it is shown, what was wrong, and how long a lock-out lasts.
+// Sign-in. Shows why it is needed, what was wrong, and how long a lock-out lasts.
 
 import {post} from "../api.js";
 import {el, field} from "../dom.js";

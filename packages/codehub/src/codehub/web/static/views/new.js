@@ -1,4 +1,4 @@
-// A link such as /new?repo=URL: the filled-in dialog over one's workspaces. Nothing is made without a click.
+// A link such as /new?repo=URL: opens the filled-in dialog over the list of workspaces. Nothing is created without a click.
 
 import {createWorkspace} from "./create.js";
 import {workspacesView} from "./workspaces.js";
@@ -7,7 +7,7 @@ const KEYS = ["repo", "ref", "path", "name", "template"];
 
 export function newView(query) {
   const asked = Object.fromEntries(KEYS.filter((key) => query.get(key)).map((key) => [key, query.get(key)]));
-  // Asked once: reloading the page or coming back to it must not ask again.
+  // Shown once: reloading the page or returning to it must not open the dialog again.
   history.replaceState(null, "", "#/");
   queueMicrotask(() => createWorkspace(asked));
   return workspacesView();

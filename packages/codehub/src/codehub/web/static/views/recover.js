@@ -1,14 +1,14 @@
-// An admin's answer to lost or corrupted data: which kept archive to go back to, or an empty home, said plainly.
+// Recovery from lost or corrupted data, for admins: restore a kept archive, or start with an empty home.
 
 import {get, post} from "../api.js";
 import {formDialog} from "../dialogs.js";
 import {el, field} from "../dom.js";
 import {bytes, clock} from "../words.js";
 
-/** Answers the workspace as it is then, or null. */
+/** Returns the updated workspace, or null. */
 export async function recover(workspace) {
   const archives = (await get(`workspaces/${workspace.id}/archives`)).items;
-  // These two need a choice: there is no home to continue with as it is.
+  // These two need a choice, because there is no usable home.
   const lost = ["DataLost", "ArchiveCorrupted"].includes(workspace.error_reason);
   const choice = el(
     "select",

@@ -1,11 +1,11 @@
-// The part of the dialog that names a repository: its URL, and its branches once the URL is known.
+// The part of the dialog for the repository: its URL, and its branches once the URL is known.
 
 import {post} from "../api.js";
 import {el, field, freshId, setText} from "../dom.js";
 
 const PAUSE_MS = 500;
 
-/** {node, value(), suggestedName()}. Branches are offered, never required: what is typed is taken as it is. */
+/** {node, value(), suggestedName()}. Branches are suggestions: any typed value is accepted. */
 export function repositoryFields(asked) {
   const url = el("input", {name: "repo_url", value: asked.repo ?? "", autocomplete: "off", spellcheck: "false"});
   const choices = el("datalist", {id: freshId("branches")});

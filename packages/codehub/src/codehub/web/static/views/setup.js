@@ -7,7 +7,7 @@ import {failed} from "../toasts.js";
 
 const MARKS = {done: "good", failed: "bad", running: "busy", pending: "calm", skipped: "calm"};
 
-/** The line, its progress bar and the button that tries again. */
+/** The line, its progress bar and the retry button. */
 export function setupLine(current) {
   const text = el("p", {class: "setup quiet", hidden: true});
   const bar = el("progress", {max: 100, "aria-label": "Progress of the setup", hidden: true});
@@ -40,7 +40,7 @@ async function again(workspace, button) {
   }
 }
 
-/** Steps, what of devcontainer.json has no effect, and the output of all. */
+/** Steps, unsupported parts of devcontainer.json, and the output. */
 export function setupPanel(id) {
   const steps = el("ul", {class: "conditions"});
   const ignored = el("ul", {class: "quiet"});

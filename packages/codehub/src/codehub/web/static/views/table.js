@@ -1,8 +1,10 @@
-// A plain table that loads itself, says while it does, and says when it could not.
+// A plain table that loads its rows and shows loading and errors.
 
 import {el} from "../dom.js";
 
-/** `load` answers rows; `columns` are [heading, row => node or text]; `empty` is a node or text. Answers {node, refresh}. */
+/**
+ * `load` returns rows; `columns` are [heading, row => node or text]; `empty` is a node or text. Returns {node, refresh}.
+ */
 export function table({caption, columns, load, empty}) {
   const body = el("tbody");
   const refresh = async () => {

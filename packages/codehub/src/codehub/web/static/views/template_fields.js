@@ -1,8 +1,8 @@
-// The fields of a template in a form: which one, and its parameters by their types.
+// The template fields of a form: the selection, and the parameters by type.
 
 import {el, field, freshId} from "../dom.js";
 
-/** One parameter as a labelled input, with `value` in it if given. */
+/** One parameter as a labelled input, with `value` if given. */
 function parameterField(parameter, value) {
   const name = `parameter:${parameter.name}`;
   const shown = value ?? parameter.default;
@@ -22,7 +22,7 @@ function inputOf(parameter, name, shown) {
   }
   const common = {name, required: parameter.required, autocomplete: "off", value: shown ?? ""};
   if (parameter.type === "number") return el("input", {...common, type: "number", step: "any", min: parameter.min, max: parameter.max});
-  // The server checks the pattern: its regular expressions are not quite a browser's.
+  // The server checks the pattern: its regular expressions differ slightly from a browser's.
   return el("input", {...common, type: "text", maxlength: 256, spellcheck: "false"});
 }
 
@@ -36,7 +36,7 @@ function allowed(parameter) {
 
 export const parameterFields = (parameters, values = {}) => parameters.map((each) => parameterField(each, values[each.name]));
 
-/** The values in a form's data, as the API takes them. What was left empty takes its default. */
+/** The values in a form's data in the API's format. Empty fields use their default. */
 export function parameterValues(parameters, data) {
   const values = {};
   for (const {name, type} of parameters) {
@@ -48,8 +48,8 @@ export function parameterValues(parameters, data) {
 }
 
 /**
- * Chooses a template, pushed ones first and then the profiles. `body(data)` answers what a create request needs of it.
- * `wanted` is the name of one that a link asked for.
+ * Selects a template, pushed ones first and then the profiles. `body(data)` returns its part of a create request. `wanted`
+ * is the name that a link requested.
  */
 export function templatePicker(templates, defaultProfile, wanted = null) {
   const pushed = templates.filter((each) => !each.builtin);

@@ -1,11 +1,11 @@
-// Taking a template's newest version: what will change, and the values it needs.
+// Updates to a template's newest version: shows the changes, and the values it needs.
 
 import {get, post} from "../api.js";
 import {formDialog} from "../dialogs.js";
 import {el} from "../dom.js";
 import {parameterFields, parameterValues} from "./template_fields.js";
 
-/** Asks, and answers the updated workspace or null. */
+/** Asks for confirmation. Returns the updated workspace, or null. */
 export async function updateTemplate(ws) {
   const offer = await get(`workspaces/${ws.id}/template`);
   const template = await get(`templates/${encodeURIComponent(offer.name)}`);

@@ -1,4 +1,4 @@
-// One workspace: what it is doing and, in tabs, what was observed and said, and the ways into it besides its IDE.
+// One workspace: its state and, in tabs, observations, events, output, and access besides its IDE.
 
 import {ACTIONS, askedByLink, isOffered, perform} from "../actions.js";
 import {get} from "../api.js";
@@ -29,7 +29,7 @@ const DOOR_MS = 3_000;
 const DOORS = {terminal: terminalPage, files: filesPage, ports: portsPage, processes: processesPage, ssh: sshPage};
 const TABS = [["", "Overview"], ["terminal", "Terminal"], ["files", "Files"], ["ports", "Ports"], ["processes", "Processes"], ["ssh", "SSH"]];
 
-/** The tabs below a workspace's state. A door is its owner's alone, and most need the workspace to run. */
+/** The tabs below a workspace's state. Only the owner has access, and most tabs need a running workspace. */
 function doorPanel(name, id, query, current) {
   const page = DOORS[name]({id, query, current});
   const wake = el("button", {type: "button", class: "primary", onclick: () => perform("start", current(), wake)}, "Start it");
@@ -161,7 +161,7 @@ export function workspaceView(query, id, door) {
     }
     const action = query.get("action");
     if (action) {
-      // Asked once: reloading the page or coming back to it must not ask again.
+      // Handled once: reloading the page or returning to it must not ask again.
       history.replaceState(null, "", `#/workspaces/${id}`);
       await askedByLink(action, workspace);
     }

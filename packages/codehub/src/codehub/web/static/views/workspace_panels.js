@@ -1,10 +1,10 @@
-// The two panels of a workspace's page that grow: its timeline, and its output as it comes.
+// The two growing panels of a workspace's page: its timeline, and its live output.
 
 import {get, stream} from "../api.js";
 import {el, setText} from "../dom.js";
 import {clock, moment} from "../words.js";
 
-// More of a log than a person scrolls through; a page that is left open must not grow for ever.
+// More than a user scrolls through. The log of a page that is left open must not grow without limit.
 const KEPT_CHARACTERS = 200_000;
 
 export function timelinePanel(id) {
@@ -78,7 +78,7 @@ export function logsPanel(id) {
   return {
     node: el("div", {}, state, text),
     stop,
-    /** Begin with every new run of the instance; what it said last stays to be read. */
+    /** Follows every new run of the instance; the last output stays visible. */
     follow(workspace) {
       const now = workspace.phase === "RUNNING" || workspace.operation === "STARTING";
       if (now && phase !== "running") {

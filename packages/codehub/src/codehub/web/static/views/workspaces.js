@@ -1,4 +1,4 @@
-// My workspaces, live. The frame is there at once; the cards come with the stream's first snapshot.
+// The user's workspaces, live. The frame is shown immediately; the cards arrive with the stream's first snapshot.
 
 import {get} from "../api.js";
 import {el, setHidden, setText} from "../dom.js";
@@ -15,10 +15,13 @@ const GROUPS = {
   error: (ws) => ws.status === "ERROR",
 };
 const TICK_MS = 15_000;
-// A time of last use that has passed is asked for again, but not more often than this per workspace.
+// A last-use time that is overdue is fetched again, but at most this often per workspace.
 const ASK_AGAIN_MS = 60_000;
 
-/** What runs first, then by last use. Sorted again only when something starts, stops, comes or goes: cards do not jump. */
+/**
+ * Running workspaces first, then by last use. Sorted again only if one starts, stops, appears or disappears, so that cards
+ * do not jump.
+ */
 function ordering() {
   let known = "";
   let ranks = new Map();
@@ -87,7 +90,7 @@ export function workspacesView() {
     return shown === all ? `${all} in all` : `${shown} of ${all}`;
   }
 
-  /** The texts hold times: render them again, and fetch the last use of those that should be asleep by what we know. */
+  /** Renders relative times again, and fetches the last use of workspaces that should be asleep by now. */
   function tick() {
     const now = Date.now();
     const running = [...state.workspaces.values()].filter((ws) => ws.phase === "RUNNING" || ws.phase === "STANDBY");
@@ -102,7 +105,7 @@ export function workspacesView() {
     }
   }
 
-  /** "/" finds, "n" makes a new one; not while something is typed or a dialog is open. */
+  /** "/" searches and "n" creates a workspace, unless the user is typing or a dialog is open. */
   function onKey(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog, [contenteditable]")) return;
     if (document.querySelector("dialog[open]")) return;

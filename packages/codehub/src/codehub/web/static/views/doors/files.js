@@ -50,7 +50,7 @@ export function filesPage({id, query}) {
     }
   });
 
-  /** One transfer's line: name, bar, how far, and Cancel. Answers what `run` answers, or null. */
+  /** One transfer's line: name, bar, progress, and Cancel. Returns the result of `run`, or null. */
   async function follow(label, run) {
     const abort = new AbortController();
     const bar = el("progress", {max: 100, "aria-label": `Progress of ${label}`});

@@ -1,4 +1,4 @@
-// Ports: what listens in the workspace, who may open it, and the links that do.
+// Ports: those that listen in the workspace, who may open them, and their links.
 
 import {get, patch, post, remove} from "../../api.js";
 import {copyButton, copyLine} from "../../copy.js";
@@ -97,7 +97,7 @@ export function portsPage({id, current}) {
       setText(example, "Servers on any address of the workspace are found, localhost included.");
       try {
         const {items} = await get(`workspaces/${id}/ports?wake=0`);
-        // Left alone while nothing changed: somebody may be choosing from a list in it.
+        // Not rendered again while nothing changed: the user may be choosing from a list in it.
         const seen = JSON.stringify(items);
         if (seen === shown) return;
         shown = seen;

@@ -1,4 +1,4 @@
-// Processes: what was started by exec, which terminals are open, and what keeps the workspace awake.
+// Processes: those started by exec, the open terminals, and what keeps the workspace awake.
 
 import {get, post, remove, text} from "../../api.js";
 import {ask, formDialog} from "../../dialogs.js";

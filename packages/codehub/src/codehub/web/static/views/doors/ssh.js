@@ -1,11 +1,11 @@
-// SSH: the commands to paste, and the key by which the workspace is known.
+// SSH: the commands to paste, and the workspace's host key.
 
 import {get, post} from "../../api.js";
 import {copyLine} from "../../copy.js";
 import {el} from "../../dom.js";
 import {failed} from "../../toasts.js";
 
-/** What the command line calls a workspace: its name where that can be a host name, else its id. */
+/** The workspace's name on the command line: its name if that can be a host name, else its id. */
 export const sshName = (workspace) => (workspace && /^[a-z0-9][a-z0-9-]*$/.test(workspace.name) ? workspace.name : (workspace?.id ?? ""));
 
 export function sshPage({id, current}) {

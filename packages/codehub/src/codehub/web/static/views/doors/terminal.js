@@ -1,4 +1,4 @@
-// The terminal as a panel: its page, framed. It is loaded when the panel is looked at, which may open a terminal.
+// The terminal as a panel: its page in a frame. Loaded when the panel is shown, because that may open a terminal.
 
 import {el} from "../../dom.js";
 
