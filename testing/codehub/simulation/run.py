@@ -370,7 +370,7 @@ def _instead(owner: Any, name: str, bug: Any) -> Iterator[None]:
         setattr(owner, name, right)
 
 
-async def _volume_before_key(self: Any, task: Any, ctx: HomeCtx, *, current: bool) -> None:
+async def _volume_before_key(self: Any, task: Any, backends: Any, ctx: HomeCtx, *, current: bool) -> None:
     """INV-8 in the wrong order: the volume is removed before its archive's key is committed."""
     row, home = task.workspace, home_key(task.workspace)
     homes = self._backends.homes[row.storage_backend]
