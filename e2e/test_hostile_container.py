@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 
 import httpx
 import pytest
-from playwright.async_api import BrowserContext, Error
+from playwright.async_api import BrowserContext, Error, expect
 
 from testing.codehub.docker import DockerEngine
 from testing.codehub.doors import Doors, on_docker, open_doors
@@ -101,7 +102,7 @@ async def test_a_page_of_a_container_reaches_nothing_and_its_workspace_hears_no_
         secret = await sign_in(stack, browser_context)
         page = await browser_context.new_page()
         await page.goto(address)
-        await page.wait_for_function("document.title.startsWith('{')")
+        await expect(page).to_have_title(re.compile(r"^\{"))
         seen = await page.evaluate("JSON.parse(document.title)")
         assert {seen[name] for name in ("api", "change", *places)} == {"failed"}, seen
         assert "session" not in seen["cookies"]

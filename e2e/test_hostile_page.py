@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator
 
 import httpx
 import pytest
-from playwright.async_api import BrowserContext
+from playwright.async_api import BrowserContext, expect
 
 from codehub.adapters.postgres.pool import Database
 from testing.codehub.proxy_access import World, world
@@ -72,7 +73,7 @@ async def test_a_hostile_page_reaches_neither_the_api_nor_the_session_nor_anothe
         # The victim has the other workspace open too.
         await page.goto(address)
         await page.goto(f"http://{here.authority(one)}/w/{one}/")
-        await page.wait_for_function("document.title.startsWith('{')")
+        await expect(page).to_have_title(re.compile(r"^\{"))
         seen = await page.evaluate("JSON.parse(document.title)")
         assert seen["api"] == seen["change"] == seen["other"] == seen["frame"] == seen["socket"] == "failed", seen
         assert "session" not in seen["cookies"]

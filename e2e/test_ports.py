@@ -176,7 +176,7 @@ async def test_a_hostile_page_on_a_port_reaches_neither_the_dashboard_nor_the_id
     await page.goto(ide)
     async with running(site, f"python3 -m http.server {port} --bind 127.0.0.1 --directory www", port) as url:
         await page.goto(url)
-        assert await page.title() == "hostile"
+        await expect(page).to_have_title("hostile")
         assert await page.evaluate("document.cookie") == ""
         assert await page.evaluate("localStorage.length") == 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 
@@ -75,6 +76,14 @@ async def size_of(page: Page, mark: str) -> tuple[int, int]:
     return int(found[2]), int(found[1])
 
 
+async def resized(page: Page, mark: str, before: tuple[int, int]) -> tuple[int, int]:
+    """Wait until the program has another size than before: the page measures itself some time after the window changes."""
+    async with asyncio.timeout(90):
+        while (now := await size_of(page, mark)) == before:
+            await asyncio.sleep(0.1)
+    return now
+
+
 @pytest.mark.needs("vim", "htop")
 async def test_a_terminal_draws_colours_wide_characters_and_full_screen_programs(stack: Stack, page: Page) -> None:
     shown = await terminal(page, stack, "draws")
@@ -123,13 +132,14 @@ async def test_two_viewers_share_a_terminal_and_the_one_that_is_resized_decides(
     await connected(two)
     await type_line(one, "echo typed-in-$((1 + 1))-places")
     await expect(rows(two)).to_contain_text("typed-in-2-places")
+    before = await size_of(two, "before")
     await two.set_viewport_size({"width": 700, "height": 500})
-    smaller = await size_of(two, "small")
+    smaller = await resized(two, "small", before)
     await expect(rows(one)).to_contain_text(f"small: {smaller[1]} {smaller[0]} end")
     assert await text_of(one) == await text_of(two)
     await one.set_viewport_size({"width": 1000, "height": 700})
     await one.bring_to_front()
-    larger = await size_of(one, "large")
+    larger = await resized(one, "large", smaller)
     assert larger[0] > smaller[0]
     assert larger[1] > smaller[1]
     await one.close()

@@ -15,6 +15,7 @@ from argon2 import PasswordHasher
 from fastapi import FastAPI
 
 from codehub.adapters.postgres.pool import Database
+from codehub.adapters.secret_box import SecretBox
 from codehub.api.app import create_app
 from codehub.api.config import ApiConfig, ApiDeps, uuid7
 from codehub.api.context import Context, make_users
@@ -99,6 +100,7 @@ def api_deps(database: Database, bus: Bus | None = None, **given: Any) -> ApiDep
         choose_backends=given.pop("choose_backends", process_backends),
         profiles=PROFILES,
         passwords=cheap_passwords(),
+        secret_box=given.pop("secret_box", lambda: SecretBox((bytes(32),))),
         **given,
     )
 

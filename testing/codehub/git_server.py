@@ -37,6 +37,7 @@ http {{ access_log {place}/access.log; client_max_body_size 0;
   location /private/ {{ auth_basic git; auth_basic_user_file {place}/passwords; fastcgi_param REMOTE_USER $remote_user;
    include {place}/backend; }}
   location /public/ {{ include {place}/backend; }}
+  location /slow/ {{ limit_rate 2m; include {place}/backend; }}
   location / {{ return 404; }} }} }}
 """
 _BACKEND = """
@@ -76,7 +77,7 @@ class GitServer:
         return self.place / "ca.pem"
 
     def url(self, name: str) -> str:
-        """Return a URL. `private/NAME` needs the password, `public/NAME` does not."""
+        """Return a URL. `private/NAME` needs the password; `slow/NAME` is sent at 2 MB/s."""
         return f"https://{self.address}/{name}.git"
 
     def ssh_url(self, name: str) -> str:

@@ -25,6 +25,7 @@ class Laptop:
             "CODEHUB_SERVER": doors.stack.url,
             "CODEHUB_TOKEN": doors.token,
         }
+        self.codehub = doors.stack.command
         done = self.run(*doors.stack.command("config-ssh", "--yes", "--file", str(self.config)))
         assert done.returncode == 0, done.stderr
 

@@ -60,9 +60,10 @@ class Viewer:
     def lines(self) -> list[str]:
         return ["".join(line.chars).rstrip() for line in self.model.screen.lines]
 
-    def until(self, text: str) -> None:
+    def until(self, text: str, times: int = 1) -> None:
+        """Wait until this many lines of the screen contain the text."""
         deadline = time.monotonic() + PATIENCE_S
-        while not any(text in line for line in self.lines):
+        while sum(text in line for line in self.lines) < times:
             assert time.monotonic() < deadline, self.lines
             self.take()
 

@@ -138,7 +138,7 @@ def demonstrate(day: Day) -> None:
         ("hello", r"Running"),
         ("weekend-project", r"Asleep"),
         ("last-years-thesis", r"Archived"),
-        ("idea", r"CREATED"),
+        ("idea", r"Not started"),
     ):
         assert re.search(rf"^{name}\s+{state}", shown, re.M), (name, shown)
     day.run("demo --remove")

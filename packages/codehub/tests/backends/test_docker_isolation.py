@@ -79,8 +79,14 @@ async def upstream_of(box: DockerWorld, number: int) -> Upstream:
 
 
 async def helper_of(box: DockerWorld, number: int) -> Upstream:
+    """The workspace's helper, once it listens: it starts beside the IDE."""
     helper = (await box.instances.status(wid(number))).workspaced
     assert helper is not None
+
+    async def listens() -> bool:
+        return await WorkspacedClient().listens(helper)
+
+    await until(listens, "the helper listens")
     return helper
 
 
@@ -135,6 +141,7 @@ async def test_a_socket_replaced_by_a_link_leads_nowhere(box: DockerWorld, docke
     await started(box, 1)
     await started(box, 2)
     own, profile = await upstream_of(box, 1), (await box.spec(wid(1))).profile
+    helper = await helper_of(box, 1)
     targets = {"ide.sock": (await upstream_of(box, 2)).socket_path, "workspaced.sock": str(docker_engine.socket)}
     links = "; ".join(f'os.unlink("{name}"); os.symlink("{target}", "{name}")' for name, target in targets.items())
     await box.ask(wid(1), f"cd /run/codehub && python3 -c 'import os; {links}'")
@@ -144,7 +151,7 @@ async def test_a_socket_replaced_by_a_link_leads_nowhere(box: DockerWorld, docke
         with pytest.raises(OSError):
             connect_workspace_socket(path, own.uid)
     assert not await box.instances.probe(wid(1), profile)
-    assert not await WorkspacedClient().listens(await helper_of(box, 1))
+    assert not await WorkspacedClient().listens(helper)
     assert await box.instances.probe(wid(2), profile), "the victim is unharmed"
 
 

@@ -19,6 +19,7 @@ from codehub.adapters.base_python import base_python
 from codehub.adapters.ide.jupyterlab import JupyterLabInstall
 from codehub.adapters.ide.toolchain import Toolchain
 from codehub.adapters.process.instances import ProcessInstances, ProcessOptions, Tools
+from codehub.adapters.process.records import LOG
 from codehub.domain.profiles import JUPYTERLAB
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.instances import InstanceSpec, Mount, MountKind
@@ -74,10 +75,13 @@ async def owner(_: str) -> str:
 async def world(tmp_path: Path) -> AsyncIterator[ProcessWorld]:
     installed_code_server()
     chain = Toolchain(IDE_DIR)
+    # Installed in one place and seen in another, as after a move of the data directory.
+    JupyterLabInstall(IDE_DIR).ensure(ignore_progress)
+    (tmp_path / "ide").symlink_to(IDE_DIR)
     instances = ProcessInstances(
         tmp_path / "run",
         ProcessOptions(grace_s=5, hidden=(tmp_path,), log_bytes=200_000),
-        {"jupyter-lab": JupyterLabInstall(IDE_DIR).ensure},
+        {"jupyter-lab": JupyterLabInstall(tmp_path / "ide").ensure},
         toolchain=lambda: Tools(base_python(), chain.ensure_pip(), chain.node()),
         owner_name=owner,
     )
@@ -160,8 +164,27 @@ async def test_a_cell_of_jupyterlab_runs_in_the_workspaces_environment(world: Pr
     said = await _run_cell(
         world, "%pip install --no-index -q ~/one-1.0-py3-none-any.whl\nimport one, sys\none.main()\nprint(sys.prefix)"
     )
+    log = (world.base / "run" / wid() / LOG).read_text()
+    assert "Kernel started" in log
+    assert "restarting kernel" not in log, "the first kernel is the one that answers"
     assert "one works" in said
     assert "/home/coder/.venv" in said
+
+
+def test_the_kernel_of_an_earlier_install_gets_rid_of_the_place_of_that_install(tmp_path: Path) -> None:
+    install = JupyterLabInstall(tmp_path)
+    spec = install.home / "python/share/jupyter/kernels/python3/kernel.json"
+    for path in (install.bin_dir / "jupyter-lab", install.home / "kernel.py", spec):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    spec.write_text(json.dumps({"argv": ["/usr/bin/env", "python3", str(install.home / "kernel.py")]}))
+    install.ensure(ignore_progress)
+    assert str(tmp_path) not in spec.read_text()
+    assert "{prefix}/../kernel.py" in json.loads(spec.read_text())["argv"]
+    assert "ipykernel" in (install.home / "kernel.py").read_text()
+    written = spec.stat().st_ino
+    install.ensure(ignore_progress)
+    assert spec.stat().st_ino == written, "what is right stays as it is"
 
 
 async def _run_cell(world: ProcessWorld, code: str) -> str:
@@ -187,7 +210,9 @@ async def _run_cell(world: ProcessWorld, code: str) -> str:
     message = {"header": header, "parent_header": {}, "metadata": {}, "content": content, "channel": "shell"}
     said = []
     url = f"ws://localhost{base}/api/kernels/{kernel}/channels"
-    async with websockets.unix_connect(upstream.socket_path, url, additional_headers=headers) as channel:
+    async with websockets.unix_connect(
+        upstream.socket_path, url, additional_headers=headers, open_timeout=120
+    ) as channel:
         await channel.send(json.dumps(message))
         async with asyncio.timeout(240):
             async for raw in channel:

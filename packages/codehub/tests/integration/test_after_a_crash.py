@@ -56,7 +56,8 @@ def fill(home: Path) -> dict[str, bytes]:
 
 
 def found(home: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in home.iterdir() if path.is_file()}
+    """The user's files. The first start also writes files of the shell and of the tools, whose names begin with a dot."""
+    return {path.name: path.read_bytes() for path in home.iterdir() if path.is_file() and path.name[0] != "."}
 
 
 async def test_starting_and_running(here: Installation) -> None:

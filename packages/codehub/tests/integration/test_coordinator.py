@@ -323,7 +323,7 @@ async def test_the_ttl_puts_to_sleep_what_nobody_uses_and_nothing_while_activity
     async with database.transaction() as tx:
         await tx.execute("UPDATE workspaces SET last_access_at = %s, phase_changed_at = %s", [long_ago, long_ago])
         await tx.execute(
-            "INSERT INTO system_facts VALUES ('activity_sight', jsonb_build_object('until', now(), 'gaps', '[]'::jsonb))"
+            "INSERT INTO system_facts VALUES ('activity_coverage', jsonb_build_object('until', now(), 'gaps', '[]'::jsonb))"
         )
     chosen = settings("node", interval_s=0.1, standby_s=60.0, archive_s=3600.0, flush_interval_s=1.0)
     async with leading(database, parts, chosen):

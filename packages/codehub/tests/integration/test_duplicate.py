@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import httpx
+import pytest
 
 from codehub.adapters.homes.local_dir import LocalDirHomes
 from codehub.adapters.objectstore.store import Store
 from codehub.adapters.postgres.control_gc import PostgresGcStore
 from codehub.adapters.postgres.pool import Database
 from codehub.domain.gc import is_protected
-from codehub.domain.model import ErrorReason, Operation, Phase, Workspace
-from codehub.ports.homes import HomeKey
+from codehub.domain.model import ErrorReason, HomeCtx, Operation, Phase, Workspace
+from codehub.ports.fence import Fence, Report
+from codehub.ports.homes import ArchiveReceipt, HomeKey
 from testing.codehub.api import Api, put_in_state, running_api
 from testing.codehub.coordinators import MemoryParts, leading, row_of, until
 from testing.codehub.homes import local_world
@@ -128,6 +131,8 @@ async def test_a_copy_whose_original_was_started_meanwhile_says_so_and_can_be_tr
             await tx.execute("UPDATE workspaces SET desired_state = 'RUNNING' WHERE id = %s", [original])
         await here.reaches(original, Phase.RUNNING)
         copy = await here.create("copy", start=False)
+        # Its row is changed only at rest: the operation that creates its empty archive would overwrite the change.
+        await here.reaches(copy, Phase.ARCHIVED)
         await put_in_state(
             database, copy, copy_of=original, archive_key=None, phase="PENDING", desired_state="RUNNING"
         )
@@ -136,6 +141,31 @@ async def test_a_copy_whose_original_was_started_meanwhile_says_so_and_can_be_tr
         assert "stop it first" in str(failed.error_message)
         await here.ask(original, "stop", Phase.STANDBY)
         await here.ask(copy, "start", Phase.RUNNING)
+        assert (await here.files(copy) / "notes").read_text() == "mine"
+
+
+async def test_a_copy_whose_original_is_archived_meanwhile_is_made_from_that_archive(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stand(database, tmp_path) as here:
+        original = await here.create("api")
+        await here.reaches(original, Phase.RUNNING)
+        (await here.files(original) / "notes").write_text("mine")
+        await here.ask(original, "stop", Phase.STANDBY)
+        archive, archived = here.homes.archive, asyncio.Event()
+
+        async def archive_after_the_original(
+            home: HomeKey, ctx: HomeCtx, op_id: str, report: Report, fence: Fence
+        ) -> ArchiveReceipt:
+            if "." in op_id and not archived.is_set():  # only the copy's op id has a stamp
+                await here.ask(original, "archive", Phase.ARCHIVED)
+                archived.set()
+            return await archive(home, ctx, op_id, report, fence)
+
+        monkeypatch.setattr(here.homes, "archive", archive_after_the_original)
+        copy = await here.duplicate(original, "copy")
+        await here.reaches(copy, Phase.RUNNING)
+        assert archived.is_set(), "the original's volume was removed before the copy read it"
         assert (await here.files(copy) / "notes").read_text() == "mine"
 
 

@@ -12,6 +12,7 @@ from fnmatch import fnmatch
 
 import pytest
 
+from codehub.adapters.filesystem.ownership import container_uid_for
 from codehub.adapters.homes.docker_volume import volume_name
 from codehub.adapters.objectstore.store import Store
 from codehub.adapters.postgres.pool import Database
@@ -87,8 +88,10 @@ async def test_killed_at_the_points_of_a_volume_on_a_docker_engine(
         here.row = replace(here.row, instance_backend="local-docker", storage_backend="docker-volume")
         files = docker_engine.base / "data/volumes" / volume_name(here.row.id) / "_data"
         store = Store((here.data_dir / "archives").as_uri())
+        uid = container_uid_for(here.row.id)
+        assert uid is not None
         chain = KillChain(
-            here, store, files, lambda: of_engine(docker_engine), (1000, 1000), exact=False, pick=at_random_bytes(3)
+            here, store, files, lambda: of_engine(docker_engine), (uid, uid), exact=False, pick=at_random_bytes(3)
         )
         await chain.provision(PROVISION[1:3])
         await chain.cycle(["archive:bytes", "archive:after-meta"], ["restore:staged", "restore:bytes"])

@@ -74,11 +74,12 @@ class Life:
                 {"t": timedelta(hours=hours)},
             )
             if unseen:
-                await tx.execute(
+                moved = await tx.execute(
                     "UPDATE system_facts SET value = jsonb_set(value, '{until}',"
-                    " to_jsonb((value->>'until')::timestamptz - %s)) WHERE name = 'activity_sight'",
+                    " to_jsonb((value->>'until')::timestamptz - %s)) WHERE name = 'activity_coverage'",
                     [timedelta(hours=hours)],
                 )
+                assert moved.rowcount == 1, "the TTL Runner's last good tick is stored under this name"
 
 
 async def test_nothing_sleeps_unseen_and_nothing_is_lost_while_redis_is_killed_and_wiped(

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 import pytest
@@ -20,6 +20,7 @@ from codehub.control.health import HealthTracker
 from codehub.control.heartbeat import Heartbeat
 from codehub.control.metrics import Metrics
 from codehub.control.ttl_runner import TtlRunner
+from codehub.domain.applied_template import AppliedTemplate
 from codehub.domain.busy import Work
 from codehub.domain.errors import BackendDown, Terminal
 from codehub.domain.gc import Claim
@@ -35,7 +36,7 @@ from codehub.domain.model import (
     Workspace,
 )
 from codehub.domain.profiles import AppProfile
-from codehub.domain.ttl import ActivityCoverage
+from codehub.domain.ttl import ActivityCoverage, Span
 from codehub.ports.archives import ArchivePlace
 from codehub.ports.fence import Fence, Report, ignore_progress, no_fence
 from codehub.ports.homes import ArchiveReceipt, HomeKey, HomeState, HomeStatus
@@ -328,6 +329,26 @@ def test_a_new_term_does_not_trust_what_it_did_not_see() -> None:
         await world.database.record_coverage(world.database.epoch, ActivityCoverage(now))
         await world.runner().tick()
         assert (await world.database.coverage()).gaps, "the first tick of a term counts as blind"
+
+    run(world, main)
+
+
+def test_a_gap_is_kept_as_long_as_the_ttl_of_a_template_needs_it() -> None:
+    world = World()
+
+    async def main() -> None:
+        now = world.clock.now()
+        since, day = now - timedelta(days=35), timedelta(days=1)
+        template = AppliedTemplate("web", 1, "x", "x", ttl_standby=30 * day)
+        row = world.put(phase=Phase.RUNNING, home_ctx=_CTX, template=template, phase_changed_at=since)
+        world.database.put(replace(row, last_access_at=since))
+        gap = Span(now - 25 * day, now - 15 * day)  # idle for 35 days, 10 of which could not be seen
+        await world.activity.unbroken()
+        await world.database.record_coverage(world.database.epoch, ActivityCoverage(now, (gap,)))
+        await world.runner().tick()
+        assert gap in (await world.database.coverage()).gaps
+        assert not world.asked
+        assert world.database.rows[row.id].desired_state is DesiredState.RUNNING, "unseen time is not idle time"
 
     run(world, main)
 

@@ -214,7 +214,7 @@ class _Stream(httpcore.AsyncNetworkStream):
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.AsyncNetworkStream:
-        raise NotImplementedError
+        raise NotImplementedError("a workspace is reached over plain Unix sockets and ports, never over TLS")
 
     def get_extra_info(self, info: str) -> Any:
         return self.writer.get_extra_info(info) if info != "is_readable" else False

@@ -82,8 +82,8 @@ def _not_here(settings: Settings) -> tuple[str, str] | None:
     runtime = settings.runtime
     if runtime == "auto" and chosen.exists():
         runtime = "docker"
-    if runtime != "process" and runtime != "auto":
-        names = {"docker": "Docker", "kubernetes": "Kubernetes"}
+    names = {"docker": "Docker", "kubernetes": "Kubernetes"}
+    if runtime in names:
         return (
             f"not tried on {names[runtime]}: only process workspaces are tried from inside",
             "docs/security.md names the test of each boundary",

@@ -57,8 +57,12 @@ def exec_(
       codehub ws exec api -- sh -c 'cd src && ls'
       codehub ws exec --detach api -- ./train.sh     goes on by itself; `codehub ws ps api` shows it
     """
+    # Click ends the options at the workspace's name and passes a following `--` on.
+    words = command[1:] if command[0] == "--" else command
+    if not words:
+        raise click.UsageError("Missing argument 'COMMAND...'.")
     body: dict[str, object] = {
-        "command": list(command),
+        "command": list(words),
         "env": dict(_variable(each) for each in env),
         "wait": not detach,
         "kill_on_disconnect": not detach,
@@ -75,7 +79,7 @@ def exec_(
             click.echo(client.post(path, body)["process_id"])
             return
         code = _streamed(client, path, body)
-    sys.exit(1 if code is None else code)
+    raise click.exceptions.Exit(1 if code is None else code)
 
 
 def _variable(text: str) -> tuple[str, str]:

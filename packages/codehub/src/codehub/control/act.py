@@ -135,8 +135,9 @@ class Actor:
                 try:
                     receipt = await backends.archive(ctx, f"{_op_id(task.workspace)}.{stamp}", task.report)
                 except DataLost as error:
-                    # Archived meanwhile, or lost; in neither case has the copy lost anything.
-                    raise Transient("the original's home went away while it was copied") from error
+                    # The original's volume, not the copy's. Archiving the original removes it; if it is really lost, the
+                    # original goes to ERROR, and the next attempt reports that.
+                    raise Transient("the volume of the original was removed while it was copied") from error
                 if (await backends.instance_status()).running:
                     raise Transient("the original was started while it was copied")
         _, now = await self._original_of(task.workspace)

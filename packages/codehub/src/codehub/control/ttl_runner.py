@@ -14,6 +14,7 @@ from codehub.domain.busy import Work, judge_busy
 from codehub.domain.errors import CodeHubError
 from codehub.domain.model import Busy, Workspace
 from codehub.domain.routing import workspace_path
+from codehub.domain.templates import LONGEST_TTL
 from codehub.domain.ttl import ActivityCoverage, extend_coverage
 from codehub.ports.activity import DurableActivity
 from codehub.ports.clock import Clock
@@ -86,13 +87,14 @@ class TtlRunner:
         )
         await self._activity.forget(pending)
         settings = self._settings
+        # Gaps are kept for as long as any template's TTL may count: a dropped gap would turn into idle time.
         coverage = extend_coverage(
             await self._store.coverage(),
             self._clock.now(),
             unbroken=unbroken,
             longest_gap=timedelta(seconds=2 * settings.interval_s + settings.flush_interval_s),
             lag=timedelta(seconds=settings.flush_interval_s),
-            keep=timedelta(seconds=2 * settings.standby_s) + timedelta(days=7),
+            keep=2 * max(timedelta(seconds=settings.standby_s), LONGEST_TTL) + timedelta(days=7),
         )
         await self._store.record_coverage(self._lease.epoch, coverage)
         self._saw = True

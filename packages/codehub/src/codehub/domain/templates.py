@@ -35,7 +35,8 @@ _LONGEST_COMMAND = 8192
 _LONGEST_DESCRIPTION = 1024
 _LONGEST_VALUE = 32_768
 # With a shorter TTL, a workspace would be put to sleep while its page still loads.
-_SHORTEST_TTL, _LONGEST_TTL = timedelta(minutes=1), timedelta(days=366)
+_SHORTEST_TTL = timedelta(minutes=1)
+LONGEST_TTL = timedelta(days=366)
 # CodeHub's own variables, and those that change which programs a workspace's user runs.
 _RESERVED_ENV = ("CODEHUB_", "LD_")
 # Each runtime sets these itself.
@@ -197,8 +198,8 @@ def _access(text: str) -> Access:
 
 def _ttl(text: str) -> timedelta:
     ttl = parse_duration(text)
-    if not _SHORTEST_TTL <= ttl <= _LONGEST_TTL:
-        raise Invalid(f"must be from {shown_duration(_SHORTEST_TTL)} to {shown_duration(_LONGEST_TTL)}")
+    if not _SHORTEST_TTL <= ttl <= LONGEST_TTL:
+        raise Invalid(f"must be from {shown_duration(_SHORTEST_TTL)} to {shown_duration(LONGEST_TTL)}")
     return ttl
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import getpass
 import os
 import pwd
+import shlex
 import shutil
 import signal
 import subprocess
@@ -52,10 +53,22 @@ def configuration(folder: str, env: dict[str, str]) -> str:
         "LogLevel ERROR",
         "Subsystem sftp internal-sftp",
     ]
-    pairs = [f'"{name}={value}"' for name, value in sorted(env.items()) if _may_be_set(name, value)]
+    pairs = [f'"{name}={value}"' for name, value in sorted(_of_session(env).items()) if _may_be_set(name, value)]
     if pairs:
         lines.append("SetEnv " + " ".join(pairs))
     return "\n".join(lines) + "\n"
+
+
+def _of_session(env: dict[str, str]) -> dict[str, str]:
+    """The environment of an SSH session, in which a forwarded agent comes first.
+
+    sshd would replace the forwarded agent's SSH_AUTH_SOCK by ours. Without a forwarded one, git uses ours.
+    """
+    session = {name: value for name, value in env.items() if name != "SSH_AUTH_SOCK"}
+    agent = env.get("SSH_AUTH_SOCK", "")
+    if agent:
+        session.setdefault("GIT_SSH_COMMAND", f"SSH_AUTH_SOCK=${{SSH_AUTH_SOCK:-{shlex.quote(agent)}}} ssh")
+    return session
 
 
 def _may_be_set(name: str, value: str) -> bool:

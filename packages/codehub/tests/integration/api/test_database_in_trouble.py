@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -17,7 +16,9 @@ from codehub.adapters.embedded.postgres import EmbeddedPostgres
 from codehub.adapters.postgres.migrate import migrate
 from codehub.adapters.postgres.pool import Database
 from codehub.api.app import create_app
+from codehub.domain.actions import Viewer
 from codehub.domain.model import WorkspaceWithOwner
+from codehub.domain.ttl import Span
 from codehub.services.event_stream import Pace
 from testing.codehub.api import Api, TestClock, api_deps, listening, running_api, until
 from testing.codehub.services import service_dir
@@ -65,7 +66,7 @@ def small_disk() -> Iterator[Path]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+@pytest.mark.needs("root")
 async def test_a_full_database_disk_makes_the_api_not_ready_until_there_is_room(small_disk: Path) -> None:
     server = EmbeddedPostgres(small_disk, settings=("fsync=off", "max_wal_size=32MB", "min_wal_size=32MB"))
     server.start()
@@ -132,16 +133,17 @@ async def test_live_events_begin_again_after_an_unforeseen_failure(database: Dat
         render = api.live._render
         struck = 0
 
-        def broken_once(owned: WorkspaceWithOwner) -> str:
+        def broken_once(owned: WorkspaceWithOwner, viewer: Viewer, gaps: Sequence[Span]) -> str:
             nonlocal struck
             struck += 1
             if struck == 1:
                 raise RuntimeError("nobody thought of this")
-            return render(owned)
+            return render(owned, viewer, gaps)
 
         await ada.post(W, json={"name": "one", "start": False})
         api.live._render = broken_once
-        headers = {"Cookie": f"session={ada.cookies['session']}"}
+        key = ada.headers["X-CodeHub-Session-Key"]
+        headers = {"Cookie": f"session={ada.cookies['session']}", "X-CodeHub-Session-Key": key}
         async with await EventStream.open(f"{address}/api/v1/events", headers) as stream:
             assert len((await stream.next("snapshot"))["items"]) == 1
             await ada.post(W, json={"name": "two", "start": False})

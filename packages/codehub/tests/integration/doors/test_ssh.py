@@ -122,6 +122,17 @@ def test_a_control_master_carries_further_sessions(laptop: Laptop, tmp_path: Pat
         assert laptop.ssh("-o", control, laptop.host, "echo shared") == b"shared\n"
 
 
+def test_the_command_line_runs_a_command_with_and_without_dashes(laptop: Laptop) -> None:
+    workspace = laptop.host.removesuffix(".codehub")
+    for dashes in (["--"], []):
+        done = laptop.run(
+            *laptop.codehub("ws", "exec", workspace, *dashes, "sh", "-c", "echo $0-$1; exit 3", "a", "b")
+        )
+        assert (done.returncode, done.stdout) == (3, b"a-b\n"), done.stderr
+    nothing = laptop.run(*laptop.codehub("ws", "exec", workspace, "--"))
+    assert (nothing.returncode, b"COMMAND" in nothing.stderr) == (2, True), nothing.stderr
+
+
 def test_an_agent_is_forwarded(laptop: Laptop, tmp_path: Path) -> None:
     agent = subprocess.Popen(
         ["ssh-agent", "-D", "-a", str(tmp_path / "agent")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

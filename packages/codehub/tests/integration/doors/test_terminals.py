@@ -20,6 +20,7 @@ def test_a_shell_answers_and_its_screen_is_there_for_the_next_viewer(doors: Door
     with attached(doors, terminal) as viewer:
         viewer.type("printf '\\033[31m%s%s 漢字\\033[0m\\n' re d\n")
         viewer.until("red 漢字")
+        viewer.until("$", times=2)  # the prompt is back
         before, at = viewer.lines, viewer.next
     with attached(doors, terminal) as again:
         assert again.take() == b"S"

@@ -106,15 +106,18 @@ def test_submodules_come_along(shop: Repositories, git_server: GitServer) -> Non
 
 
 def test_a_large_repository_is_cloned_without_old_contents(shop: Repositories, git_server: GitServer) -> None:
-    """The installation of these tests calls 4 MB large; the soak test takes 500 MB."""
-    bare = git_server.make("public/large", {"data.bin": os.urandom(3 << 20)})
+    """The installation of these tests calls 4 MB large; the soak test takes 500 MB.
+
+    The server sends 2 MB/s: a download that ends before git shows its size is not interrupted.
+    """
+    bare = git_server.make("slow/large", {"data.bin": os.urandom(3 << 20)})
     work = git_server.place / "large-work"
     git("/", "clone", "-q", str(bare), str(work))
     for number in range(8):
         (work / "data.bin").write_bytes(os.urandom(3 << 20))
         git(work, "commit", "-q", "-a", "-m", f"Version {number}")
     git(work, "push", "-q", "origin", "HEAD")
-    made = shop.create("large", repo={"url": git_server.url("public/large")})
+    made = shop.create("large", repo={"url": git_server.url("slow/large")})
     assert made.settled()["state"] == "done", made.setup()
     assert any("Partial clone" in note for note in made.step("clone")["notes"])
     assert made.sh("git -C ~/large config remote.origin.partialclonefilter").strip() == "blob:none"

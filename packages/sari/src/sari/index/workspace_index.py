@@ -159,12 +159,15 @@ class WorkspaceIndex:
             "files": len(table),
             "indexed": table.indexed,
             "pending": pending,
-            "watching": f"inotify, {watcher.folders} folders"
-            if watcher
-            else f"polling ({self._why_polling or 'starting'})",
+            "watching": self._watching(watcher),
             "writer": self.store.writer,
             "index_bytes": size,
         }
+
+    def _watching(self, watcher: Watcher | None) -> str:
+        if watcher:
+            return f"inotify, {watcher.folders} folders"
+        return f"polling ({self._why_polling})" if self._why_polling else "starting"
 
     def compare(self) -> int:
         """Compare everything with the disk now. Returns how many files differed from the known state."""

@@ -63,7 +63,7 @@ def answer_doctor(scope: Scope) -> ToolResult:
     state = scope.index.status()
     watching = str(state["watching"])
     fix = "Raise fs.inotify.max_user_watches; until then every query compares the tree first."
-    check("watching", watching.startswith("inotify"), watching, fix)
+    check("watching", not watching.startswith("polling"), watching, fix)
     check("writer", bool(state["writer"]), "this daemon writes the index" if state["writer"] else "another daemon does",
           "Nothing to do: this one takes over when the other ends.")  # fmt: skip
     parsed = scope.symbols.status()

@@ -33,6 +33,14 @@ sys.path += glob.glob(os.path.join(here, "python", "lib", "python*", "site-packa
 from ipykernel import kernelapp
 kernelapp.launch_new_instance()
 """
+_SPEC = {
+    # Through `env`: Jupyter would replace a bare `python3` with its own interpreter.
+    # Jupyter replaces `{prefix}` with the place of its environment: a workspace may see it elsewhere than the installer.
+    "argv": ["/usr/bin/env", "python3", "{prefix}/../kernel.py", "-f", "{connection_file}"],
+    "display_name": "Python 3",
+    "language": "python",
+    "metadata": {"debugger": True},
+}
 
 
 class JupyterLabInstall:
@@ -59,11 +67,13 @@ class JupyterLabInstall:
 
     def ensure(self, report: Report) -> Path:
         """Install JupyterLab if needed and return the directory of `jupyter-lab`."""
-        if not self.installed:
+        if not self.installed or _has_old_kernel(self.home):
             self._dir.mkdir(parents=True, exist_ok=True, mode=0o755)
             with only_one(self._dir / ".install-jupyterlab.lock"):
                 if not self.installed:
                     self._install(report)
+                elif _has_old_kernel(self.home):
+                    _write_kernel(self.home)
         return self.bin_dir
 
     def _install(self, report: Report) -> None:
@@ -81,7 +91,7 @@ class JupyterLabInstall:
         except Transient as error:
             raise Transient(f"JupyterLab could not be installed from PyPI: {error}") from error
         report(Progress("install jupyterlab: kernel", 2, 3, "steps"))
-        self._write_kernel(environment)
+        _write_kernel(self._partial)
         start = self._partial / "bin/jupyter-lab"
         start.parent.mkdir()
         start.write_text(_START)
@@ -90,15 +100,22 @@ class JupyterLabInstall:
         self._partial.rename(self.home)
         report(Progress("install jupyterlab", 3, 3, "steps"))
 
-    def _write_kernel(self, environment: Path) -> None:
-        (self._partial / "kernel.py").write_text(_KERNEL)
-        # Through `env`: Jupyter would replace a bare `python3` with its own interpreter.
-        spec = {
-            "argv": ["/usr/bin/env", "python3", str(self.home / "kernel.py"), "-f", "{connection_file}"],
-            "display_name": "Python 3",
-            "language": "python",
-            "metadata": {"debugger": True},
-        }
-        place = environment / "share/jupyter/kernels/python3"
-        place.mkdir(parents=True, exist_ok=True)
-        (place / "kernel.json").write_text(json.dumps(spec, indent=1) + "\n")
+
+def _kernels(home: Path) -> dict[Path, str]:
+    spec = home / "python/share/jupyter/kernels/python3/kernel.json"
+    return {home / "kernel.py": _KERNEL, spec: json.dumps(_SPEC, indent=1) + "\n"}
+
+
+def _has_old_kernel(home: Path) -> bool:
+    """Whether an earlier CodeHub wrote the kernel. It named the place of the install, and did not work from elsewhere."""
+    return any(not path.is_file() or path.read_text() != content for path, content in _kernels(home).items())
+
+
+def _write_kernel(home: Path) -> None:
+    """Write the kernel's files. Workspaces may be reading the old ones: each is replaced at once."""
+    for path, content in _kernels(home).items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(f"{path.name}.new")
+        new.write_text(content)
+        new.chmod(0o644)
+        new.replace(path)

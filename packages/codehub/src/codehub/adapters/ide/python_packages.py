@@ -33,5 +33,7 @@ def _installers(python: Path | None) -> list[list[str]]:
         [*pip, *(("--python", str(python)) if python else ()), "install", "--disable-pip-version-check", "--quiet"]
     ]
     if uv := shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"):
-        found.insert(0, [uv, "pip", "install", "--quiet", "--python", str(python or sys.executable)])
+        # Workspaces cannot write the bytecode themselves: without it, a kernel compiles all its packages at every start.
+        command = [uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", str(python or sys.executable)]
+        found.insert(0, command)
     return found

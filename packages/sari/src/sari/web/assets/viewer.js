@@ -26,15 +26,30 @@ function rows(answer, line, end, expression) {
   });
 }
 
+// A row of an outline is `12-30 class Store`, indented by a space for each enclosing definition.
+function nested(outline) {
+  const top = { children: [] };
+  const around = [top];
+  for (const row of outline) {
+    const found = /^( *)(\d+)(?:-(\d+))? (\S+) (.*)$/.exec(row);
+    if (!found) continue;
+    const symbol = { line: Number(found[2]), end: Number(found[3] ?? found[2]), kind: found[4], name: found[5], children: [] };
+    around.length = Math.min(around.length, found[1].length + 1);
+    around[around.length - 1].children.push(symbol);
+    around.push(symbol);
+  }
+  return top.children;
+}
+
 function entries(symbols, go) {
   return symbols.map((symbol) =>
     element(
       "li", {},
       element(
-        "button", { type: "button", onclick: () => go(symbol.line, symbol.end_line) },
+        "button", { type: "button", onclick: () => go(symbol.line, symbol.end) },
         element("span", { className: "kind" }, `${symbol.kind} `), symbol.name,
       ),
-      symbol.children?.length ? element("ul", {}, ...entries(symbol.children, go)) : null,
+      symbol.children.length ? element("ul", {}, ...entries(symbol.children, go)) : null,
     ));
 }
 
@@ -60,7 +75,7 @@ export async function open(workspace, path, line, end, asked) {
       return { symbols: [] };
     });
     byId("outline").hidden = !outline.symbols.length;
-    byId("outline").querySelector("ul").replaceChildren(...entries(outline.symbols, (to, until) => open(workspace, path, to, until, asked)));
+    byId("outline").querySelector("ul").replaceChildren(...entries(nested(outline.symbols), (to, until) => open(workspace, path, to, until, asked)));
   } catch (error) {
     if (!signal.aborted) source.replaceChildren(element("p", { className: "failed" }, error.message));
   }
