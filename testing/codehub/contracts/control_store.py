@@ -364,6 +364,18 @@ class ControlStoreContract:
         await world.put(ws(3, copy_of=ws(2).id, archive_key=key, purged_at=NOW, deleted_at=NOW))
         assert (await world.gc.claims([ws(1).id], 2))[ws(1).id].used_by_others == frozenset()
 
+    async def test_what_is_being_copied_is_claimed_until_the_copy_is_made_or_given_up(
+        self, world: StoreWorld
+    ) -> None:
+        await world.put(ws(1))
+        copy = {"copy_of": ws(1).id, "archive_key": None, "archive_op_id": "op-7"}
+        await world.put(ws(2, operation=Operation.DUPLICATING, **copy))
+        await world.put(ws(3, operation=Operation.NONE, **copy | {"archive_op_id": "op-8"}))
+        assert (await world.gc.claims([ws(1).id], 2))[ws(1).id].copying == {"op-7"}
+        assert (await world.gc.claims([ws(2).id], 2))[ws(2).id].copying == frozenset()
+        await world.put(ws(2, operation=Operation.NONE, **copy))
+        assert (await world.gc.claims([ws(1).id], 2))[ws(1).id].copying == frozenset()
+
     async def test_a_schedule_starts_each_workspace_once_within_the_limits(self, world: StoreWorld) -> None:
         epoch = await world.elect()
         nine = datetime(2026, 11, 16, 9, tzinfo=UTC)  # a Monday

@@ -308,6 +308,13 @@ class MemoryDatabase:
             home_is_seen=row.conditions.volume_ready.is_true or row.conditions.archive_ready.is_true,
             purged_at=row.purged_at,
             used_by_others=self._used_by_others(row.id, keep),
+            copying=frozenset(
+                copy.archive_op_id
+                for copy in self.rows.values()
+                if copy.copy_of == row.id
+                and copy.operation is Operation.DUPLICATING
+                and copy.archive_op_id is not None
+            ),
         )
 
     def _used_by_others(self, workspace_id: str, keep: int) -> frozenset[str]:
