@@ -25,6 +25,7 @@ from codehub.domain.template_preview import RUNS, RUNTIMES, applied_changes, not
 from codehub.domain.templates import Access, StoredVersion, Template, parse_templates
 from codehub.domain.toml_places import line_of, parse_toml, split_templates
 from codehub.ports.instances import Instances
+from codehub.services.patterns import compile_pattern
 from codehub.services.principal import Clock, Principal
 
 _MOST_VERSIONS_SHOWN = 100
@@ -170,7 +171,7 @@ class Templates:
         who.must_be_admin()
         if found := self.problems(source):
             return [Preview("", found)]
-        parsed = parse_templates(parse_toml(source))
+        parsed = parse_templates(parse_toml(source), compile_pattern)
         return [await self._preview(each, 0, given, runtime) for each in parsed.values()]
 
     async def preview(self, who: Principal, name: str, given: Mapping[str, Value], runtime: str | None) -> Preview:
@@ -249,7 +250,7 @@ class Templates:
 
     def _checked(self, source: str) -> Mapping[str, Template]:
         """Parse and check a text. Also raises Mistakes for profiles that this installation does not have."""
-        parsed = parse_templates(parse_toml(source))
+        parsed = parse_templates(parse_toml(source), compile_pattern)
         known = ", ".join(sorted(self.catalog.profiles))
         mistakes = [
             Mistake(f"templates.{name}.profile", f"there is no profile {template.profile!r}; there are {known}")
@@ -353,7 +354,7 @@ def _offered(stored: StoredVersion) -> Offered | None:
 
 @lru_cache(maxsize=512)
 def _parsed(name: str, source: str) -> Template:
-    return parse_templates(parse_toml(source))[name]
+    return parse_templates(parse_toml(source), compile_pattern)[name]
 
 
 def _of_profile(name: str) -> Template:
