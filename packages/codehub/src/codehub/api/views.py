@@ -30,7 +30,7 @@ from codehub.domain.model import (
     WorkspaceWithOwner,
 )
 from codehub.domain.routing import workspace_path
-from codehub.domain.setup import SetupState, StepState, setup_sentence
+from codehub.domain.setup import SetupState, StepState, expected_ports, setup_sentence
 from codehub.domain.status import status_of
 from codehub.domain.ttl import Span, archives_at, sleeps_at
 from codehub.domain.wording import disk_warning, error_text, fixing_command, summarize
@@ -177,6 +177,9 @@ class WorkspaceView(View):
     allowed_actions: list[Action] = Field(description="What you can do with it in its present state.")
     repo: RepositoryView | None
     setup: SetupView | None = Field(description="null before its first start.")
+    expected_ports: list[int] = Field(
+        description="Ports that its template and devcontainer.json name, whether anything listens on them or not."
+    )
     summary: SummaryView
     error: WorkspaceErrorView | None = Field(description="What went wrong and what to do; null unless in ERROR.")
 
@@ -389,6 +392,7 @@ def workspace_view(
         if workspace.repo is None
         else RepositoryView(url=workspace.repo.repository.url, ref=workspace.repo.ref, path=workspace.repo.path),
         setup=None if workspace.setup is None else setup_view(workspace.setup),
+        expected_ports=list(expected_ports(workspace.template.ports if workspace.template else (), workspace.setup)),
         summary=SummaryView(label=summary.label, text=summary.text),
         error=_error(workspace, viewer) if status is Status.ERROR else None,
         keep_awake_until=workspace.keep_awake_until,

@@ -262,3 +262,10 @@ async def test_the_size_of_an_archive_is_shown_where_it_is_known(api: Api, datab
             [ws["id"], key, "0" * 64],
         )
     assert [item["archive_bytes"] for item in (await ada.get(W)).json()["items"]] == [12345]
+
+
+async def test_the_ports_of_a_template_are_expected_in_its_workspaces(api: Api) -> None:
+    admin = await api.signed_in()
+    await push(admin, "[templates.web]\nports = [3000, 9229]\n")
+    assert (await made(admin, template="web"))["expected_ports"] == [3000, 9229]
+    assert (await made(admin, name="two"))["expected_ports"] == []
