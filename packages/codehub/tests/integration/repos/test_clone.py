@@ -157,7 +157,7 @@ def test_large_files_come_from_lfs_with_the_same_credential(shop: Repositories, 
 def test_a_clone_outlives_a_killed_workspaced(shop: Repositories, git_server: GitServer) -> None:
     gate = git_server.make_gated("killed")
     made = shop.create("killed", repo={"url": gate.url})
-    made.until_setup(lambda now: now["percent"] is not None)
+    made.until_setup(lambda now: now.get("percent") is not None)
     # The helper is the child of its supervisor; both carry the same command line.
     helper = made.sh("for p in $(pgrep -f -- --supervise); do pgrep -P $p -f -- --supervise; done | head -1")
     with made.client() as client:
@@ -173,7 +173,7 @@ def test_a_clone_that_was_killed_says_so_and_is_repeated_by_the_button(
 ) -> None:
     gate = git_server.make_gated("broken-off")
     made = shop.create("broken-off", repo={"url": gate.url})
-    made.until_setup(lambda now: now["percent"] is not None)
+    made.until_setup(lambda now: now.get("percent") is not None)
     made.sh("pkill -KILL -f clone.py; pkill -KILL git; true")
     failed = made.until_setup(lambda now: now["state"] == "failed")
     assert "interrupted" in failed["text"], failed
