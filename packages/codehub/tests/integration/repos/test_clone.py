@@ -174,7 +174,7 @@ def test_a_clone_that_was_killed_says_so_and_is_repeated_by_the_button(
     gate = git_server.make_gated("broken-off")
     made = shop.create("broken-off", repo={"url": gate.url})
     made.until_setup(lambda now: now.get("percent") is not None)
-    made.sh("pkill -KILL -f clone.py; pkill -KILL git; true")
+    made.sh("pkill -KILL -f '[c]lone[.]py'; pkill -KILL git; true")
     failed = made.until_setup(lambda now: now["state"] == "failed")
     assert "interrupted" in failed["text"], failed
     assert made.sh("ls ~/broken-off 2>/dev/null | wc -l") == "0\n", "half a clone is never shown as a whole one"
