@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from codehub.domain.disk import is_to_measure
 from codehub.domain.errors import BackendDown, Deposed, LimitExceeded
-from codehub.domain.follow_schedule import asked_by_schedule
+from codehub.domain.follow_schedule import scheduled_state
 from codehub.domain.gc import Claim
 from codehub.domain.limits import RunningLimits, check_running_limits
 from codehub.domain.model import Busy, DesiredState, ErrorReason, Operation, Phase, Progress, Workspace
@@ -212,7 +212,7 @@ class MemoryDatabase:
         since, self._followed = self._followed, now
         changed = []
         for row in sorted(self.rows.values(), key=lambda row: row.id):
-            desired = asked_by_schedule(row, self.zones.get(row.owner_user_id, ""), since, now)
+            desired = scheduled_state(row, self.zones.get(row.owner_user_id, ""), since, now)
             if desired is None or (desired is DesiredState.RUNNING and not self._has_slot(row, limits)):
                 continue
             accessed = now if desired is DesiredState.RUNNING else row.last_access_at

@@ -17,7 +17,7 @@ from codehub.adapters.kubernetes.manifests import PodOptions
 from codehub.adapters.kubernetes.template_pods import with_template
 from codehub.domain.applied_template import AppliedTemplate, apply_template, decode, encode
 from codehub.domain.errors import Invalid
-from codehub.domain.follow_schedule import asked_by_schedule
+from codehub.domain.follow_schedule import scheduled_state
 from codehub.domain.model import DesiredState, ErrorReason, Operation, Phase, Workspace
 from codehub.domain.parameters import fill
 from codehub.domain.profiles import Catalog, Runs
@@ -298,24 +298,24 @@ MINUTE = timedelta(minutes=1)
 
 def test_a_schedule_starts_what_rests_and_leaves_errors_and_late_starts_alone() -> None:
     rests = scheduled(desired_state=DesiredState.ARCHIVED, phase=Phase.ARCHIVED)
-    assert asked_by_schedule(rests, "", NINE - MINUTE, NINE) is DesiredState.RUNNING
-    assert asked_by_schedule(rests, "", NINE, NINE + MINUTE) is None
-    assert asked_by_schedule(rests, "America/New_York", NINE - MINUTE, NINE) is None
-    assert asked_by_schedule(rests, "", NINE - timedelta(days=3), NINE + timedelta(hours=2)) is None, "too late"
+    assert scheduled_state(rests, "", NINE - MINUTE, NINE) is DesiredState.RUNNING
+    assert scheduled_state(rests, "", NINE, NINE + MINUTE) is None
+    assert scheduled_state(rests, "America/New_York", NINE - MINUTE, NINE) is None
+    assert scheduled_state(rests, "", NINE - timedelta(days=3), NINE + timedelta(hours=2)) is None, "too late"
     broken = replace(rests, phase=Phase.ERROR, error_reason=ErrorReason.TIMEOUT)
-    assert asked_by_schedule(broken, "", NINE - MINUTE, NINE) is None
-    assert asked_by_schedule(replace(rests, desired_state=DesiredState.DELETED), "", NINE - MINUTE, NINE) is None
-    assert asked_by_schedule(rests, "", None, NINE) is None, "a first look starts nothing"
+    assert scheduled_state(broken, "", NINE - MINUTE, NINE) is None
+    assert scheduled_state(replace(rests, desired_state=DesiredState.DELETED), "", NINE - MINUTE, NINE) is None
+    assert scheduled_state(rests, "", None, NINE) is None, "a first look starts nothing"
 
 
 def test_a_schedule_stops_what_nobody_uses() -> None:
     runs = scheduled(
         desired_state=DesiredState.RUNNING, phase=Phase.RUNNING, last_access_at=SIX - timedelta(minutes=30)
     )
-    assert asked_by_schedule(runs, "", SIX - MINUTE, SIX) is DesiredState.STANDBY
-    assert asked_by_schedule(replace(runs, last_access_at=SIX - MINUTE), "", SIX - MINUTE, SIX) is None
-    assert asked_by_schedule(replace(runs, keep_awake_until=SIX + MINUTE), "", SIX - MINUTE, SIX) is None
-    assert asked_by_schedule(replace(runs, operation=Operation.STOPPING), "", SIX - MINUTE, SIX) is None
+    assert scheduled_state(runs, "", SIX - MINUTE, SIX) is DesiredState.STANDBY
+    assert scheduled_state(replace(runs, last_access_at=SIX - MINUTE), "", SIX - MINUTE, SIX) is None
+    assert scheduled_state(replace(runs, keep_awake_until=SIX + MINUTE), "", SIX - MINUTE, SIX) is None
+    assert scheduled_state(replace(runs, operation=Operation.STOPPING), "", SIX - MINUTE, SIX) is None
 
 
 def test_what_is_kept_with_a_workspace_is_read_back_as_it_was() -> None:
@@ -340,7 +340,7 @@ def test_a_file_of_several_templates_is_taken_apart_with_its_comments() -> None:
     first, second = "# one\n[templates.a]\nports = [1]\n", '# two\n[templates.b]\n[templates.b.env]\nX = "1"\n'
     assert split_templates(first + "\n" + second) == {"a": first, "b": second}
     tangled = '[templates.a]\ndescription = """\n[templates.b]\n"""\n[templates.b]\n'
-    with pytest.raises(Invalid, match="cannot be told apart"):
+    with pytest.raises(Invalid, match="cannot be separated"):
         split_templates(tangled)
 
 

@@ -148,7 +148,7 @@ class WorkspaceView(View):
     error_message: str | None = Field(description="What happened, for a person to read.")
     error_count: int
     blocked: BlockedView | None = Field(
-        description="What it waits for: space on a disk, or a backend that does not answer. It continues by itself."
+        description="What it waits for: space on a disk, or a backend that does not answer. It continues automatically."
     )
     disk_bytes: int | None = Field(
         description="How much its home uses on disk, as last measured; null when that is unknown or it has no home."

@@ -155,7 +155,7 @@ def open_(workspace: str, start: bool, only_print: bool, server: str | None, as_
 
     \b
     Examples:
-      codehub ws open api            starts it first when it rests
+      codehub ws open api            starts it first if it is asleep
       codehub ws open api --print    a link for another browser: valid 60 s, once
     """
     with connect(server) as client:
@@ -185,7 +185,7 @@ def logs(workspace: str, follow: bool, tail: int | None, server: str | None) -> 
     \b
     Examples:
       codehub ws logs api --tail 20
-      codehub ws logs -f api    goes on until Ctrl-C
+      codehub ws logs -f api    follows it until Ctrl-C
     """
     with connect(server) as client:
         found = find_workspace(client, workspace)

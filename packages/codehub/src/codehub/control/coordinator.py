@@ -115,7 +115,7 @@ async def _lead(
         metrics.is_leader.set(0)
         metrics.leader_changes.labels("lost").inc()
         health.follows()
-        _log.info("leads no more", node_id=lease.holder_id, epoch=lease.epoch)
+        _log.info("no longer leading", node_id=lease.holder_id, epoch=lease.epoch)
 
 
 def _component_names(deps: CoordinatorDeps) -> tuple[str, ...]:
@@ -214,7 +214,7 @@ def _store_check(deps: CoordinatorDeps) -> StoreCheck:
 
 async def _never_ends(name: str, loop: Coroutine[Any, Any, None]) -> None:
     await loop
-    raise ComponentEnded(f"{name} ended by itself")
+    raise ComponentEnded(f"{name} ended unexpectedly")
 
 
 def _refuse_to_swallow() -> None:

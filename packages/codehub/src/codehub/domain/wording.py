@@ -91,7 +91,7 @@ ERRORS: Mapping[ErrorReason, ErrorText] = MappingProxyType(
             "The backend it runs on could not be reached.", "Start it again; if it fails again, check its timeline."
         ),
         ErrorReason.OUT_OF_SPACE: ErrorText(
-            "There is not enough disk space.", "It continues by itself once there is space; ask an administrator."
+            "There is not enough disk space.", "It continues once there is space; ask an administrator."
         ),
         ErrorReason.RETRY_EXCEEDED: ErrorText(
             "It failed several times in a row.",

@@ -25,7 +25,7 @@ from .link import Link
 from .processes import Process, Processes, bounded
 from .setup_plan import Step
 
-_LOOK_EVERY_S = 0.5
+_POLL_INTERVAL_S = 0.5
 _KEPT_LOG = 256 << 10
 PARTIAL_BYTES = 100 << 20
 
@@ -200,7 +200,7 @@ class Setup:
         await self.report()
         shown = ""
         while not ended.done():
-            await asyncio.wait({ended}, timeout=_LOOK_EVERY_S)
+            await asyncio.wait({ended}, timeout=_POLL_INTERVAL_S)
             text = _progress(process) if step.kind != "command" else {}
             if text and json.dumps(text) != shown:
                 shown = json.dumps(text)

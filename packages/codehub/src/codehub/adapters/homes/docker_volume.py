@@ -147,7 +147,7 @@ class DockerVolumeHomes(StoredHomes):
         if status.state is HomeState.ABSENT:
             raise DataLost(f"the volume {volume_name(home.workspace_id)} is gone from the Docker engine")
         if status.ctx is None or status.ctx.incarnation != ctx.incarnation:
-            raise FenceLost(f"the home of {home.workspace_id} is another incarnation than the one asked for")
+            raise FenceLost(f"the home of {home.workspace_id} is of another incarnation than requested")
         await remove_copies(self._engine, home.workspace_id, fence)
         loop = asyncio.get_running_loop()
         async with copy_container(self._engine, home.workspace_id, volume_name(home.workspace_id)) as door:

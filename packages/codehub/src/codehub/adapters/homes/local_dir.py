@@ -266,7 +266,7 @@ class LocalDirHomes(StoredHomes):
         if status.state is HomeState.ABSENT:
             raise DataLost(f"the home of {home.workspace_id} is gone: {place.home} does not exist")
         if status.ctx is None or status.ctx.incarnation != ctx.incarnation:
-            raise FenceLost(f"the home of {home.workspace_id} is another incarnation than the one asked for")
+            raise FenceLost(f"the home of {home.workspace_id} is of another incarnation than requested")
 
     def _clear_the_way(self, place: Place, fence: Fence) -> HomeCtx | None:
         """Return the ctx of an existing complete volume; otherwise remove whatever blocks a new one."""

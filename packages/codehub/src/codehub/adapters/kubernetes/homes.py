@@ -119,7 +119,7 @@ class PvcHomes(StoredHomes):
             raise DataLost(f"the PersistentVolumeClaim of {home.workspace_id} is gone from the cluster")
         found = next((one for one in claims if _incarnation(one) == ctx.incarnation and is_whole(one)), None)
         if found is None:
-            raise FenceLost(f"the home of {home.workspace_id} is another incarnation than the one asked for")
+            raise FenceLost(f"the home of {home.workspace_id} is of another incarnation than requested")
         return found
 
     async def _archive(
