@@ -10,6 +10,8 @@ if [ ! -e "$lab/run/ready" ]; then
     trap '"$here/down.sh"' EXIT
 fi
 "$here/up.sh" || exit 1
+# The node's namespaces have no network.
+.venv/bin/python -m testing.codehub.ide xterm > /dev/null || exit 1
 tests=(packages/codehub/tests/kubernetes)
 for argument in "$@"; do
     [[ $argument != packages/* ]] || tests=()

@@ -60,6 +60,19 @@ def test_a_running_or_ended_pod_has_started() -> None:
     assert outlook(pod("Failed", {"terminated": {"exitCode": 1}})) == Started()
 
 
+def test_an_init_container_that_failed_fails_the_start_in_its_own_words() -> None:
+    ended = {"name": "helper", "state": {"terminated": {"exitCode": 1, "message": "this image has no tools"}}}
+    done = {"name": "helper", "state": {"terminated": {"exitCode": 0}}}
+    for initial, phase in ((ended, "Failed"), (ended, "Pending")):
+        item = {"status": {"phase": phase, "initContainerStatuses": [initial]}}
+        found = outlook(decode_pod(item))
+        assert isinstance(found, Failed)
+        assert str(found.error) == "the pod's init container helper failed: this image has no tools"
+    assert isinstance(
+        outlook(decode_pod({"status": {"phase": "Pending", "initContainerStatuses": [done]}})), Starting
+    )
+
+
 @pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"])
 def test_an_image_that_cannot_be_pulled_fails_at_once_in_the_kubelets_words(reason: str) -> None:
     found = outlook(pod("Pending", waiting(reason, "manifest unknown")))
