@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from codehub.adapters.kubernetes.cluster import Cluster
+from codehub.adapters.kubernetes.errors import Forbidden
 from codehub.adapters.kubernetes.instances import KubernetesInstances
 from codehub.adapters.objectstore.store import Store
-from codehub.domain.errors import Terminal, Transient
+from codehub.domain.errors import Transient
 from codehub.domain.profiles import AppProfile
 from codehub.domain.template_options import KubernetesOptions, Size, Toleration
 from codehub.ports.fence import ignore_progress, no_fence
@@ -120,9 +121,8 @@ async def test_a_templates_options_decide_where_and_how_its_pods_run(
             limits = raw["spec"]["containers"][0]["resources"]["limits"]
             assert (limits[DEVICE], limits["cpu"], limits["memory"]) == ("1", "500m", str(200 << 20))
             await instances.delete(HOME.workspace_id, no_fence)
-            # What the API server refuses is an error of the template, in the server's words.
-            wrong = replace(OPTIONS, affinity=json.dumps({"nodeAffinity": {"required": 1}}), priority_class="no-such")
-            with pytest.raises(Terminal, match="no-such"):
+            wrong = replace(OPTIONS, priority_class="no-such")
+            with pytest.raises(Forbidden, match=r"an admission rule .* no PriorityClass with name no-such"):
                 await instances.start(replace(spec, kubernetes=wrong), ignore_progress, no_fence)
         finally:
             await set_devices(cluster, None)

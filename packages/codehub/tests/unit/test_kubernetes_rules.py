@@ -163,6 +163,18 @@ def test_a_refusal_becomes_the_error_that_asks_for_the_right_reaction(
     assert message in str(error)
 
 
+def test_a_missing_permission_and_an_admission_rule_are_told_apart() -> None:
+    role = to_error(
+        Refusal(403, "Forbidden", 'pods is forbidden: User "x" cannot create resource "pods"'), "create Pod"
+    )
+    assert "Check its Role" in str(role)
+    rule = to_error(
+        Refusal(403, "Forbidden", 'pods "p" is forbidden: no PriorityClass with name y was found'), "create Pod"
+    )
+    assert str(rule).startswith("an admission rule of the cluster refuses to create Pod")
+    assert "Role" not in str(rule)
+
+
 @given(st.binary(max_size=200), st.integers(400, 599))
 def test_any_answer_is_a_refusal_that_can_be_told(raw: bytes, code: int) -> None:
     assert str(to_error(Refusal.parse(code, raw), "do it"))
