@@ -34,8 +34,11 @@ from codehub.adapters.kubernetes.objects import decode_claim
 from codehub.adapters.objectstore.archives import ObjectArchives
 from codehub.adapters.objectstore.store import Store
 from codehub.adapters.workspace_tools import stage_tools, tools_version
+from codehub.domain.profiles import CODE_SERVER
 from codehub.ports.homes import HomeKey
 from testing.codehub.docker import tiny_root
+from testing.codehub.docker_ide import code_server_root
+from testing.codehub.ide import installed_code_server
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "scripts/kubernetes"
@@ -98,6 +101,19 @@ class Node:
             entrypoint = json.dumps(["/bin/busybox", "httpd", "-f", "-p", "8080", "-h", "/www"])
             words = [str(archive), PLAIN_IMAGE.removeprefix("docker.io/"), entrypoint, str(root)]
             subprocess.run([sys.executable, SCRIPTS / "image.py", *words], check=True)
+            self.ctr("images", "import", str(archive))
+
+    def load_code_server_image(self) -> None:
+        """Load what images/code-server puts into its image, on this machine's libraries instead of a Debian base."""
+        with tempfile.TemporaryDirectory(dir=self.lab) as folder:
+            layer, archive = Path(folder) / "layer.tar", Path(folder) / "image.tar"
+            with layer.open("wb") as file:
+                file.writelines(code_server_root(installed_code_server().parent))
+            path = "PATH=/opt/code-server/bin:/usr/local/bin:/usr/bin:/bin"
+            entrypoint = json.dumps(["/usr/bin/env", path, "SHELL=/bin/sh", "/usr/local/bin/codehub-start"])
+            words = [str(archive), CODE_SERVER.image, entrypoint, str(layer)]
+            subprocess.run([sys.executable, SCRIPTS / "image.py", *words], check=True)
+            layer.unlink()
             self.ctr("images", "import", str(archive))
 
     def load_image(self) -> None:
