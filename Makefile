@@ -17,11 +17,12 @@ check: lint  ## the inner loop: lint, types, import rules, unit and property tes
 	.venv/bin/python -m pytest -k "not redis and not postgres and not next_leader and not whole_standard_library" packages/*/tests/unit packages/*/tests/property \
 		packages/codehub/tests/contract $(ARGS)
 
-lint: dev-env  ## formatter, linter, type checker, import contracts
+lint: dev-env  ## formatter, linter, type checkers, import contracts
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-cache
+	scripts/javascript/check.sh
 
 format: dev-env  ## format, and fix what can be fixed automatically
 	.venv/bin/ruff format .

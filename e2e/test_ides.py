@@ -40,7 +40,7 @@ pytestmark = [
 ]
 
 # What an idle tab may sleep after, in the last test. Real: the TTL Runner puts it to sleep.
-TTL_S = 10.0
+TTL_S = 15.0
 SLEEPY = {"TTL_STANDBY_SECONDS": f"{TTL_S:g}", "ACTIVITY_FLUSH_INTERVAL": "1", "COORDINATOR_TTL_INTERVAL": "1"}
 
 

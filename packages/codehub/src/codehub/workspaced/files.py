@@ -156,7 +156,9 @@ class Files:
                     os.fchmod(out, stat.S_IMODE(before.st_mode) & 0o777)
                 now = os.lstat(place.name, dir_fd=place.fd)
                 if (now.st_ino, now.st_mtime_ns, now.st_size) != (before.st_ino, before.st_mtime_ns, before.st_size):
-                    raise conflict(f"{place.shown} was changed by somebody else meanwhile; nothing was changed")
+                    raise conflict(
+                        f"{place.shown} was changed by another program meanwhile; your edit was not applied"
+                    )
                 os.rename(temporary, place.name, src_dir_fd=place.fd, dst_dir_fd=place.fd)
             except BaseException as error:
                 with contextlib.suppress(OSError):

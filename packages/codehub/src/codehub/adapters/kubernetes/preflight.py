@@ -85,7 +85,7 @@ async def _permissions(client: ApiClient) -> list[Check]:
                 if not await _is_allowed(client, group, resource, subresource, verb):
                     lacking.append(f"{verb} {resource}{'/' + subresource if subresource else ''}")
             except CodeHubError as error:
-                return [Check("kubernetes permissions", f"could not be asked for: {error}", "check the credentials")]
+                return [Check("kubernetes permissions", f"could not be checked: {error}", "check the credentials")]
     if not lacking:
         return []
     fix = "apply deploy/kubernetes/workspaces/role.yaml, and bind it to CodeHub's user"
@@ -183,9 +183,7 @@ async def _read_probe(client: ApiClient, path: str, image: str) -> list[Check]:
             while True:
                 raw = await client.get(path)
                 if raw is None:
-                    return [
-                        Check("test pod", "it was deleted by somebody else", "look for a policy that removes pods")
-                    ]
+                    return [Check("test pod", "something else deleted it", "look for a policy that removes pods")]
                 pod = decode_pod(raw)
                 if pod.has_ended:
                     return _probed(pod, image)

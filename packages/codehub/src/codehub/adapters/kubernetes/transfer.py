@@ -45,7 +45,7 @@ from codehub.ports.fence import Fence, Report
 
 _POD_TIMEOUT_S: Final = 300.0
 _GONE_TIMEOUT_S: Final = 180.0
-_LOOK_S: Final = 2.0
+_POLL_INTERVAL_S: Final = 2.0
 _TIMEOUT: Final = httpx.Timeout(60.0, connect=10.0, read=300.0, write=300.0)
 
 
@@ -214,8 +214,8 @@ class TransferJobs:
         waited, seen = 0.0, None
         while waited < _POD_TIMEOUT_S:
             before = seen
-            if not await pods.wait_until(lambda known=before: current() is not known, _LOOK_S):  # type: ignore[misc]
-                waited += _LOOK_S
+            if not await pods.wait_until(lambda known=before: current() is not known, _POLL_INTERVAL_S):  # type: ignore[misc]
+                waited += _POLL_INTERVAL_S
             seen = current()
             if seen is None:
                 await self._check_exists(job)
