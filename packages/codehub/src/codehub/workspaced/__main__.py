@@ -90,7 +90,7 @@ def main(arguments: list[str]) -> None:
 
 
 def write_to_log(runtime: str) -> None:
-    """Write output to a file: whoever runs a hook waits until nobody holds its output any more."""
+    """Write output to a file: the kubelet waits until no process has a hook's output open."""
     os.makedirs(runtime, mode=0o700, exist_ok=True)
     log = os.open(os.path.join(runtime, "workspaced.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     null = os.open(os.devnull, os.O_RDONLY)

@@ -38,7 +38,7 @@ def printed(process: subprocess.Popen[bytes]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("helper_first", [True, False])
-def test_the_command_gets_the_secrets_whoever_comes_first(tmp_path: Path, helper_first: bool) -> None:
+def test_the_command_gets_the_secrets_in_either_order(tmp_path: Path, helper_first: bool) -> None:
     pipe = str(tmp_path / "run" / "environment")
     secrets = {"TOKEN": "x" * 20_000, "OTHER": "line\nbreak"}
 
