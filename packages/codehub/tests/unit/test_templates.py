@@ -328,6 +328,8 @@ node_selector = {"example.org/pool" = "gpu"}
 image_pull_secrets = ["registry"]
 gpus = {"nvidia.com/gpu" = 2}
 tolerations = [{key = "gpu", operator = "Exists", effect = "NoSchedule"}]
+[templates.web.kubernetes.affinity.nodeAffinity]
+preferredDuringSchedulingIgnoredDuringExecution = []
 """
     )
     made = apply_template(read(source), 3, {"node": "20"}, CATALOG, Runs.COMMAND)
@@ -353,6 +355,7 @@ runtime_class = "gvisor"
 node_selector = {pool = "gpu"}
 gpus = {"nvidia.com/gpu" = 1}
 tolerations = [{key = "gpu", operator = "Exists"}]
+affinity = {podAntiAffinity = {preferredDuringSchedulingIgnoredDuringExecution = [{weight = 1}]}}
 """
     )
     made = apply_template(read(source), 1, {}, CATALOG, Runs.IMAGE)
@@ -363,6 +366,13 @@ tolerations = [{key = "gpu", operator = "Exists"}]
     assert (options.runtime_class, dict(options.node_selector)) == ("gvisor", {"os": "linux", "pool": "gpu"})
     assert options.tolerations == ({"key": "gpu", "operator": "Exists"},)
     assert options.extra_resources == {"nvidia.com/gpu": "1"}
+    assert options.affinity == {
+        "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}
+    }
+    for affinity in ("{}", "{anything = 1}", "{nodeAffinity = 2026-11-17}"):
+        assert set(mistakes_of(f"[templates.a.kubernetes]\naffinity = {affinity}\n")) == {
+            "templates.a.kubernetes.affinity"
+        }
     wrong = mistakes_of(
         "[templates.a.kubernetes]\ntolerations = [{operator = 'Maybe'}]\ngpus = {gpu = 1}\naffinity = {}\n"
     )
