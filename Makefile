@@ -43,7 +43,7 @@ kubernetes-up:  ## start a real single-node Kubernetes for tests (root; built on
 kubernetes-down:  ## stop it
 	@scripts/kubernetes/down.sh
 
-test-kubernetes: dev-env  ## run the tests that need a cluster, on that node
+test-kubernetes: dev-env parts  ## run the tests that need a cluster, on that node
 	@scripts/kubernetes/test.sh $(ARGS)
 
 soak: dev-env parts  ## run the long tests that `make test` only samples

@@ -399,7 +399,10 @@ class Settings(BaseModel):
     max_retry: int = Field(3, ge=0, alias="MAX_RETRY", description="How often a failed operation is retried.")
 
     flush_interval_s: Seconds = Field(
-        30, alias="ACTIVITY_FLUSH_INTERVAL", description="How often the proxy writes activity to Redis."
+        30,
+        alias="ACTIVITY_FLUSH_INTERVAL",
+        description="How often the proxy writes activity to Redis. Values above 30 count as 30, because a template may put"
+        " workspaces to sleep after a minute.",
     )
     ttl_standby_s: Seconds = Field(
         10_800,

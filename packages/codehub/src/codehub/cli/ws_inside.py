@@ -247,7 +247,7 @@ def ps(workspace: str, server: str | None, as_json: bool) -> None:
                 item["state"],
                 "" if item["exit_code"] is None else str(item["exit_code"]),
                 f"{item['cpu_percent']:.0f} %",
-                when(datetime.fromtimestamp(item["started_at"], UTC).isoformat()),
+                when(item["started_at"]),
                 item["command"],
             ]
             for item in items

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import secrets
@@ -12,6 +13,7 @@ from collections.abc import AsyncIterator
 from . import paths
 from .errors import RequestError, conflict, invalid, not_found, too_large
 from .http1 import Response, as_json
+from .timestamps import timestamp
 
 _READ = 256 << 10
 _LONGEST_EDIT = 16 << 20
@@ -127,6 +129,10 @@ class Files:
                 else:
                     os.rmdir(place.name, dir_fd=place.fd)
             except OSError as error:
+                if error.errno == errno.ENOTEMPTY:
+                    raise conflict(
+                        f"{place.shown} is not empty; add ?recursive=1 to remove its contents too"
+                    ) from error
                 raise paths.refused(error, place.shown) from error
 
     def edit(self, path: bytes, old: str, new: str, expected_count: int) -> Response:
@@ -243,7 +249,7 @@ def _entry(name: str, prefix: str, found: os.stat_result, fd: int) -> dict[str, 
         "type": kind,
         "size": found.st_size,
         "mode": f"{stat.S_IMODE(found.st_mode):04o}",
-        "modified_at": found.st_mtime,
+        "modified_at": timestamp(found.st_mtime),
     }
     if kind == "symlink":
         with contextlib.suppress(OSError):

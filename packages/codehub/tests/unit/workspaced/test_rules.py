@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from codehub.workspaced import netports, paths, proctable, tars
 from codehub.workspaced.activity import WINDOW_S, History, Proc, busiest
 from codehub.workspaced.errors import RequestError
 from codehub.workspaced.files import parse_range
+from codehub.workspaced.timestamps import timestamp
 
 FOLDER = Path(codehub.workspaced.__file__).parent
 
@@ -120,6 +122,15 @@ def test_a_process_that_no_core_was_free_for_has_waited() -> None:
         for process in spinning:
             process.kill()
             process.wait()
+
+
+@given(st.floats(allow_nan=False))
+def test_any_time_of_a_file_can_be_shown(at: float) -> None:
+    assert datetime.fromisoformat(timestamp(at)).tzinfo is not None
+
+
+def test_times_are_shown_like_everywhere_in_the_api() -> None:
+    assert timestamp(1794896426.76882) == "2026-11-17T06:20:26.768820Z"
 
 
 def test_this_process_is_in_the_table() -> None:

@@ -86,6 +86,10 @@ class PvcHomes(StoredHomes):
     async def status(self, home: HomeKey) -> HomeStatus:
         return _judge(await self._cluster.home_claims(home.workspace_id))
 
+    async def size(self, home: HomeKey) -> int | None:
+        """Unknown: only the kubelet measures volumes, and asking it needs rights on nodes that CodeHub does not ask for."""
+        return None
+
     async def provision(self, home: HomeKey, incarnation: str, fence: Fence) -> HomeCtx:
         there = await self._clear_the_way(home, fence)
         if there is not None:

@@ -139,6 +139,12 @@ class KubernetesInstances:
             "CODEHUB_BASE_PATH": values["base_path"],
             "CODEHUB_PORT": values["port"],
         }
+        helper = None
+        if self._helper_image:
+            helper = helpers.Helper(
+                self._helper_image, secrets.token_urlsafe(32), awaits_environment=spec.awaits_environment
+            )
+            env |= helpers.environment(helper)
         # The template's variables never replace ours or those that the profile needs to run.
         env = dict(spec.env) | env | {key: filled(value, values) for key, value in profile.env.items()}
         header = secret_of(profile, secret)
@@ -153,7 +159,7 @@ class KubernetesInstances:
             claim_uid=claim.meta.uid,
             digest=digest,
             secret_header=f"{header[0]}: {header[1]}" if header is not None else "",
-            helper=helpers.Helper(self._helper_image, secrets.token_urlsafe(32)) if self._helper_image else None,
+            helper=helper,
         )
 
     async def _wait_running(self, pod: Pod, claim: Claim, report: Report, fence: Fence) -> None:

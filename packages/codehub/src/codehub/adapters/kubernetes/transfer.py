@@ -218,6 +218,7 @@ class TransferJobs:
                 waited += _POLL_INTERVAL_S
             seen = current()
             if seen is None:
+                await self._check_exists(job)
                 continue
             if seen.has_ended:
                 said = next((one.terminated.message for one in seen.containers if one.terminated), "")
@@ -234,6 +235,12 @@ class TransferJobs:
                     warning = await self._cluster.last_warning(seen.meta.uid, claim.meta.uid) if waited else ""
                     report(Progress(warning or says, unit=""))
         raise Transient(f"the Job {job.meta.name} has no running pod after {_POD_TIMEOUT_S:g} s")
+
+    async def _check_exists(self, job: Job) -> None:
+        """Raise if somebody has deleted the Job: no pod of it will ever come."""
+        found = await self._find(job.meta.name)
+        if found is None or found[0].meta.uid != job.meta.uid or found[0].meta.deleting:
+            raise Transient(f"the Job {job.meta.name} was deleted while it was in use")
 
     async def remove_all(self, workspace_id: str, fence: Fence) -> None:
         """Remove every Job of this workspace, with its pod."""

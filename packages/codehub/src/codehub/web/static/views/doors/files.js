@@ -109,7 +109,7 @@ export function filesPage({id, query}) {
       {},
       el("td", {"data-label": "Name"}, name, entry.target ? el("span", {class: "quiet"}, ` → ${entry.target}`) : null),
       el("td", {"data-label": "Size"}, isFolder ? "–" : bytes(entry.size)),
-      el("td", {"data-label": "Modified"}, moment(entry.modified_at * 1000, Date.now())),
+      el("td", {"data-label": "Modified"}, moment(entry.modified_at, Date.now())),
       el(
         "td",
         {"data-label": "Actions"},
