@@ -72,7 +72,7 @@ async def test_waiting_outlives_a_restart_of_the_server_and_gives_up_when_told(
     assert (await start).code == 0
     await stage.change(workspace_id, phase="STANDBY", desired_state="STANDBY")
     gave_up = await signed_in("ws", "start", "api", "--timeout", "0.1")
-    assert (gave_up.code, "it goes on" in gave_up.err) == (7, True)
+    assert (gave_up.code, "it continues" in gave_up.err) == (7, True)
 
 
 async def test_following_says_in_lines_how_far_it_is_where_nothing_can_be_drawn_over(

@@ -175,8 +175,14 @@
         timer = setTimeout(look, POLL_MS);
       }
     });
-    // The IDE may move the focus while it learns that its connection is gone.
-    setTimeout(() => notes.focus(), 0);
+    // The IDE is still there to be seen, but can neither be used nor take the focus back.
+    document.body.inert = true;
+    notes.focus();
+
+    function close() {
+      host.remove();
+      document.body.inert = false;
+    }
 
     function update(status) {
       const words = {
@@ -199,7 +205,7 @@
       step.textContent = wakes ? (status.step ?? "") : "";
     }
 
-    return {update, text: () => notes.value, close: () => host.remove()};
+    return {update, text: () => notes.value, close};
   }
 
   function showKept(text) {
