@@ -30,6 +30,8 @@ def _symbols(language_name: str, text: str) -> set[str]:
          {"struct s", "field s.run", "field s.args", "field s.bit"}),
         ("typedef int (*handler)(void);\ntypedef char name[20];", {"type handler", "type name"}),
         ("REDIS_API int exported(void) { return 1; }", {"function exported"}),
+        ("struct handle {\n  HANDLE_FIELDS\n  STREAM_FIELDS\n};", {"struct handle"}),
+        ("enum color {\n  RED_ONE,\n  BLUE_TWO\n};", {"enum color", "constant color.RED_ONE", "constant color.BLUE_TWO"}),
         ("#define LIMIT_MAX (128*1024)\nvoid after(void) {}", {"macro LIMIT_MAX", "function after"}),
     ],
 )  # fmt: skip
@@ -52,6 +54,12 @@ def test_definitions_of_c(text: str, expected: set[str]) -> None:
          {"struct S", "method S.operator bool", "method S.operator=="}),
         ("void a::B::run(int) {}", {"method a.B.run"}),
         ("FMT_API void f();\nFMT_CONSTEXPR auto g() -> int { return 1; }", {"function f", "function g"}),
+        ("namespace a::b { int value; }", {"namespace a.b", "variable a.b.value"}),
+        ("namespace std _GLIBCXX_VISIBILITY(default) {\n_GLIBCXX_BEGIN_NAMESPACE\n"
+         "class v { int size() const _GLIBCXX_NOEXCEPT { return 0; } };\n}",
+         {"namespace std", "class std.v", "method std.v.size"}),
+        ("struct v {\n  _GLIBCXX_NODISCARD\n  iterator\n  begin() { return 0; }\n  ABSL_MUST_USE Status check(int x);\n};",
+         {"struct v", "method v.begin", "method v.check"}),
     ],
 )  # fmt: skip
 def test_definitions_of_cpp(text: str, expected: set[str]) -> None:
@@ -69,6 +77,11 @@ def test_blanked_macros_leave_every_place_where_it_was() -> None:
     assert b"#define EXPORT_IT 1" in blanked
     assert b"int FOO_BAR = EXPORT_IT + 1;" in blanked
     assert b"BEGIN_ALL" not in blanked
+
+
+def test_a_macro_called_after_a_condition_stays_a_call() -> None:
+    text = b"void f(int failed) {\n  if (failed) ABORT_NOW(1);\n  while (failed) STEP_ON();\n}\n"
+    assert without_macros(text) == text
 
 
 @pytest.mark.parametrize(
