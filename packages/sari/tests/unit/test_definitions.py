@@ -102,6 +102,15 @@ def test_a_macro_called_after_a_condition_stays_a_call() -> None:
         ("csharp", "class A { event H Changed; ~A() {} }", {"class A", "field A.Changed", "method A.A"}),
         ("python", "a, b = 1, 2\nif X:\n    C = 1\nelse:\n    D = 2\n",
          {"variable a", "variable b", "variable C", "variable D"}),
+        ("kotlin", "enum class C(val r: Int) {\n  RED(1);\n  val held = 3\n}\nval (x, y) = p\nclass A {\n"
+         "  constructor(a: Int) {}\n  companion object Factory {\n    fun create() = A()\n  }\n}\n",
+         {"enum C", "property C.r", "constant C.RED", "property C.held", "variable x", "variable y", "class A",
+          "constructor A.constructor", "class A.Factory", "method A.Factory.create"}),
+        ("swift", "protocol P { associatedtype Item; var area: Double { get } }\n"
+         "enum C { case a; var name: String { \"\" } }\nstruct V {\n  #if DEBUG\n"
+         "  var x = 1\n  #endif\n  deinit {}\n  subscript(i: Int) -> Int { 1 }\n}\n",
+         {"interface P", "type P.Item", "property P.area", "enum C", "constant C.a", "property C.name", "struct V",
+          "property V.x", "method V.deinit", "method V.subscript"}),
         ("javascript", "exports.f = function () {};\nconst o = { g: () => 1 };",
          {"function f", "variable o", "method o.g"}),
     ],

@@ -1,4 +1,4 @@
-"""Blanks C and C++ macros that hide a definition from a parser that does not expand them. Pure.
+"""Blanks C and C++ macros and Swift conditions that hide a definition from a parser that does not evaluate them. Pure.
 
 To a grammar that does not know macros, `class LEVELDB_EXPORT Status {` looks like a function named Status. The
 replacement is as long as the macro, so that all positions in the text stay the same.
@@ -69,6 +69,15 @@ def without_macros(text: bytes) -> bytes:
     for pattern in _PATTERNS:
         text = pattern.sub(_blanked, text)
     return text
+
+
+# The grammar accepts Swift's conditions among statements, but not among the members of a type.
+_SWIFT_CONDITION = re.compile(rb"^[ \t]*#(?:if|elseif|else|endif)\b[^\n]*", re.MULTILINE)
+
+
+def without_conditions(text: bytes) -> bytes:
+    """Return Swift text with `#if`, `#elseif`, `#else` and `#endif` blanked: all branches are parsed."""
+    return _SWIFT_CONDITION.sub(lambda found: b" " * len(found.group()), text)
 
 
 def _blanked(found: re.Match[bytes]) -> bytes:

@@ -13,7 +13,7 @@ from tree_sitter import Node, Parser, QueryCursor, Tree
 from sari.languages import catalog
 from sari.languages.catalog import Language
 from sari.languages.declarators import declared_by, is_extern
-from sari.languages.macros import without_macros
+from sari.languages.macros import without_conditions, without_macros
 
 # Larger files are usually generated, and a tree takes about ten times a file's size.
 MAX_PARSED_BYTES = 4 << 20
@@ -56,6 +56,8 @@ class _Draft:
 def tree_of(language: Language, text: bytes) -> Tree:
     if language.name in _C_FAMILY:
         text = without_macros(text)
+    elif language.name == "swift":
+        text = without_conditions(text)
     return Parser(catalog.grammar(language)).parse(text)
 
 
