@@ -316,7 +316,8 @@ class Settings(BaseModel):
         "",
         alias="CODEHUB_WORKSPACE_HOST",
         description="Gives each workspace its own host name, for example `*.ws.example.org`. `none`: all share the host of "
-        "CODEHUB_WORKSPACE_BASE_URL. Unset: `codehub up` uses `*.localhost` if dashboard and workspaces are on this machine only.",
+        "CODEHUB_WORKSPACE_BASE_URL. Unset: `codehub up` uses `*.localhost` if both listeners and both URLs are on this "
+        "machine only.",
     )
     trusted_proxies: Words = Field(
         (),
