@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import inf
 from typing import Final
 
+from codehub.domain.doors import is_sibling_port
 from codehub.proxy.admission.decision import Admission, Reply
 from codehub.proxy.connections.exchange import BODY_SILENCE_S, HEAD_TIMEOUT_S, Exchange
 from codehub.proxy.connections.tunnel import open_tunnel
@@ -91,6 +92,7 @@ class ClientConnection(Exchange):
         self.deadline = inf
         self.started_at = now
         self._cookies = warm.cookies
+        self.sibling = b""  # requests of other origins are not repeated
         self._admission = admission
         self._counts = None
         if now >= admission.target.activity.quiet_at:
@@ -167,6 +169,7 @@ class ClientConnection(Exchange):
     def _forward(self, request: RequestHead, admission: Admission) -> None:
         self._admission = admission
         target = admission.target
+        self.sibling = _sibling(request, admission)
         upgrade = wants_upgrade(request)
         if upgrade:
             if self._body is not None:
@@ -308,6 +311,15 @@ class ClientConnection(Exchange):
             tunnel.client.eof_received()
         self.request = None
         self.upstream = None
+
+
+def _sibling(request: RequestHead, admission: Admission) -> bytes:
+    """Return the request's origin if it is that of another port of the same workspace."""
+    origin = request.fields.origin
+    # Only ports with their own host have no prefix.
+    if not origin or origin == admission.origin or admission.target.rewrite.prefix:
+        return b""
+    return origin if is_sibling_port(origin.decode("latin-1"), admission.origin.decode()) else b""
 
 
 def _to_origin_form(request: RequestHead) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from codehub.proxy.admission.decision import Admission, Reply, refusal
 from codehub.proxy.connections.upstream import EVENT_STREAM, WRITE_HIGH, UpstreamConnection
 from codehub.proxy.http1.framing import BodyScanner
-from codehub.proxy.http1.headers import response_lines, wants_prefix
+from codehub.proxy.http1.headers import allow_origin, response_lines, wants_prefix
 from codehub.proxy.http1.messages import RequestHead, ResponseHead
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ class Exchange(asyncio.Protocol):
         "fresh",
         "peer",
         "request",
+        "sibling",
         "started_at",
         "transport",
         "upstream",
@@ -75,6 +76,7 @@ class Exchange(asyncio.Protocol):
         self._retried = False
         self._responded = False
         self._ends_upstream = False
+        self.sibling = b""  # the origin of another port of the workspace, if its page sent this request
         self._counts: bool | None = False  # whether this exchange's bytes are activity; None: not determined yet
         self._lingering = False
         self._closing = False
@@ -116,6 +118,8 @@ class Exchange(asyncio.Protocol):
             admission.target.rewrite = replace(rewrite, strip=False)
             admission.fresh_until = 0.0
         out = response_lines(response, rewrite, request.fields.host)
+        if self.sibling:
+            out = allow_origin(out, self.sibling)
         bodiless = request.method == b"HEAD" or response.status in (204, 304)
         endless = not bodiless and not response.chunked and response.content_length < 0
         if response.content_length >= 0 and not decode:
@@ -145,6 +149,7 @@ class Exchange(asyncio.Protocol):
             or request.method == b"HEAD"
             or self._body is not None
             or self._server.draining
+            or self.sibling
         ):
             return False
         self._responded = True
