@@ -10,9 +10,10 @@ from __future__ import annotations
 from math import inf
 from typing import Final
 
+from codehub.domain.body_pace import PAUSE_S, body_deadline
 from codehub.domain.doors import is_sibling_port
 from codehub.proxy.admission.decision import Admission, Reply
-from codehub.proxy.connections.exchange import BODY_SILENCE_S, HEAD_TIMEOUT_S, Exchange
+from codehub.proxy.connections.exchange import HEAD_TIMEOUT_S, Exchange
 from codehub.proxy.connections.tunnel import open_tunnel
 from codehub.proxy.connections.upstream import UpstreamConnection
 from codehub.proxy.http1.framing import ChunkedBody, LengthBody
@@ -227,7 +228,7 @@ class ClientConnection(Exchange):
         connection.transport.write(self._sent)
         if self._body is not None:
             waiting, self._buffer = self._buffer, b""
-            self.deadline = self._server.clock.now + BODY_SILENCE_S
+            self.deadline = self._server.clock.now + PAUSE_S
             self.transport.resume_reading()
             if waiting:
                 self._forward_body(waiting)
@@ -250,7 +251,7 @@ class ClientConnection(Exchange):
             return
         self._flowed()
         if end < 0:
-            self.deadline = self._server.clock.now + BODY_SILENCE_S
+            self.deadline = body_deadline(self.deadline, self._server.clock.now, len(data))
             upstream.transport.write(data)
             return
         self.deadline = inf

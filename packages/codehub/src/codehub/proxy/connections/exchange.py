@@ -11,6 +11,7 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from codehub.domain.body_pace import PAUSE_S
 from codehub.proxy.admission.decision import Admission, Reply, refusal
 from codehub.proxy.connections.upstream import EVENT_STREAM, WRITE_HIGH, UpstreamConnection
 from codehub.proxy.http1.framing import BodyScanner
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 HEAD_TIMEOUT_S: Final = 15.0  # from the first byte of a head to its last: slower means an attack or a dead connection
 KEEP_ALIVE_S: Final = 75.0
-BODY_SILENCE_S: Final = 60.0  # a body that stalls for this long is dead
 STALLED_S: Final = 120.0  # a client that reads nothing for this long is dead
 LINGER_S: Final = 5.0
 FIRST_REQUEST_S: Final = 1.0  # how long a new connection may take to send something while the proxy shuts down
@@ -266,6 +266,9 @@ class Exchange(asyncio.Protocol):
         self.transport.pause_reading()
 
     def go_on(self) -> None:
+        if self._body is not None:
+            # The workspace was slow, not the client.
+            self.deadline = self._server.clock.now + PAUSE_S
         self.transport.resume_reading()
 
     def pause_writing(self) -> None:
@@ -274,7 +277,7 @@ class Exchange(asyncio.Protocol):
             self.upstream.transport.pause_reading()
 
     def resume_writing(self) -> None:
-        self.deadline = inf if self._body is None else self._server.clock.now + BODY_SILENCE_S
+        self.deadline = inf if self._body is None else self._server.clock.now + PAUSE_S
         if self.upstream is not None:
             self.upstream.transport.resume_reading()
 
@@ -287,7 +290,7 @@ class Exchange(asyncio.Protocol):
             if self.upstream is not None:
                 self.upstream.abandon()
                 self.upstream = None
-            self._refuse(408, "the body stopped")
+            self._refuse(408, "the body stopped, or came too slowly")
         else:
             self.transport.abort()
 
