@@ -123,7 +123,7 @@ class WorkspacedClient:
                     await response.aclose()
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
             raise UpstreamUnavailable(
-                "the workspace's helper (workspaced) does not answer; if this goes on, restart the workspace"
+                "the workspace's helper (workspaced) does not answer; if this persists, restart the workspace"
             ) from error
 
 

@@ -48,7 +48,7 @@ def up() -> None:
     \b
     PostgreSQL and Valkey are embedded unless CODEHUB_DATABASE_URL and CODEHUB_REDIS_URL name servers.
     Ctrl-C stops CodeHub and leaves workspaces running; the next `up` takes them over.
-    `codehub down` stops them, too.
+    `codehub down` stops them as well.
 
     \b
     Examples:
@@ -225,7 +225,7 @@ def _banner(settings: Settings, fresh: bool) -> None:
         click.echo("                   CODEHUB_WORKSPACE_HOST=none codehub up")
     for why in find_isolation().missing if settings.runtime != "docker" else ():
         click.echo(f"  WARNING          {why}")
-    click.echo("Press Ctrl-C to stop CodeHub; workspaces keep running. `codehub down` stops them, too.\n")
+    click.echo("Press Ctrl-C to stop CodeHub; workspaces keep running. `codehub down` stops them as well.\n")
     sys.stdout.flush()
 
 

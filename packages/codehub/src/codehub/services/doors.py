@@ -24,7 +24,7 @@ from codehub.services.principal import Clock, Principal
 from codehub.services.workspaces import Edit, Workspaces
 
 # How often the row is polled after a wake; a start takes seconds.
-_LOOK_EVERY_S = 0.25
+_POLL_INTERVAL_S = 0.25
 # A helper that was just started needs a moment until it listens.
 _HELPER_TIMEOUT_S = 20.0
 # Restoring a large home comes first. A client that does not want to wait closes its connection.
@@ -79,8 +79,8 @@ class Doors:
                     if now.phase is Phase.ERROR:
                         raise Conflict(f"the workspace could not be started: {now.error_reason}; see its events")
                     if now.desired_state is not DesiredState.RUNNING:
-                        raise Conflict("the workspace was told to stop while it was starting")
-                    await asyncio.sleep(_LOOK_EVERY_S)
+                        raise Conflict("the workspace was stopped while it was starting")
+                    await asyncio.sleep(_POLL_INTERVAL_S)
         except TimeoutError:
             raise UpstreamUnavailable("the workspace is still on its way up: try again later") from None
 

@@ -197,7 +197,7 @@ class Informer(Generic[T]):
 
     async def _good(self) -> None:
         if self._error is not None:
-            _log.info("a watch goes on", path=self._path)
+            _log.info("watch resumed", path=self._path)
         self._error = None
         self._synced.set()
         async with self._changed:
