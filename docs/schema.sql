@@ -280,9 +280,12 @@ CREATE TABLE public.workspaces (
     setup_instance text,
     setup_owner text,
     cancel_op_started_at timestamp with time zone,
+    disk_bytes bigint,
+    disk_checked_at timestamp with time zone,
     CONSTRAINT error_has_no_operation CHECK (((phase <> 'ERROR'::text) OR (operation = 'NONE'::text))),
     CONSTRAINT purged_was_deleted CHECK (((purged_at IS NULL) OR (deleted_at IS NOT NULL))),
     CONSTRAINT workspaces_desired_state_check CHECK ((desired_state = ANY (ARRAY['RUNNING'::text, 'STANDBY'::text, 'ARCHIVED'::text, 'DELETED'::text]))),
+    CONSTRAINT workspaces_disk_bytes_check CHECK ((disk_bytes >= 0)),
     CONSTRAINT workspaces_error_count_check CHECK ((error_count >= 0)),
     CONSTRAINT workspaces_id_check CHECK ((id ~ '^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$'::text)),
     CONSTRAINT workspaces_image_ref_check CHECK (((length(image_ref) >= 1) AND (length(image_ref) <= 512))),
@@ -380,6 +383,7 @@ ALTER TABLE public.audit_events ENABLE ALWAYS TRIGGER audit_events_keep;
 CREATE TRIGGER template_versions_are_append_only BEFORE DELETE OR UPDATE ON public.template_versions FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
 CREATE TRIGGER ws_deleted_update AFTER UPDATE ON public.workspaces FOR EACH ROW WHEN (((old.deleted_at IS NULL) AND (new.deleted_at IS NOT NULL))) EXECUTE FUNCTION public.notify_workspace_deleted();
 CREATE TRIGGER ws_sse_awake AFTER UPDATE ON public.workspaces FOR EACH ROW WHEN ((((old.keep_awake_until IS DISTINCT FROM new.keep_awake_until) OR (old.busy_reason IS DISTINCT FROM new.busy_reason)) OR (old.busy_since IS DISTINCT FROM new.busy_since))) EXECUTE FUNCTION public.notify_workspace_shown();
+CREATE TRIGGER ws_sse_disk AFTER UPDATE ON public.workspaces FOR EACH ROW WHEN ((old.disk_bytes IS DISTINCT FROM new.disk_bytes)) EXECUTE FUNCTION public.notify_workspace_shown();
 CREATE TRIGGER ws_sse_insert AFTER INSERT ON public.workspaces FOR EACH ROW EXECUTE FUNCTION public.notify_workspace_shown();
 CREATE TRIGGER ws_sse_setup AFTER UPDATE ON public.workspaces FOR EACH ROW WHEN (((old.setup IS DISTINCT FROM new.setup) OR (old.setup_retry IS DISTINCT FROM new.setup_retry))) EXECUTE FUNCTION public.notify_workspace_shown();
 CREATE TRIGGER ws_sse_template AFTER UPDATE ON public.workspaces FOR EACH ROW WHEN ((((old.template IS DISTINCT FROM new.template) OR (old.template_next IS DISTINCT FROM new.template_next)) OR (old.template_latest IS DISTINCT FROM new.template_latest))) EXECUTE FUNCTION public.notify_workspace_shown();

@@ -120,9 +120,14 @@ class Workspace:
         self, begin: Callable[[], Awaitable[None]], act: Callable[[], Awaitable[None]], ttl_s: float
     ) -> None:
         """Acting for longer than the TTL keeps it RUNNING. A machine that stalled for half of it proves nothing: again."""
+        failure: Error | None = None
         for _ in range(5):
-            await begin()
-            await act()
+            try:
+                await begin()
+                await act()
+            except Error as error:  # it fell asleep while the page was loading
+                failure = error
+                continue
             if (await asyncio.to_thread(self.now))["desired_state"] != "RUNNING":
                 continue  # to begin took so long
             began = last = time.monotonic()
@@ -137,7 +142,7 @@ class Workspace:
             if longest < ttl_s / 2:
                 assert (seen["phase"], seen["desired_state"]) == ("RUNNING", "RUNNING"), seen
                 return
-        raise AssertionError("the machine is too slow to tell")
+        raise AssertionError("the machine is too slow to tell") from failure
 
 
 async def arrives(page: Page, selector: str) -> None:

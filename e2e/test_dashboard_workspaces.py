@@ -148,3 +148,28 @@ async def test_a_link_from_a_workspaces_page_asks_before_it_acts_and_only_once(
     await page.reload()
     await expect(page.get_by_role("heading", name="api")).to_be_visible()
     await expect(dialog).to_be_hidden()
+
+
+async def test_a_card_shows_the_size_on_disk_and_warns_when_it_is_too_large(
+    dashboard: DashboardServer, page: Page, stage: Stage
+) -> None:
+    small = {
+        "name": "web",
+        "version": 1,
+        "image_ref": "code-server",
+        "profile": "code-server",
+        "size": {"disk_bytes": 10**9},
+    }
+    workspace_id = await stage.add("api", **RUNNING, home_ctx={"incarnation": "inc-1"}, template=small)
+    await sign_in(page, dashboard)
+    mine = card(page, "api")
+    await expect(mine).to_contain_text("Running")
+    await expect(mine.locator(".disk")).to_be_hidden()
+    await stage.change(workspace_id, disk_bytes=600_000_000)
+    await expect(mine).to_contain_text("600 MB of 1.0 GB on disk")
+    await expect(mine.locator(".warning")).to_be_hidden()
+    await stage.change(workspace_id, disk_bytes=1_200_000_000)
+    await expect(mine.locator(".warning")).to_contain_text("Its files use 1.2 GB, more than its disk size of 1.0 GB.")
+    await mine.get_by_role("link", name="api", exact=True).click()
+    await expect(page.get_by_text("1.2 GB of 1.0 GB on disk")).to_be_visible()
+    await expect(page.locator(".warning:visible")).to_contain_text("more than its disk size")

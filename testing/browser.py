@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page, Playwright, async_playwright, expect
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, async_playwright, expect
 from playwright.async_api import Error as PlaywrightError
 
 CHROMIUM = "/usr/bin/chromium"
@@ -69,7 +69,12 @@ def patient(context: BrowserContext) -> BrowserContext:
 def watch_faults(page: Page, faults: list[str]) -> None:
     """Collect the page's exceptions and logged errors."""
     page.on("pageerror", lambda error: faults.append(f"thrown: {error}"))
-    page.on("console", lambda message: faults.append(f"logged: {message.text}") if message.type == "error" else None)
+
+    def logged(message: ConsoleMessage) -> None:
+        if message.type == "error":
+            faults.append(f"logged: {message.text} {message.location.get('url', '')}")
+
+    page.on("console", logged)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -8,4 +8,5 @@ lab=${CODEHUB_KUBERNETES_LAB:-/var/tmp/codehub-kubernetes}
 node=node1
 say() { printf 'kubernetes: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
-cgroup=codehub-k8s
+# A second node, with a directory of its own, gets its own cgroup too.
+cgroup=codehub-k8s${CODEHUB_KUBERNETES_LAB:+-$(basename "$CODEHUB_KUBERNETES_LAB")}

@@ -10,6 +10,10 @@ if [ ! -e "$lab/run/ready" ]; then
     trap '"$here/down.sh"' EXIT
 fi
 "$here/up.sh" || exit 1
+# The node's namespaces have no network: what tests install from npm must be there before.
+for program in xterm code-server; do
+    .venv/bin/python -m testing.codehub.ide $program > /dev/null || exit 1
+done
 tests=(packages/codehub/tests/kubernetes)
 for argument in "$@"; do
     [[ $argument != packages/* ]] || tests=()

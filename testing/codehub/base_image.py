@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 # The programs that the recipe runs, and those that Python needs.
-_PROGRAMS: Final = ("sh", "tar", "useradd", "mkdir", "chown", "cat", "ls", "env", "id")
+_PROGRAMS: Final = ("sh", "tar", "useradd", "mkdir", "chown", "cat", "ls", "env", "id", "sshd", "ssh-keygen")
 _FILES: Final = ("/etc/login.defs", "/etc/nsswitch.conf")
 # Libraries that wheels expect besides libc. Every real base image has them.
 _ALWAYS: Final = (

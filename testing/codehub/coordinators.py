@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import uuid_utils
 
+from codehub.adapters.postgres.control_disk import PostgresDiskStore
 from codehub.adapters.postgres.control_gc import PostgresGcStore
 from codehub.adapters.postgres.control_leader import PostgresElection
 from codehub.adapters.postgres.control_notifications import PostgresNotifications
@@ -68,6 +69,7 @@ async def lead(
         ttl_store=PostgresTtlStore(database),
         gc_store=PostgresGcStore(database),
         schedule_store=PostgresScheduleStore(database),
+        disk_store=PostgresDiskStore(database),
         notifications=PostgresNotifications(database.url),
         bus=parts.bus,
         activity=parts.activity,

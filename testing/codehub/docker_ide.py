@@ -29,7 +29,7 @@ def load_code_server_image(engine: DockerEngine) -> None:
         answer = client.post(
             "http://docker/images/create",
             params={"fromSrc": "-", "repo": repository, "tag": tag, "changes": changes},
-            content=_root(installed_code_server().parent),
+            content=code_server_root(installed_code_server().parent),
             headers={"Content-Type": "application/x-tar"},
         )
     assert answer.status_code == 200, answer.text
@@ -37,7 +37,7 @@ def load_code_server_image(engine: DockerEngine) -> None:
     assert not any("error" in line for line in said), said
 
 
-def _root(ide: Path) -> Iterator[bytes]:
+def code_server_root(ide: Path) -> Iterator[bytes]:
     """Yield the file system as a tar stream, because it is half a gigabyte."""
     taken, given = os.pipe()
 

@@ -38,6 +38,7 @@ http {{ access_log {place}/access.log; client_max_body_size 0;
    include {place}/backend; }}
   location /public/ {{ include {place}/backend; }}
   location /slow/ {{ limit_rate 2m; include {place}/backend; }}
+  location /gated/ {{ fastcgi_buffering off; include {place}/backend; }}
   location / {{ return 404; }} }} }}
 """
 _BACKEND = """
@@ -46,10 +47,22 @@ fastcgi_param GIT_PROJECT_ROOT {place}/repos; fastcgi_param GIT_HTTP_EXPORT_ALL 
 fastcgi_param PATH_INFO $uri; fastcgi_param QUERY_STRING $query_string; fastcgi_param REQUEST_METHOD $request_method;
 fastcgi_param CONTENT_TYPE $content_type; fastcgi_param CONTENT_LENGTH $content_length;
 fastcgi_param GIT_PROTOCOL $http_git_protocol; fastcgi_param HTTP_CONTENT_ENCODING $http_content_encoding;
-fastcgi_param GIT_CONFIG_COUNT 2;
+fastcgi_param GIT_CONFIG_COUNT 3;
 fastcgi_param GIT_CONFIG_KEY_0 uploadpack.allowFilter; fastcgi_param GIT_CONFIG_VALUE_0 true;
 fastcgi_param GIT_CONFIG_KEY_1 safe.directory; fastcgi_param GIT_CONFIG_VALUE_1 *;
+fastcgi_param GIT_CONFIG_KEY_2 uploadpack.packObjectsHook; fastcgi_param GIT_CONFIG_VALUE_2 {place}/pack.sh;
 fastcgi_read_timeout 600;
+"""
+# Sends half of what is cloned from a repository that has a gate, and the rest once the gate is open.
+_PACK = """#!/bin/sh
+[ -e gate ] || exec "$@"
+echo clone >> clones
+pack=$(mktemp) && trap 'rm -f "$pack"' EXIT
+"$@" > "$pack"
+half=$(($(stat -c %s "$pack") / 2))
+head -c $half "$pack"
+while [ -e gate ]; do sleep 0.1; done
+tail -c +$((half + 1)) "$pack"
 """
 _SSHD = """
 Port 22
@@ -61,6 +74,19 @@ UsePAM no
 StrictModes no
 PidFile none
 """
+
+
+@dataclass(frozen=True)
+class Gate:
+    url: str
+    file: Path
+
+    def open(self) -> None:
+        self.file.unlink()
+
+    def clones(self) -> int:
+        """Return how often its contents were asked for while the gate was closed."""
+        return (self.file.parent / "clones").read_text().count("clone")
 
 
 @dataclass(frozen=True)
@@ -101,6 +127,13 @@ class GitServer:
             git(work, "commit", "-q", "-m", "First")
             git(work, "clone", "-q", "--bare", work, str(bare))
         return bare
+
+    def make_gated(self, name: str) -> Gate:
+        """Create `gated/NAME`, of which a clone receives half until the gate is opened."""
+        bare = self.make(f"gated/{name}", {f"file{number}": os.urandom(5_000) for number in range(400)})
+        gate = Gate(self.url(f"gated/{name}"), bare / "gate")
+        gate.file.touch()
+        return gate
 
     def make_large(self, name: str, file: str, content: bytes) -> None:
         """Create a repository whose file is in Git LFS."""
@@ -184,6 +217,8 @@ def running_git_server() -> Iterator[GitServer]:
             (place / "authorized_keys").touch()
             (place / "access.log").touch()
             (place / "backend").write_text(_BACKEND.format(place=place))
+            (place / "pack.sh").write_text(_PACK)
+            (place / "pack.sh").chmod(0o755)
             (place / "nginx.conf").write_text(_NGINX.format(place=place, address=address))
             (place / "sshd.conf").write_text(_SSHD.format(place=place, address=address))
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", place / "host_key"], check=True)

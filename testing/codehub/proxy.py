@@ -144,7 +144,7 @@ def running_proxy(
     async def main(ready: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
         clock = CoarseClock(lambda: loop.time() + (made[0].skipped_s if made else 0.0), time.time)
-        buffer = ActivityBuffer(MemoryActivity(), clock, flush_interval_s=3600, ttl_standby_s=7200)
+        buffer = ActivityBuffer(MemoryActivity(), clock, flush_interval_s=3600, shortest_ttl_s=7200)
         admitter = AdmitAll(upstream, buffer, strip=strip, background=background)
         proxy = ProxyServer(admitter, admitter, clock, grace_s=grace_s)
         proxy.on_stop.append(admitter.close)

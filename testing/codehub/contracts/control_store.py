@@ -32,6 +32,7 @@ from codehub.ports.archives import ArchivePlace
 from codehub.ports.control_store import (
     Change,
     ControlStore,
+    DiskStore,
     GcStore,
     ScheduleStore,
     StoreRegistry,
@@ -48,6 +49,7 @@ class StoreWorld(Protocol):
     gc: GcStore
     registry: StoreRegistry
     schedule: ScheduleStore
+    disk: DiskStore
 
     async def elect(self) -> int:
         """Return a new leader's epoch."""
@@ -362,6 +364,18 @@ class ControlStoreContract:
         await world.put(ws(3, copy_of=ws(2).id, archive_key=key, purged_at=NOW, deleted_at=NOW))
         assert (await world.gc.claims([ws(1).id], 2))[ws(1).id].used_by_others == frozenset()
 
+    async def test_what_is_being_copied_is_claimed_until_the_copy_is_made_or_given_up(
+        self, world: StoreWorld
+    ) -> None:
+        await world.put(ws(1))
+        copy = {"copy_of": ws(1).id, "archive_key": None, "archive_op_id": "op-7"}
+        await world.put(ws(2, operation=Operation.DUPLICATING, **copy))
+        await world.put(ws(3, operation=Operation.NONE, **copy | {"archive_op_id": "op-8"}))
+        assert (await world.gc.claims([ws(1).id], 2))[ws(1).id].copying == {"op-7"}
+        assert (await world.gc.claims([ws(2).id], 2))[ws(2).id].copying == frozenset()
+        await world.put(ws(2, operation=Operation.NONE, **copy))
+        assert (await world.gc.claims([ws(1).id], 2))[ws(1).id].copying == frozenset()
+
     async def test_a_schedule_starts_each_workspace_once_within_the_limits(self, world: StoreWorld) -> None:
         epoch = await world.elect()
         nine = datetime(2026, 11, 16, 9, tzinfo=UTC)  # a Monday
@@ -381,6 +395,37 @@ class ControlStoreContract:
         assert await follow(epoch, nine + timedelta(minutes=1), limits) == []
         with pytest.raises(Deposed):
             await follow(epoch - 1, nine + timedelta(days=1), limits)
+
+    async def test_homes_are_measured_in_turn_and_noted_while_they_are_the_same(self, world: StoreWorld) -> None:
+        epoch = await world.elect()
+        every, at = timedelta(minutes=10), NOW - timedelta(hours=1)
+        running = {"phase": Phase.RUNNING, "home_ctx": HomeCtx("inc-1"), "phase_changed_at": at}
+        earlier, lately = NOW - timedelta(minutes=30), NOW - timedelta(minutes=5)
+        rows = [
+            ws(1, disk_checked_at=earlier, disk_bytes=7, **running),
+            ws(2, **running),
+            ws(3, disk_checked_at=lately, **running),
+            ws(4, disk_checked_at=earlier, **{**running, "phase": Phase.STANDBY}),
+            ws(5, **{**running, "home_ctx": None}),
+            ws(6, **{**running, "operation": Operation.STOPPING}),
+            ws(7, **{**running, "phase": Phase.STANDBY, "phase_changed_at": NOW}, disk_checked_at=at),
+        ]
+        for row in rows:
+            await world.put(row)
+        due = await world.disk.to_measure(NOW, every, 10)
+        assert [row.id for row in due] == [ws(2).id, ws(7).id, ws(1).id], "those first that waited longest"
+        assert due[2].disk_bytes == 7
+        assert [row.id for row in await world.disk.to_measure(NOW, every, 1)] == [ws(2).id]
+        await world.disk.note_disk(epoch, due[0], 4096, NOW)
+        noted = await one(world, ws(2).id)
+        assert (noted.disk_bytes, noted.disk_checked_at) == (4096, NOW)
+        await world.disk.note_disk(epoch, due[0], None, NOW)
+        assert (await one(world, ws(2).id)).disk_bytes is None, "unknown is kept as unknown"
+        await world.put(ws(1, **{**running, "home_ctx": HomeCtx("inc-2")}))
+        await world.disk.note_disk(epoch, due[2], 5, NOW)
+        assert (await one(world, ws(1).id)).disk_checked_at is None, "it is another home by now"
+        with pytest.raises(Deposed):
+            await world.disk.note_disk(epoch - 1, due[0], 5, NOW)
 
 
 def applied(version: int, **changes: Any) -> AppliedTemplate:

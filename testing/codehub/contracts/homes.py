@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -70,6 +71,16 @@ class HomesContract:
             key(1).workspace_id: HomeStatus(whole, one),
             key(2).workspace_id: HomeStatus(whole, two),
         }
+
+    async def test_the_size_of_a_home_grows_with_it_or_is_unknown(self, world: HomesWorld) -> None:
+        assert await world.homes.size(key()) is None, "what is not there has no size"
+        await provisioned(world, key())
+        before = await world.homes.size(key())
+        await world.write(key(), {"large": os.urandom(1 << 20)})
+        after = await world.homes.size(key())
+        assert (before is None) == (after is None)
+        if before is not None and after is not None:
+            assert 1 << 20 <= after - before < 2 << 20
 
     async def test_what_was_archived_comes_back_with_its_marker(self, world: HomesWorld) -> None:
         ctx = await provisioned(world, key())

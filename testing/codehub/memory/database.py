@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
+from codehub.domain.disk import is_to_measure
 from codehub.domain.errors import BackendDown, Deposed, LimitExceeded
-from codehub.domain.follow_schedule import asked_by_schedule
+from codehub.domain.follow_schedule import scheduled_state
 from codehub.domain.gc import Claim
 from codehub.domain.limits import RunningLimits, check_running_limits
 from codehub.domain.model import Busy, DesiredState, ErrorReason, Operation, Phase, Progress, Workspace
@@ -211,7 +212,7 @@ class MemoryDatabase:
         since, self._followed = self._followed, now
         changed = []
         for row in sorted(self.rows.values(), key=lambda row: row.id):
-            desired = asked_by_schedule(row, self.zones.get(row.owner_user_id, ""), since, now)
+            desired = scheduled_state(row, self.zones.get(row.owner_user_id, ""), since, now)
             if desired is None or (desired is DesiredState.RUNNING and not self._has_slot(row, limits)):
                 continue
             accessed = now if desired is DesiredState.RUNNING else row.last_access_at
@@ -238,6 +239,21 @@ class MemoryDatabase:
             )
             return False
         return True
+
+    # DiskStore.
+
+    async def to_measure(self, now: datetime, every: timedelta, most: int) -> Sequence[Workspace]:
+        due = [row for row in self.rows.values() if is_to_measure(row, now, every)]
+        never = datetime.min.replace(tzinfo=UTC)
+        return sorted(due, key=lambda row: (row.disk_checked_at or never, row.id))[:most]
+
+    async def note_disk(self, epoch: int, workspace: Workspace, used: int | None, now: datetime) -> None:
+        self._must_lead(epoch)
+        row, measured = self.rows.get(workspace.id), workspace.home_ctx
+        if row is None or row.home_ctx is None or measured is None:
+            return
+        if row.home_ctx.incarnation == measured.incarnation:
+            self._write(replace(row, disk_bytes=used, disk_checked_at=now))
 
     # GcStore.
 
@@ -292,6 +308,13 @@ class MemoryDatabase:
             home_is_seen=row.conditions.volume_ready.is_true or row.conditions.archive_ready.is_true,
             purged_at=row.purged_at,
             used_by_others=self._used_by_others(row.id, keep),
+            copying=frozenset(
+                copy.archive_op_id
+                for copy in self.rows.values()
+                if copy.copy_of == row.id
+                and copy.operation is Operation.DUPLICATING
+                and copy.archive_op_id is not None
+            ),
         )
 
     def _used_by_others(self, workspace_id: str, keep: int) -> frozenset[str]:

@@ -121,6 +121,11 @@ class MemoryHomes:
         volume = None if self.hidden else self.volumes.get(home.workspace_id)
         return HomeStatus(HomeState.ABSENT) if volume is None else HomeStatus(HomeState.WHOLE, volume.ctx)
 
+    async def size(self, home: HomeKey) -> int | None:
+        self.answer()
+        volume = None if self.hidden else self.volumes.get(home.workspace_id)
+        return None if volume is None else sum(map(len, volume.files.values()))
+
     async def provision(self, home: HomeKey, incarnation: str, fence: Fence) -> HomeCtx:
         self.answer()
         if home.workspace_id not in self.volumes:

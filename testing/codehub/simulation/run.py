@@ -166,6 +166,7 @@ class Simulation:
             ttl_store=store,
             gc_store=store,
             schedule_store=store,
+            disk_store=store,
             notifications=store,
             bus=cast(Any, Gated(self.bus, process)),
             activity=cast(Any, Gated(self.activity, process)),

@@ -107,8 +107,10 @@ def _user(value: str) -> str:
 
 
 def _workspace_host(value: str) -> str:
+    if value == "none":
+        return ""
     if value and not value.startswith("*."):
-        raise ValueError("expected *. and a domain, for example *.ws.example.org")
+        raise ValueError("expected *. and a domain, for example *.ws.example.org, or none")
     return value
 
 
@@ -133,7 +135,7 @@ class Settings(BaseModel):
     data_dir: Path = Field(
         default_factory=default_data_dir,
         alias="CODEHUB_DATA_DIR",
-        description="Where CodeHub keeps its data: the embedded servers, homes, archives and IDEs.",
+        description="Directory of CodeHub's data: embedded servers, homes, archives and IDEs.",
     )
     database_url: Annotated[str, AfterValidator(_database_url)] = Field(
         "", alias="CODEHUB_DATABASE_URL", description="URL of a PostgreSQL server. Empty: the embedded one."
@@ -169,7 +171,7 @@ class Settings(BaseModel):
     sockets_dir: Path | None = Field(
         None,
         alias="CODEHUB_SOCKETS_DIR",
-        description="Where the sockets of containers are. If CodeHub itself runs in containers, mount it into API, proxy "
+        description="Directory of the containers' sockets. If CodeHub itself runs in containers, mount it into API, proxy "
         "and coordinator at the same path as on the Docker host. Empty: `run/containers` in the data directory.",
     )
     storage: Literal["local-dir", "docker-volume", "pvc"] = Field(
@@ -215,7 +217,7 @@ class Settings(BaseModel):
     k8s_ephemeral_storage: Quantity = Field(
         "10Gi",
         alias="CODEHUB_K8S_EPHEMERAL_STORAGE",
-        description="Limit of what a workspace writes outside of its home.",
+        description="Limit of what a workspace may write outside its home.",
     )
     k8s_image_pull_secrets: Words = Field(
         (),
@@ -274,12 +276,12 @@ class Settings(BaseModel):
     secrets_key_file: Path | None = Field(
         None,
         alias="CODEHUB_SECRETS_KEY_FILE",
-        description="File that holds CODEHUB_SECRETS_KEY. Empty: `secrets.key` in the data directory, made when needed.",
+        description="File that holds CODEHUB_SECRETS_KEY. Empty: `secrets.key` in the data directory, created when needed.",
     )
     git_ca_file: Path | None = Field(
         None,
         alias="CODEHUB_GIT_CA_FILE",
-        description="PEM file of authorities that git trusts besides the system's, for git servers of your own.",
+        description="PEM file of certificate authorities that git trusts in addition to the system's.",
     )
     partial_clone_bytes: Bytes = Field(
         100 << 20,
@@ -313,7 +315,9 @@ class Settings(BaseModel):
     workspace_host: Annotated[str, AfterValidator(_workspace_host)] = Field(
         "",
         alias="CODEHUB_WORKSPACE_HOST",
-        description="Gives each workspace its own host name, for example `*.ws.example.org`.",
+        description="Gives each workspace its own host name, for example `*.ws.example.org`. `none`: all share the host of "
+        "CODEHUB_WORKSPACE_BASE_URL. Unset: `codehub up` uses `*.localhost` if both listeners and both URLs are on this "
+        "machine only.",
     )
     trusted_proxies: Words = Field(
         (),
@@ -324,8 +328,8 @@ class Settings(BaseModel):
         "",
         repr=False,
         alias="CODEHUB_TRUSTED_PROXY_SECRET",
-        description="If set, a trusted proxy is believed only if it sends this in the header X-CodeHub-Proxy-Secret. "
-        "Other programs on the proxy's machine have its address too.",
+        description="If set, a trusted proxy must send this in the header X-CodeHub-Proxy-Secret. "
+        "Other programs on its machine have the same address.",
     )
     admin_username: str = Field(
         "admin", min_length=1, max_length=64, alias="CODEHUB_ADMIN_USERNAME", description="Name of the first user."
@@ -336,7 +340,7 @@ class Settings(BaseModel):
         description="Password of the first user. Empty: generated once and stored in a file.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", alias="CODEHUB_LOG_LEVEL", description="Least severe level that is logged."
+        "info", alias="CODEHUB_LOG_LEVEL", description="Lowest level that is logged."
     )
     log_format: Literal["auto", "text", "json"] = Field(
         "auto",
@@ -357,7 +361,7 @@ class Settings(BaseModel):
     retry_interval_s: Seconds = Field(
         5,
         alias="COORDINATOR_RETRY_INTERVAL",
-        description="How long a standby waits for the lock before it asks again.",
+        description="Time between two attempts of a standby to get the lock.",
     )
     idle_interval_s: Seconds = Field(
         15, alias="COORDINATOR_IDLE_INTERVAL", description="Time between two resyncs when nothing happens."
@@ -371,8 +375,8 @@ class Settings(BaseModel):
         3,
         ge=1,
         alias="COORDINATOR_MAX_LOSSES",
-        description="How many workspaces may seem to have lost their data at once; more, and more than a tenth of all, "
-        "are taken for a disk that is not there, and none is marked.",
+        description="How many workspaces may appear to have lost their data at once. If more do, and more than a tenth of "
+        "all, CodeHub assumes a missing disk and marks none.",
     )
     active_duration_s: Seconds = Field(
         30,
@@ -399,7 +403,10 @@ class Settings(BaseModel):
     max_retry: int = Field(3, ge=0, alias="MAX_RETRY", description="How often a failed operation is retried.")
 
     flush_interval_s: Seconds = Field(
-        30, alias="ACTIVITY_FLUSH_INTERVAL", description="How often the proxy writes activity to Redis."
+        30,
+        alias="ACTIVITY_FLUSH_INTERVAL",
+        description="How often the proxy writes activity to Redis. Values above 30 count as 30, because a template may put"
+        " workspaces to sleep after a minute.",
     )
     ttl_standby_s: Seconds = Field(
         10_800,
@@ -414,12 +421,12 @@ class Settings(BaseModel):
     busy_max_s: Seconds = Field(
         43_200,
         alias="CODEHUB_BUSY_MAX",
-        description="How long a program at work keeps a workspace awake at most while nobody is there.",
+        description="How long a busy program keeps a workspace awake without a user present.",
     )
     port_sharing: Literal["owner", "users", "link"] = Field(
         "link",
         alias="CODEHUB_PORT_SHARING",
-        description="The widest that owners may share a port: nobody else, anyone signed in, or anyone with a link.",
+        description="How widely owners may share a port: not at all, with all users, or with anyone who has a link.",
     )
     archive_keep: int = Field(
         2, ge=1, alias="CODEHUB_ARCHIVE_KEEP", description="How many archives of a workspace are kept."

@@ -13,6 +13,7 @@ import pytest
 
 from codehub.adapters.filesystem.ownership import container_uid_for
 from codehub.domain.errors import BackendDown, Conflict, ImagePullFailed
+from codehub.domain.template_options import Size
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.instances import ABSENT
 from testing.codehub.contracts.instances import InstancesContract, healthy, started, until, wid
@@ -55,6 +56,24 @@ async def test_a_container_is_hardened_limited_and_publishes_nothing(box: Docker
     usage = await box.instances.usage(wid())
     assert usage is not None
     assert usage["memory_limit_bytes"] == 256 << 20
+
+
+async def test_the_sizes_of_its_template_hold_in_its_container(box: DockerWorld) -> None:
+    spec = await box.spec(wid())
+    for size, expected in (
+        (Size(cpus=0.5, memory_bytes=192 << 20), (192 << 20, 5 * 10**8)),
+        (Size(memory_bytes=384 << 20), (384 << 20, 10**9)),
+        (Size(cpus=1.5), (256 << 20, 15 * 10**8)),
+    ):
+        sized = replace(spec, size=size)
+        await box.instances.start(sized, ignore_progress, no_fence)
+        await healthy(box, sized)
+        host = (await box.engine.get(f"containers/codehub-ws-{wid()}/json"))["HostConfig"]
+        assert (host["Memory"], host["NanoCpus"]) == expected
+        assert host["MemorySwap"] == host["Memory"], "swap is no way around it"
+        usage = await box.instances.usage(wid())
+        assert usage is not None
+        assert usage["memory_limit_bytes"] == expected[0], "the kernel has it too"
 
 
 async def test_a_stream_that_is_broken_off_leaves_no_connection_behind(box: DockerWorld) -> None:

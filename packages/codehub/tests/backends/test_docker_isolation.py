@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -20,7 +21,7 @@ from codehub.adapters.workspace_socket import connect_workspace_socket
 from codehub.adapters.workspaced_client import WorkspacedClient
 from codehub.cli.checks import Health, check_docker
 from codehub.cli.effective_settings import effective_settings
-from codehub.domain.errors import Terminal
+from codehub.domain.errors import Terminal, UpstreamUnavailable
 from codehub.domain.profiles import Catalog
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.instances import Mount, MountKind, Upstream
@@ -185,12 +186,15 @@ async def test_a_killed_helper_and_a_killed_bridge_come_back(box: DockerWorld) -
     helper, profile, client = await helper_of(box, 1), (await box.spec(wid())).profile, WorkspacedClient()
     before = (await client.json(helper, "GET", "/hello"))["started_at"]
     body = {"command": ["python3", "-c", KILL], "wait": False}
-    await client.json(helper, "POST", "/exec", body)
+    with contextlib.suppress(UpstreamUnavailable):  # It may be killed before it has answered.
+        await client.json(helper, "POST", "/exec", body)
 
     async def back() -> bool:
-        if not await box.instances.probe(wid(), profile) or not await client.listens(helper):
+        try:
+            hello = await client.json(helper, "GET", "/hello")
+        except UpstreamUnavailable:
             return False
-        return bool((await client.json(helper, "GET", "/hello"))["started_at"] > before)
+        return bool(hello["started_at"] > before) and await box.instances.probe(wid(), profile)
 
     await until(back, "both answer again")
 

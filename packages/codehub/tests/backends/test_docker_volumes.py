@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 import tarfile
 import uuid
 from collections.abc import AsyncIterator, Mapping
@@ -85,6 +86,14 @@ async def test_a_damaged_archive_leaves_no_volume(volumes: VolumeWorld) -> None:
     with pytest.raises(ArchiveCorrupted):
         await volumes.homes.restore(key(), receipt.archive_key, "inc-1", ignore_progress, no_fence)
     assert await volumes.homes.list_all() == {}
+
+
+async def test_a_volume_is_measured_where_its_directory_can_be_read(volumes: VolumeWorld) -> None:
+    await volumes.homes.provision(key(), "inc-1", no_fence)
+    await volumes.write(key(), {"large": os.urandom(1 << 20)})
+    found = await volumes.homes.size(key())
+    assert found is not None
+    assert 1 << 20 <= found < 2 << 20
 
 
 async def test_a_new_volume_belongs_to_the_containers_user(volumes: VolumeWorld) -> None:

@@ -19,8 +19,9 @@ from codehub.adapters.process.cgroup import Limits
 from codehub.adapters.process.instances import ProcessInstances, ProcessOptions
 from codehub.adapters.workspace_socket import connect_workspace_socket
 from codehub.domain.errors import Terminal
+from codehub.domain.template_options import Size
 from codehub.ports.fence import ignore_progress, no_fence
-from testing.codehub.contracts.instances import InstancesContract, until
+from testing.codehub.contracts.instances import InstancesContract, healthy, until
 from testing.codehub.contracts.instances import started as started_by_number
 from testing.codehub.contracts.instances import wid as workspace_id
 from testing.codehub.elsewhere import elsewhere
@@ -266,6 +267,39 @@ async def test_a_memory_hog_is_ended_and_nobody_else(tmp_path: Path) -> None:
         # Temporary files are memory too, and are bounded before they take it all.
         said = await world.ask(wid(), "head -c 200M /dev/zero > /tmp/x; echo $?; rm -f /tmp/x")
         assert "No space left" in said
+
+
+async def test_the_sizes_of_its_template_hold_in_its_control_group(tmp_path: Path) -> None:
+    """Also when they are smaller or larger than those of the installation, and at the next start with others."""
+    async with ended(limited(tmp_path, memory=512 << 20)) as world:
+        spec = replace(await world.spec(wid()), size=Size(cpus=0.5, memory_bytes=96 << 20))
+        await world.instances.start(spec, ignore_progress, no_fence)
+        await healthy(world, spec)
+        assert _limits(world) == (96 << 20, 0.5)
+        said = await world.ask(
+            wid(), "python3 -c 'x = [bytearray(1 << 20) for _ in range(200)]; print(\"ate it\")'; echo ended $?"
+        )
+        assert "ate it" not in said
+        assert "ended 137" in said
+        larger = replace(spec, size=Size(cpus=3.0, memory_bytes=1 << 30))
+        await world.instances.start(larger, ignore_progress, no_fence)
+        await healthy(world, larger)
+        assert _limits(world) == (1 << 30, 3.0)
+        assert "ate it" in await world.ask(
+            wid(), "python3 -c 'x = [bytearray(1 << 20) for _ in range(200)]; print(\"ate it\")'; echo ended $?"
+        )
+
+
+def _limits(world: ProcessWorld) -> tuple[int, float]:
+    """(memory, cpus) that the kernel holds it to."""
+    name = world.record(wid()).identity
+    group = Path("/sys/fs/cgroup/codehub", name)
+    if group.exists():
+        quota, period = (group / "cpu.max").read_text().split()
+        return int((group / "memory.max").read_text()), int(quota) / int(period)
+    memory, cpu = (Path("/sys/fs/cgroup", kind, "codehub", name) for kind in ("memory", "cpu"))
+    share = int((cpu / "cpu.cfs_quota_us").read_text()) / int((cpu / "cpu.cfs_period_us").read_text())
+    return int((memory / "memory.limit_in_bytes").read_text()), share
 
 
 async def test_an_instance_that_is_out_of_memory_says_so(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from codehub.adapters.postgres.control_disk import PostgresDiskStore
 from codehub.adapters.postgres.control_gc import PostgresGcStore
 from codehub.adapters.postgres.control_schedule import PostgresScheduleStore
 from codehub.adapters.postgres.control_store import PostgresControlStore
@@ -23,7 +24,7 @@ from testing.codehub.workspaces import NOW
 class MemoryWorld:
     def __init__(self) -> None:
         self.database = MemoryDatabase()
-        self.store = self.ttl = self.gc = self.registry = self.schedule = self.database
+        self.store = self.ttl = self.gc = self.registry = self.schedule = self.disk = self.database
 
     async def elect(self) -> int:
         self.database.epoch += 1
@@ -43,6 +44,7 @@ class PostgresWorld:
         self.ttl = PostgresTtlStore(database)
         self.gc = PostgresGcStore(database)
         self.schedule = PostgresScheduleStore(database)
+        self.disk = PostgresDiskStore(database)
 
     async def elect(self) -> int:
         async with self.database.transaction() as tx:

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from codehub.adapters.postgres.migrate import current_version, latest, migrate, migrations
+from codehub.adapters.postgres.pool import Database
 from codehub.domain.errors import BackendDown, Conflict
 from testing.codehub.schema import DESCRIBED, described_schema
 
@@ -45,6 +46,21 @@ async def test_a_database_of_a_newer_codehub_is_refused(empty_database_url: str)
         connection.execute("INSERT INTO schema_migrations (version, name) VALUES (9999, 'from the future')")
     with pytest.raises(Conflict, match="9999"):
         await migrate(empty_database_url)
+
+
+async def test_a_new_database_in_another_encoding_is_refused_and_an_old_one_works(empty_database_url: str) -> None:
+    base, _, name = empty_database_url.partition("?")
+    url = base.rpartition("/")[0] + "/ascii" + (f"?{name}" if name else "")
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE ascii ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0")
+        try:
+            with pytest.raises(Conflict, match=r"encoded in SQL_ASCII, and CodeHub needs UTF8: .*ENCODING 'UTF8'"):
+                await migrate(url)
+            async with Database(url) as database, database.statement() as statement:
+                row = await (await statement.execute("SELECT %s AS name", ["grün"])).fetchone()
+            assert row == {"name": "grün"}
+        finally:
+            connection.execute("DROP DATABASE ascii WITH (FORCE)")
 
 
 async def test_a_database_that_is_not_there_is_said_to_be_away() -> None:

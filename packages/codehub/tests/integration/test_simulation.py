@@ -44,6 +44,11 @@ def test_a_late_volume_in_the_place_of_one_just_archived_is_set_aside() -> None:
     assert run_seed(327).failure is None
 
 
+def test_a_copy_whose_original_is_archived_meanwhile_has_lost_nothing() -> None:
+    """Seed 838 ended in DataLost: the original's home was gone when it was to be read."""
+    assert run_seed(838).failure is None
+
+
 def test_the_same_seed_gives_the_same_run() -> None:
     assert run_seed(7) == run_seed(7)
 

@@ -90,7 +90,7 @@ async def test_nothing_sleeps_unseen_and_nothing_is_lost_while_redis_is_killed_a
     parts.activity = cast(Any, RedisActivity(client))
     parts.bus = cast(Any, RedisBus(client))
     clock = CoarseClock(time.monotonic, time.time)
-    proxy = ActivityBuffer(RedisActivity(client), clock, flush_interval_s=FLUSH_S, ttl_standby_s=STANDBY_S)
+    proxy = ActivityBuffer(RedisActivity(client), clock, flush_interval_s=FLUSH_S, shortest_ttl_s=STANDBY_S)
     chosen = settings("node", interval_s=0.1, standby_s=STANDBY_S, archive_s=ARCHIVE_S, flush_interval_s=FLUSH_S)
     life = Life(database, parts, metrics)
     async with AsyncExitStack() as stack:

@@ -84,6 +84,7 @@ class World:
             ttl_store=self.database,
             gc_store=self.database,
             schedule_store=self.database,
+            disk_store=self.database,
             notifications=self.database,
             bus=MemoryBus(),
             activity=self.activity,

@@ -83,6 +83,12 @@ def test_java_extensions_can_be_taken_away_again() -> None:
     assert read(JAVA).extensions == ("vscjava.vscode-java-pack",)
 
 
+def test_an_extension_may_be_a_file_in_the_repository() -> None:
+    items = ["./tools/a.vsix", "${containerWorkspaceFolder}/b.vsix", "c.vsix"]
+    found = read(json.dumps({"customizations": {"vscode": {"extensions": items}}}))
+    assert found.extensions == tuple(f"/home/coder/app/{name}" for name in ("tools/a.vsix", "b.vsix", "c.vsix"))
+
+
 def test_a_dockerfile_with_features_gets_no_mounts_and_no_privileges() -> None:
     found = read(DOCKERFILE)
     assert (found.dockerfile, found.build_context, found.build_args) == ("Dockerfile", "..", {"VARIANT": "bookworm"})
@@ -121,6 +127,9 @@ def test_the_hosts_environment_is_never_read(monkeypatch: pytest.MonkeyPatch) ->
         '{"remoteEnv": {"A B": "x"}}',
         '{"customizations": {"vscode": {"extensions": ["--install-extension"]}}}',
         '{"customizations": {"vscode": {"extensions": ["https://evil/x.vsix"]}}}',
+        '{"customizations": {"vscode": {"extensions": ["/tmp/x.vsix"]}}}',
+        '{"customizations": {"vscode": {"extensions": ["../x.vsix"]}}}',
+        '{"customizations": {"vscode": {"extensions": ["${localEnv:HOME:/}/x.vsix"]}}}',
         '{"postCreateCommand": {"a": {"b": "c"}}}',
         "{/* never closed",
         "[" * 100_000,

@@ -110,3 +110,11 @@ def test_the_gc_keeps_an_archive_that_another_workspace_begins_with_even_after_a
     claim = Claim(WORKSPACE_ID, Phase.DELETED, None, None, frozenset(), purged_at=NOW, used_by_others=used)
     assert is_protected(claim, "op-1")
     assert not is_protected(claim, "op-2")
+
+
+def test_the_gc_keeps_what_is_being_written_for_a_copy_until_the_copy_refers_to_it() -> None:
+    claim = Claim(WORKSPACE_ID, Phase.STANDBY, None, None, frozenset(), copying=frozenset({"op-1"}))
+    assert is_protected(claim, "op-1.1763350000000000")
+    assert is_protected(replace(claim, purged_at=NOW), "op-1.1763350000000000")
+    assert not is_protected(claim, "op-11.1763350000000000")
+    assert not is_protected(replace(claim, copying=frozenset()), "op-1.1763350000000000")

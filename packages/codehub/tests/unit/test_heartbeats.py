@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any, cast
 
 import pytest
@@ -16,6 +17,7 @@ from codehub.control.ttl_runner import TtlRunner
 from codehub.domain.model import DesiredState, Operation, Phase, Workspace
 from codehub.domain.profiles import AppProfile
 from codehub.ports.fence import Fence
+from codehub.ports.homes import HomeKey
 from testing.codehub.memory.activity import MemoryActivity
 from testing.codehub.memory.bus import MemoryBus
 from testing.codehub.memory.database import MemoryDatabase
@@ -25,6 +27,7 @@ from testing.codehub.simulation.loop import VirtualClock, VirtualLoop, run_virtu
 from testing.codehub.workspaces import workspace
 
 PROFILE = AppProfile("code-server")
+OTHER = "01980000-0000-7000-8000-000000000002"
 
 
 class SlowToStop(MemoryInstances):
@@ -49,6 +52,7 @@ class Term:
             ttl_store=store,
             gc_store=store,
             schedule_store=store,
+            disk_store=store,
             notifications=store,
             bus=self.bus,
             activity=self.activity,
@@ -69,11 +73,13 @@ class Term:
         return self.metrics.registry.get_sample_value(f"codehub_coordinator_{name}", labels) or 0.0
 
 
-def during_a_term(scenario: Callable[[Term], Awaitable[None]]) -> None:
+def during_a_term(scenario: Callable[[Term], Awaitable[None]], homes: MemoryHomes | None = None) -> None:
     loop = VirtualLoop()
 
     async def run() -> None:
         term = Term(loop)
+        if homes is not None:
+            term.deps = replace(term.deps, homes={"local-dir": homes}, archives=homes.archives)
         settings = CoordinatorSettings("node", ttl=TtlSettings(interval_s=5.0))
         leading = asyncio.create_task(run_coordinator(settings, term.deps, metrics=term.metrics))
         await asyncio.sleep(10)
@@ -171,3 +177,55 @@ def test_traffic_that_asks_for_running_again_while_it_stops_is_taken_and_acted_o
         assert kinds[-4:] == ["operation_started", "operation_done"] * 2, "stopped, then started"
 
     during_a_term(scenario)
+
+
+def test_homes_are_measured_again_only_after_they_could_have_changed() -> None:
+    async def scenario(term: Term) -> None:
+        homes = cast(MemoryHomes, term.deps.homes["local-dir"])
+        database, id_ = term.database, workspace().id
+        now = term.clock.now()
+        database.put(replace(workspace(created_at=now), last_access_at=now, keep_awake_until=now + timedelta(days=1)))
+        await asyncio.sleep(60)
+        assert database.rows[id_].disk_bytes == 0
+        homes.volumes[id_].files["large"] = bytes(5000)
+        await asyncio.sleep(60)
+        assert database.rows[id_].disk_bytes == 0, "not more often than every ten minutes"
+        await asyncio.sleep(600)
+        assert database.rows[id_].disk_bytes == 5000
+
+        homes.away = True
+        before = database.rows[id_].disk_checked_at
+        await asyncio.sleep(700)
+        assert database.rows[id_].disk_bytes == 5000, "a backend that is away says nothing about the size"
+        assert database.rows[id_].disk_checked_at != before
+        assert term.error_of("disk_runner") is None
+        homes.away = False
+
+        database.put(replace(database.rows[id_], desired_state=DesiredState.STANDBY))
+        await asyncio.sleep(700)
+        asleep = database.rows[id_]
+        assert asleep.phase is Phase.STANDBY
+        assert asleep.disk_checked_at is not None
+        assert asleep.disk_checked_at > asleep.phase_changed_at
+        await asyncio.sleep(700)
+        assert database.rows[id_].disk_checked_at == asleep.disk_checked_at, "nothing changes while it sleeps"
+
+    during_a_term(scenario)
+
+
+def test_a_home_that_takes_too_long_is_of_unknown_size_and_does_not_keep_the_others_waiting() -> None:
+    class Endless(MemoryHomes):
+        async def size(self, home: HomeKey) -> int | None:
+            if home.workspace_id == workspace().id:
+                await asyncio.Event().wait()
+            return await super().size(home)
+
+    async def scenario(term: Term) -> None:
+        for id_ in (workspace().id, OTHER):
+            database_row = workspace(id_, created_at=term.clock.now())
+            term.database.put(replace(database_row, last_access_at=term.clock.now(), disk_bytes=1))
+        await asyncio.sleep(400)
+        rows = term.database.rows
+        assert (rows[workspace().id].disk_bytes, rows[OTHER].disk_bytes) == (None, 0)
+
+    during_a_term(scenario, homes=Endless(MemoryArchives()))

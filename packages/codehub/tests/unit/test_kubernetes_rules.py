@@ -30,7 +30,8 @@ from codehub.adapters.kubernetes.manifests import (
     instance_pod,
     transfer_job,
 )
-from codehub.adapters.kubernetes.objects import decode_node, decode_pod
+from codehub.adapters.kubernetes.objects import Pod, decode_node, decode_pod
+from codehub.adapters.kubernetes.preflight import probed
 from codehub.adapters.kubernetes.quantity import quantity
 from codehub.adapters.kubernetes.transfer import job_name
 from codehub.domain.errors import BackendDown, Conflict, ImagePullFailed, OutOfSpace, Transient
@@ -58,6 +59,19 @@ def waiting(reason: str, message: str = "") -> dict[str, Any]:
 def test_a_running_or_ended_pod_has_started() -> None:
     assert outlook(pod("Running", {"running": {}})) == Started()
     assert outlook(pod("Failed", {"terminated": {"exitCode": 1}})) == Started()
+
+
+def test_an_init_container_that_failed_fails_the_start_in_its_own_words() -> None:
+    ended = {"name": "helper", "state": {"terminated": {"exitCode": 1, "message": "this image has no tools"}}}
+    done = {"name": "helper", "state": {"terminated": {"exitCode": 0}}}
+    for initial, phase in ((ended, "Failed"), (ended, "Pending")):
+        item = {"status": {"phase": phase, "initContainerStatuses": [initial]}}
+        found = outlook(decode_pod(item))
+        assert isinstance(found, Failed)
+        assert str(found.error) == "the pod's init container helper failed: this image has no tools"
+    assert isinstance(
+        outlook(decode_pod({"status": {"phase": "Pending", "initContainerStatuses": [done]}})), Starting
+    )
 
 
 @pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"])
@@ -148,6 +162,28 @@ def test_a_refusal_becomes_the_error_that_asks_for_the_right_reaction(
     error = to_error(Refusal.parse(code, raw), "create Pod")
     assert type(error) is kind
     assert message in str(error)
+
+
+def test_doctor_names_an_image_that_lacks_the_tools_of_workspaces() -> None:
+    def ended(message: str) -> Pod:
+        return pod("Succeeded", {"terminated": {"exitCode": 0, "message": message}})
+
+    (lacking,) = probed(ended("blocked timed out\nno tools"), "registry/codehub:1")
+    assert lacking.said == "registry/codehub:1 has no tools for workspaces, so none can start"
+    assert "Dockerfile" in lacking.fix
+    assert [check.fix for check in probed(ended("blocked timed out"), "registry/codehub:1")] == ["", ""]
+
+
+def test_a_missing_permission_and_an_admission_rule_are_told_apart() -> None:
+    role = to_error(
+        Refusal(403, "Forbidden", 'pods is forbidden: User "x" cannot create resource "pods"'), "create Pod"
+    )
+    assert "Check its Role" in str(role)
+    rule = to_error(
+        Refusal(403, "Forbidden", 'pods "p" is forbidden: no PriorityClass with name y was found'), "create Pod"
+    )
+    assert str(rule).startswith("an admission rule of the cluster refuses to create Pod")
+    assert "Role" not in str(rule)
 
 
 @given(st.binary(max_size=200), st.integers(400, 599))

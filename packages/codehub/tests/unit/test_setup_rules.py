@@ -49,6 +49,15 @@ def test_the_sentence_tells_what_runs_then_what_failed() -> None:
     assert setup_sentence(SetupState()) == ""
 
 
+def test_the_sentence_names_what_of_devcontainer_json_has_no_effect() -> None:
+    one = SetupState(ignored=(("image", "needs a container"),))
+    assert setup_sentence(one) == "Of devcontainer.json, image has no effect here."
+    many = SetupState(ignored=tuple((key, "") for key in ("image", "features", "mounts", "build", "init", "runArgs")))
+    assert setup_sentence(many) == (
+        "Of devcontainer.json, image, features, mounts, build, init and 1 more have no effect here."
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

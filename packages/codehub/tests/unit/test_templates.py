@@ -17,7 +17,7 @@ from codehub.adapters.kubernetes.manifests import PodOptions
 from codehub.adapters.kubernetes.template_pods import with_template
 from codehub.domain.applied_template import AppliedTemplate, apply_template, decode, encode
 from codehub.domain.errors import Invalid
-from codehub.domain.follow_schedule import asked_by_schedule
+from codehub.domain.follow_schedule import scheduled_state
 from codehub.domain.model import DesiredState, ErrorReason, Operation, Phase, Workspace
 from codehub.domain.parameters import fill
 from codehub.domain.profiles import Catalog, Runs
@@ -27,6 +27,7 @@ from codehub.domain.template_preview import applied_changes
 from codehub.domain.templates import Access, Template, parameter_env, parse_templates, render, source_of
 from codehub.domain.toml_places import split_templates
 from codehub.domain.units import parse_bytes, parse_duration
+from codehub.services.patterns import compile_pattern
 from testing.codehub.workspaces import workspace
 
 CATALOG = Catalog()
@@ -69,13 +70,13 @@ default = false
 
 
 def read(text: str) -> Template:
-    (template,) = parse_templates(tomllib.loads(text)).values()
+    (template,) = parse_templates(tomllib.loads(text), compile_pattern).values()
     return template
 
 
 def mistakes_of(text: str) -> dict[str, str]:
     with pytest.raises(Mistakes) as caught:
-        parse_templates(tomllib.loads(text))
+        parse_templates(tomllib.loads(text), compile_pattern)
     return {mistake.where: mistake.message for mistake in caught.value.mistakes}
 
 
@@ -206,7 +207,7 @@ def test_a_value_that_looks_like_a_placeholder_is_not_filled_in_again(values: di
 )
 def test_no_document_does_anything_but_parse_or_be_refused(document: object) -> None:
     with contextlib.suppress(Mistakes):
-        parse_templates({"templates": {"a": document}})
+        parse_templates({"templates": {"a": document}}, compile_pattern)
 
 
 @given(
@@ -297,24 +298,24 @@ MINUTE = timedelta(minutes=1)
 
 def test_a_schedule_starts_what_rests_and_leaves_errors_and_late_starts_alone() -> None:
     rests = scheduled(desired_state=DesiredState.ARCHIVED, phase=Phase.ARCHIVED)
-    assert asked_by_schedule(rests, "", NINE - MINUTE, NINE) is DesiredState.RUNNING
-    assert asked_by_schedule(rests, "", NINE, NINE + MINUTE) is None
-    assert asked_by_schedule(rests, "America/New_York", NINE - MINUTE, NINE) is None
-    assert asked_by_schedule(rests, "", NINE - timedelta(days=3), NINE + timedelta(hours=2)) is None, "too late"
+    assert scheduled_state(rests, "", NINE - MINUTE, NINE) is DesiredState.RUNNING
+    assert scheduled_state(rests, "", NINE, NINE + MINUTE) is None
+    assert scheduled_state(rests, "America/New_York", NINE - MINUTE, NINE) is None
+    assert scheduled_state(rests, "", NINE - timedelta(days=3), NINE + timedelta(hours=2)) is None, "too late"
     broken = replace(rests, phase=Phase.ERROR, error_reason=ErrorReason.TIMEOUT)
-    assert asked_by_schedule(broken, "", NINE - MINUTE, NINE) is None
-    assert asked_by_schedule(replace(rests, desired_state=DesiredState.DELETED), "", NINE - MINUTE, NINE) is None
-    assert asked_by_schedule(rests, "", None, NINE) is None, "a first look starts nothing"
+    assert scheduled_state(broken, "", NINE - MINUTE, NINE) is None
+    assert scheduled_state(replace(rests, desired_state=DesiredState.DELETED), "", NINE - MINUTE, NINE) is None
+    assert scheduled_state(rests, "", None, NINE) is None, "a first look starts nothing"
 
 
 def test_a_schedule_stops_what_nobody_uses() -> None:
     runs = scheduled(
         desired_state=DesiredState.RUNNING, phase=Phase.RUNNING, last_access_at=SIX - timedelta(minutes=30)
     )
-    assert asked_by_schedule(runs, "", SIX - MINUTE, SIX) is DesiredState.STANDBY
-    assert asked_by_schedule(replace(runs, last_access_at=SIX - MINUTE), "", SIX - MINUTE, SIX) is None
-    assert asked_by_schedule(replace(runs, keep_awake_until=SIX + MINUTE), "", SIX - MINUTE, SIX) is None
-    assert asked_by_schedule(replace(runs, operation=Operation.STOPPING), "", SIX - MINUTE, SIX) is None
+    assert scheduled_state(runs, "", SIX - MINUTE, SIX) is DesiredState.STANDBY
+    assert scheduled_state(replace(runs, last_access_at=SIX - MINUTE), "", SIX - MINUTE, SIX) is None
+    assert scheduled_state(replace(runs, keep_awake_until=SIX + MINUTE), "", SIX - MINUTE, SIX) is None
+    assert scheduled_state(replace(runs, operation=Operation.STOPPING), "", SIX - MINUTE, SIX) is None
 
 
 def test_what_is_kept_with_a_workspace_is_read_back_as_it_was() -> None:
@@ -327,6 +328,8 @@ node_selector = {"example.org/pool" = "gpu"}
 image_pull_secrets = ["registry"]
 gpus = {"nvidia.com/gpu" = 2}
 tolerations = [{key = "gpu", operator = "Exists", effect = "NoSchedule"}]
+[templates.web.kubernetes.affinity.nodeAffinity]
+preferredDuringSchedulingIgnoredDuringExecution = []
 """
     )
     made = apply_template(read(source), 3, {"node": "20"}, CATALOG, Runs.COMMAND)
@@ -339,7 +342,7 @@ def test_a_file_of_several_templates_is_taken_apart_with_its_comments() -> None:
     first, second = "# one\n[templates.a]\nports = [1]\n", '# two\n[templates.b]\n[templates.b.env]\nX = "1"\n'
     assert split_templates(first + "\n" + second) == {"a": first, "b": second}
     tangled = '[templates.a]\ndescription = """\n[templates.b]\n"""\n[templates.b]\n'
-    with pytest.raises(Invalid, match="cannot be told apart"):
+    with pytest.raises(Invalid, match="cannot be separated"):
         split_templates(tangled)
 
 
@@ -352,6 +355,7 @@ runtime_class = "gvisor"
 node_selector = {pool = "gpu"}
 gpus = {"nvidia.com/gpu" = 1}
 tolerations = [{key = "gpu", operator = "Exists"}]
+affinity = {podAntiAffinity = {preferredDuringSchedulingIgnoredDuringExecution = [{weight = 1}]}}
 """
     )
     made = apply_template(read(source), 1, {}, CATALOG, Runs.IMAGE)
@@ -362,6 +366,13 @@ tolerations = [{key = "gpu", operator = "Exists"}]
     assert (options.runtime_class, dict(options.node_selector)) == ("gvisor", {"os": "linux", "pool": "gpu"})
     assert options.tolerations == ({"key": "gpu", "operator": "Exists"},)
     assert options.extra_resources == {"nvidia.com/gpu": "1"}
+    assert options.affinity == {
+        "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}
+    }
+    for affinity in ("{}", "{anything = 1}", "{nodeAffinity = 2026-11-17}"):
+        assert set(mistakes_of(f"[templates.a.kubernetes]\naffinity = {affinity}\n")) == {
+            "templates.a.kubernetes.affinity"
+        }
     wrong = mistakes_of(
         "[templates.a.kubernetes]\ntolerations = [{operator = 'Maybe'}]\ngpus = {gpu = 1}\naffinity = {}\n"
     )
@@ -370,3 +381,29 @@ tolerations = [{key = "gpu", operator = "Exists"}]
         "templates.a.kubernetes.gpus.gpu",
         "templates.a.kubernetes.affinity",
     }
+
+
+@pytest.mark.parametrize(
+    ("pattern", "yes", "no"),
+    [
+        ("[a-z/]+", "feature/x", "Feature"),
+        ("a|b", "b", "ab"),
+        ("^v[0-9]+$", "v12", "v12 "),
+        (r"\w+", "größe", "a-b"),
+        ("(a+)+", "a" * 256, "a" * 255 + "!"),
+        ("(a*)*" * 50 + "b", "a" * 255 + "b", "a" * 256),
+    ],
+)
+def test_a_pattern_matches_the_whole_text_in_linear_time(pattern: str, yes: str, no: str) -> None:
+    """The last two would take Python's own engine longer than anyone waits."""
+    made = compile_pattern(pattern)
+    assert made.matches(yes)
+    assert not made.matches(no)
+
+
+@pytest.mark.parametrize("pattern", ["(", "a)|(b", r"(.)\1", "(?=a)b", "(a{1000}){1000}", "a" * 513])
+def test_a_pattern_that_cannot_be_matched_in_linear_time_is_refused_when_it_is_pushed(pattern: str) -> None:
+    text = f"[templates.a.parameters.x]\ntype = 'text'\npattern = '{pattern}'"
+    (mistake,) = mistakes_of(text).items()
+    assert mistake[0] == "templates.a.parameters.x.pattern"
+    assert "regular expression" in mistake[1] or "characters" in mistake[1]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sari.daemon.many_roots import asked_of, merge, named_workspaces
+from sari.daemon.many_roots import arguments_by_root, merge, named_workspaces
 from sari.protocol.tooling import ToolResult
 
 
@@ -20,12 +20,12 @@ def test_a_list_names_several(value: object, named: list[str] | None) -> None:
 
 
 def test_the_budget_is_divided_and_a_cursor_goes_on_where_there_is_more() -> None:
-    asked = asked_of({"query": "x", "max_tokens": 1000, "workspace": ["a", "b"]}, ["a", "b"])
+    asked = arguments_by_root({"query": "x", "max_tokens": 1000, "workspace": ["a", "b"]}, ["a", "b"])
     assert asked == {root: {"query": "x", "max_tokens": 500} for root in ("a", "b")}
     merged = merge("search", False, {"a": _answer("1"), "b": _answer("2", cursor="more", total=9)})
     assert merged.structured["total"] == 10
     assert [row["workspace"] for row in merged.structured["matches"]] == ["a", "b"]  # type: ignore[attr-defined]
-    later = asked_of({"query": "x", "max_tokens": 1000, "cursor": merged.structured["cursor"]}, ["a", "b"])
+    later = arguments_by_root({"query": "x", "max_tokens": 1000, "cursor": merged.structured["cursor"]}, ["a", "b"])
     assert later == {"b": {"query": "x", "max_tokens": 1000, "cursor": "more"}}
 
 

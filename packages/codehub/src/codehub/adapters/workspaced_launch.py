@@ -34,6 +34,7 @@ class Launch:
     hidden_ports: tuple[int, ...] = ()
     pip: str | None = None
     awaits_environment: bool = False
+    environment_pipe: str = ""  # where an IDE that its image starts waits for the environment instead
     bridge: tuple[str, int] | None = None  # a Unix socket that forwards to an IDE that listens only on this port
 
     @property
@@ -45,6 +46,7 @@ class Launch:
             "secret": self.secret,
             "hidden_ports": list(self.hidden_ports),
             "awaits_environment": self.awaits_environment,
+            "environment_pipe": self.environment_pipe,
             "bridge": list(self.bridge or ()),
         }
         if self.pip is not None:
@@ -66,6 +68,11 @@ def words(python: str, folder: str | Path, command: Sequence[str] = ()) -> list[
     # Isolated and without site-packages, so that nothing that a workspace installs is imported.
     own = [python, "-I", "-S", "-B", f"{folder}/__main__.py"]
     return [*own, "--", *command] if command else own
+
+
+def hook_words(python: str, folder: str, launch: Launch) -> list[str]:
+    """Return the command that starts the helper beside an IDE that runs already."""
+    return [*words(python, folder), "--hook", json.dumps(launch.configuration)]
 
 
 def bearer(secret: str) -> tuple[str, str]:

@@ -27,7 +27,7 @@ class AuditQuery(QueryModel):
     )
     limit: int = Field(50, ge=1, le=1000)
     event: str | None = Field(
-        None, max_length=64, pattern=r"^[a-z_.]+\*?$", description="One kind of event, or several: `user.*`."
+        None, max_length=64, pattern=r"^[a-z_.]+\*?$", description="Only this kind of event, or a pattern: `user.*`."
     )
     actor: LoginName | None = Field(None, description="What this user did.")
     workspace_id: str | None = Field(None, pattern=r"^[0-9a-f-]{36}$")

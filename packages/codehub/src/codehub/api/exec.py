@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
@@ -56,7 +57,7 @@ class ProcessView(View):
     command: str
     state: Literal["running", "exited", "lost"]
     exit_code: int | None
-    started_at: float = Field(description="Unix seconds.")
+    started_at: datetime
     cpu_percent: float = Field(description="Of one core, over the last minute.")
     log: str = Field(description="The file in the workspace that holds its full output.")
 

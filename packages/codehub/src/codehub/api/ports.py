@@ -51,7 +51,7 @@ class LinkView(View):
 
 
 class MintedLinkView(LinkView):
-    url: str = Field(description="Opens the port for whoever has it: shown this once.")
+    url: str = Field(description="Anyone with this URL can open the port. It is shown only once.")
 
 
 class LinkList(View):

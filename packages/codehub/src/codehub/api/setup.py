@@ -47,7 +47,7 @@ class GitCredentialList(View):
 
 
 class GitKeyCreate(Wire):
-    replace: bool = Field(False, description="Make another key in place of the one that is there.")
+    replace: bool = Field(False, description="Replace the key with a new one.")
 
 
 class GitKeyView(View):

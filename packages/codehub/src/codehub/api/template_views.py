@@ -181,7 +181,7 @@ def parameter_views(parameters: Mapping[str, Parameter]) -> list[ParameterView]:
             required=each.default is None,
             default=each.default,
             choices=list(each.choices),
-            pattern=each.pattern,
+            pattern=each.pattern.source if each.pattern is not None else "",
             min=each.minimum,
             max=each.maximum,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query, WebSocket
@@ -50,7 +51,7 @@ class TerminalView(View):
     cols: int
     rows: int
     viewers: int
-    started_at: float = Field(description="Unix seconds.")
+    started_at: datetime
 
 
 class TerminalList(View):

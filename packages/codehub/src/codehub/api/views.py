@@ -18,6 +18,7 @@ from codehub.domain.actions import Action, Viewer, allowed_actions
 from codehub.domain.audit import AuditEvent
 from codehub.domain.busy import shown_busy
 from codehub.domain.continuing import archived_at
+from codehub.domain.disk import disk_limit, disk_used
 from codehub.domain.history import Generation, TimelineEntry
 from codehub.domain.model import (
     CONDITION_NAMES,
@@ -29,10 +30,10 @@ from codehub.domain.model import (
     WorkspaceWithOwner,
 )
 from codehub.domain.routing import workspace_path
-from codehub.domain.setup import SetupState, StepState, setup_sentence
+from codehub.domain.setup import SetupState, StepState, expected_ports, setup_sentence
 from codehub.domain.status import status_of
 from codehub.domain.ttl import Span, archives_at, sleeps_at
-from codehub.domain.wording import error_text, fixing_command, summarize
+from codehub.domain.wording import disk_warning, error_text, fixing_command, summarize
 
 
 class ErrorBody(View):
@@ -147,9 +148,15 @@ class WorkspaceView(View):
     error_message: str | None = Field(description="What happened, for a person to read.")
     error_count: int
     blocked: BlockedView | None = Field(
-        description="What it waits for: space on a disk, or a backend that does not answer. It continues by itself."
+        description="What it waits for: space on a disk, or a backend that does not answer. It continues automatically."
     )
+    disk_bytes: int | None = Field(
+        description="How much its home uses on disk, as last measured; null when that is unknown or it has no home."
+    )
+    disk_limit_bytes: int | None = Field(description="The disk size of its template; null if it has none.")
+    disk_warning: str | None = Field(description="A sentence for people when it uses 90 % of that or more.")
     archive_key: str | None
+    archive_bytes: int | None = Field(description="The size of that archive; null when it is unknown.")
     last_archive_at: datetime | None = Field(description="When its last archive was made.")
     path: str
     url: str
@@ -170,6 +177,9 @@ class WorkspaceView(View):
     allowed_actions: list[Action] = Field(description="What you can do with it in its present state.")
     repo: RepositoryView | None
     setup: SetupView | None = Field(description="null before its first start.")
+    expected_ports: list[int] = Field(
+        description="Ports that its template and devcontainer.json name, whether anything listens on them or not."
+    )
     summary: SummaryView
     error: WorkspaceErrorView | None = Field(description="What went wrong and what to do; null unless in ERROR.")
 
@@ -362,6 +372,10 @@ def workspace_view(
         if blocked is None
         else BlockedView(reason=blocked.reason, message=blocked.message, since=blocked.since),
         error_count=workspace.error_count,
+        disk_bytes=disk_used(workspace),
+        disk_limit_bytes=disk_limit(workspace),
+        disk_warning=disk_warning(disk_used(workspace), disk_limit(workspace)) or None,
+        archive_bytes=owned.archive_bytes,
         archive_key=workspace.archive_key,
         last_archive_at=archived_at(workspace),
         path=workspace_path(workspace.id),
@@ -378,6 +392,7 @@ def workspace_view(
         if workspace.repo is None
         else RepositoryView(url=workspace.repo.repository.url, ref=workspace.repo.ref, path=workspace.repo.path),
         setup=None if workspace.setup is None else setup_view(workspace.setup),
+        expected_ports=list(expected_ports(workspace.template.ports if workspace.template else (), workspace.setup)),
         summary=SummaryView(label=summary.label, text=summary.text),
         error=_error(workspace, viewer) if status is Status.ERROR else None,
         keep_awake_until=workspace.keep_awake_until,

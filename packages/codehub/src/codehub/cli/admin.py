@@ -261,7 +261,7 @@ def transfer(workspace: str, username: str, server: str | None, as_json: bool) -
 
 @users.command()
 @click.argument("username")
-@click.option("--to", "heir", required=True, help="Who gets the workspaces.")
+@click.option("--to", "heir", required=True, help="User who receives the workspaces.")
 @server_option
 def offboard(username: str, heir: str, server: str | None) -> None:
     """Disable a user, end their sessions, give all their workspaces to another user, and remove the account.
@@ -287,14 +287,14 @@ def offboard(username: str, heir: str, server: str | None) -> None:
 
 
 @admin.command()
-@click.option(
-    "--since", default=None, help="Only what happened since then: 30m, 24h, 7d, or a date such as 2026-11-17."
-)
-@click.option("--event", default=None, help="One kind of event, or several: `user.*`.")
-@click.option("--user", default=None, help="Only what this user did.")
-@click.option("--workspace", default=None, help="Only what was done to this workspace (its id).")
+@click.option("--since", default=None, help="Only events since then: 30m, 24h, 7d, or a date such as 2026-11-17.")
+@click.option("--event", default=None, help="Only this kind of event, or a pattern: `user.*`.")
+@click.option("--user", default=None, help="Only events caused by this user.")
+@click.option("--workspace", default=None, help="Only events about this workspace (its id).")
 @click.option("--follow", is_flag=True, help="Print events as they happen, until Ctrl-C.")
-@click.option("--limit", default=200, show_default=True, type=click.IntRange(1, 100_000), help="At most so many.")
+@click.option(
+    "--limit", default=200, show_default=True, type=click.IntRange(1, 100_000), help="Print at most this many events."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @server_option
 def audit(

@@ -17,7 +17,7 @@ from codehub.cli.output import when
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _AT_ONCE = 500
-_LOOK_EVERY_S = 1.0
+_POLL_INTERVAL_S = 1.0
 
 
 def start_of(since: str | None) -> str | None:
@@ -48,7 +48,7 @@ def print_trail(client: Client, query: Mapping[str, object], *, limit: int, foll
             _print(item, as_json)
         after = int(page["next_cursor"])
         if len(page["items"]) < _AT_ONCE:
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_POLL_INTERVAL_S)
 
 
 def _last_id(client: Client) -> int:

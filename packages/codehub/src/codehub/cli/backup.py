@@ -66,10 +66,10 @@ class Row:
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 def backup(directory: Path) -> None:
-    """Write everything this installation is into a new DIRECTORY.
+    """Back up this installation to a new DIRECTORY.
 
-    CodeHub and its workspaces go on meanwhile. The database, the homes and, when they are kept in files, the archives
-    are in it; archives in an object store stay there. `codehub restore` brings it back.
+    CodeHub and its workspaces keep running. The backup contains the database, the homes and, if they are stored as
+    files, the archives. Archives in an object store stay there. `codehub restore` restores it.
 
     \b
     Examples:

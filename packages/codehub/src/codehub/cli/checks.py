@@ -91,11 +91,16 @@ async def check_database(state: EffectiveSettings) -> list[Finding]:
             row = await (
                 await connection.execute(
                     "SELECT current_setting('server_version') AS version, now() AS now, pg_backend_pid() AS pid,"
+                    " current_setting('server_encoding') AS encoding,"
                     " to_regclass('schema_migrations') IS NOT NULL AS migrated"
                 )
             ).fetchone()
             assert row is not None
             found = [Finding("database", Health.GOOD, f"PostgreSQL {row['version']}")]
+            if row["encoding"] != "UTF8":
+                said = f"encoded in {row['encoding']}: names in other scripts may be refused"
+                fix = "create it again with ENCODING 'UTF8' TEMPLATE template0, and restore a backup into it"
+                found.append(Finding("database", Health.WARNING, said, fix))
             found += _clock(row["now"])
             found += await _schema(connection, bool(row["migrated"]))
             again = await (await connection.execute("SELECT pg_backend_pid() AS pid")).fetchone()

@@ -9,6 +9,7 @@ from functools import cache
 
 from codehub.adapters.git_remote import GitRemote
 from codehub.adapters.ide.xterm import XtermInstall
+from codehub.adapters.postgres.control_disk import PostgresDiskStore
 from codehub.adapters.postgres.control_gc import PostgresGcStore
 from codehub.adapters.postgres.control_leader import PostgresElection
 from codehub.adapters.postgres.control_notifications import PostgresNotifications
@@ -93,6 +94,7 @@ def coordinator_deps(world: World) -> CoordinatorDeps:
         ttl_store=PostgresTtlStore(world.database),
         gc_store=PostgresGcStore(world.database),
         schedule_store=PostgresScheduleStore(world.database),
+        disk_store=PostgresDiskStore(world.database),
         notifications=PostgresNotifications(settings.database_url),
         bus=world.bus,
         activity=world.activity,

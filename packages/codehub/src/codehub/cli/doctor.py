@@ -24,7 +24,7 @@ _MARKS = {Health.GOOD: "ok      ", Health.WARNING: "warning ", Health.BAD: "PROB
     "--boundaries/--no-boundaries",
     default=True,
     show_default=True,
-    help="Start two throw-away workspaces and try to break out of one.",
+    help="Start two temporary workspaces and try to break out of one.",
 )
 @click.option(
     "--boundaries-timeout",
@@ -32,7 +32,7 @@ _MARKS = {Health.GOOD: "ok      ", Health.WARNING: "warning ", Health.BAD: "PROB
     default=DEADLINE_S,
     show_default=True,
     metavar="SECONDS",
-    help="How long to try the boundaries.",
+    help="Time limit for trying the boundaries.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 def doctor(with_leftovers: bool, boundaries: bool, boundaries_timeout: int, as_json: bool) -> None:

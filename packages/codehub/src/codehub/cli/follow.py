@@ -61,7 +61,9 @@ def follow(
             tell(now)
             _check(now, wanted)
             if timeout_s is not None and clock() - begun > timeout_s:
-                raise Unavailable(f"{now['name']} is not {goal} after {timeout_s:g} s; it goes on: `codehub ws show`")
+                raise Unavailable(
+                    f"{now['name']} is not {goal} after {timeout_s:g} s; it continues: `codehub ws show`"
+                )
             sleep(_INTERVAL_S)
 
 
@@ -93,9 +95,9 @@ def follow_setup(
         if setup["state"] == "done" and setup.get("steps"):
             return now
         if now["desired_state"] != "RUNNING":
-            raise Conflict(f"{now['name']} was asked to be {now['desired_state']} meanwhile")
+            raise Conflict(f"{now['name']} was set to {now['desired_state']} meanwhile")
         if timeout_s is not None and clock() - begun > timeout_s:
-            raise Unavailable(f"the setup of {now['name']} is not over after {timeout_s:g} s; it goes on")
+            raise Unavailable(f"the setup of {now['name']} has not finished after {timeout_s:g} s; it continues")
         sleep(_INTERVAL_S)
 
 
@@ -171,4 +173,4 @@ def _check(workspace: Workspace, wanted: str) -> None:
     if workspace["desired_state"] != wanted and not (
         wanted == "STANDBY" and workspace["desired_state"] == "ARCHIVED"
     ):
-        raise Conflict(f"{workspace['name']} was asked to be {workspace['desired_state']} meanwhile")
+        raise Conflict(f"{workspace['name']} was set to {workspace['desired_state']} meanwhile")

@@ -13,7 +13,7 @@ from codehub.adapters.postgres import migrate as migrations
 from codehub.cli.effective_settings import effective_settings
 from codehub.domain.errors import BackendDown
 
-_LOOK_EVERY_S: Final = 1.0
+_POLL_INTERVAL_S: Final = 1.0
 
 
 @click.command()
@@ -50,4 +50,4 @@ async def _migrated(url: str, wait_s: float) -> Sequence[migrations.Migration]:
         except BackendDown:
             if loop.time() >= give_up:
                 raise
-        await asyncio.sleep(_LOOK_EVERY_S)
+        await asyncio.sleep(_POLL_INTERVAL_S)

@@ -37,9 +37,9 @@ from codehub.settings import Settings, load_settings
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
 def restore(directory: Path) -> None:
-    """Bring back what `codehub backup` wrote, into an empty installation.
+    """Restore a backup made by `codehub backup` into an empty installation.
 
-    CODEHUB_DATA_DIR, CODEHUB_DATABASE_URL, CODEHUB_HOMES_DIR and CODEHUB_ARCHIVE_URL say where to, as for `codehub up`.
+    CODEHUB_DATA_DIR, CODEHUB_DATABASE_URL, CODEHUB_HOMES_DIR and CODEHUB_ARCHIVE_URL name the target, as for `codehub up`.
     CodeHub must not run there yet.
 
     \b
@@ -137,7 +137,7 @@ def _take_archive(connection: psycopg.Connection[dict[str, object]], row: Row, r
             row.id,
             now,
             "restored",
-            "Restored from a backup: its home goes on from the archive that was made meanwhile",
+            "Restored from a backup: its home continues from the archive made during the backup",
             Jsonb({"archive_key": receipt.archive_key}),
         ],
     )

@@ -26,11 +26,11 @@ from codehub.domain.errors import CodeHubError, Conflict, Invalid, NotFound, Una
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("workspace")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
-@click.option("--stdio", is_flag=True, help="Be the ProxyCommand of `ssh`: bytes on standard input and output.")
+@click.option("--stdio", is_flag=True, help="Run as the ProxyCommand of `ssh`, over standard input and output.")
 @click.option("--fd-pass", is_flag=True, hidden=True)
 @server_option
 def ssh(workspace: str, command: tuple[str, ...], stdio: bool, fd_pass: bool, server: str | None) -> None:
-    """Open a shell in WORKSPACE, or run COMMAND in it, with OpenSSH. Wakes it when it sleeps.
+    """Open a shell in WORKSPACE, or run COMMAND in it, with OpenSSH. Wakes it if it is asleep.
 
     \b
     Examples:
@@ -96,8 +96,10 @@ def _register(client: Client) -> None:
 
 @click.command("config-ssh")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@click.option("--remove", is_flag=True, help="Take our block out again.")
-@click.option("--file", "path", type=click.Path(path_type=Path), default=None, help="Instead of ~/.ssh/config.")
+@click.option("--remove", is_flag=True, help="Remove the block.")
+@click.option(
+    "--file", "path", type=click.Path(path_type=Path), default=None, help="Edit this file instead of ~/.ssh/config."
+)
 @server_option
 def config_ssh(yes: bool, remove: bool, path: Path | None, server: str | None) -> None:
     """Make `ssh NAME.codehub` work, and with it scp, rsync, git, VS Code, Cursor and JetBrains Gateway.
@@ -137,7 +139,7 @@ def keys() -> None:
 
 @keys.command("add")
 @click.argument("file", type=click.File("r"))
-@click.option("--name", default="", help="What to call it; the key's own comment by default.")
+@click.option("--name", default="", help="Name of the key; its comment by default.")
 @server_option
 @json_option
 def add_key(file: IO[str], name: str, server: str | None, as_json: bool) -> None:
@@ -192,7 +194,7 @@ def remove_key(key: str, server: str | None) -> None:
 @click.command("port-forward")
 @click.argument("workspace")
 @click.argument("ports", nargs=-1, required=True)
-@click.option("--address", default="127.0.0.1", show_default=True, help="Where to listen here.")
+@click.option("--address", default="127.0.0.1", show_default=True, help="Local address to listen on.")
 @server_option
 def port_forward(workspace: str, ports: tuple[str, ...], address: str, server: str | None) -> None:
     """Reach ports of WORKSPACE on this machine until Ctrl-C. PORT is `REMOTE` or `REMOTE:LOCAL`.

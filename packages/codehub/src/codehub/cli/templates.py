@@ -69,7 +69,7 @@ def push(file: Any, check: bool, server: str | None, as_json: bool) -> None:
 
 
 @templates.command("ls")
-@click.option("--archived", is_flag=True, help="List archived ones too (administrators only).")
+@click.option("--archived", is_flag=True, help="Include archived templates (administrators only).")
 @server_option
 @json_option
 def list_(archived: bool, server: str | None, as_json: bool) -> None:
@@ -103,8 +103,8 @@ def list_(archived: bool, server: str | None, as_json: bool) -> None:
 
 @templates.command()
 @click.argument("name")
-@click.option("--version", "version", type=click.IntRange(min=1), default=None, help="An older version's text.")
-@click.option("--diff", is_flag=True, help="What a version changed in the one before it.")
+@click.option("--version", "version", type=click.IntRange(min=1), default=None, help="Show this version of its text.")
+@click.option("--diff", is_flag=True, help="Show what a version changed.")
 @click.option("--source", is_flag=True, help="Print the TOML text alone (administrators only).")
 @server_option
 @json_option
@@ -145,14 +145,14 @@ def show(name: str, version: int | None, diff: bool, source: bool, server: str |
     "--runtime",
     type=click.Choice(["process", "docker", "kubernetes"]),
     default=None,
-    help="Show it for this runtime instead of the one that new workspaces get.",
+    help="Show it for this runtime instead of the installation's.",
 )
 @server_option
 @json_option
 def preview(
     name_or_file: str, parameters: tuple[str, ...], runtime: str | None, server: str | None, as_json: bool
 ) -> None:
-    """Show what a workspace made from a template would get. A file that ends in .toml need not be pushed yet.
+    """Show what a workspace created from a template would get. A .toml file need not be pushed first.
 
     \b
     Examples:
@@ -181,7 +181,9 @@ def preview(
 @click.argument("name")
 @server_option
 def archive(name: str, server: str | None) -> None:
-    """Offer a template no more (administrators only). Refused while workspaces use it; pushing it brings it back.
+    """Archive a template, so that it is no longer offered (administrators only).
+
+    Refused while workspaces use it. Pushing it again restores it.
 
     \b
     Example:

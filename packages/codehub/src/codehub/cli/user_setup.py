@@ -93,14 +93,14 @@ def remove(host: str, server: str | None) -> None:
 
 
 @git_auth.command("key")
-@click.option("--replace", is_flag=True, help="Make another key in place of the one that is there.")
+@click.option("--replace", is_flag=True, help="Replace the key with a new one.")
 @click.option("--remove", "remove_it", is_flag=True, help="Remove the key.")
 @server_option
 @json_option
 def key(replace: bool, remove_it: bool, server: str | None, as_json: bool) -> None:
-    """Print the public half of your key for git over SSH; it is made when you have none.
+    """Print the public part of your SSH key for git. Creates the key if you have none.
 
-    Add it to your account at the git host. The private half stays in CodeHub, which signs for your workspaces.
+    Add it to your account at the git host. The private part stays in CodeHub, which signs for your workspaces.
 
     \b
     Example:
@@ -135,11 +135,17 @@ def secrets() -> None:
     default=None,
     help="Read the value from this file, and give it to workspaces as the file $CODEHUB_SECRETS_DIR/NAME.",
 )
-@click.option("--as", "kind", type=click.Choice(["env", "file"]), default=None, help="Overrides how it is given.")
+@click.option(
+    "--as",
+    "kind",
+    type=click.Choice(["env", "file"]),
+    default=None,
+    help="Give it to workspaces as an environment variable or as a file.",
+)
 @server_option
 @json_option
 def set_secret(name: str, path: Path | None, kind: str | None, server: str | None, as_json: bool) -> None:
-    """Set the secret NAME, from standard input or typed; it becomes an environment variable.
+    """Set the secret NAME from standard input or a prompt. It becomes an environment variable.
 
     Files change in running workspaces at once. The environment of an IDE changes when its workspace is started next;
     new web terminals and `codehub ws exec` have it at once.
@@ -194,7 +200,7 @@ def list_secrets(server: str | None, as_json: bool) -> None:
 @click.argument("name")
 @server_option
 def remove_secret(name: str, server: str | None) -> None:
-    """Remove a secret. Its file goes at once; programs that run keep their environment until they end.
+    """Remove a secret. Its file is removed at once; running programs keep their environment until they end.
 
     \b
     Example:

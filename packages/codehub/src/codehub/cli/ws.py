@@ -73,6 +73,9 @@ def list_(all_owners: bool, running: bool, server: str | None, as_json: bool) ->
             ],
             optional=["PROFILE", "LAST USED", "DOING", "OWNER"] if all_owners else ["PROFILE", "LAST USED", "DOING"],
         )
+        for item in items:
+            if item.get("disk_warning"):
+                console(err=True).print(f"{item['name']}: {item['disk_warning']}", style="yellow")
 
 
 @ws.command()
@@ -102,6 +105,7 @@ def show(workspace: str, server: str | None, as_json: bool) -> None:
         ("Owner", found["owner"]),
         ("Profile", found["image_ref"]),
         *_repository(found),
+        ("On disk", _disk(found)),
         ("Address", found["url"]),
         ("Created", when(found["created_at"])),
         ("Last used", when(found["last_access_at"])),
@@ -110,8 +114,19 @@ def show(workspace: str, server: str | None, as_json: bool) -> None:
     for name, condition in found["conditions"].items():
         rows.append((name, f"{condition['status']} ({condition['reason']}) {condition['message']}".strip()))
     print_table(["", ""], rows)
+    if found.get("disk_warning"):
+        console().print(f"\n{found['disk_warning']}", style="yellow")
     if found["error"]:
         console().print(f"\n{remedy(found)}", style="red")
+
+
+def _disk(workspace: Mapping[str, Any]) -> str:
+    """ "1.2 GB of 20.0 GB", "archive of 300 MB", or "not measured"."""
+    used, limit, archive = (workspace.get(name) for name in ("disk_bytes", "disk_limit_bytes", "archive_bytes"))
+    if workspace["phase"] == "ARCHIVED" and archive is not None:
+        return f"archive of {format_amount(archive)}"
+    most = f" of {format_amount(limit)}" if limit is not None else ""
+    return f"{format_amount(used)}{most}" if used is not None else "not measured"
 
 
 def _repository(found: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -140,7 +155,7 @@ def open_(workspace: str, start: bool, only_print: bool, server: str | None, as_
 
     \b
     Examples:
-      codehub ws open api            starts it first when it rests
+      codehub ws open api            starts it first if it is asleep
       codehub ws open api --print    a link for another browser: valid 60 s, once
     """
     with connect(server) as client:
@@ -170,7 +185,7 @@ def logs(workspace: str, follow: bool, tail: int | None, server: str | None) -> 
     \b
     Examples:
       codehub ws logs api --tail 20
-      codehub ws logs -f api    goes on until Ctrl-C
+      codehub ws logs -f api    follows it until Ctrl-C
     """
     with connect(server) as client:
         found = find_workspace(client, workspace)

@@ -22,7 +22,7 @@ from codehub.domain.errors import Conflict
 @click.option("--description", default="", help="Description of the workspace.")
 @click.option("--memo", default="", help="A note for yourself.")
 @click.option("--profile", "image_ref", default=None, help="The IDE: a profile or an allowed image.")
-@click.option("--template", default=None, help="The template to make it from; `codehub templates ls` lists them.")
+@click.option("--template", default=None, help="Template to create it from; `codehub templates ls` lists them.")
 @parameter_option
 @click.option("--repo", default=None, metavar="URL", help="Clone this repository into its home.")
 @click.option("--ref", default=None, help="The branch, tag or commit to check out; the default branch otherwise.")
@@ -123,7 +123,7 @@ def archive(workspace: str, wait: bool, timeout_s: float | None, server: str | N
 
     \b
     Example:
-      codehub ws archive api    follows it: archiving, 62 %, 410 MB of 660 MB
+      codehub ws archive api    shows its progress: archiving, 62 %, 410 MB of 660 MB
     """
     _ask(workspace, "archive", "ARCHIVED", wait, timeout_s, server, as_json)
 
@@ -136,7 +136,7 @@ def archive(workspace: str, wait: bool, timeout_s: float | None, server: str | N
 def continue_(workspace: str, wait: bool, timeout_s: float | None, server: str | None, as_json: bool) -> None:
     """Continue from the last archive, in a new workspace, while a workspace's node does not answer.
 
-    The old workspace keeps its files. It is stopped when its node is back.
+    The old workspace keeps its files and is stopped when its node is back.
 
     \b
     Example:
@@ -153,7 +153,7 @@ def continue_(workspace: str, wait: bool, timeout_s: float | None, server: str |
 @server_option
 @json_option
 def cancel(workspace: str, server: str | None, as_json: bool) -> None:
-    """Cancel the start, restore or archive that is under way. The workspace is then as it was before; no file is lost.
+    """Cancel a start, restore or archive in progress. The workspace returns to its previous state; no file is lost.
 
     \b
     Example:
@@ -261,7 +261,7 @@ def duplicate(
     server: str | None,
     as_json: bool,
 ) -> None:
-    """Make the workspace NAME with the files of a stopped or archived one, which stays as it is.
+    """Create the workspace NAME with a copy of the files of a stopped or archived one.
 
     \b
     Examples:
@@ -283,9 +283,9 @@ def duplicate(
 def update_template(
     workspace: str, parameters: tuple[str, ...], dry_run: bool, server: str | None, as_json: bool
 ) -> None:
-    """Take the newest version of a workspace's template at its next start.
+    """Update a workspace to the newest version of its template at its next start.
 
-    Parameters keep their values unless --param gives others. Files in the home are not touched.
+    Parameters keep their values unless --param changes them. Files in the home are not touched.
 
     \b
     Examples:

@@ -33,9 +33,9 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 @click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @workspace_argument
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("--cwd", default=None, help="Where to run it, relative to the home.")
+@click.option("--cwd", default=None, help="Working directory, relative to the home.")
 @click.option("--env", "env", multiple=True, metavar="NAME=VALUE", help="Set a variable; may be repeated.")
-@click.option("--stdin", "with_stdin", is_flag=True, help="Send standard input along (up to 512 KB).")
+@click.option("--stdin", "with_stdin", is_flag=True, help="Send standard input (up to 512 KB).")
 @click.option("--timeout", "timeout_s", type=float, default=None, help="End it after this many seconds.")
 @click.option("--detach", "-d", is_flag=True, help="Print its process id instead of waiting for it.")
 @server_option
@@ -49,13 +49,13 @@ def exec_(
     detach: bool,
     server: str | None,
 ) -> None:
-    """Run a command in a workspace. Its output and exit code are passed on; Ctrl-C ends it.
+    """Run a command in a workspace and pass on its output and exit code. Ctrl-C ends it.
 
     \b
     Examples:
       codehub ws exec api -- make test
       codehub ws exec api -- sh -c 'cd src && ls'
-      codehub ws exec --detach api -- ./train.sh     goes on by itself; `codehub ws ps api` shows it
+      codehub ws exec --detach api -- ./train.sh     keeps running; `codehub ws ps api` shows it
     """
     # Click ends the options at the workspace's name and passes a following `--` on.
     words = command[1:] if command[0] == "--" else command
@@ -113,8 +113,8 @@ def cp(source: str, target: str, server: str | None) -> None:
 
     \b
     Examples:
-      codehub ws cp notes.txt api:            into the home, under its own name
-      codehub ws cp src api:project/src       a folder with all that is in it
+      codehub ws cp notes.txt api:            into the home, under the same name
+      codehub ws cp src api:project/src       a folder with its contents
       codehub ws cp api:build/report.pdf .
     """
     up, down = _remote(target), _remote(source)
@@ -228,7 +228,7 @@ class _Reader:
 @server_option
 @json_option
 def ps(workspace: str, server: str | None, as_json: bool) -> None:
-    """List what was started in a workspace by exec or as a process.
+    """List the processes started in a workspace by `exec`.
 
     \b
     Example:
@@ -247,7 +247,7 @@ def ps(workspace: str, server: str | None, as_json: bool) -> None:
                 item["state"],
                 "" if item["exit_code"] is None else str(item["exit_code"]),
                 f"{item['cpu_percent']:.0f} %",
-                when(datetime.fromtimestamp(item["started_at"], UTC).isoformat()),
+                when(item["started_at"]),
                 item["command"],
             ]
             for item in items
@@ -260,7 +260,7 @@ def ps(workspace: str, server: str | None, as_json: bool) -> None:
 @server_option
 @json_option
 def ports(workspace: str, server: str | None, as_json: bool) -> None:
-    """List what listens in a workspace, and where it can be opened.
+    """List the listening ports of a workspace and their URLs.
 
     \b
     Example:
@@ -281,7 +281,7 @@ def ports(workspace: str, server: str | None, as_json: bool) -> None:
 @server_option
 @json_option
 def keep_awake(workspace: str, duration: str, server: str | None, as_json: bool) -> None:
-    """Keep a workspace awake for DURATION (30m, 4h, 2d), whatever runs in it; `off` ends that.
+    """Keep a workspace awake for DURATION (30m, 4h, 2d), even if nothing runs in it; `off` ends it.
 
     \b
     Examples:

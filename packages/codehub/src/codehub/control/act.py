@@ -171,8 +171,12 @@ class Actor:
         again = workspace.error_count > 0 or container.reason == "NotHealthy"
         await backends.start_instance(spec, task.report, replace=again)
         if self._setup is not None:
-            self._setup.started()
+            self._setup.started(workspace.id)
         await self._wait_until_healthy(task, backends, profile)
+        if self._setup is not None:
+            status = await backends.instance_status()
+            if status.workspaced is not None:
+                await self._setup.configured(workspace.id, status.identity)
 
     async def _wait_until_healthy(self, task: Task, backends: WorkspaceBackends, profile: AppProfile) -> None:
         """Wait until the health check succeeds, at most as long as the profile allows."""

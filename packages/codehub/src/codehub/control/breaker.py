@@ -58,7 +58,7 @@ class Breaker:
     async def _try_to_close(self) -> None:
         assert self._open_until is not None
         if self._pinging or self._clock.monotonic() < self._open_until:
-            raise BackendDown(f"{self.name} does not answer; it is asked again soon")
+            raise BackendDown(f"{self.name} does not answer; it will be retried soon")
         self._pinging = True
         try:
             for _ in range(GOOD_PINGS_TO_CLOSE):

@@ -14,11 +14,11 @@ from codehub.ports.control_store import ControlStore
 T = TypeVar("T")
 
 # Without any hint, the row is read this often while work goes on that can be cancelled.
-_LOOK_EVERY_S: Final = 10.0
+_POLL_INTERVAL_S: Final = 10.0
 
 
 class OperationCancelled(Exception):
-    """The work was ended; the next look at the row decides how it goes on."""
+    """The work was ended. The next resync of the row decides how to continue."""
 
 
 class CancellationWatch:
@@ -54,7 +54,7 @@ class CancellationWatch:
         try:
             while True:
                 try:
-                    async with asyncio.timeout(_LOOK_EVERY_S):
+                    async with asyncio.timeout(_POLL_INTERVAL_S):
                         await event.wait()
                 except TimeoutError:
                     pass

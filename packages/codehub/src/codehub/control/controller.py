@@ -89,20 +89,20 @@ class WorkspaceController:
                 group.create_task(self._watch(name))
 
     async def _tick_for_ever(self) -> None:
-        next_survey = float("-inf")
+        next_resync = float("-inf")
         while True:
-            full = self._woken.is_set() or self._clock.monotonic() >= next_survey
+            full = self._woken.is_set() or self._clock.monotonic() >= next_resync
             self._woken.clear()
             async with self._heartbeat.tick():
                 if full:
-                    next_survey = self._clock.monotonic() + self._settings.idle_interval_s
-                    await self._look_at_everything()
+                    next_resync = self._clock.monotonic() + self._settings.idle_interval_s
+                    await self._resync_all()
                 else:
                     idle = set(self._resync.under_way()) - self._queue.delayed - self._queue.working
                     self._queue.add_all(sorted(idle))
             self._tell_of_backends()
             self._metrics.queue_depth.set(len(self._queue))
-            await self._pause(next_survey)
+            await self._pause(next_resync)
 
     def _tell_of_backends(self) -> None:
         """Report backends that do not answer in metrics and in the heartbeat."""
@@ -114,20 +114,20 @@ class WorkspaceController:
         if alarm and alarm != self._alarm:
             _log.error("nothing is marked as lost", why=alarm)
         self._alarm = alarm
-        if told := "; ".join(trouble for trouble in (*troubles.values(), alarm) if trouble):
-            self._heartbeat.last_error = "; ".join(part for part in (self._heartbeat.last_error, told) if part)
+        if problems := "; ".join(trouble for trouble in (*troubles.values(), alarm) if trouble):
+            self._heartbeat.last_error = "; ".join(part for part in (self._heartbeat.last_error, problems) if part)
 
-    async def _pause(self, next_survey: float) -> None:
+    async def _pause(self, next_resync: float) -> None:
         now = self._clock.monotonic()
         is_active = now < self._active_until or bool(self._resync.under_way())
-        wait_s = self._settings.active_interval_s if is_active else max(0.0, next_survey - now)
+        wait_s = self._settings.active_interval_s if is_active else max(0.0, next_resync - now)
         try:
             async with asyncio.timeout(min(wait_s, self._settings.idle_interval_s)):
                 await self._woken.wait()
         except TimeoutError:
             return
 
-    async def _look_at_everything(self) -> None:
+    async def _resync_all(self) -> None:
         self._queue.add_all(await self._resync.observe(self._queue.working))
         stale = self._resync.stale()
         for first in range(0, len(stale), OBSERVED_AT_ONCE):

@@ -6,6 +6,7 @@
     │                          ├ WorkspaceController
     │                          ├ TTL Runner
     │                          ├ Schedule Runner
+    │                          ├ Disk Runner
     │                          ├ SetupLinks
     └───────lost, or a fault───┴ GC Runner
 ```
@@ -22,6 +23,7 @@ import structlog
 from codehub.control.act import Actor
 from codehub.control.controller import WorkspaceController
 from codehub.control.deps import CoordinatorDeps, CoordinatorSettings
+from codehub.control.disk_runner import DiskRunner
 from codehub.control.event_listener import EventListener
 from codehub.control.gc_runner import GcRunner
 from codehub.control.guarded_backends import GuardedBackends
@@ -113,11 +115,11 @@ async def _lead(
         metrics.is_leader.set(0)
         metrics.leader_changes.labels("lost").inc()
         health.follows()
-        _log.info("leads no more", node_id=lease.holder_id, epoch=lease.epoch)
+        _log.info("no longer leading", node_id=lease.holder_id, epoch=lease.epoch)
 
 
 def _component_names(deps: CoordinatorDeps) -> tuple[str, ...]:
-    names = ("event_listener", "workspace_controller", "ttl_runner", "schedule_runner", "gc_runner")
+    names = ("event_listener", "workspace_controller", "ttl_runner", "schedule_runner", "disk_runner", "gc_runner")
     return names if deps.setup_desk is None else (*names, "setup_links")
 
 
@@ -183,12 +185,14 @@ def _components(
     schedule = ScheduleRunner(
         deps.schedule_store, controller.wake, lease, deps.clock, settings.schedule, heartbeats["schedule_runner"]
     )
+    disk = DiskRunner(deps.disk_store, backends, lease, deps.clock, settings.disk, heartbeats["disk_runner"])
     gc = GcRunner(deps.gc_store, deps.archives, lease, deps.clock, settings.gc, heartbeats["gc_runner"])
     components = {
         "event_listener": listener.run(),
         "workspace_controller": controller.run(),
         "ttl_runner": ttl.run(),
         "schedule_runner": schedule.run(),
+        "disk_runner": disk.run(),
         "gc_runner": gc.run(),
     }
     return components if setup is None else {**components, "setup_links": setup.run()}
@@ -210,7 +214,7 @@ def _store_check(deps: CoordinatorDeps) -> StoreCheck:
 
 async def _never_ends(name: str, loop: Coroutine[Any, Any, None]) -> None:
     await loop
-    raise ComponentEnded(f"{name} ended by itself")
+    raise ComponentEnded(f"{name} ended unexpectedly")
 
 
 def _refuse_to_swallow() -> None:

@@ -13,7 +13,7 @@ from codehub.ports.activity import DurableActivity
 from codehub.ports.archives import Archives
 from codehub.ports.bus import Bus
 from codehub.ports.clock import Clock
-from codehub.ports.control_store import ControlStore, GcStore, ScheduleStore, StoreRegistry, TtlStore
+from codehub.ports.control_store import ControlStore, DiskStore, GcStore, ScheduleStore, StoreRegistry, TtlStore
 from codehub.ports.homes import Homes
 from codehub.ports.instances import Instances
 from codehub.ports.leadership import Election
@@ -52,6 +52,15 @@ class ScheduleSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskSettings:
+    interval_s: float = 30.0
+    # Between two measurements of one home.
+    every_s: float = 600.0
+    per_tick: int = 50
+    timeout_s: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
 class GcSettings:
     interval_s: float = 14_400.0
     keep: int = 2
@@ -67,6 +76,7 @@ class CoordinatorSettings:
     ttl: TtlSettings = TtlSettings()
     gc: GcSettings = GcSettings()
     schedule: ScheduleSettings = field(default_factory=ScheduleSettings)
+    disk: DiskSettings = DiskSettings()
     # Delay after a lost term or a failed campaign. Short, because a standby waits inside the lock call.
     campaign_pause_s: float = 0.5
     health_bind: str = ""
@@ -87,6 +97,7 @@ class CoordinatorDeps:
     ttl_store: TtlStore
     gc_store: GcStore
     schedule_store: ScheduleStore
+    disk_store: DiskStore
     notifications: Notifications
     bus: Bus
     activity: DurableActivity

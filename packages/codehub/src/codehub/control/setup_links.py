@@ -28,7 +28,11 @@ from codehub.ports.setup import Linkable, Links, LinkStream, Message, SetupDesk
 _log = structlog.get_logger()
 
 _TICK_S: Final = 1.0
+# A helper answers some 100 ms after its instance was started; later attempts are less frequent.
+_FIRST_AGAIN_S: Final = 0.05
 _AGAIN_S: Final = 1.0
+# How long a start waits for git and secrets. A workspace whose helper does not answer runs all the same.
+_CONFIGURED_WITHIN_S: Final = 20.0
 # A start that may not be linked, or whose helper is too old: looked at again rarely.
 _REFUSED_S: Final = 15.0
 # How often the progress of one workspace is written: a card does not show more.
@@ -53,6 +57,9 @@ class _Linked:
 
     workspace: Linkable
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    started: asyncio.Event = field(default_factory=asyncio.Event)
+    # The instance that was sent its configuration, or that may not have any.
+    configured: str = ""
 
 
 class SetupLinks:
@@ -66,14 +73,29 @@ class SetupLinks:
         self._linked: dict[str, _Linked] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._hint = asyncio.Event()
+        self._ticks = 0
 
     async def awaits_environment(self, owner_user_id: str) -> bool:
         """Whether an IDE of this owner waits for its environment before it begins."""
         return await self._desk.awaits_environment(owner_user_id)
 
-    def started(self) -> None:
+    def started(self, workspace_id: str) -> None:
         """An instance was just started: link it now, since its IDE may wait."""
         self._hint.set()
+        if (linked := self._linked.get(workspace_id)) is not None:
+            linked.started.set()
+
+    async def configured(self, workspace_id: str, instance: str) -> None:
+        """Wait until git and the secrets of a start are configured: a push must not fail right after a wake."""
+        first = self._ticks
+        try:
+            async with asyncio.timeout(_CONFIGURED_WITHIN_S):
+                while (linked := self._linked.get(workspace_id)) is None or linked.configured != instance:
+                    if linked is None and self._ticks > first + 1:
+                        return  # not linkable any more: it is to stop again
+                    await asyncio.sleep(_FIRST_AGAIN_S)
+        except TimeoutError:
+            _log.warning("a workspace runs before its helper is linked", workspace_id=workspace_id)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -102,30 +124,39 @@ class SetupLinks:
             elif known.workspace.version != found.version:
                 known.workspace = found
                 known.changed.set()
+        self._ticks += 1
 
     async def _keep(self, linked: _Linked) -> None:
+        again_s = _FIRST_AGAIN_S
         while True:
-            pause_s = _AGAIN_S
+            pause_s, again_s = again_s, min(_AGAIN_S, again_s * 2)
+            linked.started.clear()
             try:
-                pause_s = await self._link(linked)
+                pause_s = await self._link(linked) or pause_s
             except* CodeHubError as errors:
                 _log.debug("not linked", workspace_id=linked.workspace.workspace_id, error=str(errors.exceptions[0]))
             except* Exception as errors:  # noqa: BLE001 - one workspace must not take the coordinator's term with it
                 _log.error("a setup link failed", workspace_id=linked.workspace.workspace_id, exc_info=errors)
-            await asyncio.sleep(pause_s)
+            try:
+                await asyncio.wait_for(linked.started.wait(), pause_s)
+                again_s = _FIRST_AGAIN_S
+            except TimeoutError:
+                pass
 
-    async def _link(self, linked: _Linked) -> float:
-        """One connection, until it ends; how long to wait before the next."""
+    async def _link(self, linked: _Linked) -> float | None:
+        """One connection, until it ends; how long to wait before the next, or None while there is nothing to link yet."""
         workspace = linked.workspace
         backend = self._instances.get(workspace.instance_backend)
         status = await backend.status(workspace.workspace_id) if backend is not None else None
         if status is None or not status.running or status.workspaced is None:
-            return _AGAIN_S
+            return None
         if not await self._desk.bind(workspace.workspace_id, status.identity, workspace.owner_user_id):
             await self._desk.note(workspace.workspace_id, _OTHER_OWNER)
+            linked.configured = status.identity
             return _REFUSED_S
         async with self._links.open(status.workspaced) as stream:
             if stream is None:
+                linked.configured = status.identity
                 return _REFUSED_S
             await self._converse(linked, status.identity, stream)
         return _AGAIN_S
@@ -134,20 +165,21 @@ class SetupLinks:
         notes: asyncio.Queue[SetupState] = asyncio.Queue(1)
         async with asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(self._send_changes(linked, stream)),
+                group.create_task(self._send_changes(linked, instance, stream)),
                 group.create_task(self._write_notes(linked.workspace.workspace_id, notes)),
             ]
             await self._listen(linked, instance, stream, notes, group)
             for task in tasks:
                 task.cancel()
 
-    async def _send_changes(self, linked: _Linked, stream: LinkStream) -> None:
+    async def _send_changes(self, linked: _Linked, instance: str, stream: LinkStream) -> None:
         while True:
             linked.changed.clear()
             workspace = linked.workspace
             message = await self._desk.message(workspace.workspace_id, workspace.owner_user_id)
             if message is not None:
                 await stream.send(message)
+            linked.configured = instance
             await linked.changed.wait()
 
     async def _write_notes(self, workspace_id: str, notes: asyncio.Queue[SetupState]) -> None:

@@ -138,5 +138,5 @@ class TtlRunner:
             prefix = "" if profile.strip_prefix else workspace_path(workspace.id).rstrip("/")
             return await self._asks.work(status.upstream, prefix + profile.activity_path, now)
         except CodeHubError as error:
-            _log.debug("was not asked for activity", workspace_id=workspace.id, error=str(error))
+            _log.debug("could not get the activity", workspace_id=workspace.id, error=str(error))
             return None

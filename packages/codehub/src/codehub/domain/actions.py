@@ -139,7 +139,7 @@ def _refusal(action: Action, workspace: Workspace) -> str | None:
     if action is Action.DUPLICATE and isinstance(source := source_of(workspace), NotNow):
         return source.why
     if action is Action.CONTINUE_FROM_ARCHIVE and not _is_out_of_reach(workspace):
-        return "the workspace can be reached: it continues by itself"
+        return "the workspace can be reached: it continues automatically"
     if action is Action.CONTINUE_FROM_ARCHIVE and workspace.archive_key is None:
         return "the workspace was never archived: there is nothing to continue from"
     if action is Action.UNDELETE and workspace.purged_at is not None:

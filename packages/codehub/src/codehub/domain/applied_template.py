@@ -167,4 +167,5 @@ def _kubernetes(value: Mapping[str, Any]) -> KubernetesOptions:
         image_pull_secrets=tuple(value.get("image_pull_secrets", ())),
         gpus=MappingProxyType(value.get("gpus", {})),
         tolerations=tuple(Toleration(**one) for one in value.get("tolerations", ())),
+        affinity=value.get("affinity", ""),
     )

@@ -29,6 +29,14 @@ class AuditKind(StrEnum):
     WORKSPACE_RECOVERED = "workspace.recovered"
     WORKSPACE_UNDELETED = "workspace.undeleted"
     WORKSPACE_TRANSFERRED = "workspace.transferred"
+    TEMPLATE_PUSHED = "template.pushed"
+    TEMPLATE_ARCHIVED = "template.archived"
+    GIT_CREDENTIAL_ADDED = "git_credential.added"
+    GIT_CREDENTIAL_REMOVED = "git_credential.removed"
+    GIT_KEY_MADE = "git_key.made"
+    GIT_KEY_REMOVED = "git_key.removed"
+    SECRET_SET = "secret.set"  # noqa: S105 - a name
+    SECRET_REMOVED = "secret.removed"  # noqa: S105 - a name
     PORT_SHARED = "port.shared"
     PORT_LINK_CREATED = "port.link_created"
     PORT_OPENED = "port.opened"

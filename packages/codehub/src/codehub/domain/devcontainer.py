@@ -203,9 +203,7 @@ class _Parser:
             raise Invalid("customizations.vscode is an object")
         extensions = [*_texts(vscode, "extensions"), *_texts(self._left, "extensions")]
         self._left.pop("extensions", None)
-        for extension in extensions:
-            if not _EXTENSION.fullmatch(extension):
-                raise Invalid(f"{extension!r} is not the id of an extension: publisher.name")
+        extensions = [self._extension(extension) for extension in extensions]
         settings = vscode.get("settings", {})
         if not isinstance(settings, dict):
             raise Invalid("customizations.vscode.settings is an object")
@@ -214,6 +212,18 @@ class _Parser:
         kept = [e for e in extensions if not e.startswith("-") and e.lower() not in removed]
         old = self._take_object("settings")
         return tuple(dict.fromkeys(kept)), {**old, **settings}
+
+    def _extension(self, text: str) -> str:
+        """Return an extension's id, or the path of a `.vsix` file in the repository."""
+        if _EXTENSION.fullmatch(text) and not text.endswith(".vsix"):
+            return text
+        folder = self._variables["containerWorkspaceFolder"] + "/"
+        inside = self._expand(text).removeprefix(folder).removeprefix("./")
+        if not text.endswith(".vsix") or inside.startswith("/") or ":" in inside or ".." in inside.split("/"):
+            raise Invalid(
+                f"{text!r} is neither the id of an extension (publisher.name) nor a .vsix file in the repository"
+            )
+        return folder + inside
 
     def _ports(self) -> tuple[int, ...]:
         ports: list[int] = []

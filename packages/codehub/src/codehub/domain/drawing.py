@@ -33,7 +33,7 @@ def _levels() -> list[str]:
     heights = ", ".join(f"{phase} ({height})" for phase, height in LEVELS.items())
     away = ", ".join(sorted(operation.value for operation in VOLUME_MAY_BE_AWAY))
     return [
-        f"Levels, from low to high: {heights}. ERROR stands beside them and has one way out by itself: deletion.",
+        f"Levels, from low to high: {heights}. ERROR is beside them; without an action, deletion is the only way out.",
         f"A recorded volume may be away only during {away}; at any other time its absence is DataLost.",
         "",
     ]

@@ -43,7 +43,7 @@ def source_of(original: Workspace) -> Source:
     if original.desired_state not in _RESTS or original.phase is Phase.RUNNING:
         return NotNow("the original is running: stop it first, so that its files are copied in one state")
     if original.operation is not Operation.NONE:
-        return NotNow("the original is busy: wait until it rests")
+        return NotNow("the original is busy: wait until its operation has finished")
     if original.phase is Phase.ARCHIVED and original.archive_key is not None and original.home_ctx is None:
         return FromArchive(original.archive_key)
     if original.phase is Phase.STANDBY and original.home_ctx is not None:

@@ -15,7 +15,7 @@ LONGEST_DELAY = timedelta(hours=1)
 _IN_USE = timedelta(minutes=10)
 
 
-def asked_by_schedule(workspace: Workspace, zone: str, since: datetime | None, now: datetime) -> DesiredState | None:
+def scheduled_state(workspace: Workspace, zone: str, since: datetime | None, now: datetime) -> DesiredState | None:
     """Return the scheduled desired state if it is due in (since, now] and nothing prevents it."""
     schedule = workspace.template.schedule if workspace.template is not None else None
     if schedule is None or since is None or workspace.deleted_at is not None or workspace.of_newer_version:

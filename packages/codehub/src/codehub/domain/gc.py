@@ -26,6 +26,9 @@ class Claim:
     purged_at: datetime | None = None
     # Keys of this workspace's archives that other workspaces were created from and have not replaced yet.
     used_by_others: frozenset[str] = frozenset()
+    # Op ids of copies that are being made from this workspace's home. Their archives are written among this workspace's,
+    # under names that begin with these ids, and become `used_by_others` once they are recorded.
+    copying: frozenset[str] = frozenset()
 
 
 def archive_key_of(workspace_id: str, op_id: str) -> str:
@@ -36,13 +39,13 @@ def is_protected(claim: Claim | None, op_id: str) -> bool:
     """Return whether an archive at `{workspace}/{op_id}/` must be kept.
 
     An archive without a row is unknown: it is kept, and `doctor` reports it. ERROR protects all archives. Deletion ends all
-    protection, but only once `purged_at` is committed: until then it can be undone. An archive that a copy refers to is
-    kept regardless of the original's state.
+    protection, but only once `purged_at` is committed: until then it can be undone. An archive that a copy refers to,
+    or that is being written for one, is kept regardless of the original's state.
     """
     if claim is None:
         return True
     key = archive_key_of(claim.workspace_id, op_id)
-    if key in claim.used_by_others:
+    if key in claim.used_by_others or op_id.partition(".")[0] in claim.copying:
         return True
     if claim.purged_at is not None:
         return False

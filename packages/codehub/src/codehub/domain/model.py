@@ -205,6 +205,9 @@ class Workspace:
     repo: RepositorySource | None = None
     setup: SetupState | None = None
     setup_retry: int = 0
+    # How large its home was when it was last looked at; None when that is unknown.
+    disk_bytes: int | None = None
+    disk_checked_at: datetime | None = None
     # The row contains a value that this version does not know: it can be shown, but not acted on.
     of_newer_version: bool = False
 
@@ -216,3 +219,5 @@ class WorkspaceWithOwner:
     workspace: Workspace
     owner: str
     version: str
+    # Of the archive that it would be restored from; None when that is unknown.
+    archive_bytes: int | None = None

@@ -161,7 +161,7 @@ def _healthy(workspace: Workspace, volume: Condition, archive: Condition, contai
     if volume.is_true:
         return _MET
     if volume.is_unknown:
-        return _unknown("the volume could not be looked at")
+        return _unknown("the volume could not be inspected")
     if workspace.home_ctx is not None and workspace.operation not in VOLUME_MAY_BE_AWAY:
         message = volume.message or "the home is recorded but not there whole"
         return Condition(ConditionStatus.FALSE, ErrorReason.DATA_LOST.value, message)
@@ -171,13 +171,13 @@ def _healthy(workspace: Workspace, volume: Condition, archive: Condition, contai
                 ConditionStatus.FALSE, ErrorReason.DATA_LOST.value, "the archive is gone and there is no volume"
             )
         if archive.is_unknown:
-            return _unknown("the archive could not be looked at")
+            return _unknown("the archive could not be inspected")
     runs = instance_runs(container)
     if runs and workspace.operation not in _TAKES_INSTANCE_AWAY:
         return Condition(
             ConditionStatus.FALSE, ErrorReason.CONTAINER_WITHOUT_VOLUME.value, "an instance runs without its volume"
         )
-    return _MET if runs is not None else _unknown("the instance could not be looked at")
+    return _MET if runs is not None else _unknown("the instance could not be inspected")
 
 
 def blocked_by_unseen(workspace: Workspace, now: datetime) -> Blocked | None:

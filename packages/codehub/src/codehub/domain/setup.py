@@ -12,6 +12,7 @@ from enum import StrEnum
 _MOST_STEPS = 200
 _MOST_NOTES = 50
 _LONGEST_TEXT = 1000
+_MOST_KEYS_NAMED = 5
 
 
 class StepState(StrEnum):
@@ -135,6 +136,11 @@ def _text(value: object) -> str:
     return "".join(char for char in text[:_LONGEST_TEXT] if char.isprintable() or char == "\n")
 
 
+def expected_ports(of_template: Sequence[int], state: SetupState | None) -> tuple[int, ...]:
+    """Return the ports that the template and devcontainer.json name, in their order."""
+    return tuple(dict.fromkeys((*of_template, *(state.ports if state is not None else ()))))
+
+
 def setup_sentence(state: SetupState) -> str:
     """Return one line for the card; empty if there is nothing to report."""
     running = [step for step in state.steps if step.state is StepState.RUNNING]
@@ -145,4 +151,9 @@ def setup_sentence(state: SetupState) -> str:
     if state.failed:
         step = state.failed[0]
         return f"{step.title} failed. {step.message}".strip()
-    return state.error
+    if state.error or not state.ignored:
+        return state.error
+    keys = [key[:50] for key, _ in state.ignored]
+    more = f" and {len(keys) - _MOST_KEYS_NAMED} more" if len(keys) > _MOST_KEYS_NAMED else ""
+    verb = "has" if len(keys) == 1 else "have"
+    return f"Of devcontainer.json, {', '.join(keys[:_MOST_KEYS_NAMED])}{more} {verb} no effect here."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ _OBJECT = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 _OPERATORS = ("Equal", "Exists")
+_AFFINITIES = ("nodeAffinity", "podAffinity", "podAntiAffinity")
+_LONGEST_AFFINITY = 16 << 10
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -51,6 +54,7 @@ class KubernetesOptions:
     image_pull_secrets: tuple[str, ...] = ()
     gpus: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     tolerations: tuple[Toleration, ...] = ()
+    affinity: str = ""  # Kubernetes' own object as JSON; replaces the installation's
 
 
 AS_INSTALLED = Size()
@@ -97,8 +101,9 @@ def parse_kubernetes(reader: TableReader | None) -> KubernetesOptions:
         image_pull_secrets=secrets,
         gpus=MappingProxyType(_gpus(reader.table("gpus"))),
         tolerations=_tolerations(reader),
+        affinity=_affinity(reader),
     )
-    reader.end("runtime_class, priority_class, node_selector, tolerations, image_pull_secrets, gpus")
+    reader.end("runtime_class, priority_class, node_selector, tolerations, affinity, image_pull_secrets, gpus")
     return options
 
 
@@ -145,3 +150,23 @@ def _tolerations(reader: TableReader) -> tuple[Toleration, ...]:
             one.wrong("effect", f"must be one of {', '.join(_EFFECTS)}")
         found.append(toleration)
     return tuple(found)
+
+
+def _affinity(reader: TableReader) -> str:
+    """Return the affinity as JSON. Its rules have many fields; the API server checks them."""
+    table = reader.take("affinity", dict, "a table")
+    if not isinstance(table, dict):
+        return ""
+    unknown = [key for key in table if key not in _AFFINITIES]
+    if unknown or not table:
+        reader.wrong("affinity", f"has {' or '.join(_AFFINITIES)}, as in a Pod")
+        return ""
+    try:
+        text = json.dumps(table, sort_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        reader.wrong("affinity", "has values that JSON does not know, such as a date")
+        return ""
+    if len(text) > _LONGEST_AFFINITY:
+        reader.wrong("affinity", f"is longer than {_LONGEST_AFFINITY >> 10} KiB")
+        return ""
+    return text

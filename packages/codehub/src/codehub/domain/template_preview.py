@@ -45,7 +45,7 @@ def notes(template: Template, runtime: str) -> list[str]:
     if template.kubernetes != NO_OPTIONS and runtime != "kubernetes":
         found.append(f"kubernetes: not used, because workspaces here run on {runtime}")
     if template.size.disk_bytes is not None:
-        found.append("size.disk: shown to people, not enforced yet")
+        found.append("size.disk: a soft limit; people are warned, and nothing is stopped")
     return found
 
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from codehub.domain.errors import Invalid
 from codehub.domain.images import parse_image
-from codehub.domain.parameters import NAME, Parameter, Value, fill, parse_parameter, placeholders
+from codehub.domain.parameters import NAME, CompilePattern, Parameter, Value, fill, parse_parameter, placeholders
 from codehub.domain.repository import RepositorySource, parse_source
 from codehub.domain.schedule import Schedule, parse_schedule
 from codehub.domain.table_reader import Mistake, Mistakes, TableReader
@@ -35,7 +35,7 @@ _LONGEST_COMMAND = 8192
 _LONGEST_DESCRIPTION = 1024
 _LONGEST_VALUE = 32_768
 # With a shorter TTL, a workspace would be put to sleep while its page still loads.
-_SHORTEST_TTL = timedelta(minutes=1)
+SHORTEST_TTL = timedelta(minutes=1)
 LONGEST_TTL = timedelta(days=366)
 # CodeHub's own variables, and those that change which programs a workspace's user runs.
 _RESERVED_ENV = ("CODEHUB_", "LD_")
@@ -86,7 +86,7 @@ class StoredVersion:
     workspaces: int = 0  # the number of workspaces that use the template, in any version
 
 
-def parse_templates(parsed: Mapping[str, object]) -> Mapping[str, Template]:
+def parse_templates(parsed: Mapping[str, object], compile_pattern: CompilePattern) -> Mapping[str, Template]:
     """Parse the templates of one TOML document. Raises Mistakes with all mistakes in it."""
     mistakes: list[Mistake] = []
     for key in parsed:
@@ -107,7 +107,7 @@ def parse_templates(parsed: Mapping[str, object]) -> Mapping[str, Template]:
             mistakes.append(Mistake(where, "must be a table"))
         else:
             reader = TableReader(where, table, mistakes)
-            found[name] = _template(name, reader)
+            found[name] = _template(name, reader, compile_pattern)
     if mistakes:
         raise Mistakes(mistakes)
     return found
@@ -158,8 +158,8 @@ _KNOWN = (
 )
 
 
-def _template(name: str, reader: TableReader) -> Template:
-    parameters = _parameters(reader)
+def _template(name: str, reader: TableReader, compile_pattern: CompilePattern) -> Template:
+    parameters = _parameters(reader, compile_pattern)
     access = reader.parsed("access", _access) or Access.USERS
     repo_url, repo_ref, repo_path = _repo(reader)
     template = Template(
@@ -198,8 +198,8 @@ def _access(text: str) -> Access:
 
 def _ttl(text: str) -> timedelta:
     ttl = parse_duration(text)
-    if not _SHORTEST_TTL <= ttl <= LONGEST_TTL:
-        raise Invalid(f"must be from {shown_duration(_SHORTEST_TTL)} to {shown_duration(LONGEST_TTL)}")
+    if not SHORTEST_TTL <= ttl <= LONGEST_TTL:
+        raise Invalid(f"must be from {shown_duration(SHORTEST_TTL)} to {shown_duration(LONGEST_TTL)}")
     return ttl
 
 
@@ -260,7 +260,7 @@ def _schedule(reader: TableReader | None) -> Schedule | None:
         return None
 
 
-def _parameters(reader: TableReader) -> dict[str, Parameter]:
+def _parameters(reader: TableReader, compile_pattern: CompilePattern) -> dict[str, Parameter]:
     tables = reader.table("parameters")
     found: dict[str, Parameter] = {}
     if tables is None:
@@ -270,7 +270,7 @@ def _parameters(reader: TableReader) -> dict[str, Parameter]:
             tables.wrong(name, "a parameter's name is lower-case letters, digits, '-' and '_'")
             continue
         table = tables.table(name)
-        if table is not None and (parameter := parse_parameter(name, table)) is not None:
+        if table is not None and (parameter := parse_parameter(name, table, compile_pattern)) is not None:
             found[name] = parameter
     return found
 

@@ -81,7 +81,7 @@ def split_templates(source: str) -> dict[str, str]:
             same = False
         if not same:
             raise Invalid(
-                f"templates.{each}: cannot be told apart from the other templates of this text; push it by itself"
+                f"templates.{each}: cannot be separated from the other templates of this text; push it alone"
             )
     return found
 

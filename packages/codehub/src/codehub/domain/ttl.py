@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from codehub.domain.model import DesiredState, Operation, Phase, Workspace
+from codehub.domain.templates import SHORTEST_TTL
 
 # Beyond this number, older spans are merged. Merging only ever makes idle time shorter.
 _MOST_SPANS = 50
@@ -71,6 +72,11 @@ def standby_ttl(workspace: Workspace, ttl: timedelta) -> timedelta:
     """Return the template's TTL, or else the installation's."""
     own = workspace.template.ttl_standby if workspace.template is not None else None
     return ttl if own is None else own
+
+
+def shortest_standby_ttl(ttl: timedelta) -> timedelta:
+    """Return the shortest TTL that any workspace may have. `ttl` is the installation's."""
+    return min(ttl, SHORTEST_TTL)
 
 
 def archive_ttl(workspace: Workspace, ttl: timedelta) -> timedelta:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from codehub.domain.actions import NEEDS_ADMIN
+from codehub.domain.disk import DiskLevel, disk_level
 from codehub.domain.model import ErrorReason, Operation, Phase, Progress, Status, Workspace
 from codehub.domain.status import status_of
 
@@ -90,7 +91,7 @@ ERRORS: Mapping[ErrorReason, ErrorText] = MappingProxyType(
             "The backend it runs on could not be reached.", "Start it again; if it fails again, check its timeline."
         ),
         ErrorReason.OUT_OF_SPACE: ErrorText(
-            "There is not enough disk space.", "It continues by itself once there is space; ask an administrator."
+            "There is not enough disk space.", "It continues once there is space; ask an administrator."
         ),
         ErrorReason.RETRY_EXCEEDED: ErrorText(
             "It failed several times in a row.",
@@ -163,6 +164,17 @@ def progress_text(progress: Progress | None) -> str:
     if progress is None:
         return ""
     return ", ".join(part for part in (_step_text(progress.step), _amount_done(progress)) if part)
+
+
+def disk_warning(used: int | None, limit: int | None) -> str:
+    """Empty while there is nothing to warn about, or nothing is known."""
+    level = disk_level(used, limit)
+    if used is None or limit is None or level is None or level is DiskLevel.OK:
+        return ""
+    amount, size = format_amount(used), format_amount(limit)
+    if level is DiskLevel.NEAR:
+        return f"Its files use {amount}, almost all of its disk size of {size}."
+    return f"Its files use {amount}, more than its disk size of {size}. Delete files that you do not need."
 
 
 def format_amount(count: int, unit: str = "bytes") -> str:

@@ -131,6 +131,16 @@ class ScheduleStore(Protocol):
         ...
 
 
+class DiskStore(Protocol):
+    async def to_measure(self, now: datetime, every: timedelta, most: int) -> Sequence[Workspace]:
+        """Some that `domain.disk.is_to_measure`, those first that were not measured for the longest time."""
+        ...
+
+    async def note_disk(self, epoch: int, workspace: Workspace, used: int | None, now: datetime) -> None:
+        """How large this home is, while it is still the same incarnation. None: unknown."""
+        ...
+
+
 class GcStore(Protocol):
     async def begin_purges(self, epoch: int, now: datetime, retention: timedelta) -> Collection[str]:
         """Commit `purged_at` of all workspaces whose retention is over, under their rows' locks. Returns their ids."""

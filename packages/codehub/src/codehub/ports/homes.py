@@ -64,6 +64,10 @@ class Homes(Protocol):
 
     async def status(self, home: HomeKey) -> HomeStatus: ...
 
+    async def size(self, home: HomeKey) -> int | None:
+        """Bytes on disk, also of a home in use. None where it cannot be known at a bounded cost."""
+        ...
+
     async def provision(self, home: HomeKey, incarnation: str, fence: Fence) -> HomeCtx:
         """Create an empty complete volume, or keep the existing complete one. Returns its ctx.
 

@@ -37,13 +37,13 @@ _TEXTS: Final[dict[Page, str]] = {
     Page.NOT_FOUND: "It may have been deleted, or the address is incomplete.",
     Page.FORBIDDEN: "Only its owner can open it.",
     Page.WAKING: "This page opens it as soon as it is ready. Your files are safe.",
-    Page.AWAY: "It is running, but its IDE does not answer. This page retries by itself.",
+    Page.AWAY: "It is running, but its IDE does not answer. This page retries automatically.",
     Page.PORT_CLOSED: "Start a server on it in the workspace. This page opens it when something listens.",
     Page.ARCHIVED: "Your files are safe. Restore it to continue.",
     Page.PENDING: "It has not been started yet.",
     Page.LIMIT: "Stop one of these, then open this workspace again.",
     Page.SIGNED_OUT: "The sign-in link has been used or has expired, or this browser blocks cookies. Try again.",
-    Page.UNAVAILABLE: "One of its services does not answer. This page retries by itself.",
+    Page.UNAVAILABLE: "One of its services does not answer. This page retries automatically.",
 }
 # The limit of the installation is reached, and the user has no running workspace to stop.
 _ALL_TAKEN: Final = (

@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from ipaddress import ip_network
 
 import structlog
@@ -21,6 +21,7 @@ from codehub.domain.errors import CodeHubError, Invalid
 from codehub.domain.limits import RunningLimits
 from codehub.domain.model import Workspace
 from codehub.domain.profiles import AppProfile, Catalog
+from codehub.domain.ttl import shortest_standby_ttl
 from codehub.ports.activity import ActivityStore
 from codehub.ports.instances import Instances, Upstream
 from codehub.proxy.activity.buffer import ActivityBuffer
@@ -65,7 +66,10 @@ async def run_proxy(
     loop = asyncio.get_running_loop()
     clock = CoarseClock(loop.time, time.time)
     buffer = ActivityBuffer(
-        deps.activity, clock, flush_interval_s=settings.flush_interval_s, ttl_standby_s=settings.ttl_standby_s
+        deps.activity,
+        clock,
+        flush_interval_s=settings.flush_interval_s,
+        shortest_ttl_s=shortest_standby_ttl(timedelta(seconds=settings.ttl_standby_s)).total_seconds(),
     )
     access = WorkspaceAccess(
         deps.database,

@@ -14,6 +14,7 @@ from functools import lru_cache
 from codehub.adapters.postgres import templates, timeline, workspaces
 from codehub.adapters.postgres.pool import Database, Transaction
 from codehub.domain.applied_template import AppliedTemplate, apply_template, carried_over
+from codehub.domain.audit import AuditKind
 from codehub.domain.errors import Conflict, Denied, Invalid, NotFound, WorkspaceNotFound
 from codehub.domain.ids import is_id
 from codehub.domain.model import DesiredState, Workspace, WorkspaceWithOwner
@@ -25,6 +26,8 @@ from codehub.domain.template_preview import RUNS, RUNTIMES, applied_changes, not
 from codehub.domain.templates import Access, StoredVersion, Template, parse_templates
 from codehub.domain.toml_places import line_of, parse_toml, split_templates
 from codehub.ports.instances import Instances
+from codehub.services.audit import note
+from codehub.services.patterns import compile_pattern
 from codehub.services.principal import Clock, Principal
 
 _MOST_VERSIONS_SHOWN = 100
@@ -150,6 +153,10 @@ class Templates:
                     continue
                 number = await templates.push(tx, name, parts[name], who.username, self.clock())
                 pushed.append(Pushed(name, number, is_new=True))
+            for each in pushed:
+                if each.is_new:
+                    at = self.clock()
+                    await note(tx, AuditKind.TEMPLATE_PUSHED, at, who, target=each.name, version=each.version)
         return pushed
 
     def problems(self, source: str) -> tuple[Problem, ...]:
@@ -170,7 +177,7 @@ class Templates:
         who.must_be_admin()
         if found := self.problems(source):
             return [Preview("", found)]
-        parsed = parse_templates(parse_toml(source))
+        parsed = parse_templates(parse_toml(source), compile_pattern)
         return [await self._preview(each, 0, given, runtime) for each in parsed.values()]
 
     async def preview(self, who: Principal, name: str, given: Mapping[str, Value], runtime: str | None) -> Preview:
@@ -191,6 +198,7 @@ class Templates:
                 )
             if found.archived_at is None:
                 await templates.set_archived(tx, name, self.clock())
+                await note(tx, AuditKind.TEMPLATE_ARCHIVED, self.clock(), who, target=name)
 
     async def update_of(self, who: Principal, workspace_id: str) -> Update | None:
         """Return the template and what its newest version would change, or None without a template."""
@@ -249,7 +257,7 @@ class Templates:
 
     def _checked(self, source: str) -> Mapping[str, Template]:
         """Parse and check a text. Also raises Mistakes for profiles that this installation does not have."""
-        parsed = parse_templates(parse_toml(source))
+        parsed = parse_templates(parse_toml(source), compile_pattern)
         known = ", ".join(sorted(self.catalog.profiles))
         mistakes = [
             Mistake(f"templates.{name}.profile", f"there is no profile {template.profile!r}; there are {known}")
@@ -353,7 +361,7 @@ def _offered(stored: StoredVersion) -> Offered | None:
 
 @lru_cache(maxsize=512)
 def _parsed(name: str, source: str) -> Template:
-    return parse_templates(parse_toml(source))[name]
+    return parse_templates(parse_toml(source), compile_pattern)[name]
 
 
 def _of_profile(name: str) -> Template:

@@ -13,6 +13,7 @@ from codehub.adapters.git_remote import Branches, GitRemote
 from codehub.adapters.postgres import user_setup
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.secret_box import SecretBox
+from codehub.domain.audit import AuditKind
 from codehub.domain.errors import Conflict, Invalid, NotFound
 from codehub.domain.repository import parse_source, parse_url
 from codehub.domain.user_secrets import (
@@ -29,6 +30,7 @@ from codehub.domain.user_secrets import (
     parse_git_host,
 )
 from codehub.services import git_keys
+from codehub.services.audit import note
 from codehub.services.principal import Clock, Ids, Principal
 from codehub.services.setup_desk import credential_context, key_context, secret_context
 
@@ -58,12 +60,16 @@ class UserSetup:
             if len(await user_setup.credentials(tx, who.user_id)) >= MAX_CREDENTIALS:
                 raise Conflict(f"you have {MAX_CREDENTIALS} git credentials: remove one first")
             await user_setup.put_credential(tx, who.user_id, made, sealed)
+            await note(tx, AuditKind.GIT_CREDENTIAL_ADDED, made.created_at, who, target=f"{scheme}://{host}")
         return made
 
     async def remove_credential(self, who: Principal, credential_id: str) -> None:
         async with self.database.transaction() as tx:
-            if not await user_setup.delete_credential(tx, who.user_id, credential_id):
+            held = [each for each in await user_setup.credentials(tx, who.user_id) if each.id == credential_id]
+            if not held or not await user_setup.delete_credential(tx, who.user_id, credential_id):
                 raise NotFound("you have no such git credential")
+            target = f"{held[0].scheme}://{held[0].host}"
+            await note(tx, AuditKind.GIT_CREDENTIAL_REMOVED, self.clock(), who, target=target)
 
     async def branches(self, who: Principal, url: str) -> Branches:
         """List the branches of a repository, with the credential that this user stored for its host."""
@@ -88,9 +94,12 @@ class UserSetup:
         line, private = git_keys.make_key(f"{who.username}@codehub")
         sealed = self.box().seal(private, key_context(who.user_id))
         async with self.database.transaction() as tx:
-            if replace or await user_setup.git_key(tx, who.user_id) is None:
+            made = replace or await user_setup.git_key(tx, who.user_id) is None
+            if made:
                 await user_setup.put_git_key(tx, who.user_id, line, sealed, self.clock())
             found = await user_setup.git_key(tx, who.user_id)
+            if made:
+                await note(tx, AuditKind.GIT_KEY_MADE, self.clock(), who)
         assert found is not None
         return found[0]
 
@@ -98,6 +107,7 @@ class UserSetup:
         async with self.database.transaction() as tx:
             if not await user_setup.delete_git_key(tx, who.user_id):
                 raise NotFound("you have no git key")
+            await note(tx, AuditKind.GIT_KEY_REMOVED, self.clock(), who)
 
     # --- secrets
 
@@ -117,12 +127,14 @@ class UserSetup:
             if sum(each.bytes for each in others if each.kind is kind) + len(value) > most:
                 raise Invalid(f"value: all your secrets of this kind may have {most >> 10} KiB together")
             await user_setup.put_secret(tx, who.user_id, made, sealed)
+            await note(tx, AuditKind.SECRET_SET, made.updated_at, who, target=name, given_as=kind.value)
         return made
 
     async def remove_secret(self, who: Principal, name: str) -> None:
         async with self.database.transaction() as tx:
             if not await user_setup.delete_secret(tx, who.user_id, name):
                 raise NotFound(f"you have no secret {name!r}")
+            await note(tx, AuditKind.SECRET_REMOVED, self.clock(), who, target=name)
 
     # --- dotfiles
 

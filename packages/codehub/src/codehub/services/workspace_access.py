@@ -102,7 +102,7 @@ class WorkspaceAccess:
             now = self.clock()
             await workspaces.set_desired_state(tx, row.id, DesiredState.RUNNING, now)
             await timeline.record(
-                tx, row.id, at=now, kind="wake", message="opened it: asked it to run", actor=seen.username
+                tx, row.id, at=now, kind="wake", message="opened: start requested", actor=seen.username
             )
 
     async def running(self, user_id: str) -> list[tuple[str, str]]:

@@ -33,11 +33,11 @@ from codehub.services.principal import Clock, Ids, Principal
 
 LONGEST_KEEP_AWAKE = timedelta(days=31)
 # Texts for the timeline.
-_ASKED = {
-    DesiredState.RUNNING: "asked it to run",
-    DesiredState.STANDBY: "asked it to sleep",
-    DesiredState.ARCHIVED: "asked to archive it",
-    DesiredState.DELETED: "asked to delete it",
+_REQUESTED = {
+    DesiredState.RUNNING: "start requested",
+    DesiredState.STANDBY: "stop requested",
+    DesiredState.ARCHIVED: "archiving requested",
+    DesiredState.DELETED: "deletion requested",
 }
 
 
@@ -157,7 +157,7 @@ class Workspaces:
             workspace = await self._from_template(tx, who, workspace, new, backends.runs)
             await workspaces.insert(tx, workspace)
             asked = "created and started" if new.start else "created"
-            await self._tell(tx, workspace_id, who, "created", f"{asked} from {_origin(workspace)}")
+            await self._record(tx, workspace_id, who, "created", f"{asked} from {_origin(workspace)}")
             return await self._again(tx, workspace_id)
 
     def _resolve(self, image_ref: str, runs: Runs) -> None:
@@ -218,8 +218,8 @@ class Workspaces:
             await workspaces.insert(tx, copy)
             if key is not None:
                 await timeline.share_archive(tx, workspace_id, copy_id, key)
-            await self._tell(tx, copy_id, who, "created", f"duplicated {original.name} ({workspace_id})")
-            await self._tell(tx, workspace_id, who, "duplicated", f"duplicated it as {name} ({copy_id})")
+            await self._record(tx, copy_id, who, "created", f"duplicated {original.name} ({workspace_id})")
+            await self._record(tx, workspace_id, who, "duplicated", f"duplicated it as {name} ({copy_id})")
             return await self._again(tx, copy_id)
 
     async def edit(self, who: Principal, workspace_id: str, edit: Edit) -> WorkspaceWithOwner:
@@ -235,7 +235,7 @@ class Workspaces:
             await self._write_words(tx, who, workspace, edit)
             if edit.desired_state is not None and edit.desired_state is not workspace.desired_state:
                 await workspaces.set_desired_state(tx, workspace_id, edit.desired_state, self.clock())
-                await self._tell(tx, workspace_id, who, "desired_state", _ASKED[edit.desired_state])
+                await self._record(tx, workspace_id, who, "desired_state", _REQUESTED[edit.desired_state])
             return await self._again(tx, workspace_id)
 
     async def start(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
@@ -245,7 +245,7 @@ class Workspaces:
             await self._slot(tx, seen.workspace)
             workspace = await self._locked(tx, workspace_id)
             check_allowed(Action.START, workspace)
-            return await self._ask(tx, who, workspace, DesiredState.RUNNING, "start", recover=True)
+            return await self._request(tx, who, workspace, DesiredState.RUNNING, "start", recover=True)
 
     async def stop(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
         async with self.database.transaction() as tx:
@@ -254,7 +254,7 @@ class Workspaces:
             check_allowed(Action.STOP, workspace)
             # Lost data stays an error, but a stopped workspace no longer counts against the limit.
             recover = workspace.error_reason not in NEEDS_ADMIN
-            return await self._ask(tx, who, workspace, stop_target(workspace), "stop", recover=recover)
+            return await self._request(tx, who, workspace, stop_target(workspace), "stop", recover=recover)
 
     async def cancel(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
         """Cancel the current start, restore or archive operation, and return to the previous state."""
@@ -266,7 +266,7 @@ class Workspaces:
             assert target is not None, "checked above"
             await workspaces.cancel(tx, workspace_id, target, self.clock())
             what = OPERATIONS[workspace.operation].label if workspace.operation is not Operation.NONE else "Start"
-            await self._tell(tx, workspace_id, who, "cancel", f"cancelled: {what}")
+            await self._record(tx, workspace_id, who, "cancel", f"cancelled: {what}")
             return await self._again(tx, workspace_id)
 
     async def keep_awake(self, who: Principal, workspace_id: str, until: datetime | None) -> WorkspaceWithOwner:
@@ -283,7 +283,7 @@ class Workspaces:
             asked = (
                 "no longer keeps it awake" if until is None else f"keeps it awake until {until:%Y-%m-%d %H:%M} UTC"
             )
-            await self._tell(tx, workspace_id, who, "keep_awake", asked)
+            await self._record(tx, workspace_id, who, "keep_awake", asked)
             return await self._again(tx, workspace_id)
 
     async def retry_setup(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
@@ -294,9 +294,9 @@ class Workspaces:
                 raise Denied("only its owner may repeat a workspace's setup")
             workspace = await self._locked(tx, workspace_id)
             if workspace.phase is not Phase.RUNNING:
-                raise Conflict("the workspace is not running: start it, and its setup goes on by itself")
+                raise Conflict("the workspace is not running: start it, and its setup continues")
             await workspaces.retry_setup(tx, workspace_id, self.clock())
-            await self._tell(tx, workspace_id, who, "setup", "asked to repeat the failed steps of the setup")
+            await self._record(tx, workspace_id, who, "setup", "repetition of the failed setup steps requested")
             return await self._again(tx, workspace_id)
 
     async def archive(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
@@ -304,7 +304,7 @@ class Workspaces:
             await self._seen(tx, who, workspace_id)
             workspace = await self._locked(tx, workspace_id)
             check_allowed(Action.ARCHIVE, workspace)
-            return await self._ask(tx, who, workspace, DesiredState.ARCHIVED, "archive", recover=True)
+            return await self._request(tx, who, workspace, DesiredState.ARCHIVED, "archive", recover=True)
 
     async def delete(self, who: Principal, workspace_id: str, *, force: bool) -> None:
         async with self.database.transaction() as tx:
@@ -312,7 +312,7 @@ class Workspaces:
             workspace = await self._locked(tx, workspace_id)
             check_allowed(Action.FORCE_DELETE if force else Action.DELETE, workspace)
             if workspace.desired_state is not DesiredState.DELETED:
-                await self._ask(tx, who, workspace, DesiredState.DELETED, "delete", recover=True)
+                await self._request(tx, who, workspace, DesiredState.DELETED, "delete", recover=True)
 
     async def recover(self, who: Principal, workspace_id: str, recovery: Recovery) -> WorkspaceWithOwner:
         who.must_be_admin()
@@ -323,16 +323,16 @@ class Workspaces:
             workspace = await self._locked(tx, workspace_id)
             check_allowed(Action.RECOVER, workspace)
             if workspace.error_reason in NEEDS_ADMIN:
-                told = await self._recover_data(tx, workspace, recovery, in_store)
+                outcome = await self._recover_data(tx, workspace, recovery, in_store)
             elif recovery.chosen:
                 raise Conflict(
                     f"archive_key: only after {' or '.join(sorted(NEEDS_ADMIN))}, not after {workspace.error_reason}"
                 )
             else:
                 await workspaces.reset_error(tx, workspace_id, self.clock())
-                told = "recovered"
+                outcome = "recovered"
             reason = workspace.error_reason or "ERROR"
-            await self._tell(tx, workspace_id, who, "recover", f"{told} after {reason}")
+            await self._record(tx, workspace_id, who, "recover", f"{outcome} after {reason}")
             return await self._again(tx, workspace_id)
 
     async def continue_from_archive(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
@@ -351,8 +351,8 @@ class Workspaces:
             await workspaces.set_desired_state(tx, workspace_id, DesiredState.STANDBY, now)
             await workspaces.take_running_slot(tx, who.user_id, new_id, self.limits)
             await workspaces.insert(tx, continued(workspace, new_id, now))
-            await self._tell(tx, workspace_id, who, "continued", f"continued from its last archive as {new_id}")
-            await self._tell(tx, new_id, who, "created", f"created from the last archive of {workspace.name}")
+            await self._record(tx, workspace_id, who, "continued", f"continued from its last archive as {new_id}")
+            await self._record(tx, new_id, who, "created", f"created from the last archive of {workspace.name}")
             return await self._again(tx, new_id)
 
     async def undelete(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
@@ -363,7 +363,7 @@ class Workspaces:
                 raise WorkspaceNotFound("there is no such workspace")
             check_allowed(Action.UNDELETE, workspace)
             await workspaces.undelete(tx, workspace_id, self.clock())
-            await self._tell(tx, workspace_id, who, "undelete", "undeleted")
+            await self._record(tx, workspace_id, who, "undelete", "undeleted")
             return await self._again(tx, workspace_id)
 
     async def transfer(self, who: Principal, workspace_id: str, username: str) -> WorkspaceWithOwner:
@@ -381,7 +381,7 @@ class Workspaces:
                 if workspace.desired_state is DesiredState.RUNNING:
                     await workspaces.set_desired_state(tx, workspace_id, DesiredState.STANDBY, self.clock())
                 await workspaces.transfer(tx, workspace_id, known.user.id, self.clock())
-                await self._tell(tx, workspace_id, who, "transferred", f"transferred to {username}")
+                await self._record(tx, workspace_id, who, "transferred", f"transferred to {username}")
             return await self._again(tx, workspace_id)
 
     async def archives_in_store(self, workspace_id: str) -> list[Generation]:
@@ -449,9 +449,9 @@ class Workspaces:
         ]
         if changed:
             await workspaces.edit(tx, workspace.id, name=name, description=description, memo=memo, now=self.clock())
-            await self._tell(tx, workspace.id, who, "edited", f"changed {', '.join(changed)}")
+            await self._record(tx, workspace.id, who, "edited", f"changed {', '.join(changed)}")
 
-    async def _ask(
+    async def _request(
         self,
         tx: Transaction,
         who: Principal,
@@ -463,7 +463,7 @@ class Workspaces:
     ) -> WorkspaceWithOwner:
         await workspaces.set_desired_state(tx, workspace.id, desired, self.clock(), recover=recover)
         after = f" after {workspace.error_reason}" if workspace.error_reason is not None else ""
-        await self._tell(tx, workspace.id, who, kind, f"{_ASKED[desired]}{after}")
+        await self._record(tx, workspace.id, who, kind, f"{_REQUESTED[desired]}{after}")
         return await self._again(tx, workspace.id)
 
     async def _note_visit(
@@ -473,7 +473,7 @@ class Workspaces:
         if self.visits.is_new(kind, who.user_id, who.address, workspace_id):
             await note(tx, kind, self.clock(), who, workspace_id=workspace_id, detail=detail)
 
-    async def _tell(self, tx: Transaction, workspace_id: str, who: Principal, kind: str, message: str) -> None:
+    async def _record(self, tx: Transaction, workspace_id: str, who: Principal, kind: str, message: str) -> None:
         """Add a timeline entry. Also audit what only administrators do, and what they do to other users' workspaces."""
         now = self.clock()
         await timeline.record(tx, workspace_id, at=now, kind=kind, message=message, actor=who.username)

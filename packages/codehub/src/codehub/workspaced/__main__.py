@@ -3,7 +3,7 @@
 Usage: `python -I -S -B workspaced/__main__.py [-- COMMAND …]`. The configuration is JSON in CODEHUB_WORKSPACED, or `@` and
 the name of a file that holds it and is removed. With a COMMAND, the process becomes that command (the IDE) after starting a
 supervisor beside it, and another one for the bridge to an IDE that listens only on a port. Without one, it becomes the
-supervisor.
+supervisor. `--hook CONFIGURATION` starts the supervisor beside an IDE that runs already, and ends.
 
 The configuration holds the secret of this start. The supervisor executes itself again and reads it from a pipe, so that it
 is in no process's environment, where `cat /proc/*/environ` would print it into a log.
@@ -15,7 +15,6 @@ import asyncio
 import contextlib
 import json
 import os
-import select
 import signal
 import sys
 import time
@@ -29,29 +28,39 @@ if not __package__:
 
 CONFIGURATION = "CODEHUB_WORKSPACED"
 _SUPERVISE = "--supervise"  # followed by the descriptor to read the configuration from
+_HOOK = "--hook"
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 10.0
 _SETTLED_S = 30.0  # a death after this long resets the restart delay
-# If the owner has secrets in the environment, the IDE waits for them. If CodeHub does not send them, it starts without.
-_ENVIRONMENT_TIMEOUT_S = 20.0
 
 
 def main(arguments: list[str]) -> None:
     if arguments[:1] == [_SUPERVISE]:
         with open(int(arguments[1]), "rb") as pipe:
             supervise(json.loads(pipe.read()))
-    raw = os.environ.pop(CONFIGURATION, "")
+    is_hook = arguments[:1] == [_HOOK]
+    raw = arguments[1] if is_hook else os.environ.pop(CONFIGURATION, "")
     if not raw:
         sys.exit(f"workspaced is started by CodeHub, which gives it {CONFIGURATION}")
     if raw.startswith("@"):
         raw = take(raw[1:])
     configuration = json.loads(raw)
+    if is_hook:
+        write_to_log(str(configuration["runtime"]))
     os.environ.update(own_environment(configuration))
-    if arguments[:1] != ["--"]:
+    os.environ.pop("CODEHUB_ENVIRONMENT_PIPE", None)  # for the IDE alone
+    if arguments[:1] != ["--"] and not is_hook:
         execute_again(raw)
-    command = arguments[1:]
+    command = [] if is_hook else arguments[1:]
     set_up_home(configuration)
     read_fd = write_fd = -1
-    if configuration.get("awaits_environment"):
+    pipe = configuration.get("environment_pipe")
+    if pipe:
+        from .with_environment import open_pipe
+
+        write_fd = open_pipe(str(pipe))
+        os.set_inheritable(write_fd, True)
+        raw = json.dumps({**configuration, "environment_fd": write_fd})
+    elif configuration.get("awaits_environment"):
         read_fd, write_fd = os.pipe()
         os.set_inheritable(write_fd, True)
         raw = json.dumps({**configuration, "environment_fd": write_fd})
@@ -69,11 +78,26 @@ def main(arguments: list[str]) -> None:
             os.wait()
     if read_fd >= 0:
         os.close(write_fd)
+        from .with_environment import awaited_environment
+
         os.environ.update(awaited_environment(read_fd))
+    if is_hook:
+        return
     try:
         os.execvp(command[0], command)  # noqa: S606
     except OSError as error:
         sys.exit(f"{command[0]}: {error.strerror}")
+
+
+def write_to_log(runtime: str) -> None:
+    """Write output to a file: the kubelet waits until no process has a hook's output open."""
+    os.makedirs(runtime, mode=0o700, exist_ok=True)
+    log = os.open(os.path.join(runtime, "workspaced.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    null = os.open(os.devnull, os.O_RDONLY)
+    for fd, standard in ((null, 0), (log, 1), (log, 2)):
+        os.dup2(fd, standard)
+    os.close(log)
+    os.close(null)
 
 
 def take(path: str) -> str:
@@ -101,34 +125,12 @@ def set_up_home(configuration: dict[str, object]) -> None:
 
 def own_environment(configuration: dict[str, object]) -> dict[str, str]:
     """Return variables for everything in the workspace: for git credentials, the path of secrets, the repository's."""
-    from . import git_access, secret_files
+    from . import git_access, secret_files, with_environment
 
     runtime = str(configuration["runtime"])
     env = git_access.environment(runtime)
     env["CODEHUB_SECRETS_DIR"] = secret_files.folder_for(runtime, os.environ.get("CODEHUB_INSTANCE", "workspace"))
-    saved = os.path.join(str(configuration["home"]), ".local", "state", "codehub", "setup", "environment.json")
-    with contextlib.suppress(OSError, ValueError):
-        with open(saved, encoding="utf-8") as file:
-            found = json.load(file)
-        if isinstance(found, dict):
-            env = {**{str(name): str(value) for name, value in found.items()}, **env}
-    return env
-
-
-def awaited_environment(fd: int) -> dict[str, str]:
-    """Read one line of JSON from the helper, which gets it from CodeHub."""
-    line = b""
-    give_up = time.monotonic() + _ENVIRONMENT_TIMEOUT_S
-    while not line.endswith(b"\n"):
-        ready, _, _ = select.select([fd], [], [], max(0.0, give_up - time.monotonic()))
-        data = os.read(fd, 65536) if ready else b""
-        if not data:
-            print("workspaced: the secrets of this workspace's owner did not come; starting without", file=sys.stderr)
-            break
-        line += data
-    os.close(fd)
-    found = json.loads(line) if line.endswith(b"\n") else {}
-    return {str(name): str(value) for name, value in found.items()}
+    return {**with_environment.saved_environment(str(configuration["home"])), **env}
 
 
 def execute_again(raw: str) -> NoReturn:
@@ -226,4 +228,10 @@ def end_by(work: Callable[[], None]) -> NoReturn:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except OSError as error:
+        if sys.argv[1:2] != [_HOOK]:
+            raise
+        # A failed hook would end the workspace. It runs without its helper, which then does not answer.
+        print(f"workspaced: {error}", file=sys.stderr)

@@ -1,7 +1,8 @@
 """Decides whether a workspace is busy from observations of its processes, without I/O.
 
 A process is busy if it was started by exec, in a terminal or over SSH, runs in the foreground and used more than 5 % of a
-core over the last minute. Background jobs, idle shells and a forgotten `sleep infinity` are not.
+core over the last minute. Time that it was ready to run and waited for a core counts as used: on an overloaded machine,
+work must not look like idleness. Background jobs, idle shells and a forgotten `sleep infinity` are not busy.
 """
 
 from __future__ import annotations
@@ -12,6 +13,11 @@ from typing import NamedTuple
 WINDOW_S = 60.0
 BUSY_SHARE = 0.05
 Key = tuple[int, int]  # pid and start time: a pid alone may be reused
+
+
+class Times(NamedTuple):
+    cpu_s: float
+    waited_s: float  # ready to run, but no core was free
 
 
 class Proc(NamedTuple):
@@ -26,10 +32,18 @@ class Proc(NamedTuple):
     foreground_group: int  # of its terminal; -1 without one
     cpu_s: float
     name: str
+    waited_s: float = 0.0
 
     @property
     def key(self) -> Key:
         return (self.pid, self.start)
+
+    @property
+    def times(self) -> Times:
+        return Times(self.cpu_s, self.waited_s)
+
+
+_NONE = Times(0.0, 0.0)
 
 
 class Busy(NamedTuple):
@@ -59,12 +73,17 @@ def in_foreground(proc: Proc, started: set[int]) -> bool:
     return proc.pid in started
 
 
-def used(proc: Proc, before: Mapping[Key, float]) -> float:
+def used(proc: Proc, before: Mapping[Key, Times]) -> float:
     """Return CPU seconds since the window began. A process that started within the window began at zero."""
-    return max(0.0, proc.cpu_s - before.get(proc.key, 0.0))
+    return max(0.0, proc.cpu_s - before.get(proc.key, _NONE).cpu_s)
 
 
-def busiest(procs: list[Proc], before: Mapping[Key, float], roots: Mapping[int, str], window_s: float) -> Busy | None:
+def demanded(proc: Proc, before: Mapping[Key, Times]) -> float:
+    """Return the seconds since the window began in which it ran or waited for a core."""
+    return used(proc, before) + max(0.0, proc.waited_s - before.get(proc.key, _NONE).waited_s)
+
+
+def busiest(procs: list[Proc], before: Mapping[Key, Times], roots: Mapping[int, str], window_s: float) -> Busy | None:
     """Return the busiest group of processes, if it counts as work. `roots` maps pids of exec and SSH to what they run.
 
     `before` is what each process had used when the window began, or when it was first seen.
@@ -75,7 +94,7 @@ def busiest(procs: list[Proc], before: Mapping[Key, float], roots: Mapping[int, 
     for proc in procs:
         if in_foreground(proc, started):
             name = _name(proc, by_pid, roots)
-            groups[name] = groups.get(name, 0.0) + used(proc, before)
+            groups[name] = groups.get(name, 0.0) + demanded(proc, before)
     if not groups:
         return None
     name = max(groups, key=lambda candidate: (groups[candidate], candidate))
@@ -99,24 +118,24 @@ def _name(proc: Proc, by_pid: Mapping[int, Proc], roots: Mapping[int, str]) -> s
 
 
 class History:
-    """CPU usage of each process at the observed times, for slightly longer than the window."""
+    """The times of each process at each observation, for slightly longer than the window."""
 
     def __init__(self) -> None:
-        self._looks: list[tuple[float, dict[Key, float]]] = []
+        self._observations: list[tuple[float, dict[Key, Times]]] = []
 
     def add(self, now: float, procs: Iterable[Proc]) -> None:
-        self._looks.append((now, {proc.key: proc.cpu_s for proc in procs}))
+        self._observations.append((now, {proc.key: proc.times for proc in procs}))
         # Keep one observation older than the window: the window begins with it.
-        while len(self._looks) > 2 and self._looks[1][0] <= now - WINDOW_S:
-            del self._looks[0]
+        while len(self._observations) > 2 and self._observations[1][0] <= now - WINDOW_S:
+            del self._observations[0]
 
-    def before(self, now: float) -> tuple[dict[Key, float], float]:
+    def before(self, now: float) -> tuple[dict[Key, Times], float]:
         """Return what each process had used when the window began, and the window's length.
 
         Usage before the first observation is unknown and does not count.
         """
-        if not self._looks:
+        if not self._observations:
             return {}, WINDOW_S
-        at, first = self._looks[0]
+        at, first = self._observations[0]
         known = dict(first)
         return known, max(now - at, WINDOW_S)

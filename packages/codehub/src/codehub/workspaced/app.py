@@ -24,6 +24,7 @@ from .secret_files import SecretFiles
 from .setup import Setup
 from .sshd import Sshd
 from .terminals import Terminal, Terminals, check_size
+from .timestamps import timestamp
 
 _SAMPLE_S = 5.0
 _LONGEST_TIMEOUT_S = 7 * 86400.0
@@ -256,7 +257,7 @@ class App:
             "command": shlex.join(process.command),
             "state": state,
             "exit_code": process.exit_code,
-            "started_at": process.started_at,
+            "started_at": timestamp(process.started_at),
             "cpu_percent": 0.0,
             "log": process.log_path("stdout"),
         }
@@ -396,7 +397,7 @@ def _shown_terminal(terminal: Terminal) -> dict[str, object]:
         "cols": terminal.cols,
         "rows": terminal.rows,
         "viewers": terminal.viewers,
-        "started_at": terminal.process.started_at,
+        "started_at": timestamp(terminal.process.started_at),
     }
 
 

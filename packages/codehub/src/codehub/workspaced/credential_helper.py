@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
             with connection.makefile("rb") as stream:
                 answer = json.loads(stream.read(1 << 20) or b"{}")
     except (OSError, ValueError) as error:
-        print(f"codehub: credentials cannot be asked for: {error}", file=sys.stderr)
+        print(f"codehub: credentials are not available: {error}", file=sys.stderr)
         return 0
     if answer.get("error"):
         print(f"codehub: {answer['error']}", file=sys.stderr)

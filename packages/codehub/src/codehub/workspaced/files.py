@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import secrets
@@ -12,6 +13,7 @@ from collections.abc import AsyncIterator
 from . import paths
 from .errors import RequestError, conflict, invalid, not_found, too_large
 from .http1 import Response, as_json
+from .timestamps import timestamp
 
 _READ = 256 << 10
 _LONGEST_EDIT = 16 << 20
@@ -127,6 +129,10 @@ class Files:
                 else:
                     os.rmdir(place.name, dir_fd=place.fd)
             except OSError as error:
+                if error.errno == errno.ENOTEMPTY:
+                    raise conflict(
+                        f"{place.shown} is not empty; add ?recursive=1 to remove its contents too"
+                    ) from error
                 raise paths.refused(error, place.shown) from error
 
     def edit(self, path: bytes, old: str, new: str, expected_count: int) -> Response:
@@ -156,7 +162,9 @@ class Files:
                     os.fchmod(out, stat.S_IMODE(before.st_mode) & 0o777)
                 now = os.lstat(place.name, dir_fd=place.fd)
                 if (now.st_ino, now.st_mtime_ns, now.st_size) != (before.st_ino, before.st_mtime_ns, before.st_size):
-                    raise conflict(f"{place.shown} was changed by somebody else meanwhile; nothing was changed")
+                    raise conflict(
+                        f"{place.shown} was changed by another program meanwhile; your edit was not applied"
+                    )
                 os.rename(temporary, place.name, src_dir_fd=place.fd, dst_dir_fd=place.fd)
             except BaseException as error:
                 with contextlib.suppress(OSError):
@@ -241,7 +249,7 @@ def _entry(name: str, prefix: str, found: os.stat_result, fd: int) -> dict[str, 
         "type": kind,
         "size": found.st_size,
         "mode": f"{stat.S_IMODE(found.st_mode):04o}",
-        "modified_at": found.st_mtime,
+        "modified_at": timestamp(found.st_mtime),
     }
     if kind == "symlink":
         with contextlib.suppress(OSError):

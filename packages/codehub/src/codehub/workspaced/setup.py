@@ -25,7 +25,7 @@ from .link import Link
 from .processes import Process, Processes, bounded
 from .setup_plan import Step
 
-_LOOK_EVERY_S = 0.5
+_POLL_INTERVAL_S = 0.5
 _KEPT_LOG = 256 << 10
 PARTIAL_BYTES = 100 << 20
 
@@ -113,20 +113,20 @@ class Setup:
             self.on_environment(clean)
         notes = devcontainer.write_settings(self._home, self._found.get("settings"))
         ignored = self._found.get("ignored")
-        self._found["ignored"] = [*(ignored if isinstance(ignored, list) else []), *notes]
+        shown: list[object] = [*(ignored if isinstance(ignored, list) else []), *notes]
+        self._found["ignored"] = shown
         extensions = self._found.get("extensions")
-        if isinstance(extensions, list) and extensions and shutil.which("code-server", path=self._processes.path):
-            words = ["code-server"]
-            for extension in extensions:
-                words += ["--install-extension", str(extension)]
-            step = Step(
-                "extensions-" + setup_plan.digest(*extensions),
-                "Install extensions",
-                "command",
-                True,
-                {"words": words, "cwd": ""},
-            )
-            self._steps.append(step)
+        if not isinstance(extensions, list) or not extensions:
+            return
+        if not shutil.which("code-server", path=self._processes.path):
+            shown.append(["extensions", "need code-server, which this workspace does not have"])
+            return
+        words = ["code-server"]
+        for extension in extensions:
+            words += ["--install-extension", str(extension)]
+        id_ = "extensions-" + setup_plan.digest(*extensions)
+        if id_ not in {step.id for step in self._steps}:
+            self._steps.append(Step(id_, "Install extensions", "command", True, {"words": words, "cwd": ""}))
 
     # --- one step
 
@@ -200,7 +200,7 @@ class Setup:
         await self.report()
         shown = ""
         while not ended.done():
-            await asyncio.wait({ended}, timeout=_LOOK_EVERY_S)
+            await asyncio.wait({ended}, timeout=_POLL_INTERVAL_S)
             text = _progress(process) if step.kind != "command" else {}
             if text and json.dumps(text) != shown:
                 shown = json.dumps(text)

@@ -249,3 +249,31 @@ async def test_nothing_is_recorded_when_the_database_refuses_the_event(api: Api,
     async with database.transaction() as tx:
         await tx.execute("ALTER TABLE audit_events DROP CONSTRAINT no_tokens")
     assert (await admin.get("/api/v1/tokens")).json()["total"] == 0
+
+
+async def test_templates_credentials_and_secrets_are_there_without_their_values(api: Api) -> None:
+    admin = await api.signed_in()
+    text = "[templates.web]\nports = [3000]\n"
+    for _ in range(2):  # the second changes nothing
+        assert (await admin.post("/api/v1/templates", json={"source": text})).status_code == 201
+    assert (await admin.post("/api/v1/templates/web:archive")).status_code == 204
+    body = {"host": "git.example.org", "token": "t0ken-value"}
+    credential = (await admin.post("/api/v1/git-credentials", json=body)).json()
+    assert (await admin.delete(f"/api/v1/git-credentials/{credential['id']}")).status_code == 204
+    assert (await admin.post("/api/v1/git-key", json={"replace": False})).status_code < 300
+    assert (await admin.post("/api/v1/git-key", json={"replace": False})).status_code < 300
+    assert (await admin.delete("/api/v1/git-key")).status_code == 204
+    assert (await admin.put("/api/v1/secrets/API", json={"value": "s3cret-value"})).status_code < 300
+    assert (await admin.delete("/api/v1/secrets/API")).status_code == 204
+    items = (await trail(admin, limit=100))[::-1][2:]
+    assert [(item["event"], item["target"], item["detail"]) for item in items] == [
+        ("template.pushed", "web", {"version": 1}),
+        ("template.archived", "web", {}),
+        ("git_credential.added", "https://git.example.org", {}),
+        ("git_credential.removed", "https://git.example.org", {}),
+        ("git_key.made", "", {}),
+        ("git_key.removed", "", {}),
+        ("secret.set", "API", {"given_as": "env"}),
+        ("secret.removed", "API", {}),
+    ]
+    assert "value" not in json.dumps(items)

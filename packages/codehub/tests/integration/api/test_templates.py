@@ -221,3 +221,51 @@ async def test_a_preview_shows_what_a_workspace_would_get_on_each_runtime(databa
         ws = await made(ada, template="web", parameters={"node": "20"})
         assert ws["image_ref"] == "example.org/web:20", "the administrator chose it: no other rule is asked"
         assert (await ada.post(W, json={"name": "x", "image_ref": "example.org/web:20"})).status_code == 400
+
+
+async def test_a_workspace_over_its_disk_size_says_so(api: Api, database: Database) -> None:
+    admin, ada = await api.signed_in(), await api.user("ada")
+    await push(admin, WEB)
+    ws = await made(ada, template="web")
+    assert (ws["disk_bytes"], ws["disk_limit_bytes"], ws["disk_warning"]) == (None, 10 << 30, None)
+    assert (await made(ada, name="free"))["disk_limit_bytes"] is None
+
+    async def measured(used: int) -> dict[str, Any]:
+        async with database.transaction() as tx:
+            await tx.execute(
+                """UPDATE workspaces SET disk_bytes = %s, home_ctx = '{"incarnation": "inc-1"}' WHERE id = %s""",
+                [used, ws["id"]],
+            )
+        return dict((await ada.get(f"{W}/{ws['id']}")).json())
+
+    assert (await measured(5 << 30))["disk_warning"] is None
+    assert "almost all" in (await measured(10 << 30))["disk_warning"]
+    over = await measured(11 << 30)
+    assert over["disk_bytes"] == 11 << 30
+    assert over["disk_warning"] == (
+        "Its files use 11.8 GB, more than its disk size of 10.7 GB. Delete files that you do not need."
+    )
+    assert over["desired_state"] == ws["desired_state"], "a soft limit"
+
+
+async def test_the_size_of_an_archive_is_shown_where_it_is_known(api: Api, database: Database) -> None:
+    ada = await api.user("ada")
+    ws = await made(ada)
+    key = f"{ws['id']}/op-1/home.tar.zst"
+    async with database.transaction() as tx:
+        await tx.execute("UPDATE workspaces SET archive_key = %s WHERE id = %s", [key, ws["id"]])
+    assert (await ada.get(f"{W}/{ws['id']}")).json()["archive_bytes"] is None
+    async with database.transaction() as tx:
+        await tx.execute(
+            "INSERT INTO workspace_archives (workspace_id, archive_key, op_id, committed_at, bytes, sha256)"
+            " VALUES (%s, %s, 'op-1', now(), 12345, %s)",
+            [ws["id"], key, "0" * 64],
+        )
+    assert [item["archive_bytes"] for item in (await ada.get(W)).json()["items"]] == [12345]
+
+
+async def test_the_ports_of_a_template_are_expected_in_its_workspaces(api: Api) -> None:
+    admin = await api.signed_in()
+    await push(admin, "[templates.web]\nports = [3000, 9229]\n")
+    assert (await made(admin, template="web"))["expected_ports"] == [3000, 9229]
+    assert (await made(admin, name="two"))["expected_ports"] == []

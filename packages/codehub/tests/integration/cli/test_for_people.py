@@ -30,6 +30,28 @@ async def test_a_narrow_terminal_shows_names_and_whole_ids(signed_in: Command, s
     assert "LAST USED" in wide
 
 
+async def test_sizes_on_disk_are_shown_and_too_large_ones_are_warned_of(signed_in: Command, stage: Stage) -> None:
+    home = {"home_ctx": {"incarnation": "inc-1"}, "disk_bytes": 3 * 10**9}
+    small = {
+        "name": "web",
+        "version": 1,
+        "image_ref": "code-server",
+        "profile": "code-server",
+        "size": {"disk_bytes": 10**9},
+    }
+    await stage.add("free", **RUNNING, **home)
+    await stage.add("large", **RUNNING, **home, template=small)
+    await stage.add("new", **RUNNING)
+    warning = "Its files use 3.0 GB, more than its disk size of 1.0 GB. Delete files that you do not need."
+    listed = await signed_in("ws", "ls")
+    assert listed.err.splitlines() == [f"large: {warning}"]
+    assert warning not in listed.out, "the table stays a table"
+    for name, size in (("free", "3.0 GB"), ("large", "3.0 GB of 1.0 GB"), ("new", "not measured")):
+        shown = await signed_in.ok("ws", "show", name)
+        assert next(line for line in shown.splitlines() if "On disk" in line).split("On disk")[1].strip() == size
+        assert (warning in shown) == (name == "large")
+
+
 async def test_asking_for_what_is_there_is_no_error(signed_in: Command, stage: Stage) -> None:
     await stage.add("api", **RUNNING)
     await stage.add("old", **ARCHIVED)

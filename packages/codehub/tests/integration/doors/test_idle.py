@@ -17,7 +17,7 @@ def test_work_keeps_a_workspace_awake_and_waiting_does_not(runtime: Runtime) -> 
     with fresh_stack() as stack:
         runtime(stack)
         stack.environment |= {
-            "TTL_STANDBY_SECONDS": "20",
+            "TTL_STANDBY_SECONDS": "30",
             "ACTIVITY_FLUSH_INTERVAL": "1",
             "COORDINATOR_TTL_INTERVAL": "1",
         }

@@ -215,7 +215,7 @@ async def test_without_the_database_those_inside_go_on_and_new_ones_get_503(
         assert answer.status_code == 503
         assert answer.headers["retry-after"]
         page = await here.browser().get(f"/w/{workspace_id}/", headers=NAVIGATION)
-        assert (page.status_code, "retries by itself" in page.text) == (503, True)
+        assert (page.status_code, "retries automatically" in page.text) == (503, True)
         await asyncio.sleep(2.5)  # past the remembered decision: the kept one carries on
         assert (await browser.get(f"/w/{workspace_id}/x")).status_code == 200
         postgres_server.start()

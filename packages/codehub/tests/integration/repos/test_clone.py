@@ -154,6 +154,36 @@ def test_large_files_come_from_lfs_with_the_same_credential(shop: Repositories, 
     assert made.sh("git -C ~/media status --porcelain") == ""
 
 
+def test_a_clone_outlives_a_killed_workspaced(shop: Repositories, git_server: GitServer) -> None:
+    gate = git_server.make_gated("killed")
+    made = shop.create("killed", repo={"url": gate.url})
+    made.until_setup(lambda now: now.get("percent") is not None)
+    # The helper is the child of its supervisor; both carry the same command line.
+    helper = made.sh("for p in $(pgrep -f -- --supervise); do pgrep -P $p -f -- --supervise; done | head -1")
+    with made.client() as client:
+        client.post(made.api + "/exec", json={"command": f"kill -KILL {helper}", "wait": False})
+    gate.open()
+    made.until_setup(lambda now: now["state"] == "done" and now["folder"] == "killed")
+    assert made.sh("git -C ~/killed status --porcelain; ls ~/killed | wc -l") == "400\n"
+    assert gate.clones() == 1, "it went on where it was"
+
+
+def test_a_clone_that_was_killed_says_so_and_is_repeated_by_the_button(
+    shop: Repositories, git_server: GitServer
+) -> None:
+    gate = git_server.make_gated("broken-off")
+    made = shop.create("broken-off", repo={"url": gate.url})
+    made.until_setup(lambda now: now.get("percent") is not None)
+    made.sh("pkill -KILL -f '[c]lone[.]py'; pkill -KILL git; true")
+    failed = made.until_setup(lambda now: now["state"] == "failed")
+    assert "interrupted" in failed["text"], failed
+    assert made.sh("ls ~/broken-off 2>/dev/null | wc -l") == "0\n", "half a clone is never shown as a whole one"
+    gate.open()
+    shop.ask("POST", f"workspaces/{made.workspace_id}:retry-setup")
+    made.until_setup(lambda now: now["state"] == "done" and now["folder"] == "broken-off")
+    assert made.sh("git -C ~/broken-off fsck 2>&1 | grep -c error; ls ~/broken-off | wc -l").split() == ["0", "400"]
+
+
 @pytest.mark.soak
 def test_a_repository_of_500_megabytes_is_cloned_without_old_contents(
     shop: Repositories, git_server: GitServer

@@ -36,8 +36,6 @@ def holds(place: Path, secret: str) -> list[str]:
 
 
 def push(made: Made, name: str) -> None:
-    # CodeHub configures git through a link that it opens once the workspace runs.
-    made.sh("timeout 90 sh -c 'until git config http.sslCAInfo; do sleep 0.1; done'")
     made.sh(f"cd ~/{made.view()['name']} && " + _COMMIT.format(name=name))
 
 

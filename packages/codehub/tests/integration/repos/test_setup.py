@@ -184,3 +184,32 @@ def test_branches_are_offered_with_ones_own_credential_and_never_from_the_machin
             answer = client.post("/api/v1/repositories/branches", json={"url": url})
             assert answer.status_code == 400, (url, answer.text)
             assert TOKEN not in answer.text
+
+
+def test_a_setup_command_of_a_template_that_fails_is_shown_and_the_others_run(
+    shop: Repositories, git_server: GitServer
+) -> None:
+    git_server.make("public/prepared", {"README.md": "x\n"})
+    source = f"""[templates.prepared]
+repo = "{git_server.url("public/prepared")}"
+setup = ["pwd; echo the reason; exit 4", "echo level $CODEHUB_PARAM_LEVEL > ~/second"]
+
+[templates.prepared.parameters.level]
+choices = ["low", "high"]
+default = "low"
+"""
+    shop.ask("POST", "templates", {"source": source})
+    made = shop.create("prepared", template="prepared", parameters={"level": "high"})
+    made.until_setup(lambda now: len(now["steps"]) == 3)
+    failed = made.settled()
+    assert [step["state"] for step in failed["steps"]] == ["done", "failed", "done"], failed
+    assert "exit code 4" in failed["text"]
+    log = made.codehub("ws", "setup-log", made.workspace_id).stdout.decode()
+    assert "/home/coder/prepared\nthe reason\n" in log
+    assert made.sh("cat ~/second") == "level high\n"
+    # Fixed in the workspace, and repeated by the button: what is done is not done again.
+    made.sh("rm ~/second")
+    shop.ask("POST", f"workspaces/{made.workspace_id}:retry-setup")
+    again = made.settled()
+    assert [step["state"] for step in again["steps"]] == ["done", "failed", "done"]
+    made.sh("test ! -e ~/second")

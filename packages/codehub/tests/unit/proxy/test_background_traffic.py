@@ -24,7 +24,7 @@ RULES = BackgroundTraffic(["ws:vscode-keepalive"])
 
 def activity() -> Activity:
     clock = CoarseClock(lambda: 100.0, lambda: 1_000.0)
-    return ActivityBuffer(MemoryActivity(), clock, flush_interval_s=30, ttl_standby_s=600).of("w")
+    return ActivityBuffer(MemoryActivity(), clock, flush_interval_s=30, shortest_ttl_s=600).of("w")
 
 
 def touched(made: Activity) -> bool:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import ast
 import os
 import socket
+import subprocess
+import sys
 import tarfile
+import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -17,6 +21,7 @@ from codehub.workspaced import netports, paths, proctable, tars
 from codehub.workspaced.activity import WINDOW_S, History, Proc, busiest
 from codehub.workspaced.errors import RequestError
 from codehub.workspaced.files import parse_range
+from codehub.workspaced.timestamps import timestamp
 
 FOLDER = Path(codehub.workspaced.__file__).parent
 
@@ -40,7 +45,7 @@ def test_a_build_in_the_foreground_of_a_terminal_is_busy() -> None:
 def test_a_background_job_of_a_terminal_is_not() -> None:
     shell = SHELL._replace(foreground_group=10)
     job = proc(11, 20.0, parent=10, tty=34816, foreground=10)
-    assert busiest([shell, job], {shell.key: 0.5}, {}, WINDOW_S) is None
+    assert busiest([shell, job], {shell.key: shell.times}, {}, WINDOW_S) is None
 
 
 def test_a_forgotten_sleep_and_an_idle_shell_are_not() -> None:
@@ -71,7 +76,7 @@ procs = st.lists(
 
 @given(procs, st.dictionaries(st.integers(2, 12), st.just("run"), max_size=3))
 def test_what_used_nothing_since_the_window_began_is_never_busy(seen: list[Proc], roots: dict[int, str]) -> None:
-    assert busiest(seen, {each.key: each.cpu_s for each in seen}, roots, WINDOW_S) is None
+    assert busiest(seen, {each.key: each.times for each in seen}, roots, WINDOW_S) is None
 
 
 @given(procs, st.dictionaries(st.integers(2, 12), st.just("run"), max_size=3), st.floats(0, 500))
@@ -89,11 +94,43 @@ def test_the_window_begins_a_minute_ago_or_with_the_first_look(gaps: list[float]
         looks.append(now)
         now += gap
     before, window_s = history.before(looks[-1])
-    begin = before[(5, 105)]
+    begin = before[(5, 105)].cpu_s
     assert begin in looks
     assert window_s >= WINDOW_S
     older = [look for look in looks if look <= looks[-1] - WINDOW_S]
     assert begin == (older[-1] if len(older) and len(looks) > 1 else looks[0]) or len(looks) <= 2
+
+
+@given(procs, st.dictionaries(st.integers(2, 12), st.just("run"), max_size=3), st.floats(0, 500))
+def test_waiting_for_a_core_counts_like_using_it(seen: list[Proc], roots: dict[int, str], more: float) -> None:
+    used = busiest([each._replace(cpu_s=more, waited_s=0.0) for each in seen], {}, roots, WINDOW_S)
+    waited = busiest([each._replace(cpu_s=0.0, waited_s=more) for each in seen], {}, roots, WINDOW_S)
+    assert used == waited
+
+
+def test_a_process_that_no_core_was_free_for_has_waited() -> None:
+    """More processes than cores, all of them spinning: each waits."""
+    script = "import time; end = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
+    spinning = [subprocess.Popen([sys.executable, "-c", script]) for _ in range(2 * (os.cpu_count() or 1) + 1)]
+    try:
+        deadline = time.monotonic() + 60
+        pids = {process.pid for process in spinning}
+        while sum(each.waited_s > 0.05 for each in proctable.read(os.getuid()) if each.pid in pids) < len(pids):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()
+
+
+@given(st.floats(allow_nan=False))
+def test_any_time_of_a_file_can_be_shown(at: float) -> None:
+    assert datetime.fromisoformat(timestamp(at)).tzinfo is not None
+
+
+def test_times_are_shown_like_everywhere_in_the_api() -> None:
+    assert timestamp(1794896426.76882) == "2026-11-17T06:20:26.768820Z"
 
 
 def test_this_process_is_in_the_table() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 
 from sari.daemon.log import fields, logger
-from sari.daemon.many_roots import MOST_ROOTS, ROWS, asked_of, merge, named_workspaces
+from sari.daemon.many_roots import MOST_ROOTS, ROWS, arguments_by_root, merge, named_workspaces
 from sari.daemon.root_access import RootAccess
 from sari.daemon.sessions import Session
 from sari.daemon.workspaces import Slot, Workspaces
@@ -117,7 +117,7 @@ class Calls:
         if len(named) > MOST_ROOTS:
             raise ValueError(f"a call may name at most {MOST_ROOTS} workspaces, not {len(named)}")
         roots = [self._access.root_of({"workspace": one}, meta, root) for one in named]
-        asked = asked_of(arguments, list(dict.fromkeys(roots)))
+        asked = arguments_by_root(arguments, list(dict.fromkeys(roots)))
         takes = _SPECS[name].input_schema["properties"]
         assert isinstance(takes, Mapping)
         return {

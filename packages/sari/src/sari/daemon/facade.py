@@ -16,14 +16,14 @@ from sari.daemon.root_access import without_sari_fields
 from sari.daemon.service import Service
 from sari.protocol import jsonrpc, mcp
 from sari.protocol.errors import SariError, UnknownWorkspace
-from sari.protocol.facade import DaemonView, Gone, HungUp, Notify, SessionView, WorkspaceView
+from sari.protocol.facade import ClientDisconnected, DaemonView, Gone, Notify, SessionView, WorkspaceView
 from sari.protocol.jsonrpc import NotAMessage
 from sari.protocol.tooling import ToolResult
 from sari.registry.store import Store
 
 T = TypeVar("T")
 # How often a long call checks whether its client is still connected.
-_LOOK_S: Final = 0.25
+_POLL_INTERVAL_S: Final = 0.25
 
 
 class DaemonFacade:
@@ -196,8 +196,8 @@ class DaemonFacade:
     def _ask(self, coroutine: Coroutine[object, object, T], gone: Gone | None = None) -> T:
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         if gone is not None:
-            while not wait([future], _LOOK_S).done:
+            while not wait([future], _POLL_INTERVAL_S).done:
                 if gone():
                     future.cancel()
-                    raise HungUp
+                    raise ClientDisconnected
         return future.result()

@@ -41,7 +41,7 @@ def named_workspaces(value: object) -> list[str] | None:
     return list(dict.fromkeys(value))
 
 
-def asked_of(arguments: Mapping[str, object], roots: Sequence[str]) -> dict[str, dict[str, object]]:
+def arguments_by_root(arguments: Mapping[str, object], roots: Sequence[str]) -> dict[str, dict[str, object]]:
     """Return the arguments for each workspace. Raises `ValueError` for a cursor that sari did not create."""
     left: Mapping[str, object] = dict.fromkeys(roots)
     cursor = arguments.get("cursor")

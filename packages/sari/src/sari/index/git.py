@@ -26,7 +26,7 @@ _LARGEST_OUTPUT = 64 << 20
 _MOST_DATA_BYTES = 1 << 30
 _MOST_CPU_S = 120
 # How often a command without output checks whether its result is still needed.
-_LOOK_S = 0.1
+_POLL_INTERVAL_S = 0.1
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _REF = re.compile(r"refs/[^\0\n\\:?*\[^~ ]{1,1000}")
 # Settings that affect how files are written. None can name a program; values are words and numbers only.
@@ -124,7 +124,7 @@ def _next(output: int, stopped: Callable[[], bool]) -> bytes:
     if os.name == "posix":
         with selectors.PollSelector() as selector:
             selector.register(output, selectors.EVENT_READ)
-            while not selector.select(_LOOK_S):
+            while not selector.select(_POLL_INTERVAL_S):
                 if stopped():
                     raise Stopped
     if stopped():

@@ -41,7 +41,7 @@ BASE = ("--no-config", "--hidden", "--glob", "!.git", "--color", "never")
 _DEPENDENCIES = frozenset({"site-packages", "dist-packages", "node_modules"})
 
 # How often a search without output checks whether it is still needed.
-_LOOK_S = 0.2
+_POLL_INTERVAL_S = 0.2
 
 # ripgrep's messages, printed instead of or after the lines of a file that contains a NUL.
 _MESSAGE = re.compile(
@@ -108,7 +108,7 @@ def _next(output: int, cancelled: Callable[[], bool]) -> bytes:
     if os.name == "posix":
         with selectors.PollSelector() as selector:
             selector.register(output, selectors.EVENT_READ)
-            while not selector.select(_LOOK_S):
+            while not selector.select(_POLL_INTERVAL_S):
                 if cancelled():
                     raise Cancelled
     chunk = os.read(output, 1 << 18)

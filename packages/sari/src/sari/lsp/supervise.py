@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 
-_LOOK_S = 0.5
+_POLL_INTERVAL_S = 0.5
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 # Not all mapped memory is in use, so its limit is higher. It is a safeguard in case memory grows faster than it is
 # checked.
@@ -31,7 +31,7 @@ def main() -> int:
     try:
         while process.poll() is None:
             # Nothing is ever written to the pipe, so readable means closed.
-            if select.select([life], [], [], _LOOK_S)[0] or _used_mb(process.pid) > memory_mb:
+            if select.select([life], [], [], _POLL_INTERVAL_S)[0] or _used_mb(process.pid) > memory_mb:
                 break
     finally:
         _kill_all(process)

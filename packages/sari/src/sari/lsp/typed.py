@@ -19,7 +19,7 @@ from sari.lsp.catalog import SERVERS, ServerSpec, find_program, project_folder, 
 from sari.lsp.session import NoTypes, Place, ServerSession
 
 _IDLE_S = 600.0
-_LOOK_UP_S = 30.0
+_LOOKUP_INTERVAL_S = 30.0
 _KEPT_ANSWERS = 64
 _MOST_SERVERS = 3
 MOST_DEFINITIONS = 8
@@ -110,7 +110,7 @@ class TypedAnswers:
     def _installed(self) -> bool:
         """Whether any server is installed. Cached for a while, because every call checks it."""
         now = time.monotonic()
-        if now - self._looked_at > _LOOK_UP_S:
+        if now - self._looked_at > _LOOKUP_INTERVAL_S:
             self._has_servers = any(find_program(spec, self._root, self._environ) for spec in SERVERS)
             self._looked_at = now
         return self._has_servers

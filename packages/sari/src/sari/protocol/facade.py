@@ -43,7 +43,7 @@ Notify = Callable[[Mapping[str, object]], None]
 Gone = Callable[[], bool]
 
 
-class HungUp(Exception):
+class ClientDisconnected(Exception):
     """Raised when the caller disconnected, which cancelled the call."""
 
 
@@ -82,7 +82,7 @@ class Facade(Protocol):
     ) -> ToolResult:
         """Call a tool in an open workspace. Raises `UnknownWorkspace` (→ 404) if it is not open.
 
-        When `gone` returns True, the call is cancelled and `HungUp` raised.
+        When `gone` returns True, the call is cancelled and `ClientDisconnected` raised.
         """
         ...
 

@@ -15,7 +15,7 @@ import time
 from enum import Enum, auto
 from typing import Final
 
-from sari.protocol.facade import Facade, HungUp
+from sari.protocol.facade import ClientDisconnected, Facade
 from sari.web.guard import Guard
 from sari.web.http1 import Connection, Rejected, Request, Response, problem
 from sari.web.routes import Routes
@@ -122,7 +122,7 @@ class HttpServer:
             # The first request is always answered: it may have been sent before the server began to close.
             while self._one(connection, sock) and not self._closing.is_set():
                 pass
-        except (OSError, HungUp):
+        except (OSError, ClientDisconnected):
             # The client disconnected, so there is no one to report to.
             _log.debug("an HTTP client hung up")
         finally:
@@ -152,7 +152,7 @@ class HttpServer:
             return self._routes.answer(request)
         except Rejected as rejected:
             return problem(rejected.status, rejected.why)
-        except HungUp:
+        except ClientDisconnected:
             raise
         except Exception:  # noqa: BLE001 - one bad request must not end the HTTP server
             _log.exception("an HTTP request failed")

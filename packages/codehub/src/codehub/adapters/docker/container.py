@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from codehub.adapters.docker.images import Ide, ImageInfo
 from codehub.adapters.docker.start_dirs import HOME, IDE_SOCKET, INSIDE
-from codehub.adapters.docker.tools import IDE_PLACE, PLACE, PYTHON
+from codehub.adapters.docker.tools import IDE_PLACE
 from codehub.adapters.health import filled
+from codehub.adapters.workspace_tools import PLACE, PYTHON
 from codehub.adapters.workspaced_launch import LAUNCH_NAME, SOCKET_NAME, Launch, from_file, words
 from codehub.domain.errors import Terminal
 from codehub.domain.routing import workspace_path

@@ -18,11 +18,11 @@ from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.filesystem.socket_dir import give_socket_dir, prepare_socket_root
 from codehub.adapters.workspaced_launch import LAUNCH_NAME, SOCKET_NAME, Launch
 from codehub.domain.errors import Invalid
+from codehub.workspaced.users import USER, with_user
 
 INSIDE = "/run/codehub"
 IDE_SOCKET = "ide.sock"
 HOME = "/home/coder"
-_USER = "coder"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\.[0-9a-f]{16}")
 
 
@@ -87,8 +87,8 @@ class StartDirs:
         place.mkdir(mode=0o711)
         place.chmod(0o711)  # regardless of the umask
         ids = os.geteuid() if uid is None else uid
-        _write(place / "passwd", with_user(image.passwd, f"{_USER}:x:{ids}:{ids}::{HOME}:{image.shell}"), 0o644)
-        _write(place / "group", with_user(image.group, f"{_USER}:x:{ids}:"), 0o644)
+        _write(place / "passwd", with_user(image.passwd, f"{USER}:x:{ids}:{ids}::{HOME}:{image.shell}"), 0o644)
+        _write(place / "group", with_user(image.group, f"{USER}:x:{ids}:"), 0o644)
         give_socket_dir(start.run, uid)
         config = start.run / LAUNCH_NAME
         _write(config, json.dumps(launch.configuration), 0o600)
@@ -99,17 +99,6 @@ class StartDirs:
 def remove_all(starts: Iterable[StartDir]) -> None:
     for start in starts:
         start.remove()
-
-
-def with_user(table: str, line: str) -> str:
-    """Return an image's passwd or group with the workspace's line, without entries of the same name or number."""
-    name, _, number = line.split(":")[:3]
-    kept = [
-        old
-        for old in table.splitlines()
-        if (fields := old.split(":")) and fields[0] != name and fields[2:3] != [number] and old.isprintable()
-    ]
-    return "\n".join([*kept, line, ""])
 
 
 def _write(path: Path, content: str, mode: int) -> None:

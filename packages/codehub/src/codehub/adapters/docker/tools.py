@@ -9,31 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import json
-import shutil
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from functools import cache
 from pathlib import Path
 
 from codehub.adapters.docker.engine import ROLE, Engine
-from codehub.adapters.docker.portable import loader_of, put_compiled, put_programs, put_python, python_program
 from codehub.adapters.docker.volume_copy import FOLDER, make_door
-from codehub.adapters.workspaced_launch import FOLDER as WORKSPACED
+from codehub.adapters.portable import put_programs
+from codehub.adapters.workspace_tools import PLACE, stage_tools, tools_version
 from codehub.domain.errors import Terminal, Transient
 from codehub.domain.model import Progress
 from codehub.ports.fence import Report
 
-PLACE = "/opt/codehub"
 IDE_PLACE = f"{PLACE}/ide"
-PYTHON = f"{PLACE}/bin/python3"
 _PREFIX = "codehub-tools"
 _LABELS = {ROLE: "tools"}
-_FORMAT = "2"  # of the content; changing it creates new volumes
-_SSH = (("sshd", "sbin"), ("ssh-keygen", "bin"))
-_SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"
 _CHUNK = 1 << 20
 
 # Installs code-server when it is first needed and returns its directory.
@@ -48,7 +39,7 @@ class Tools:
 
     async def mounts(self, report: Report, *, ide: bool) -> list[dict[str, object]]:
         """Return the container's mounts. Fills the volumes if they are missing."""
-        version = await asyncio.to_thread(_version)
+        version = await asyncio.to_thread(tools_version)
         name = f"{_PREFIX}-{version}"
         async with self._lock:
             there = await self._there()
@@ -115,29 +106,8 @@ def _mount(name: str, target: str) -> dict[str, object]:
     }
 
 
-@cache
-def _version() -> str:
-    """Return a hash of all content: a new workspaced, Python or OpenSSH leads to a new volume."""
-    digest = hashlib.sha256(f"{_FORMAT} {sys.version}".encode())
-    for path in sorted(WORKSPACED.glob("*.py")):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    for program in (python_program(), loader_of(python_program()), *filter(None, map(_which, dict(_SSH)))):
-        found = program.stat()
-        digest.update(f"{program} {found.st_size} {found.st_mtime_ns}".encode())
-    return digest.hexdigest()[:12]
-
-
-def _which(name: str) -> Path | None:
-    found = shutil.which(name, path=_SYSTEM_PATH)
-    return Path(found).resolve() if found else None
-
-
 def _stage_tools(place: Path) -> None:
-    put_python(place, PLACE)
-    programs = [(program, place / folder / name) for name, folder in _SSH if (program := _which(name)) is not None]
-    put_programs(programs, place / "lib", [f"{PLACE}/lib"])
-    shutil.copytree(WORKSPACED, place / "workspaced", ignore=shutil.ignore_patterns("__pycache__"))
-    put_compiled(place / "workspaced")
+    stage_tools(place)
     (place / "ide").mkdir()  # mount point for code-server
 
 

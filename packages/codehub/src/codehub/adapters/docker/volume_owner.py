@@ -6,8 +6,8 @@ Runs a short-lived container of the empty image that contains only CodeHub's Pyt
 from __future__ import annotations
 
 from codehub.adapters.docker.engine import Engine
-from codehub.adapters.docker.tools import PYTHON
 from codehub.adapters.docker.volume_copy import FOLDER, OWNER, empty_image
+from codehub.adapters.workspace_tools import PYTHON
 from codehub.domain.errors import Transient
 
 _ROLE = "own"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -31,12 +31,18 @@ def open_dir(name: str | Path, dir_fd: int | None = None) -> int:
             os.chmod(name, stat.S_IMODE(mode), dir_fd=dir_fd)
 
 
+def look_into(name: str | Path, dir_fd: int | None = None) -> int:
+    """Open a directory as it is. For a tree in use: changing modes there could be led to another file."""
+    return os.open(name, _OPEN_DIR, dir_fd=dir_fd)
+
+
 class DirCursor:
     """The current position below `root`. `fd` is the open directory there."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, open_dir: Callable[[str | Path, int | None], int] = open_dir) -> None:
+        self._open_dir = open_dir
         self._names: list[str] = []
-        self._fds: list[int | None] = [open_dir(root)]
+        self._fds: list[int | None] = [open_dir(root, None)]
         self.fd: int = self._fds[0] if self._fds[0] is not None else -1
 
     def __enter__(self) -> DirCursor:
@@ -55,12 +61,12 @@ class DirCursor:
     def enter(self, name: str, *, make: bool = False) -> int:
         """Descend. With `make`, create a missing directory that only we can access until its final mode is set."""
         try:
-            fd = open_dir(name, self.fd)
+            fd = self._open_dir(name, self.fd)
         except FileNotFoundError:
             if not make:
                 raise
             os.mkdir(name, 0o700, dir_fd=self.fd)
-            fd = open_dir(name, self.fd)
+            fd = self._open_dir(name, self.fd)
         self._names.append(name)
         self._fds.append(fd)
         self.fd = fd
@@ -101,7 +107,7 @@ class DirCursor:
         above = self._fds[0]
         assert above is not None
         for depth, name in enumerate(self._names, start=1):
-            fd = open_dir(name, above)
+            fd = self._open_dir(name, above)
             self._fds[depth] = fd
             stale = depth - _KEPT_OPEN
             if stale > 0 and (old := self._fds[stale]) is not None:

@@ -22,6 +22,7 @@ from codehub.adapters.filesystem.ownership import container_uid_for
 from codehub.adapters.homes.bridge import FromThread, from_loop
 from codehub.adapters.homes.space import check_room_for_restore
 from codehub.adapters.homes.stored import StoredHomes
+from codehub.adapters.homes.usage import disk_usage
 from codehub.adapters.homes.work import Workers
 from codehub.adapters.objectstore.layout import Meta, parse_key
 from codehub.adapters.objectstore.layout import archive_key as key_of
@@ -92,6 +93,21 @@ class DockerVolumeHomes(StoredHomes):
         mark = None if labels is None else await self._labels(_mark_name(home, labels[_INCARNATION]))
         return _judge(labels, [mark] if mark is not None else [])
 
+    async def size(self, home: HomeKey) -> int | None:
+        """Where the engine's disk can be read. The engine itself measures only all volumes at once, which is not cheap."""
+        if not self._engine.is_local:
+            return None
+        name = volume_name(home.workspace_id)
+        volume = await self._engine.get(f"volumes/{name}")
+        if volume is None:
+            return None
+        self._engine.check_ours(volume.get("Labels"), name)
+        cancelled = threading.Event()
+        try:
+            return await asyncio.to_thread(disk_usage, Path(volume["Mountpoint"]), cancelled)
+        finally:
+            cancelled.set()
+
     async def _look(self, home: HomeKey) -> _Found:
         labels = await self._labels(volume_name(home.workspace_id))
         marks = await self._volumes(_ROLE_MARK, home.workspace_id)
@@ -131,7 +147,7 @@ class DockerVolumeHomes(StoredHomes):
         if status.state is HomeState.ABSENT:
             raise DataLost(f"the volume {volume_name(home.workspace_id)} is gone from the Docker engine")
         if status.ctx is None or status.ctx.incarnation != ctx.incarnation:
-            raise FenceLost(f"the home of {home.workspace_id} is another incarnation than the one asked for")
+            raise FenceLost(f"the home of {home.workspace_id} is of another incarnation than requested")
         await remove_copies(self._engine, home.workspace_id, fence)
         loop = asyncio.get_running_loop()
         async with copy_container(self._engine, home.workspace_id, volume_name(home.workspace_id)) as door:

@@ -35,6 +35,7 @@ from codehub.adapters.homes.layout import (
 from codehub.adapters.homes.mark import HomesMark
 from codehub.adapters.homes.space import check_room_for_archive, check_room_for_restore, tree_bytes
 from codehub.adapters.homes.stored import StoredHomes
+from codehub.adapters.homes.usage import disk_usage
 from codehub.adapters.homes.work import Workers
 from codehub.adapters.objectstore.layout import archive_key as key_of
 from codehub.adapters.objectstore.layout import parse_key
@@ -116,6 +117,19 @@ class LocalDirHomes(StoredHomes):
             return look(self._place(home).home)
 
         return await asyncio.to_thread(work)
+
+    async def size(self, home: HomeKey) -> int | None:
+        # Not one of the workers: these may be busy with archives for a long time, and nothing is left behind here.
+        cancelled = threading.Event()
+
+        def work() -> int | None:
+            self._must_be_there()
+            return disk_usage(self._place(home).files, cancelled)
+
+        try:
+            return await asyncio.to_thread(work)
+        finally:
+            cancelled.set()
 
     def _must_be_there(self) -> None:
         """Raise if the disk is not mounted: its homes are then Unknown, and must not be reported as lost."""
@@ -252,7 +266,7 @@ class LocalDirHomes(StoredHomes):
         if status.state is HomeState.ABSENT:
             raise DataLost(f"the home of {home.workspace_id} is gone: {place.home} does not exist")
         if status.ctx is None or status.ctx.incarnation != ctx.incarnation:
-            raise FenceLost(f"the home of {home.workspace_id} is another incarnation than the one asked for")
+            raise FenceLost(f"the home of {home.workspace_id} is of another incarnation than requested")
 
     def _clear_the_way(self, place: Place, fence: Fence) -> HomeCtx | None:
         """Return the ctx of an existing complete volume; otherwise remove whatever blocks a new one."""

@@ -182,7 +182,9 @@ class CodeServerInstall:
 
     def _npm(self, cwd: Path, *arguments: str) -> None:
         if said := run_npm(self._partial / "node", cwd, *arguments):
-            raise Transient(f"npm could not install code-server's parts (the next try goes on from here): {said}")
+            raise Transient(
+                f"npm could not install code-server's parts (the next attempt continues from here): {said}"
+            )
 
 
 def _leave_out(packages: Sequence[str], folder: Path) -> None:

@@ -21,7 +21,7 @@ from codehub.adapters.objectstore.store import Store
 from codehub.domain.errors import CodeHubError
 
 _log = structlog.get_logger()
-_LOOK_S: Final = 10.0
+_PROBE_TIMEOUT_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,12 @@ class KubernetesBackends:
     async def report_unusable(self) -> None:
         """Log at start why the cluster cannot be used. Everything else works without it."""
         try:
-            async with asyncio.timeout(_LOOK_S):
+            async with asyncio.timeout(_PROBE_TIMEOUT_S):
                 await self.cluster.ping()
         except (CodeHubError, TimeoutError) as error:
             _log.error(
                 "the Kubernetes cluster cannot be used; its workspaces are Unknown until it can",
-                error=str(error) or f"no answer within {_LOOK_S:g} s",
+                error=str(error) or f"no answer within {_PROBE_TIMEOUT_S:g} s",
                 fix="run `codehub doctor`",
             )
 

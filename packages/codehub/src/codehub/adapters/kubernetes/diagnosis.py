@@ -54,7 +54,14 @@ Outlook = Starting | Started | Failed
 
 def outlook(pod: Pod) -> Outlook:
     """Return what to expect of a pod that was created."""
-    if pod.is_running or pod.has_ended:
+    if pod.is_running:
+        return Started()
+    for container in pod.containers:
+        ended = container.terminated
+        if container.is_init and ended is not None and ended.exit_code != 0:
+            said = _cut(ended.message) or f"exit code {ended.exit_code}"
+            return Failed(Transient(f"the pod's init container {container.name} failed: {said}"))
+    if pod.has_ended:
         return Started()
     for container in pod.containers:
         if container.waiting is None:

@@ -41,6 +41,10 @@ class Refusal:
     def is_quota(self) -> bool:
         return self.code == 403 and "exceeded quota" in self.message
 
+    @property
+    def is_missing_permission(self) -> bool:
+        return self.code == 403 and 'User "' in self.message and " cannot " in self.message
+
 
 class Expired(Transient):
     """Raised on 410: a watch or a page must restart from a list."""
@@ -72,6 +76,8 @@ def to_error(refusal: Refusal, doing: str) -> CodeHubError:
             )
         case 403 if "violates PodSecurity" in refusal.message:
             return Forbidden(f"the namespace's Pod Security Standard refuses it: {words}")
+        case 403 if refusal.message and not refusal.is_missing_permission:
+            return Forbidden(f"an admission rule of the cluster refuses to {doing}: {words}")
         case 403:
             return Forbidden(f"the Kubernetes API server does not allow CodeHub to {doing}: {words}. Check its Role")
         case 404:

@@ -1,8 +1,9 @@
 """`workspaced` in a Pod: the files that it needs, how it is started and where it is reached. Pure, except `install`.
 
-An init container runs this module from CodeHub's image and copies the helper's files into a volume, which the workspace
-mounts read-only. A post-start hook starts the helper inside the workspace's container: the image's entry point stays
-unchanged, and terminals see the same files, limits and devices as the IDE.
+An init container runs this module from CodeHub's image and copies CodeHub's tools into a volume, which the workspace mounts
+read-only. A second one runs in the workspace's image and adds the workspace's user to the image's users. A post-start hook
+starts the helper inside the workspace's container: the image's entry point stays unchanged, and terminals see the same
+files, limits and devices as the IDE.
 """
 
 from __future__ import annotations
@@ -14,21 +15,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from codehub.adapters.workspaced_launch import FOLDER, VARIABLE, Launch, bearer, words
+from codehub.adapters.workspace_tools import PLACE, PREPARED, PYTHON
+from codehub.adapters.workspaced_launch import Launch, bearer, hook_words
 from codehub.ports.instances import Upstream
+from codehub.workspaced import git_access, users, with_environment
 
-PLACE: Final = "/opt/codehub"
 PORT: Final = 7071
 _STAGING: Final = "/helper"  # in the init container, whose image may have its own /opt/codehub
 _RUNTIME: Final = "/tmp/.codehub"  # noqa: S108 - inside the container, which is one start; created with 0700
+_PIPE: Final = f"{_RUNTIME}/environment"
+# On the tmpfs that every container has; `workspaced` writes the owner's secrets there.
+_SECRETS: Final = "/dev/shm/codehub-workspace"  # noqa: S108 - a folder of this user
 _VOLUME: Final = "codehub"
-# An image without Python still runs; features that need the helper report that it does not answer. The hook must exit at
-# once and keep no output open: the kubelet waits for both before it reports the container as running.
-_HOOK: Final = (
-    "p=$(command -v python3) || exit 0\n"
-    f"mkdir -p -m 700 {_RUNTIME} || exit 0\n"
-    f'{VARIABLE}="$1" "$p" "$2" "$3" "$4" "$5" -- true >>{_RUNTIME}/workspaced.log 2>&1 </dev/null || exit 0\n'
-)
+_SIZE: Final = "256Mi"  # the tools take about 80 MB
+_USERS: Final = "etc"
 
 Json = dict[str, Any]
 
@@ -40,29 +40,62 @@ class Helper:
     image: str
     secret: str
     port: int = PORT
+    awaits_environment: bool = False  # the owner has secrets in the environment
 
 
-def init_container(helper: Helper, pull_policy: str, security: Json) -> Json:
+def environment(helper: Helper) -> dict[str, str]:
+    """Return variables for everything in the workspace, the IDE included: where git and secrets are found."""
+    env = {
+        "USER": users.USER,
+        "LOGNAME": users.USER,
+        **git_access.environment(_RUNTIME),
+        "CODEHUB_SECRETS_DIR": _SECRETS,
+    }
+    return {**env, with_environment.VARIABLE: _PIPE} if helper.awaits_environment else env
+
+
+def init_containers(helper: Helper, image: str, home: str, pull_policy: str, security: Json) -> list[Json]:
+    """Return the container that brings the tools, and the one that runs them in the workspace's own image."""
+    return [
+        {
+            "name": "helper",
+            "image": helper.image,
+            "command": ["python3", "-m", "codehub.adapters.kubernetes.helper", _STAGING],
+            "volumeMounts": [{"name": _VOLUME, "mountPath": _STAGING}],
+            **_small(pull_policy, security),
+        },
+        {
+            "name": "users",
+            "image": image,
+            "command": [PYTHON, "-I", "-S", "-B", f"{PLACE}/workspaced/users.py", f"{PLACE}/{_USERS}", home],
+            "volumeMounts": [{"name": _VOLUME, "mountPath": PLACE}],
+            **_small(pull_policy, security),
+        },
+    ]
+
+
+def _small(pull_policy: str, security: Json) -> Json:
     return {
-        "name": "helper",
-        "image": helper.image,
         "imagePullPolicy": pull_policy,
-        "command": ["python3", "-m", "codehub.adapters.kubernetes.helper", _STAGING],
         "resources": {
             "requests": {"cpu": "10m", "memory": "32Mi"},
-            "limits": {"cpu": "1", "memory": "128Mi", "ephemeral-storage": "64Mi"},
+            "limits": {"cpu": "1", "memory": "128Mi", "ephemeral-storage": _SIZE},
         },
         "securityContext": security,
-        "volumeMounts": [{"name": _VOLUME, "mountPath": _STAGING}],
+        "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 
 
 def volume() -> Json:
-    return {"name": _VOLUME, "emptyDir": {"sizeLimit": "64Mi"}}
+    return {"name": _VOLUME, "emptyDir": {"sizeLimit": _SIZE}}
 
 
-def mount() -> Json:
-    return {"name": _VOLUME, "mountPath": PLACE, "readOnly": True}
+def mounts() -> list[Json]:
+    tables = (
+        {"name": _VOLUME, "mountPath": f"/etc/{name}", "subPath": f"{_USERS}/{name}", "readOnly": True}
+        for name in ("passwd", "group")
+    )
+    return [{"name": _VOLUME, "mountPath": PLACE, "readOnly": True}, *tables]
 
 
 def hook(helper: Helper, home: str, ide_port: int) -> Json:
@@ -73,10 +106,9 @@ def hook(helper: Helper, home: str, ide_port: int) -> Json:
         listen=f"0.0.0.0:{helper.port}",
         secret=helper.secret,
         hidden_ports=(ide_port, helper.port),
+        environment_pipe=_PIPE if helper.awaits_environment else "",
     )
-    own = words("python3", f"{PLACE}/workspaced")[1:]
-    configuration = launch.environment[VARIABLE]
-    return {"postStart": {"exec": {"command": ["/bin/sh", "-c", _HOOK, "workspaced", configuration, *own]}}}
+    return {"postStart": {"exec": {"command": hook_words(PYTHON, f"{PLACE}/workspaced", launch)}}}
 
 
 def written(helper: Helper) -> str:
@@ -95,9 +127,12 @@ def upstream(identity: str, ip: str, annotation: str) -> Upstream | None:
     return None
 
 
-def install(place: Path) -> None:
-    """Copy the helper's files below `place`."""
-    shutil.copytree(FOLDER, place / "workspaced", ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+def install(place: Path, prepared: Path = PREPARED) -> None:
+    """Copy CodeHub's tools to `place`."""
+    if not prepared.is_dir():
+        sys.exit(f"this image has no tools for workspaces in {prepared}: build it from CodeHub's Dockerfile")
+    for folder in prepared.iterdir():  # one by one: the volume's own root belongs to another user
+        shutil.copytree(folder, place / folder.name, symlinks=True, dirs_exist_ok=True)
 
 
 if __name__ == "__main__":

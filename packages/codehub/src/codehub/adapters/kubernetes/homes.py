@@ -86,6 +86,10 @@ class PvcHomes(StoredHomes):
     async def status(self, home: HomeKey) -> HomeStatus:
         return _judge(await self._cluster.home_claims(home.workspace_id))
 
+    async def size(self, home: HomeKey) -> int | None:
+        """Unknown: only the kubelet measures volumes, and asking it needs rights on nodes that CodeHub does not ask for."""
+        return None
+
     async def provision(self, home: HomeKey, incarnation: str, fence: Fence) -> HomeCtx:
         there = await self._clear_the_way(home, fence)
         if there is not None:
@@ -115,7 +119,7 @@ class PvcHomes(StoredHomes):
             raise DataLost(f"the PersistentVolumeClaim of {home.workspace_id} is gone from the cluster")
         found = next((one for one in claims if _incarnation(one) == ctx.incarnation and is_whole(one)), None)
         if found is None:
-            raise FenceLost(f"the home of {home.workspace_id} is another incarnation than the one asked for")
+            raise FenceLost(f"the home of {home.workspace_id} is of another incarnation than requested")
         return found
 
     async def _archive(

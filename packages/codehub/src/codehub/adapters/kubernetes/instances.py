@@ -52,7 +52,7 @@ _SCHEDULING_TIMEOUT_S: Final = 300.0
 _EVENTS_EVERY_S: Final = 5.0
 # Deleting a pod takes ten seconds on an idle node and more than a minute on a busy one.
 _GONE_TIMEOUT_S: Final = 180.0
-_LOOK_S: Final = 2.0
+_POLL_INTERVAL_S: Final = 2.0
 
 
 class KubernetesInstances:
@@ -139,6 +139,12 @@ class KubernetesInstances:
             "CODEHUB_BASE_PATH": values["base_path"],
             "CODEHUB_PORT": values["port"],
         }
+        helper = None
+        if self._helper_image:
+            helper = helpers.Helper(
+                self._helper_image, secrets.token_urlsafe(32), awaits_environment=spec.awaits_environment
+            )
+            env |= helpers.environment(helper)
         # The template's variables never replace ours or those that the profile needs to run.
         env = dict(spec.env) | env | {key: filled(value, values) for key, value in profile.env.items()}
         header = secret_of(profile, secret)
@@ -153,7 +159,7 @@ class KubernetesInstances:
             claim_uid=claim.meta.uid,
             digest=digest,
             secret_header=f"{header[0]}: {header[1]}" if header is not None else "",
-            helper=helpers.Helper(self._helper_image, secrets.token_urlsafe(32)) if self._helper_image else None,
+            helper=helper,
         )
 
     async def _wait_running(self, pod: Pod, claim: Claim, report: Report, fence: Fence) -> None:
@@ -181,7 +187,7 @@ class KubernetesInstances:
                     unschedulable_since = (unschedulable_since or now) if is_unschedulable else None
                     if unschedulable_since is not None and now - unschedulable_since >= self._scheduling_timeout_s:
                         raise Transient(says)
-            await pods.wait_until(lambda known=seen: pods.get(uid) is not known, _LOOK_S)  # type: ignore[misc]
+            await pods.wait_until(lambda known=seen: pods.get(uid) is not known, _POLL_INTERVAL_S)  # type: ignore[misc]
             found = pods.get(uid)
             if found is None or found.meta.deleting:
                 raise Transient(f"the pod {pod.meta.name} was deleted while it was starting")

@@ -129,19 +129,19 @@ def instance_pod(what: InstancePod, options: PodOptions) -> Json:
         },
     }
     if what.helper is not None:
-        _add_helper(made["spec"], what.helper, what.port, options)
+        _add_helper(made["spec"], what, what.helper, options)
     return made
 
 
-def _add_helper(spec: Json, helper: helpers.Helper, ide_port: int, options: PodOptions) -> None:
+def _add_helper(spec: Json, what: InstancePod, helper: helpers.Helper, options: PodOptions) -> None:
     container = spec["containers"][0]
-    spec["initContainers"] = [
-        helpers.init_container(helper, options.image_pull_policy, _container_security()),
-    ]
+    spec["initContainers"] = helpers.init_containers(
+        helper, what.image, HOME, options.image_pull_policy, _container_security()
+    )
     spec["volumes"].append(helpers.volume())
-    container["volumeMounts"].append(helpers.mount())
+    container["volumeMounts"].extend(helpers.mounts())
     container["ports"].append({"name": "workspaced", "containerPort": helper.port})
-    container["lifecycle"] = helpers.hook(helper, HOME, ide_port)
+    container["lifecycle"] = helpers.hook(helper, HOME, what.port)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ class ContainerState:
     running: bool = False
     waiting: tuple[str, str] | None = None  # reason, message
     terminated: Terminated | None = None
+    is_init: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ def decode_meta(item: Mapping[str, Any]) -> Meta:
 
 def decode_pod(item: Mapping[str, Any]) -> Pod:
     status, spec = item.get("status") or {}, item.get("spec") or {}
-    states = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    before, own = status.get("initContainerStatuses") or (), status.get("containerStatuses") or ()
     return Pod(
         meta=decode_meta(item),
         phase=str(status.get("phase") or ""),
@@ -140,7 +141,7 @@ def decode_pod(item: Mapping[str, Any]) -> Pod:
         reason=str(status.get("reason") or ""),
         message=str(status.get("message") or ""),
         conditions=tuple(_condition(one) for one in status.get("conditions") or ()),
-        containers=tuple(_container(one) for one in states),
+        containers=(*(_container(one, is_init=True) for one in before), *map(_container, own)),
     )
 
 
@@ -154,7 +155,7 @@ def _condition(item: Mapping[str, Any]) -> PodCondition:
     )
 
 
-def _container(item: Mapping[str, Any]) -> ContainerState:
+def _container(item: Mapping[str, Any], *, is_init: bool = False) -> ContainerState:
     state = item.get("state") or {}
     waiting, ended = state.get("waiting"), state.get("terminated")
     return ContainerState(
@@ -170,6 +171,7 @@ def _container(item: Mapping[str, Any]) -> ContainerState:
             if ended is not None
             else None
         ),
+        is_init=is_init,
     )
 
 

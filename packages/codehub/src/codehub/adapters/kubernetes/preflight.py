@@ -29,7 +29,7 @@ _OLDEST: Final = (1, 20)
 _PROBE_TIMEOUT_S: Final = 120.0
 # Runs in a pod that is labelled like a workspace, which must not reach the API server's address.
 _PROBE: Final = (
-    "import os,socket\n"
+    "import os,socket,sys\n"
     "s=socket.socket(socket.AF_INET6 if ':' in os.environ['KUBERNETES_SERVICE_HOST'] else socket.AF_INET)\n"
     "s.settimeout(5)\n"
     "try:\n"
@@ -39,6 +39,8 @@ _PROBE: Final = (
     " said='reached'\n"
     "except OSError as error:\n"
     " said='blocked '+str(error)\n"
+    "if not os.path.isdir(os.path.join(sys.prefix,'share/codehub/tools')):\n"
+    " said+='\\nno tools'\n"
     "open('/dev/termination-log','w').write(said)\n"
 )
 
@@ -83,7 +85,7 @@ async def _permissions(client: ApiClient) -> list[Check]:
                 if not await _is_allowed(client, group, resource, subresource, verb):
                     lacking.append(f"{verb} {resource}{'/' + subresource if subresource else ''}")
             except CodeHubError as error:
-                return [Check("kubernetes permissions", f"could not be asked for: {error}", "check the credentials")]
+                return [Check("kubernetes permissions", f"could not be checked: {error}", "check the credentials")]
     if not lacking:
         return []
     fix = "apply deploy/kubernetes/workspaces/role.yaml, and bind it to CodeHub's user"
@@ -181,12 +183,10 @@ async def _read_probe(client: ApiClient, path: str, image: str) -> list[Check]:
             while True:
                 raw = await client.get(path)
                 if raw is None:
-                    return [
-                        Check("test pod", "it was deleted by somebody else", "look for a policy that removes pods")
-                    ]
+                    return [Check("test pod", "something else deleted it", "look for a policy that removes pods")]
                 pod = decode_pod(raw)
                 if pod.has_ended:
-                    return _probed(pod, image)
+                    return probed(pod, image)
                 match outlook(pod):
                     case Failed(error):
                         return [
@@ -204,8 +204,13 @@ async def _read_probe(client: ApiClient, path: str, image: str) -> list[Check]:
     return [Check("test pod", f"it did not run: {says}", "see `kubectl describe pod` in the namespace")]
 
 
-def _probed(pod: Pod, image: str) -> list[Check]:
-    said = next((one.terminated.message for one in pod.containers if one.terminated), "")
+def probed(pod: Pod, image: str) -> list[Check]:
+    """Interpret what the test pod reported."""
+    answer = next((one.terminated.message for one in pod.containers if one.terminated), "")
+    said, _, lacks = answer.partition("\n")
+    if lacks == "no tools":
+        fix = "build it from CodeHub's Dockerfile: every workspace gets its helper, Python and SSH server from this image"
+        return [Check("test pod", f"{image} has no tools for workspaces, so none can start", fix)]
     found = [Check("test pod", f"{image} can be pulled and run under the restricted standard")]
     if said.startswith("blocked"):
         return [*found, Check("network policy", "the network keeps workspaces from the API server")]

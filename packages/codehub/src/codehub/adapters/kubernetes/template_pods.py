@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from codehub.adapters.kubernetes.manifests import Json, PodOptions
@@ -18,6 +19,7 @@ def with_template(options: PodOptions, size: Size, chosen: KubernetesOptions) ->
         node_selector={**options.node_selector, **chosen.node_selector},
         image_pull_secrets=tuple(dict.fromkeys((*options.image_pull_secrets, *chosen.image_pull_secrets))),
         tolerations=(*options.tolerations, *(_toleration(one) for one in chosen.tolerations)),
+        affinity=json.loads(chosen.affinity) if chosen.affinity else options.affinity,
         extra_resources={**options.extra_resources, **{name: str(count) for name, count in chosen.gpus.items()}},
     )
 

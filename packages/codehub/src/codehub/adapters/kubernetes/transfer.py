@@ -45,7 +45,7 @@ from codehub.ports.fence import Fence, Report
 
 _POD_TIMEOUT_S: Final = 300.0
 _GONE_TIMEOUT_S: Final = 180.0
-_LOOK_S: Final = 2.0
+_POLL_INTERVAL_S: Final = 2.0
 _TIMEOUT: Final = httpx.Timeout(60.0, connect=10.0, read=300.0, write=300.0)
 
 
@@ -214,10 +214,11 @@ class TransferJobs:
         waited, seen = 0.0, None
         while waited < _POD_TIMEOUT_S:
             before = seen
-            if not await pods.wait_until(lambda known=before: current() is not known, _LOOK_S):  # type: ignore[misc]
-                waited += _LOOK_S
+            if not await pods.wait_until(lambda known=before: current() is not known, _POLL_INTERVAL_S):  # type: ignore[misc]
+                waited += _POLL_INTERVAL_S
             seen = current()
             if seen is None:
+                await self._check_exists(job)
                 continue
             if seen.has_ended:
                 said = next((one.terminated.message for one in seen.containers if one.terminated), "")
@@ -234,6 +235,12 @@ class TransferJobs:
                     warning = await self._cluster.last_warning(seen.meta.uid, claim.meta.uid) if waited else ""
                     report(Progress(warning or says, unit=""))
         raise Transient(f"the Job {job.meta.name} has no running pod after {_POD_TIMEOUT_S:g} s")
+
+    async def _check_exists(self, job: Job) -> None:
+        """Raise if somebody has deleted the Job: no pod of it will ever come."""
+        found = await self._find(job.meta.name)
+        if found is None or found[0].meta.uid != job.meta.uid or found[0].meta.deleting:
+            raise Transient(f"the Job {job.meta.name} was deleted while it was in use")
 
     async def remove_all(self, workspace_id: str, fence: Fence) -> None:
         """Remove every Job of this workspace, with its pod."""

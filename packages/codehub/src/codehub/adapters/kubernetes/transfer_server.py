@@ -40,7 +40,7 @@ from codehub.domain.errors import CodeHubError, Transient
 
 PORT: Final = 7070
 # A deposed leader is replaced within seconds. A Job without requests for this long is left over.
-_NOBODY_ASKS_S: Final = 900.0
+_IDLE_TIMEOUT_S: Final = 900.0
 _TERMINATION_LOG: Final = Path("/dev/termination-log")
 # Created by mkfs, owned by root and not part of the home.
 LEFT_OUT: Final = frozenset({"lost+found"})
@@ -237,8 +237,8 @@ def serve(direction: str, root: Path, secret: str, port: int = PORT, host: str =
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
         thread.start()
         while not state.finished.wait(1.0):
-            if time.monotonic() - state.last_asked > _NOBODY_ASKS_S:
-                print(f"nobody asked for {_NOBODY_ASKS_S:g} s", file=sys.stderr)
+            if time.monotonic() - state.last_asked > _IDLE_TIMEOUT_S:
+                print(f"no request for {_IDLE_TIMEOUT_S:g} s", file=sys.stderr)
                 return 1
         server.shutdown()
     with contextlib.suppress(OSError):

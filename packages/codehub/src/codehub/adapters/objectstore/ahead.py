@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterable, Iterator
 
 # Chunks between two stages: enough to absorb short delays, few enough to take only a few megabytes.
 _HELD = 4
-_LOOK_UP_S = 0.2  # how long a stage may take to notice that its consumer is gone
+_POLL_INTERVAL_S = 0.2  # how long a stage may take to notice that its consumer is gone
 
 
 def ahead(chunks: Iterable[bytes], name: str) -> Generator[bytes, None, None]:
@@ -24,7 +24,7 @@ def ahead(chunks: Iterable[bytes], name: str) -> Generator[bytes, None, None]:
     def put(item: bytes | BaseException | None) -> None:
         while not stop.is_set():
             try:
-                made.put(item, timeout=_LOOK_UP_S)
+                made.put(item, timeout=_POLL_INTERVAL_S)
             except queue.Full:
                 continue
             return

@@ -97,9 +97,9 @@ class UploadsOfS3:
 
     def _check(self, response: httpx.Response, doing: str) -> None:
         if response.status_code >= 500:
-            raise BackendDown(f"the archive store answered {response.status_code} when asked to {doing}")
+            raise BackendDown(f"the archive store answered {response.status_code} to the request to {doing}")
         if response.status_code >= 300:
-            raise Transient(f"the archive store answered {response.status_code} when asked to {doing}")
+            raise Transient(f"the archive store answered {response.status_code} to the request to {doing}")
 
     def _request(self, method: str, path: str, query: dict[str, str]) -> httpx.Response:
         canonical = "&".join(f"{quote(k, safe='')}={quote(v, safe='')}" for k, v in sorted(query.items()))

@@ -22,7 +22,9 @@ _CLAIMS = """
             SELECT a.archive_key FROM workspace_archives a WHERE a.workspace_id = copy.id
             ORDER BY a.committed_at DESC, a.op_id DESC LIMIT %(keep)s) used
         WHERE copy.copy_of IS NOT NULL AND copy.purged_at IS NULL AND copy.id <> w.id
-            AND starts_with(used.archive_key, w.id || '/')) AS used_by_others
+            AND starts_with(used.archive_key, w.id || '/')) AS used_by_others, ARRAY(
+        SELECT c.archive_op_id FROM workspaces c
+        WHERE c.copy_of = w.id AND c.operation = 'DUPLICATING' AND c.archive_op_id IS NOT NULL) AS copying
     FROM workspaces w WHERE w.id = ANY(%(ids)s)
 """
 
@@ -58,6 +60,7 @@ class PostgresGcStore:
                 home_is_seen=_is_seen(conditions_of(row["conditions"])),
                 purged_at=row["purged_at"],
                 used_by_others=frozenset(row["used_by_others"]),
+                copying=frozenset(row["copying"]),
             )
             for row in rows
         }

@@ -16,7 +16,7 @@ from codehub.adapters.postgres.control_term import as_leader
 from codehub.adapters.postgres.pool import Database, Transaction
 from codehub.adapters.postgres.rows import workspace_of
 from codehub.domain.errors import LimitExceeded
-from codehub.domain.follow_schedule import asked_by_schedule
+from codehub.domain.follow_schedule import scheduled_state
 from codehub.domain.limits import RunningLimits
 from codehub.domain.model import DesiredState, Workspace
 
@@ -43,7 +43,7 @@ class PostgresScheduleStore:
             due = [
                 (each["id"], each["time_zone"])
                 for each in found
-                if asked_by_schedule(workspace_of(each), each["time_zone"], since, now) is not None
+                if scheduled_state(workspace_of(each), each["time_zone"], since, now) is not None
             ]
             changed = [id_ for id_, zone in due if await self._follow(tx, id_, zone, since, now, limits)]
             await tx.execute(_WRITE, [Jsonb(now.isoformat())])
@@ -58,7 +58,7 @@ class PostgresScheduleStore:
         await tx.execute("SELECT 1 FROM users WHERE id = %s FOR NO KEY UPDATE", [owner["owner_user_id"]])
         await tx.execute("SELECT pg_advisory_xact_lock(%s)", [locks.RUNNING_LIMIT])
         workspace = await workspaces.lock(tx, id_)
-        desired = None if workspace is None else asked_by_schedule(workspace, zone, since, now)
+        desired = None if workspace is None else scheduled_state(workspace, zone, since, now)
         if workspace is None or desired is None:
             return False
         if desired is DesiredState.RUNNING and not await self._has_slot(tx, workspace, now, limits):

@@ -44,7 +44,7 @@ _COMMIT = f"""
             AND deleted_at IS NOT DISTINCT FROM %(was_deleted_at)s
             AND (NOT %(is_intent)s OR desired_state = %(was_desired_state)s)
         RETURNING *, xmin::text AS version
-    ), told AS (
+    ), recorded AS (
         INSERT INTO workspace_events (workspace_id, at, kind, message, actor, detail)
         SELECT moved.id, %(now)s, event.kind, event.message, 'codehub', event.detail
         FROM moved, jsonb_to_recordset(%(events)s) AS event (kind text, message text, detail jsonb)
@@ -158,12 +158,12 @@ class PostgresControlStore:
         return [workspace_of(row) for row in rows]
 
     async def note_components(self, epoch: int, components: Mapping[str, Mapping[str, object]]) -> None:
-        told = Jsonb({name: dict(said) for name, said in components.items()})
+        heartbeats = Jsonb({name: dict(said) for name, said in components.items()})
         # Not through `as_leader`: its share lock would have to be upgraded to update the same row.
         async with self._database.transaction() as tx:
             await tx.execute(
                 "UPDATE system_locks SET components = %s WHERE lock_name = 'coordinator' AND epoch = %s",
-                [told, epoch],
+                [heartbeats, epoch],
             )
 
 

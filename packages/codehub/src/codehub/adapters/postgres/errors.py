@@ -36,5 +36,5 @@ def translated() -> Iterator[None]:
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
         state = getattr(error, "sqlstate", None)
         if state is None or state.startswith(_AWAY):
-            raise BackendDown("the database is away") from error
+            raise BackendDown("the database does not answer") from error
         raise Transient(str(error)) from error

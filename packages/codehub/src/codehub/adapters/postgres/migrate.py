@@ -56,6 +56,8 @@ async def migrate(url: str, *, target: int | None = None) -> list[Migration]:
             )
             current = await _current(connection)
             _refuse_newer(current, known[-1].version)
+            if current == 0:
+                await _refuse_other_encodings(connection)
             for migration in known:
                 if migration.version <= current or (target is not None and migration.version > target):
                     continue
@@ -87,6 +89,17 @@ async def _current(connection: psycopg.AsyncConnection[dict[str, object]]) -> in
     ).fetchone()
     assert row is not None
     return int(str(row["version"]))
+
+
+async def _refuse_other_encodings(connection: psycopg.AsyncConnection[dict[str, object]]) -> None:
+    """Refuse a new database that cannot store every name. Changing an encoding means creating the database again."""
+    row = await (await connection.execute("SELECT current_setting('server_encoding') AS encoding")).fetchone()
+    encoding = str(row["encoding"]) if row is not None else ""
+    if encoding != "UTF8":
+        raise Conflict(
+            f"the database is encoded in {encoding}, and CodeHub needs UTF8: create it again with "
+            "`CREATE DATABASE codehub ENCODING 'UTF8' TEMPLATE template0`"
+        )
 
 
 def _refuse_newer(current: int, newest: int) -> None:

@@ -126,6 +126,8 @@ def connection_arguments(name: str) -> dict[str, Any]:
         "autocommit": True,
         "connect_timeout": 5,
         "application_name": name,
+        # Otherwise text of a database in SQL_ASCII arrives as bytes.
+        "client_encoding": "utf8",
         # Prepared statements break behind transaction poolers, and our statements are cheap to plan.
         "prepare_threshold": None,
         "keepalives": 1,

@@ -86,6 +86,8 @@ def workspace_of(row: Mapping[str, Any]) -> Workspace:
         repo=repo_of(row["repo"]),
         setup=None if row["setup"] is None else parse_setup(row["setup"]),
         setup_retry=row["setup_retry"],
+        disk_bytes=row["disk_bytes"],
+        disk_checked_at=row["disk_checked_at"],
         of_newer_version=any(not _knows(kind, row[column]) for column, kind in _ENUMS if row[column]),
     )
 

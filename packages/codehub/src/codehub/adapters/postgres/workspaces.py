@@ -10,8 +10,9 @@ wait for each other.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
+from typing import Any
 
 from psycopg.types.json import Jsonb
 
@@ -22,13 +23,21 @@ from codehub.domain.applied_template import encode
 from codehub.domain.limits import RunningLimits, check_running_limits
 from codehub.domain.model import DesiredState, Workspace, WorkspaceWithOwner
 
-_OWNED = "SELECT w.*, w.xmin::text AS version, u.username FROM workspaces w JOIN users u ON u.id = w.owner_user_id"
+_OWNED = """
+    SELECT w.*, w.xmin::text AS version, u.username,
+        (SELECT a.bytes FROM workspace_archives a WHERE a.archive_key = w.archive_key LIMIT 1) AS archive_bytes
+    FROM workspaces w JOIN users u ON u.id = w.owner_user_id
+"""
+
+
+def _owned(row: Mapping[str, Any]) -> WorkspaceWithOwner:
+    return WorkspaceWithOwner(workspace_of(row), row["username"], row["version"], row["archive_bytes"])
 
 
 async def get(tx: Transaction, workspace_id: str) -> WorkspaceWithOwner | None:
     """Return a workspace, deleted or not. The service decides whether it may be seen."""
     row = await (await tx.execute(f"{_OWNED} WHERE w.id = %s", [workspace_id])).fetchone()
-    return None if row is None else WorkspaceWithOwner(workspace_of(row), row["username"], row["version"])
+    return None if row is None else _owned(row)
 
 
 async def lock(tx: Transaction, workspace_id: str) -> Workspace | None:
@@ -41,7 +50,7 @@ async def lock(tx: Transaction, workspace_id: str) -> Workspace | None:
 
 async def many(tx: Transaction, ids: Collection[str]) -> dict[str, WorkspaceWithOwner]:
     rows = await (await tx.execute(f"{_OWNED} WHERE w.id = ANY(%s)", [list(ids)])).fetchall()
-    return {row["id"]: WorkspaceWithOwner(workspace_of(row), row["username"], row["version"]) for row in rows}
+    return {row["id"]: _owned(row) for row in rows}
 
 
 async def page(
@@ -64,7 +73,7 @@ async def page(
         )
     ).fetchone()
     assert counted is not None
-    return [WorkspaceWithOwner(workspace_of(row), row["username"], row["version"]) for row in rows], int(counted["n"])
+    return [_owned(row) for row in rows], int(counted["n"])
 
 
 async def all_of(tx: Transaction, owner_user_id: str | None) -> list[WorkspaceWithOwner]:
@@ -76,7 +85,7 @@ async def all_of(tx: Transaction, owner_user_id: str | None) -> list[WorkspaceWi
             [] if owner_user_id is None else [owner_user_id],
         )
     ).fetchall()
-    return [WorkspaceWithOwner(workspace_of(row), row["username"], row["version"]) for row in rows]
+    return [_owned(row) for row in rows]
 
 
 async def versions(tx: Transaction, owner_user_ids: Collection[str] | None) -> dict[str, tuple[str, str]]:

@@ -35,7 +35,7 @@ from codehub.ports.instances import InstanceSpec, Mount, MountKind
 PROBE_MEMORY_BYTES, PROBE_PIDS = 128 << 20, 64
 _PREFIX = "doctor-"
 _GRACE_S = 0.5
-_LOOK_EVERY_S = 0.05
+_POLL_INTERVAL_S = 0.05
 _INTERFACE = "tap0"
 
 
@@ -132,7 +132,7 @@ class ProbeWorkspaces:
             seen = len(whole)
             if not running:
                 return
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
 
     async def remove(self) -> None:
         names = await self._instances.list_all()

@@ -10,7 +10,7 @@ from pathlib import Path
 from codehub.adapters.process.records import LOG
 
 _PIECE = 64 << 10
-_LOOK_EVERY_S = 0.25
+_POLL_INTERVAL_S = 0.25
 
 
 async def output(run_dir: Path, *, follow: bool, tail: int | None) -> AsyncIterator[bytes]:
@@ -47,7 +47,7 @@ async def output(run_dir: Path, *, follow: bool, tail: int | None) -> AsyncItera
             return
         if not follow and now is None:
             return
-        await asyncio.sleep(_LOOK_EVERY_S if now == identity and not piece else 0)
+        await asyncio.sleep(_POLL_INTERVAL_S if now == identity and not piece else 0)
 
 
 def _end(path: Path) -> tuple[int, int | None]:

@@ -17,7 +17,7 @@ from codehub.settings import Settings
 
 log = structlog.get_logger()
 
-_LOOK_S = 0.5
+_POLL_INTERVAL_S = 0.5
 
 
 class Server(Protocol):
@@ -67,7 +67,7 @@ async def keep_serving(name: str, server: Server) -> None:
     backoff = Backoff(asyncio.get_running_loop().time)
     while True:
         if server.pid is not None:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
             continue
         after_s = backoff.ended()
         log.error("a server ended and is started again", server=name, after_s=after_s)

@@ -54,12 +54,15 @@ class ActivityBuffer:
     """The touches of all workspaces since the last successful flush."""
 
     def __init__(
-        self, store: ActivityStore, clock: CoarseClock, *, flush_interval_s: float, ttl_standby_s: float
+        self, store: ActivityStore, clock: CoarseClock, *, flush_interval_s: float, shortest_ttl_s: float
     ) -> None:
+        """`shortest_ttl_s` is the shortest TTL that any workspace may have: its own template's or the installation's."""
         self.clock = clock
         self._store = store
-        self._flush_interval_s = flush_interval_s
-        self._urgent_after_s = ttl_standby_s / 2
+        # A touch is stored at once after a silence of a quarter of the TTL, and otherwise within half of it: together less
+        # than the TTL after the last touch that was stored, so that a workspace in use is never put to sleep.
+        self._flush_interval_s = min(flush_interval_s, shortest_ttl_s / 2)
+        self._urgent_after_s = shortest_ttl_s / 4
         self._touched: dict[str, float] = {}
         self._by_id: dict[str, Activity] = {}
         self._urgent = asyncio.Event()

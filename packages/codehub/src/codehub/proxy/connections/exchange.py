@@ -11,10 +11,11 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from codehub.domain.body_pace import PAUSE_S
 from codehub.proxy.admission.decision import Admission, Reply, refusal
 from codehub.proxy.connections.upstream import EVENT_STREAM, WRITE_HIGH, UpstreamConnection
 from codehub.proxy.http1.framing import BodyScanner
-from codehub.proxy.http1.headers import response_lines, wants_prefix
+from codehub.proxy.http1.headers import allow_origin, response_lines, wants_prefix
 from codehub.proxy.http1.messages import RequestHead, ResponseHead
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 HEAD_TIMEOUT_S: Final = 15.0  # from the first byte of a head to its last: slower means an attack or a dead connection
 KEEP_ALIVE_S: Final = 75.0
-BODY_SILENCE_S: Final = 60.0  # a body that stalls for this long is dead
 STALLED_S: Final = 120.0  # a client that reads nothing for this long is dead
 LINGER_S: Final = 5.0
 FIRST_REQUEST_S: Final = 1.0  # how long a new connection may take to send something while the proxy shuts down
@@ -51,6 +51,7 @@ class Exchange(asyncio.Protocol):
         "fresh",
         "peer",
         "request",
+        "sibling",
         "started_at",
         "transport",
         "upstream",
@@ -75,6 +76,7 @@ class Exchange(asyncio.Protocol):
         self._retried = False
         self._responded = False
         self._ends_upstream = False
+        self.sibling = b""  # the origin of another port of the workspace, if its page sent this request
         self._counts: bool | None = False  # whether this exchange's bytes are activity; None: not determined yet
         self._lingering = False
         self._closing = False
@@ -116,6 +118,8 @@ class Exchange(asyncio.Protocol):
             admission.target.rewrite = replace(rewrite, strip=False)
             admission.fresh_until = 0.0
         out = response_lines(response, rewrite, request.fields.host)
+        if self.sibling:
+            out = allow_origin(out, self.sibling)
         bodiless = request.method == b"HEAD" or response.status in (204, 304)
         endless = not bodiless and not response.chunked and response.content_length < 0
         if response.content_length >= 0 and not decode:
@@ -145,6 +149,7 @@ class Exchange(asyncio.Protocol):
             or request.method == b"HEAD"
             or self._body is not None
             or self._server.draining
+            or self.sibling
         ):
             return False
         self._responded = True
@@ -261,6 +266,9 @@ class Exchange(asyncio.Protocol):
         self.transport.pause_reading()
 
     def go_on(self) -> None:
+        if self._body is not None:
+            # The workspace was slow, not the client.
+            self.deadline = self._server.clock.now + PAUSE_S
         self.transport.resume_reading()
 
     def pause_writing(self) -> None:
@@ -269,7 +277,7 @@ class Exchange(asyncio.Protocol):
             self.upstream.transport.pause_reading()
 
     def resume_writing(self) -> None:
-        self.deadline = inf if self._body is None else self._server.clock.now + BODY_SILENCE_S
+        self.deadline = inf if self._body is None else self._server.clock.now + PAUSE_S
         if self.upstream is not None:
             self.upstream.transport.resume_reading()
 
@@ -282,7 +290,7 @@ class Exchange(asyncio.Protocol):
             if self.upstream is not None:
                 self.upstream.abandon()
                 self.upstream = None
-            self._refuse(408, "the body stopped")
+            self._refuse(408, "the body stopped, or came too slowly")
         else:
             self.transport.abort()
 

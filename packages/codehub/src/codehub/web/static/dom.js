@@ -61,7 +61,7 @@ export function reconcile(parent, components, items, keyOf, create, atMost) {
     else parent.insertBefore(component.node, place);
   }
   // A card that moved keeps the focus.
-  if (focused && focused !== document.activeElement && focused.isConnected) focused.focus({preventScroll: true});
+  if (focused instanceof HTMLElement && focused !== document.activeElement && focused.isConnected) focused.focus({preventScroll: true});
   return left < 0;
 }
 

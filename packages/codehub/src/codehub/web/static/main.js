@@ -17,6 +17,7 @@ import {workspaceView} from "./views/workspace.js";
 import {newView} from "./views/new.js";
 import {workspacesView} from "./views/workspaces.js";
 
+/** @type {[RegExp, Function][]} */
 const ROUTES = [
   [/^\/$/, workspacesView],
   [/^\/workspaces\/([0-9a-f-]{36})(?:\/(terminal|files|ports|processes|ssh))?$/, workspaceView],
@@ -96,7 +97,7 @@ function signedOut(why) {
   live.disconnect();
   store.forgetEverything();
   clearToasts();
-  document.querySelectorAll("dialog[open]").forEach((dialog) => dialog.close());
+  for (const dialog of document.querySelectorAll("dialog")) dialog.close();
   document.getElementById("bar").replaceChildren(
     el("span", {class: "brand"}, el("span", {class: "mark", "aria-hidden": "true"}), "CodeHub"),
   );

@@ -2,7 +2,7 @@
 
 import {keepSessionKey} from "./session_key.js";
 
-const content = (name) => document.querySelector(`meta[name="${name}"]`).content;
+const content = (name) => document.querySelector(`meta[name="${name}"]`).getAttribute("content");
 
 keepSessionKey(content("codehub-session-key"));
 location.replace(content("codehub-next"));

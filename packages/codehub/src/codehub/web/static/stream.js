@@ -110,7 +110,7 @@ async function broken() {
 
 function sayOffline() {
   const line = document.getElementById("offline");
-  setText(line, "CodeHub does not answer. This page may be out of date; it reconnects by itself.");
+  setText(line, "CodeHub does not answer. This page may be out of date; it reconnects automatically.");
   line.hidden = false;
 }
 

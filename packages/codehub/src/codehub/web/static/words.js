@@ -13,6 +13,14 @@ export function bytes(count) {
   return `${shown} ${UNITS[unit]}`;
 }
 
+/** "1.2 GB of 20.0 GB on disk", "archive of 300 MB"; empty while nothing is known. */
+export function diskWords(workspace) {
+  if (workspace.phase === "ARCHIVED") return workspace.archive_bytes === null ? "" : `archive of ${bytes(workspace.archive_bytes)}`;
+  if (workspace.disk_bytes === null) return "";
+  const limit = workspace.disk_limit_bytes === null ? "" : ` of ${bytes(workspace.disk_limit_bytes)}`;
+  return `${bytes(workspace.disk_bytes)}${limit} on disk`;
+}
+
 export function duration(seconds) {
   const s = Math.max(0, Math.round(seconds));
   if (s < 90) return `${s} s`;

@@ -15,6 +15,7 @@ let workspace = words.get("workspace") ?? "";
 let asking = new AbortController();
 let searched = "";
 // False until the page shows the answer to the current query; "partial" if the index could not answer all of it.
+/** @type {boolean | "partial"} */
 let settled = true;
 let seen = "";
 let typing = 0;

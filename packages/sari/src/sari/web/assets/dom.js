@@ -11,6 +11,7 @@ export function element(tag, properties = {}, ...children) {
   return made;
 }
 
+/** @returns {any} The element, whatever its kind. */
 export const byId = (id) => document.getElementById(id);
 
 export function table(head, rows) {

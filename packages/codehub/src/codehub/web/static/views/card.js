@@ -3,7 +3,7 @@
 import {ACTIONS, allows, isOffered, perform} from "../actions.js";
 import {el, reconcile, setAttribute, setHidden, setText} from "../dom.js";
 import {state} from "../store.js";
-import {describe, percent} from "../words.js";
+import {describe, diskWords, percent} from "../words.js";
 import {setupLine} from "./setup.js";
 
 /** The buttons of `names`, shown if the workspace's state allows them. */
@@ -41,8 +41,9 @@ export function statusBlock() {
   const remedy = el("span", {});
   const command = el("code", {});
   const todo = el("p", {class: "todo", hidden: true}, cause, remedy, " ", command);
+  const warning = el("p", {class: "warning", hidden: true});
   return {
-    nodes: [el("p", {class: "status"}, badge, " ", line), progress, todo],
+    nodes: [el("p", {class: "status"}, badge, " ", line), progress, todo, warning],
     update(workspace) {
       const said = describe(workspace, Date.now());
       setText(badge, said.label);
@@ -52,6 +53,8 @@ export function statusBlock() {
       setHidden(progress, workspace.operation === "NONE");
       if (done === null) progress.removeAttribute("value");
       else progress.value = done;
+      setText(warning, workspace.disk_warning ?? "");
+      setHidden(warning, !workspace.disk_warning);
       setHidden(todo, !workspace.error);
       if (!workspace.error) return;
       setText(cause, workspace.error.detail ?? "");
@@ -92,6 +95,7 @@ function card(first) {
   const status = statusBlock();
   const setup = setupLine(() => workspace);
   const description = el("p", {class: "quiet clamp"});
+  const disk = el("p", {class: "quiet disk", hidden: true});
   const ways = openers(first.id);
   const buttons = actionButtons(["start", "keep", "cancel", "stop", "archive", "recover", "continue", "update"], () => workspace, title);
   const node = el(
@@ -100,6 +104,7 @@ function card(first) {
     el("h2", {}, title),
     description,
     status.nodes,
+    disk,
     setup.nodes.slice(0, 2),
     el("div", {class: "row actions"}, ways.nodes, setup.nodes[2], buttons.nodes),
   );
@@ -112,6 +117,8 @@ function card(first) {
       setAttribute(node, "data-status", next.status);
       ways.update(next, title);
       status.update(next);
+      setText(disk, diskWords(next));
+      setHidden(disk, !disk.textContent);
       setup.update(next);
       buttons.update(next);
     },

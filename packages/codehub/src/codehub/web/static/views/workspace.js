@@ -5,7 +5,7 @@ import {get} from "../api.js";
 import {el, setAttribute, setHidden, setText} from "../dom.js";
 import * as store from "../store.js";
 import {state} from "../store.js";
-import {bytes, clock, conditionWords} from "../words.js";
+import {bytes, clock, conditionWords, diskWords} from "../words.js";
 import {actionButtons, openers, statusBlock} from "./card.js";
 import {filesPage} from "./doors/files.js";
 import {portsPage} from "./doors/ports.js";
@@ -212,6 +212,7 @@ function factsOf(ws) {
     ["Profile", ws.image_ref],
     ...(ws.template ? [["Template", templateWords(ws.template)]] : []),
     ...(ws.repo ? [["Repository", ws.repo.ref ? `${ws.repo.url} (${ws.repo.ref})` : ws.repo.url]] : []),
+    ["Size", diskWords(ws) || "not measured"],
     ["Owner", ws.owner],
     ["Created", clock(ws.created_at)],
     ["Last used", clock(ws.last_access_at)],

@@ -30,7 +30,7 @@ function ordering() {
     const now = items.map((ws) => `${ws.id}${GROUPS.running(ws) ? "+" : "-"}`).sort().join();
     if (now !== known) {
       known = now;
-      const sorted = [...items].sort((a, b) => GROUPS.running(b) - GROUPS.running(a) || (used(a) < used(b) ? 1 : -1));
+      const sorted = [...items].sort((a, b) => Number(GROUPS.running(b)) - Number(GROUPS.running(a)) || (used(a) < used(b) ? 1 : -1));
       ranks = new Map(sorted.map((ws, rank) => [ws.id, rank]));
     }
     return items.sort((a, b) => ranks.get(a.id) - ranks.get(b.id));

@@ -109,7 +109,7 @@ export function filesPage({id, query}) {
       {},
       el("td", {"data-label": "Name"}, name, entry.target ? el("span", {class: "quiet"}, ` → ${entry.target}`) : null),
       el("td", {"data-label": "Size"}, isFolder ? "–" : bytes(entry.size)),
-      el("td", {"data-label": "Modified"}, moment(entry.modified_at * 1000, Date.now())),
+      el("td", {"data-label": "Modified"}, moment(entry.modified_at, Date.now())),
       el(
         "td",
         {"data-label": "Actions"},
@@ -134,7 +134,7 @@ export function filesPage({id, query}) {
     showCrumbs();
     try {
       const {items, truncated} = await get(`${apiPath(id, path)}?list=1&wake=0`);
-      items.sort((a, b) => (b.type === "directory") - (a.type === "directory") || a.path.localeCompare(b.path));
+      items.sort((a, b) => Number(b.type === "directory") - Number(a.type === "directory") || a.path.localeCompare(b.path));
       body.replaceChildren(...(items.length ? items.map(row) : [el("tr", {}, el("td", {colspan: 4, class: "quiet"}, "This folder is empty."))]));
       setText(note, truncated ? "There is more than can be shown here." : "");
     } catch (error) {

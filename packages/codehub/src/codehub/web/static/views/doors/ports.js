@@ -98,10 +98,13 @@ export function portsPage({id, current}) {
       try {
         const {items} = await get(`workspaces/${id}/ports?wake=0`);
         // Not rendered again while nothing changed: the user may be choosing from a list in it.
-        const seen = JSON.stringify(items);
+        const expected = (current()?.expected_ports ?? []).filter((port) => !items.some((item) => item.port === port));
+        const seen = JSON.stringify([items, expected]);
         if (seen === shown) return;
         shown = seen;
-        list.replaceChildren(...(items.length ? items.map(row) : [el("li", {class: "quiet"}, "Nothing listens in this workspace. Start a server in it, for example ", el("code", {}, "python3 -m http.server 8000"), ".")]));
+        const waiting = expected.map((port) => el("li", {class: "quiet"}, `Port ${port} is expected. Nothing listens on it yet.`));
+        if (items.length || waiting.length) return list.replaceChildren(...items.map(row), ...waiting);
+        list.replaceChildren(el("li", {class: "quiet"}, "Nothing listens in this workspace. Start a server in it, for example ", el("code", {}, "python3 -m http.server 8000"), "."));
       } catch (error) {
         shown = "";
         list.replaceChildren(el("li", {class: "quiet"}, error.message));

@@ -69,7 +69,7 @@ export function processesPage({id, current}) {
       {class: "row"},
       el("span", {class: "badge", "data-tone": runs ? "good" : "calm"}, runs ? "Running" : "Ended"),
       el("code", {class: "grow"}, process.command),
-      el("span", {class: "quiet"}, `${state}, started ${moment(process.started_at * 1000, Date.now())}`),
+      el("span", {class: "quiet"}, `${state}, started ${moment(process.started_at, Date.now())}`),
       el("button", {type: "button", "aria-label": `Output of ${process.command}`, onclick: () => showOutput(process)}, "Output"),
       runs ? el("button", {type: "button", "aria-label": `Stop ${process.command}`, onclick: () => signal(process, "TERM", "Stop")}, "Stop") : null,
       runs ? el("button", {type: "button", class: "danger", "aria-label": `Kill ${process.command}`, onclick: () => signal(process, "KILL", "Kill")}, "Kill") : null,
@@ -81,7 +81,7 @@ export function processesPage({id, current}) {
       "li",
       {class: "row"},
       el("code", {class: "grow"}, terminal.command),
-      el("span", {class: "quiet"}, `${terminal.viewers === 1 ? "1 viewer" : `${terminal.viewers} viewers`}, started ${moment(terminal.started_at * 1000, Date.now())}`),
+      el("span", {class: "quiet"}, `${terminal.viewers === 1 ? "1 viewer" : `${terminal.viewers} viewers`}, started ${moment(terminal.started_at, Date.now())}`),
       el("a", {class: "button", target: "_blank", rel: "noopener", href: `/terminal/${id}#${terminal.id}`}, "Show"),
       el("button", {type: "button", class: "danger", "aria-label": `Close the terminal ${terminal.command}`, onclick: () => closeTerminal(terminal)}, "Close"),
     );

@@ -1,0 +1,47 @@
+"""How much of its disk size a home uses, and when it is measured again. A soft limit: it warns and stops nothing. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from codehub.domain.model import Operation, Phase, Workspace
+
+# Early enough to delete files before it is over.
+_NEAR_PERCENT = 90
+
+
+class DiskLevel(StrEnum):
+    OK = "ok"
+    NEAR = "near"
+    OVER = "over"
+
+
+def disk_level(used: int | None, limit: int | None) -> DiskLevel | None:
+    """None while the use is unknown, or where there is no limit: neither is OK."""
+    if used is None or limit is None:
+        return None
+    if used > limit:
+        return DiskLevel.OVER
+    return DiskLevel.NEAR if used * 100 >= limit * _NEAR_PERCENT else DiskLevel.OK
+
+
+def disk_limit(workspace: Workspace) -> int | None:
+    return workspace.template.size.disk_bytes if workspace.template is not None else None
+
+
+def disk_used(workspace: Workspace) -> int | None:
+    """Of the home that is there; an archived workspace has none."""
+    return workspace.disk_bytes if workspace.home_ctx is not None else None
+
+
+def is_to_measure(workspace: Workspace, now: datetime, every: timedelta) -> bool:
+    """Nothing is under way, and its files may have changed since the last time, which is at least `every` ago."""
+    if workspace.home_ctx is None or workspace.deleted_at is not None or workspace.operation is not Operation.NONE:
+        return False
+    if workspace.phase not in (Phase.RUNNING, Phase.STANDBY):
+        return False
+    last = workspace.disk_checked_at
+    if last is None:
+        return True
+    return now - last >= every and (workspace.phase is Phase.RUNNING or workspace.phase_changed_at >= last)

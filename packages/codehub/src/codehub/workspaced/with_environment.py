@@ -1,0 +1,75 @@
+"""Runs a command with the variables that `workspaced` receives from CodeHub: the owner's secrets, and the repository's.
+
+A Pod's IDE is started by its image, not by `workspaced`. Its start script runs `/opt/codehub/bin/with-environment COMMAND`.
+Both sides open the same named pipe, whichever comes first: its content is in memory only, and the first reader gets it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import sys
+import time
+
+VARIABLE = "CODEHUB_ENVIRONMENT_PIPE"  # set if the owner has secrets
+# If CodeHub does not send the secrets, the IDE starts without them.
+_TIMEOUT_S = 20.0
+_CAPACITY = 1 << 20  # more than all secrets, so that writing never waits for a reader
+
+
+def open_pipe(path: str) -> int:
+    """Open the pipe for reading and writing, so that what was written stays until it is read."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.mkfifo(path, 0o600)
+    fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with contextlib.suppress(OSError, AttributeError):
+        fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _CAPACITY)
+    return fd
+
+
+def awaited_environment(fd: int) -> dict[str, str]:
+    """Read one line of JSON from the helper, which gets it from CodeHub. Closes the descriptor."""
+    line = b""
+    give_up = time.monotonic() + _TIMEOUT_S
+    while not line.endswith(b"\n"):
+        ready, _, _ = select.select([fd], [], [], max(0.0, give_up - time.monotonic()))
+        data = os.read(fd, 65536) if ready else b""
+        if not data:
+            print("workspaced: the secrets of this workspace's owner did not come; starting without", file=sys.stderr)
+            break
+        line += data
+    os.close(fd)
+    found = json.loads(line) if line.endswith(b"\n") else {}
+    return {str(name): str(value) for name, value in found.items()}
+
+
+def saved_environment(home: str) -> dict[str, str]:
+    """Return the variables of the repository's devcontainer.json, which its setup has saved."""
+    path = os.path.join(home, ".local", "state", "codehub", "setup", "environment.json")
+    with contextlib.suppress(OSError, ValueError):
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+        if isinstance(found, dict):
+            return {str(name): str(value) for name, value in found.items()}
+    return {}
+
+
+def main(command: list[str]) -> None:
+    if not command:
+        sys.exit("usage: with-environment COMMAND [ARGUMENT …]")
+    pipe = os.environ.pop(VARIABLE, "")
+    os.environ.update({**saved_environment(os.environ.get("HOME", "/")), **os.environ})
+    if pipe:
+        os.environ.update(awaited_environment(open_pipe(pipe)))
+    try:
+        os.execvp(command[0], command)  # noqa: S606
+    except OSError as error:
+        sys.exit(f"{command[0]}: {error.strerror}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

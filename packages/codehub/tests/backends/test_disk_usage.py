@@ -1,0 +1,108 @@
+"""Measuring a home whose content is somebody else's: links, holes, depth, and a tree that changes meanwhile."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from codehub.adapters.filesystem.remove import remove_tree
+from codehub.adapters.homes import usage
+from codehub.adapters.homes.local_dir import LocalDirHomes
+from codehub.adapters.homes.usage import disk_usage
+from codehub.adapters.objectstore.store import Store
+from codehub.domain.errors import BackendDown
+from testing.codehub.contracts.homes import key
+from testing.codehub.trees import make_rich_tree
+
+MIB = 1 << 20
+
+
+def measured(root: Path, **more: int) -> int | None:
+    return disk_usage(root, threading.Event(), **more)
+
+
+def test_it_counts_as_du_does(tmp_path: Path) -> None:
+    make_rich_tree(tmp_path, owner=None)
+    (tmp_path / "large").write_bytes(os.urandom(3 * MIB))
+    os.link(tmp_path / "large", tmp_path / "the same")
+    with (tmp_path / "holes").open("wb") as file:
+        file.truncate(100 * MIB)
+    said = subprocess.run(["du", "-s", "--block-size=1", tmp_path], capture_output=True, check=True, text=True)
+    assert measured(tmp_path) == int(said.stdout.split()[0])
+
+
+def test_links_lead_nowhere(tmp_path: Path) -> None:
+    home, outside = tmp_path / "home", tmp_path / "outside"
+    home.mkdir()
+    outside.mkdir()
+    (outside / "large").write_bytes(os.urandom(3 * MIB))
+    (home / "directory").symlink_to(outside)
+    (home / "file").symlink_to(outside / "large")
+    found = measured(home)
+    assert found is not None
+    assert found < MIB
+    (tmp_path / "link").symlink_to(outside)
+    assert measured(tmp_path / "link") is None, "not even the home itself"
+
+
+def test_a_directory_that_becomes_a_link_or_vanishes_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, outside = tmp_path / "home", tmp_path / "outside"
+    for made in (home / "swapped", home / "gone", home / "kept", outside):
+        made.mkdir(parents=True)
+    for file in (outside / "large", home / "kept" / "large"):
+        file.write_bytes(os.urandom(3 * MIB))
+    look_into = usage.look_into
+
+    def swap_first(name: str | Path, dir_fd: int | None = None) -> int:
+        if name == "swapped":
+            (home / "swapped").rmdir()
+            (home / "swapped").symlink_to(outside)
+        if name == "gone":
+            (home / "gone").rmdir()
+        return look_into(name, dir_fd)
+
+    monkeypatch.setattr(usage, "look_into", swap_first)
+    found = measured(home)
+    assert found is not None
+    assert 3 * MIB <= found < 4 * MIB
+
+
+def test_a_deep_tree_is_measured_with_few_open_files(tmp_path: Path) -> None:
+    at = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=at)
+        below = os.open("d", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    with os.fdopen(os.open("large", os.O_WRONLY | os.O_CREAT, dir_fd=at), "wb") as file:
+        file.write(os.urandom(3 * MIB))
+    os.close(at)
+    found = measured(tmp_path)
+    remove_tree(tmp_path / "d")  # pytest cannot
+    assert found is not None
+    assert found >= 3 * MIB
+
+
+def test_what_is_not_bounded_or_cannot_be_read_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(600):
+        (tmp_path / f"{number}").mkdir()
+    assert measured(tmp_path, most=600) is not None
+    assert measured(tmp_path, most=599) is None
+    cancelled = threading.Event()
+    cancelled.set()
+    assert disk_usage(tmp_path, cancelled) is None
+    assert measured(tmp_path / "missing") is None
+    monkeypatch.setattr(usage, "_MOST_KEPT", 500)
+    assert measured(tmp_path) is None
+
+
+async def test_a_disk_that_is_not_there_is_down_and_not_empty(tmp_path: Path) -> None:
+    homes = LocalDirHomes(tmp_path / "homes", Store((tmp_path / "archives").as_uri()))
+    with pytest.raises(BackendDown):
+        await homes.size(key())

@@ -1,0 +1,117 @@
+"""A start waits until git and secrets are configured, and for nothing that will not come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from codehub.control.heartbeat import Heartbeat
+from codehub.control.metrics import Metrics
+from codehub.control.setup_links import SetupLinks
+from codehub.domain.errors import UpstreamUnavailable
+from codehub.domain.setup import SetupState
+from codehub.ports.fence import no_fence
+from codehub.ports.instances import InstanceStatus, Upstream
+from codehub.ports.setup import Linkable, Message
+from testing.codehub.simulation.loop import VirtualClock, VirtualLoop, run_virtual
+
+WORKSPACE = "w"
+
+
+@dataclass
+class Workspaced:
+    """One workspace with its helper; also the desk, the links and the backend, as far as these tests use them."""
+
+    refused_connections: int = 0
+    may_have_secrets: bool = True
+    helper_is_too_old: bool = False
+    to_run: bool = True
+    identity: str = "start-1"
+    sent: list[str] = field(default_factory=list)
+
+    async def linkable(self) -> Sequence[Linkable]:
+        return [Linkable(WORKSPACE, "process", "alice", (0, 0))] if self.to_run else []
+
+    async def bind(self, workspace_id: str, instance: str, owner_user_id: str) -> bool:
+        return self.may_have_secrets
+
+    async def note(self, workspace_id: str, state: SetupState) -> None:
+        pass
+
+    async def message(self, workspace_id: str, owner_user_id: str) -> Message:
+        await asyncio.sleep(0.3)  # the database takes its time
+        return {"git": {}}
+
+    async def status(self, workspace_id: str) -> InstanceStatus:
+        return InstanceStatus(True, True, self.identity, workspaced=Upstream(self.identity))
+
+    @asynccontextmanager
+    async def open(self, upstream: Upstream) -> AsyncIterator[Any]:
+        if self.refused_connections:
+            self.refused_connections -= 1
+            raise UpstreamUnavailable("connection refused")
+        yield None if self.helper_is_too_old else self
+
+    async def send(self, message: Message) -> None:
+        self.sent.append(self.identity)
+
+    async def messages(self) -> AsyncIterator[Message]:
+        of = self.identity
+        while of == self.identity:
+            await asyncio.sleep(0.1)
+        return
+        yield {}
+
+
+def waited(world: Workspaced, *, then_restart: bool = False) -> float:
+    """Return how long a start waits for its configuration."""
+    loop = VirtualLoop()
+
+    async def main() -> float:
+        heartbeat = Heartbeat("setup_links", VirtualClock(loop), Metrics(), no_fence)
+        links = SetupLinks(cast(Any, world), cast(Any, world), {"process": cast(Any, world)}, heartbeat)
+        running = asyncio.create_task(links.run())
+        links.started(WORKSPACE)
+        begin = loop.time()
+        await links.configured(WORKSPACE, world.identity)
+        if then_restart:
+            world.identity = "start-2"
+            links.started(WORKSPACE)
+            begin = loop.time()
+            await links.configured(WORKSPACE, world.identity)
+            assert "start-2" in world.sent
+        took = loop.time() - begin
+        running.cancel()
+        await asyncio.wait([running])
+        return took
+
+    return run_virtual(main(), loop)
+
+
+def test_a_start_waits_until_its_helper_was_sent_the_configuration() -> None:
+    world = Workspaced()
+    assert waited(world) < 1
+    assert world.sent == ["start-1"]
+
+
+def test_a_helper_that_is_not_up_yet_is_tried_again_soon() -> None:
+    world = Workspaced(refused_connections=3)
+    assert waited(world) < 1
+    assert world.sent == ["start-1"]
+
+
+def test_the_next_start_waits_for_a_configuration_of_its_own() -> None:
+    assert waited(Workspaced(), then_restart=True) < 3
+
+
+def test_a_start_does_not_wait_for_a_configuration_that_it_may_not_have() -> None:
+    for world in (Workspaced(may_have_secrets=False), Workspaced(helper_is_too_old=True), Workspaced(to_run=False)):
+        assert waited(world) < 3
+        assert world.sent == []
+
+
+def test_a_workspace_whose_helper_never_answers_runs_all_the_same() -> None:
+    assert waited(Workspaced(refused_connections=10_000)) < 30
