@@ -74,7 +74,7 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
             "CODEHUB_ADMIN_PASSWORD": PASSWORD,
             "CODEHUB_API_BIND": f"127.0.0.1:{api}",
             "CODEHUB_PROXY_BIND": f"127.0.0.1:{proxy}",
-            "CODEHUB_WORKSPACE_HOST": "*.localhost" if request.param == "host" else "",
+            "CODEHUB_WORKSPACE_HOST": "*.localhost" if request.param == "host" else "none",
         }
         stack.up()
         yield Site(open_doors(stack), request.param)

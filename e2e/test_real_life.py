@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from urllib.parse import urlsplit
 
 from playwright.async_api import Page, expect
 
@@ -28,6 +29,13 @@ async def test_a_workspace_is_made_opened_put_away_and_brought_back_with_everyth
     mine = card(page, "life")
     inside = await open_workspace(page, "life")
     assert "ticket" not in inside.url
+    # Its own host by default; addresses of the shared host lead there.
+    address = urlsplit(inside.url)
+    workspace_id = address.path.split("/")[2]
+    assert address.hostname == f"{workspace_id}.localhost"
+    for host in ("localhost", "127.0.0.1"):
+        await inside.goto(f"http://{host}:{address.port}/w/{workspace_id}/")
+        assert inside.url == address.geturl()
     await expect(mine).to_contain_text(re.compile(r"sleeps in \d+ (min|h) unless used"))
     wrote = await run_inside(
         inside, "head -c 20000000 /dev/urandom > data; echo chapter one > note; chmod 640 note; ls"

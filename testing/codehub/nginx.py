@@ -83,6 +83,8 @@ DIFFERS: dict[str, str] = {
     "test_a_head_that_trickles_is_cut_off": _TIMES,
     "test_an_idle_connection_is_closed_in_the_end": _TIMES,
     "test_a_body_that_stops_is_cut_off": _TIMES,
+    "test_a_body_that_trickles_is_cut_off": _TIMES,
+    "test_a_body_that_comes_fast_enough_is_not_cut_off": _TIMES,
     "test_a_connection_that_says_nothing_is_closed": _TIMES,
     "test_events_arrive_one_by_one_and_silence_between_them_is_normal": _TIMES,
     "test_silence_does_not_end_a_tunnel": _TIMES,

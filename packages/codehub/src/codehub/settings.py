@@ -107,8 +107,10 @@ def _user(value: str) -> str:
 
 
 def _workspace_host(value: str) -> str:
+    if value == "none":
+        return ""
     if value and not value.startswith("*."):
-        raise ValueError("expected *. and a domain, for example *.ws.example.org")
+        raise ValueError("expected *. and a domain, for example *.ws.example.org, or none")
     return value
 
 
@@ -313,7 +315,9 @@ class Settings(BaseModel):
     workspace_host: Annotated[str, AfterValidator(_workspace_host)] = Field(
         "",
         alias="CODEHUB_WORKSPACE_HOST",
-        description="Gives each workspace its own host name, for example `*.ws.example.org`.",
+        description="Gives each workspace its own host name, for example `*.ws.example.org`. `none`: all share the host of "
+        "CODEHUB_WORKSPACE_BASE_URL. Unset: `codehub up` uses `*.localhost` if both listeners and both URLs are on this "
+        "machine only.",
     )
     trusted_proxies: Words = Field(
         (),

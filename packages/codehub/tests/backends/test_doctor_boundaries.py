@@ -12,13 +12,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
 from codehub.adapters.process.isolation import find_isolation
+from testing.codehub.services import service_dir
 
 pytestmark = [pytest.mark.xdist_group("ide"), pytest.mark.needs("bwrap", "slirp4netns", "root")]
 
@@ -63,12 +64,20 @@ def command(before: str = "") -> list[str]:
     return ["unshare", "-n", "-m", "--kill-child", "sh", "-c", SETUP + before + doctor, SERVE]
 
 
+@pytest.fixture
+def data_dir() -> Iterator[Path]:
+    """A directory that a workspace without a sandbox can reach.
+
+    pytest's own are below one that every other pytest of this machine closes to others when it starts.
+    """
+    place = service_dir()
+    yield place
+    shutil.rmtree(place)
+
+
 def environment(data_dir: Path, **more: str) -> dict[str, str]:
     (data_dir / "run").mkdir(exist_ok=True)
     (data_dir / "secrets.key").write_text("secret")
-    for place in (data_dir, *data_dir.parents[:-1]):
-        if place.owner() == "root" and place != Path("/tmp"):
-            place.chmod(0o711)  # so that a workspace without a sandbox gets as far as it can
     return {
         "PATH": os.environ["PATH"],
         "CODEHUB_DATA_DIR": str(data_dir),
@@ -118,17 +127,17 @@ def groups(identity: str) -> list[Path]:
     return [top / identity for top in cgroups.tops if (top / identity).exists()]
 
 
-def test_every_boundary_of_a_whole_sandbox_holds(tmp_path: Path) -> None:
-    code, found = doctor(tmp_path)
+def test_every_boundary_of_a_whole_sandbox_holds(data_dir: Path) -> None:
+    code, found = doctor(data_dir)
     assert by_verdict(found, "held") == NETWORK | REST, found
     assert by_verdict(found, "could not be tried") == SERVERS
     assert all(found[name]["fix"] for name in SERVERS)
     assert code == 0
 
 
-def test_without_a_network_of_its_own_exactly_the_network_is_not_held(tmp_path: Path) -> None:
+def test_without_a_network_of_its_own_exactly_the_network_is_not_held(data_dir: Path) -> None:
     code, found = doctor(
-        tmp_path,
+        data_dir,
         without("slirp4netns"),
         CODEHUB_DATABASE_URL="postgresql://nobody@127.0.0.1/none",
         CODEHUB_REDIS_URL="redis://127.0.0.1",
@@ -140,9 +149,9 @@ def test_without_a_network_of_its_own_exactly_the_network_is_not_held(tmp_path: 
     assert code == 1
 
 
-def test_without_bubblewrap_files_and_system_calls_are_not_held(tmp_path: Path) -> None:
+def test_without_bubblewrap_files_and_system_calls_are_not_held(data_dir: Path) -> None:
     """What the workspace's own user keeps from others still holds."""
-    code, found = doctor(tmp_path, without("bwrap") + python_for_everybody())
+    code, found = doctor(data_dir, without("bwrap") + python_for_everybody())
     assert by_verdict(found, "NOT HELD") == {"read CodeHub's data directory", "make a user namespace"}, json.dumps(
         found
     )
@@ -150,22 +159,22 @@ def test_without_bubblewrap_files_and_system_calls_are_not_held(tmp_path: Path) 
     assert code == 1
 
 
-def test_without_control_groups_memory_is_not_held(tmp_path: Path) -> None:
-    code, found = doctor(tmp_path, before="mount -t tmpfs none /sys/fs/cgroup && ")
+def test_without_control_groups_memory_is_not_held(data_dir: Path) -> None:
+    code, found = doctor(data_dir, before="mount -t tmpfs none /sys/fs/cgroup && ")
     assert by_verdict(found, "NOT HELD") == {"take more memory than its limit"}, found
     assert code == 1
 
 
-def test_a_sandbox_that_is_required_and_missing_is_not_replaced_by_a_weaker_one(tmp_path: Path) -> None:
-    _, found = doctor(tmp_path, without("bwrap"), CODEHUB_ISOLATION="required")
+def test_a_sandbox_that_is_required_and_missing_is_not_replaced_by_a_weaker_one(data_dir: Path) -> None:
+    _, found = doctor(data_dir, without("bwrap"), CODEHUB_ISOLATION="required")
     assert list(found) == ["all"]
     assert found["all"]["verdict"] == "could not be tried"
     assert "CODEHUB_ISOLATION=required" in found["all"]["said"]
 
 
 @pytest.mark.parametrize("runtime", ["docker", "kubernetes"])
-def test_what_is_not_tried_is_said(tmp_path: Path, runtime: str) -> None:
-    _, found = doctor(tmp_path, CODEHUB_RUNTIME=runtime, DOCKER_HOST=f"unix://{tmp_path}/none.sock")
+def test_what_is_not_tried_is_said(data_dir: Path, runtime: str) -> None:
+    _, found = doctor(data_dir, CODEHUB_RUNTIME=runtime, DOCKER_HOST=f"unix://{data_dir}/none.sock")
     assert f"not tried on {runtime.capitalize()}" in found["all"]["said"]
 
 
@@ -177,11 +186,11 @@ def _runs(pid: int) -> bool:
         return False
 
 
-def test_a_killed_doctor_leaves_nothing_once_the_next_one_ran(tmp_path: Path) -> None:
-    settings = environment(tmp_path)
+def test_a_killed_doctor_leaves_nothing_once_the_next_one_ran(data_dir: Path) -> None:
+    settings = environment(data_dir)
     words = [sys.executable, "-m", "codehub.cli.main", "doctor"]
     killed = subprocess.Popen(words, env=settings, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    run = tmp_path / "run"
+    run = data_dir / "run"
     until(lambda: bool(list(run.glob("doctor-*/run/doctor-*/record.json"))), "a probe was started")
     records = [json.loads(file.read_text()) for file in run.glob("doctor-*/run/*/record.json")]
     supervisors = [record["pid"] for record in records]
@@ -189,7 +198,7 @@ def test_a_killed_doctor_leaves_nothing_once_the_next_one_ran(tmp_path: Path) ->
     killed.wait()
     assert list(run.iterdir())
     assert all(groups(record["identity"]) for record in records)
-    doctor(tmp_path)
+    doctor(data_dir)
     until(lambda: not any(_runs(pid) for pid in supervisors), "the probes have ended")
     assert not any(groups(record["identity"]) for record in records)
 

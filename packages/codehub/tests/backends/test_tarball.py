@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.tarball import format as tar
-from codehub.adapters.tarball.pack import Packed, pack_tree
+from codehub.adapters.tarball.pack import MAX_DEPTH, MAX_PATH, Packed, pack_tree
 from codehub.adapters.tarball.read import TarStream
+from codehub.adapters.tarball.retar import out_of, renamed
 from codehub.adapters.tarball.unpack import unpack_tree
 from codehub.domain.errors import ArchiveCorrupted, Terminal
 from testing.codehub.trees import differences, fingerprint, make_rich_tree
@@ -312,3 +313,25 @@ def test_python_and_ours_agree_on_a_plain_archive(tmp_path: Path) -> None:
     unpack_tree([buffer.getvalue()], out)
     assert (out / ("x" * 180) / ("y" * 150)).read_bytes() == b"abc"
     shutil.rmtree(out)
+
+
+# A file in as many directories as a home on disk may have, and in one more; the longest path, and a longer one.
+@pytest.mark.parametrize(
+    ("path", "refused"),
+    [
+        (b"d/" * MAX_DEPTH + b"f", ""),
+        (b"d/" * (MAX_DEPTH + 1) + b"f", "directories deep"),
+        (b"x" * (MAX_PATH - 2), ""),
+        (b"x" * (MAX_PATH - 1), "longer than"),
+    ],
+    ids=["deepest", "deeper", "longest", "longer"],
+)
+def test_paths_of_a_docker_volume_have_the_same_bounds(path: bytes, refused: str) -> None:
+    stream = entry(b"home/" + path, content=b"x") + tar.END
+    packed = Packed()
+    if refused:
+        with pytest.raises(Terminal, match=refused):
+            list(renamed([stream], out_of(b"home"), packed))
+        return
+    whole = b"".join(renamed([stream], out_of(b"home"), packed))
+    assert [found.name for found in TarStream([whole])] == [b"./" + path]

@@ -30,7 +30,8 @@ from codehub.adapters.kubernetes.manifests import (
     instance_pod,
     transfer_job,
 )
-from codehub.adapters.kubernetes.objects import decode_node, decode_pod
+from codehub.adapters.kubernetes.objects import Pod, decode_node, decode_pod
+from codehub.adapters.kubernetes.preflight import probed
 from codehub.adapters.kubernetes.quantity import quantity
 from codehub.adapters.kubernetes.transfer import job_name
 from codehub.domain.errors import BackendDown, Conflict, ImagePullFailed, OutOfSpace, Transient
@@ -161,6 +162,16 @@ def test_a_refusal_becomes_the_error_that_asks_for_the_right_reaction(
     error = to_error(Refusal.parse(code, raw), "create Pod")
     assert type(error) is kind
     assert message in str(error)
+
+
+def test_doctor_names_an_image_that_lacks_the_tools_of_workspaces() -> None:
+    def ended(message: str) -> Pod:
+        return pod("Succeeded", {"terminated": {"exitCode": 0, "message": message}})
+
+    (lacking,) = probed(ended("blocked timed out\nno tools"), "registry/codehub:1")
+    assert lacking.said == "registry/codehub:1 has no tools for workspaces, so none can start"
+    assert "Dockerfile" in lacking.fix
+    assert [check.fix for check in probed(ended("blocked timed out"), "registry/codehub:1")] == ["", ""]
 
 
 def test_a_missing_permission_and_an_admission_rule_are_told_apart() -> None:

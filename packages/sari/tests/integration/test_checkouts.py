@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from sari.index.disk import Disk
 from sari.index.search import Query
-from sari.index.workspace_index import Numbers, WorkspaceIndex
+from sari.index.table import Numbers
+from sari.index.workspace_index import WorkspaceIndex
 from testing.sari import trees
 from testing.sari.indexes import Open
 from testing.sari.oracle import by_index, differences, queries
@@ -101,13 +103,13 @@ def test_where_case_does_not_matter_a_file_renamed_only_in_case_is_found_once(
 ) -> None:
     """On such a file system the old spelling still leads to the file: only the listing tells its name."""
 
-    def ignoring_case(self: WorkspaceIndex, path: bytes) -> Numbers | None:
-        folder, _, name = (bytes(self.root) + b"/" + path).rpartition(b"/")
+    def ignoring_case(self: Disk, path: bytes) -> Numbers | None:
+        folder, _, name = self.absolute(path).rpartition(b"/")
         spelled = next((entry for entry in os.listdir(folder) if entry.lower() == name.lower()), None)
         return None if spelled is None else exact(self, os.path.join(path.rpartition(b"/")[0], spelled))
 
-    exact = WorkspaceIndex._numbers
-    monkeypatch.setattr(WorkspaceIndex, "_numbers", ignoring_case)
+    exact = Disk.numbers
+    monkeypatch.setattr(Disk, "numbers", ignoring_case)
     root = tmp_path / "tree"
     (root / "src").mkdir(parents=True)
     (root / "src/main.py").write_text("needle one\n")

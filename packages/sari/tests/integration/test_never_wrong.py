@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from sari.index.disk import Disk
 from sari.index.search import Query
-from sari.index.workspace_index import WorkspaceIndex
 from sari.tools.workspace import Workspace, open_workspace
 from testing.sari.calls import call_tool, refusal_of
 from testing.sari.oracle import by_index, by_ripgrep
@@ -35,10 +35,8 @@ def opened(tmp_path: Path) -> Iterator[Opener]:
 def scanning(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Indexes that are being listed for as long as the test runs."""
     done = threading.Event()
-    listing = WorkspaceIndex._list
-    monkeypatch.setattr(
-        WorkspaceIndex, "_list", lambda self, folders=None: (done.wait(120), listing(self, folders))[1]
-    )
+    listing = Disk.list_files
+    monkeypatch.setattr(Disk, "list_files", lambda self, folders=None: (done.wait(120), listing(self, folders))[1])
     yield
     done.set()
 

@@ -13,9 +13,10 @@ from sari.ranking.chunks import Chunk, ScoredChunk, cut
 from sari.ranking.corpus import Corpus
 from sari.ranking.file_history import FIELD, RECORD, FileHistory, parse_log
 from sari.ranking.question import read_question
-from sari.ranking.rank import Ranked, name_match
+from sari.ranking.rank import History, Ranked, name_match, rank
 from sari.ranking.ranker import Looked
-from sari.ranking.retrieval import retrieve, weigh
+from sari.ranking.retrieval import Retrieved, retrieve, weigh
+from sari.ranking.similar_commits import changed_by_similar, collect
 from sari.ranking.snippets import pack
 from sari.ranking.stem import stem
 from sari.ranking.term_segment import FIELDS, FileTerms, TermSegment, write_segment
@@ -168,3 +169,56 @@ def test_snippets_stay_within_their_budget(files: list[list[str]], max_tokens: i
     for one in snippets:
         shown = [row[:200].rstrip() for row in lines[one.path][one.start - 1 : one.end]]
         assert one.text.split("\n") == shown[: len(one.text.split("\n"))] or not one.text
+
+
+_COMMITS = st.lists(
+    st.tuples(
+        st.frozensets(_TERMS, max_size=6),
+        st.lists(st.sampled_from([b"a", b"b", b"c", b"d"]), min_size=1, max_size=4, unique=True),
+    ),
+    max_size=12,
+)
+_ASKED = st.dictionaries(_TERMS, st.floats(0.1, 1.0), max_size=6)
+
+
+@given(_COMMITS, _ASKED)
+def test_similar_commits_score_their_own_files_between_0_and_1(
+    commits: list[tuple[frozenset[str], list[bytes]]], asked: dict[str, float]
+) -> None:
+    scores = changed_by_similar(collect(commits), asked)
+    assert all(0 < score < 1 for score in scores.values())
+    assert set(scores) <= {path for terms, paths in commits if terms & asked.keys() for path in paths}
+
+
+@given(_COMMITS, st.frozensets(_TERMS, min_size=1))
+def test_a_file_scores_more_for_every_commit_that_says_just_what_is_asked(
+    commits: list[tuple[frozenset[str], list[bytes]]], asked: frozenset[str]
+) -> None:
+    """Commits of other words stay as they are, so that the terms' rarity and the mean length do too."""
+    terms = dict.fromkeys(asked, 1.0)
+    once = changed_by_similar(collect([(asked, [b"new"]), *commits, (asked, [b"old"])]), terms)
+    assert once[b"new"] > once[b"old"], "a newer commit counts more"
+    wide = changed_by_similar(collect([(asked, [b"new", b"beside"]), *commits, (asked, [b"old"])]), terms)
+    assert wide[b"new"] < once[b"new"], "a commit of many files says less about each"
+    both = changed_by_similar(collect([(asked, [b"new"]), *commits, (asked, [b"new"])]), terms)
+    assert both[b"new"] > once[b"new"]
+
+
+def test_of_two_files_that_match_alike_the_one_that_a_similar_commit_changed_comes_first() -> None:
+    question = read_question("expire the session")
+    files = [Retrieved(number, path, 1.0, 1.0) for number, path in enumerate((b"a.py", b"b.py"))]
+    terms = dict.fromkeys(question.terms, 1.0)
+    plain = rank([(file, ()) for file in files], question, terms, History(), DEFAULT)
+    assert [one.path for one in plain] == [b"a.py", b"b.py"]
+    similar = changed_by_similar(collect([(question.terms, [b"b.py"])]), question.terms)
+    ranked = rank([(file, ()) for file in files], question, terms, History(similar=similar), DEFAULT)
+    assert [one.path for one in ranked] == [b"b.py", b"a.py"]
+
+
+def test_a_log_keeps_each_commit_by_itself() -> None:
+    log = "".join(
+        f"{RECORD}{message}{FIELD}\n{names}\0" for message, names in (("expire session", "a\0b"), ("route", "c"))
+    )
+    history = parse_log(log.encode())
+    assert [list(paths) for paths in history.each.paths] == [[b"a", b"b"], [b"c"]]
+    assert set(changed_by_similar(history.each, {"rout": 1.0, stem("route"): 1.0})) == {b"c"}

@@ -30,6 +30,8 @@ def _symbols(language_name: str, text: str) -> set[str]:
          {"struct s", "field s.run", "field s.args", "field s.bit"}),
         ("typedef int (*handler)(void);\ntypedef char name[20];", {"type handler", "type name"}),
         ("REDIS_API int exported(void) { return 1; }", {"function exported"}),
+        ("struct handle {\n  HANDLE_FIELDS\n  STREAM_FIELDS\n};", {"struct handle"}),
+        ("enum color {\n  RED_ONE,\n  BLUE_TWO\n};", {"enum color", "constant color.RED_ONE", "constant color.BLUE_TWO"}),
         ("#define LIMIT_MAX (128*1024)\nvoid after(void) {}", {"macro LIMIT_MAX", "function after"}),
     ],
 )  # fmt: skip
@@ -52,6 +54,12 @@ def test_definitions_of_c(text: str, expected: set[str]) -> None:
          {"struct S", "method S.operator bool", "method S.operator=="}),
         ("void a::B::run(int) {}", {"method a.B.run"}),
         ("FMT_API void f();\nFMT_CONSTEXPR auto g() -> int { return 1; }", {"function f", "function g"}),
+        ("namespace a::b { int value; }", {"namespace a.b", "variable a.b.value"}),
+        ("namespace std _GLIBCXX_VISIBILITY(default) {\n_GLIBCXX_BEGIN_NAMESPACE\n"
+         "class v { int size() const _GLIBCXX_NOEXCEPT { return 0; } };\n}",
+         {"namespace std", "class std.v", "method std.v.size"}),
+        ("struct v {\n  _GLIBCXX_NODISCARD\n  iterator\n  begin() { return 0; }\n  ABSL_MUST_USE Status check(int x);\n};",
+         {"struct v", "method v.begin", "method v.check"}),
     ],
 )  # fmt: skip
 def test_definitions_of_cpp(text: str, expected: set[str]) -> None:
@@ -69,6 +77,11 @@ def test_blanked_macros_leave_every_place_where_it_was() -> None:
     assert b"#define EXPORT_IT 1" in blanked
     assert b"int FOO_BAR = EXPORT_IT + 1;" in blanked
     assert b"BEGIN_ALL" not in blanked
+
+
+def test_a_macro_called_after_a_condition_stays_a_call() -> None:
+    text = b"void f(int failed) {\n  if (failed) ABORT_NOW(1);\n  while (failed) STEP_ON();\n}\n"
+    assert without_macros(text) == text
 
 
 @pytest.mark.parametrize(
@@ -89,6 +102,15 @@ def test_blanked_macros_leave_every_place_where_it_was() -> None:
         ("csharp", "class A { event H Changed; ~A() {} }", {"class A", "field A.Changed", "method A.A"}),
         ("python", "a, b = 1, 2\nif X:\n    C = 1\nelse:\n    D = 2\n",
          {"variable a", "variable b", "variable C", "variable D"}),
+        ("kotlin", "enum class C(val r: Int) {\n  RED(1);\n  val held = 3\n}\nval (x, y) = p\nclass A {\n"
+         "  constructor(a: Int) {}\n  companion object Factory {\n    fun create() = A()\n  }\n}\n",
+         {"enum C", "property C.r", "constant C.RED", "property C.held", "variable x", "variable y", "class A",
+          "constructor A.constructor", "class A.Factory", "method A.Factory.create"}),
+        ("swift", "protocol P { associatedtype Item; var area: Double { get } }\n"
+         "enum C { case a; var name: String { \"\" } }\nstruct V {\n  #if DEBUG\n"
+         "  var x = 1\n  #endif\n  deinit {}\n  subscript(i: Int) -> Int { 1 }\n}\n",
+         {"interface P", "type P.Item", "property P.area", "enum C", "constant C.a", "property C.name", "struct V",
+          "property V.x", "method V.deinit", "method V.subscript"}),
         ("javascript", "exports.f = function () {};\nconst o = { g: () => 1 };",
          {"function f", "variable o", "method o.g"}),
     ],

@@ -88,19 +88,6 @@ class WorkspacedClient:
             else:
                 yield Answer(response.status, _headers(response), _parts(response))
 
-    async def json(self, upstream: Upstream, method: str, target: str, body: object = None) -> Any:
-        """Send a request of CodeHub's own. A refusal raises UpstreamUnavailable with the workspace's message."""
-        sent = None if body is None else json.dumps(body).encode()
-        async with self.request(upstream, method, target, {"Content-Type": "application/json"}, sent) as answer:
-            raw = await answer.read()
-        try:
-            value = json.loads(raw) if raw else None
-        except (ValueError, RecursionError) as error:
-            raise UpstreamUnavailable("the workspace's helper answered something else than JSON") from error
-        if answer.status >= 400:
-            raise UpstreamUnavailable(message_of(value))
-        return value
-
     async def listens(self, upstream: Upstream) -> bool:
         try:
             stream = await _Backend(upstream).connect_tcp("", 0)
@@ -138,6 +125,18 @@ class WorkspacedClient:
             raise UpstreamUnavailable(
                 "the workspace's helper (workspaced) does not answer; if this persists, restart the workspace"
             ) from error
+
+
+async def decoded(answer: Answer) -> Any:
+    """Read an answer to a request of CodeHub's own. A refusal raises UpstreamUnavailable with the workspace's message."""
+    raw = await answer.read()
+    try:
+        value = json.loads(raw) if raw else None
+    except (ValueError, RecursionError) as error:
+        raise UpstreamUnavailable("the workspace's helper answered something else than JSON") from error
+    if answer.status >= 400:
+        raise UpstreamUnavailable(message_of(value))
+    return value
 
 
 def message_of(value: object) -> str:

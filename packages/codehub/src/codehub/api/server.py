@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from codehub.api.context import Context
+from codehub.domain.body_pace import PAUSE_S, body_deadline
 from codehub.domain.connection_cap import ConnectionCap, most_per_address
 
 _LEAVE_WITHIN_S = 5
@@ -21,16 +22,24 @@ _LEAVE_WITHIN_S = 5
 _KEEP_ALIVE_S = 75
 # From the first byte of a head to its last, and from the connection to the first head. Slower clients are attacks.
 _HEAD_TIMEOUT_S = 15.0
+_TOO_SLOW = (
+    b"HTTP/1.1 408 Request Timeout\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
+    b'{"error": {"code": "INVALID_REQUEST", "message": "the body stopped, or came too slowly"}}\n'
+)
 
 
 class _Protocol(HttpToolsProtocol):
     """Lets a response abort its connection: a graceful close would wait for a client that reads nothing.
 
-    Closes a connection whose request head is not complete in time, and rejects connections beyond an address's limit.
+    Closes a connection whose request head is not complete in time or whose body comes too slowly, and rejects connections
+    beyond an address's limit.
     """
 
     cap: ConnectionCap
     _awaiting_head: asyncio.TimerHandle | None = None
+    _awaiting_body: asyncio.TimerHandle | None = None
+    _in_body = False
+    _body_deadline = 0.0
     _admitted = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -44,11 +53,13 @@ class _Protocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._head_is_there()
+        self._body_is_there()
         self._leave()
 
     def handle_websocket_upgrade(self) -> None:
         # The transport gets another protocol, so this one is not notified of the connection's end.
         self._head_is_there()
+        self._body_is_there()
         self._leave()
         super().handle_websocket_upgrade()
 
@@ -59,7 +70,22 @@ class _Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._head_is_there()
+        self._in_body = True
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._body_deadline = body_deadline(self._body_deadline, self.loop.time(), len(body))
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._body_is_there()
+        super().on_message_complete()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._in_body and self._awaiting_body is None and not self.transport.is_closing():
+            self._body_deadline = self.loop.time() + PAUSE_S
+            self._await_body()
 
     @property
     def _address(self) -> str:
@@ -73,6 +99,27 @@ class _Protocol(HttpToolsProtocol):
     def _await_head(self) -> None:
         if self._awaiting_head is None:
             self._awaiting_head = self.loop.call_later(_HEAD_TIMEOUT_S, self.transport.abort)
+
+    def _await_body(self) -> None:
+        """Check the body's deadline when it expires, not with every byte."""
+        left = self._body_deadline - self.loop.time()
+        if left <= 0 and self.flow.read_paused:
+            # CodeHub or the workspace is slow, not the client.
+            self._body_deadline += PAUSE_S
+            left += PAUSE_S
+        if left > 0:
+            self._awaiting_body = self.loop.call_later(left, self._await_body)
+            return
+        self._body_is_there()
+        if not self.cycle.response_started:
+            self.transport.write(_TOO_SLOW)
+        self.transport.close()
+
+    def _body_is_there(self) -> None:
+        self._in_body = False
+        if self._awaiting_body is not None:
+            self._awaiting_body.cancel()
+            self._awaiting_body = None
 
     def _head_is_there(self) -> None:
         if self._awaiting_head is not None:

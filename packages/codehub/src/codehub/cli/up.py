@@ -28,6 +28,7 @@ from codehub.cli.local_users import users_of
 from codehub.cli.stack import datadir
 from codehub.cli.stack.children import Part, keep_running
 from codehub.cli.stack.engine_gate import engine_view
+from codehub.cli.stack.hosts import LOCAL_PATTERN, with_own_hosts
 from codehub.cli.stack.ports import listen
 from codehub.cli.stack.receipts import receipts_view
 from codehub.cli.stack.rights import environment_of, lent_files, raise_open_files, unprivileged_account
@@ -76,7 +77,7 @@ def _listeners(settings: Settings) -> Iterator[tuple[Settings, dict[str, socket.
             binds[name] = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
             if binds[name] != wanted and not wanted.endswith(":0"):
                 _say(f"port {wanted.rpartition(':')[2]} is taken: using {port} instead")
-        yield load_settings({**os.environ, **binds}), sockets
+        yield with_own_hosts(load_settings({**os.environ, **binds})), sockets
 
 
 async def _run(settings: Settings, sockets: dict[str, socket.socket]) -> None:
@@ -217,6 +218,11 @@ def _banner(settings: Settings, fresh: bool) -> None:
     elif not settings.admin_password:
         click.echo(f"  password         in {path}, unless you changed it")
     click.echo(f"  data             {settings.data_dir}")
+    if settings.workspace_host == LOCAL_PATTERN:
+        click.echo(
+            "  workspaces       at http://ID.localhost, which Chrome, Edge and Firefox resolve. If your browser does not:"
+        )
+        click.echo("                   CODEHUB_WORKSPACE_HOST=none codehub up")
     for why in find_isolation().missing if settings.runtime != "docker" else ():
         click.echo(f"  WARNING          {why}")
     click.echo("Press Ctrl-C to stop CodeHub; workspaces keep running. `codehub down` stops them as well.\n")

@@ -7,6 +7,7 @@ application at its root. The proxy caches decisions by workspace and door.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -17,6 +18,7 @@ from codehub.domain.routing import WORKSPACE_PREFIX, workspace_origin, workspace
 STREAMS_PREFIX: Final = "/_codehub/"
 PORT_PART: Final = "port"
 _OWN_HOST: Final = "/host"
+_PORT_ORIGIN: Final = re.compile(r"(https?://)([0-9]+)-([!-~]+)")
 
 
 class Kind(StrEnum):
@@ -79,6 +81,20 @@ def read_host(host: str, host_pattern: str) -> tuple[str, Door] | None:
         return None
     port = parse_port(number)
     return (workspace_id, Door(Kind.PORT, port, own_host=True)) if port else None
+
+
+def is_sibling_port(origin: str, own: str) -> bool:
+    """Return whether `origin` is that of a port of the same workspace. `own` is the origin of a port with its own host.
+
+    A workspace's ports trust each other: they may call each other across origins.
+    """
+    theirs, ours = _PORT_ORIGIN.fullmatch(origin), _PORT_ORIGIN.fullmatch(own)
+    return (
+        theirs is not None
+        and ours is not None
+        and parse_port(theirs[2]) is not None
+        and (theirs[1], theirs[3].lower()) == (ours[1], ours[3].lower())
+    )
 
 
 def door_label(workspace_id: str, door: Door) -> str:

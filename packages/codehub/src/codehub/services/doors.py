@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterable, AsyncIterator, Mapping
+import json
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Final, TypeVar
 
 from codehub.adapters.postgres import workspaces as statements
 from codehub.adapters.postgres.pool import Database
-from codehub.adapters.workspaced_client import Answer, ByteStream, WorkspacedClient
+from codehub.adapters.workspaced_client import Answer, ByteStream, WorkspacedClient, decoded
 from codehub.domain.errors import BackendDown, Conflict, Denied, UpstreamUnavailable
 from codehub.domain.model import DesiredState, Operation, Phase, Workspace
 from codehub.ports.instances import Instances, Upstream
@@ -29,6 +31,11 @@ _HELPER_TIMEOUT_S = 20.0
 _WAKE_TIMEOUT_S = 600.0
 # How stale `last_access_at` may be, so that not every request causes a write.
 _TOUCH_EVERY = timedelta(seconds=30)
+# Requests that change nothing may be sent twice.
+_REPEATABLE: Final = frozenset({"GET", "HEAD"})
+_RETRY_S = 0.1
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,24 +120,44 @@ class Doors:
         headers: Mapping[str, str] | None = None,
         body: AsyncIterable[bytes] | bytes | None = None,
     ) -> AsyncIterator[Answer]:
-        await self._listening(upstream)
-        async with self.client.request(upstream, method, target, headers, body) as answer:
-            yield answer
+        """Pass a request on. One that changes nothing is repeated if the helper restarts meanwhile."""
+        async with contextlib.AsyncExitStack() as stack:
+            repeatable = method in _REPEATABLE and body is None
+
+            async def ask() -> Answer:
+                return await stack.enter_async_context(self.client.request(upstream, method, target, headers, body))
+
+            yield await self._answered(upstream, ask, repeatable)
 
     @contextlib.asynccontextmanager
     async def stream(self, upstream: Upstream, target: str) -> AsyncIterator[ByteStream | Answer]:
-        await self._listening(upstream)
-        async with self.client.stream(upstream, target) as stream:
-            yield stream
+        async with contextlib.AsyncExitStack() as stack:
+
+            async def ask() -> ByteStream | Answer:
+                return await stack.enter_async_context(self.client.stream(upstream, target))
+
+            yield await self._answered(upstream, ask, repeatable=True)
 
     async def json(self, upstream: Upstream, method: str, target: str, body: object = None) -> object:
-        await self._listening(upstream)
-        return await self.client.json(upstream, method, target, body)
+        sent = None if body is None else json.dumps(body).encode()
+        async with self.request(upstream, method, target, {"Content-Type": "application/json"}, sent) as answer:
+            return await decoded(answer)
 
-    async def _listening(self, upstream: Upstream) -> None:
+    async def _answered(self, upstream: Upstream, ask: Callable[[], Awaitable[T]], repeatable: bool) -> T:
+        """Return the answer. A connection that breaks before it is repeated: the helper may be restarting."""
+        give_up = asyncio.get_running_loop().time() + _HELPER_TIMEOUT_S
+        while True:
+            await self._listening(upstream, give_up)
+            try:
+                return await ask()
+            except UpstreamUnavailable:
+                if not repeatable or asyncio.get_running_loop().time() > give_up:
+                    raise
+                await asyncio.sleep(_RETRY_S)
+
+    async def _listening(self, upstream: Upstream, give_up: float) -> None:
         """Wait for the helper of an instance that has just started or restarted."""
         loop = asyncio.get_running_loop()
-        give_up = loop.time() + _HELPER_TIMEOUT_S
         while not await self.client.listens(upstream):
             if loop.time() > give_up:
                 raise UpstreamUnavailable(

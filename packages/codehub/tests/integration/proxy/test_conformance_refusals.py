@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
 import time
@@ -149,6 +150,43 @@ def test_a_body_that_stops_is_cut_off(proxy: RunningProxy, upstream: ScriptedUps
         assert client.ended()
 
 
+def test_a_body_that_trickles_is_cut_off(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:
+    """One byte every 20 seconds would keep a connection for ever."""
+    with proxy.connect() as client:
+        client.send(f"{POST}Content-Length: 1000\r\n\r\nhello")
+        upstream_has_it(upstream)
+        for _ in range(10):
+            client.send("x")
+            wait_for_head(proxy)  # so the byte was read
+            skip(proxy, 20)
+            wait_for_head(proxy)
+            if select.select([client.sock], [], [], 0)[0]:
+                break
+        assert client.read_message().status == 408
+        assert client.ended()
+
+
+def test_a_body_that_comes_fast_enough_is_not_cut_off(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:
+    pieces, size = 5, 10_000
+    came = threading.Semaphore(0)
+
+    def reads(peer: Peer) -> None:
+        peer.read_head()
+        for _ in range(pieces):
+            peer.read_exactly(size)
+            came.release()
+        peer.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+    upstream.script = reads
+    with proxy.connect() as client:
+        client.send(f"{POST}Content-Length: {pieces * size}\r\n\r\n")
+        for _ in range(pieces):
+            client.send(b"x" * size)
+            assert came.acquire(timeout=60)
+            skip(proxy, 40)
+        assert client.read_message().status == 200
+
+
 def test_two_hundred_slow_clients_do_not_keep_others_out(proxy: RunningProxy) -> None:
     slow = [proxy.connect() for _ in range(200)]
     for client in slow:
@@ -177,6 +215,13 @@ def test_an_address_with_too_many_connections_gets_no_more_and_others_do() -> No
         with proxy.connect() as client:
             client.send(f"{GET}\r\n")
             assert client.read_message().status == 200
+
+
+def skip(proxy: RunningProxy, seconds: float) -> None:
+    """Move the proxy's clock, and wait until the proxy sees it."""
+    before = proxy.proxy.clock.now
+    proxy.skip(seconds)
+    wait_until(lambda: proxy.proxy.clock.now >= before + seconds)
 
 
 def wait_until(holds: Callable[[], bool]) -> None:

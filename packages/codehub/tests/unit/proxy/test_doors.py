@@ -12,6 +12,7 @@ from codehub.domain.doors import (
     Door,
     Kind,
     door_label,
+    is_sibling_port,
     narrowed,
     prefix_of,
     public_url,
@@ -23,6 +24,7 @@ from codehub.proxy.http1.headers import PathRewrite, wants_prefix
 from codehub.proxy.http1.messages import ResponseHead
 
 ID = "01890000-0000-7000-8000-000000000001"
+OTHER = "01890000-0000-7000-8000-000000000002"
 PATTERN = "*.ws.example.org"
 BASE = "https://ws.example.org:8443"
 PORTS = st.integers(1, 65535)
@@ -53,6 +55,39 @@ def test_a_ports_host_is_read_back(port: int) -> None:
 )
 def test_other_hosts_are_no_ports(host: str) -> None:
     assert read_host(host, PATTERN) is None
+
+
+def port_origin(port: int, workspace_id: str = ID) -> str:
+    return f"https://{port}-{workspace_id}.ws.example.org:8443"
+
+
+@given(PORTS, PORTS)
+def test_ports_of_one_workspace_are_siblings(one: int, other: int) -> None:
+    assert is_sibling_port(port_origin(one), port_origin(other))
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "",
+        "null",
+        f"https://{ID}.ws.example.org:8443",
+        f"https://3000-{OTHER}.ws.example.org:8443",
+        f"http://3000-{ID}.ws.example.org:8443",
+        f"https://3000-{ID}.ws.example.org",
+        f"https://3000-{ID}.ws.example.org:8444",
+        f"https://3000-{ID}.ws.example.org:8443.evil.example",
+        f"https://3000-{ID}.evil.example:8443",
+        f"https://evil-{ID}.ws.example.org:8443",
+        f"https://0-{ID}.ws.example.org:8443",
+        f"https://70000-{ID}.ws.example.org:8443",
+        f"https://evil.example/https://3000-{ID}.ws.example.org:8443",
+        f"https://3000-{ID}.ws.example.org:8443\r\nX: y",
+        "https://ws.example.org:8443",
+    ],
+)
+def test_nothing_else_is_a_sibling_of_a_port(origin: str) -> None:
+    assert not is_sibling_port(origin, port_origin(8080))
 
 
 @given(PORTS, st.booleans(), st.sampled_from(Kind))

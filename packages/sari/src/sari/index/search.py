@@ -76,8 +76,8 @@ class Found:
     query: Query
     counts: dict[bytes, int] = field(default_factory=dict)
     hits: dict[bytes, list[Hit]] = field(default_factory=dict)
+    # Files that may contain a NUL: their lines are fetched one file at a time.
     alone: set[bytes] = field(default_factory=set)
-    """Files that may hold a NUL: their lines are fetched one by one."""
     kept: int = 0
 
     @property

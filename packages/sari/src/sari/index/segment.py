@@ -24,10 +24,10 @@ VERSION = 1
 # Local ids are 16 bit.
 MAX_FILES = 60_000
 
+# Kinds of files. TEXT contains no NUL. BINARY never matches. ALONE has a NUL further on: what ripgrep finds depends on how
+# full its buffer was when it reached the file, so each such file gets its own ripgrep process. The LARGE kinds are not
+# indexed, only searched.
 TEXT, BINARY, ALONE, LARGE, LARGE_ALONE = 0, 1, 2, 3, 4
-"""Kinds of files. TEXT holds no NUL; BINARY never matches; ALONE has a NUL further on, so that what ripgrep finds
-depends on how full its buffer was when it came to the file: it is searched by a ripgrep of its own. The LARGE ones are
-not indexed, only searched."""
 
 
 class Damaged(Exception):
@@ -48,8 +48,8 @@ class Stamp:
     inode: int
 
 
+# No file has this stamp: an entry with it is read again at the next comparison.
 NEVER = Stamp(-1, -1, -1, -1)
-"""No file has this stamp: an entry that bears it is read again at the next comparison."""
 
 
 def stamp_of(stat: os.stat_result) -> Stamp:

@@ -67,10 +67,10 @@ class Table:
         self._at: dict[bytes, int] = {}
         self._large: dict[bytes, int] = {}
         self._judged: dict[bytes, tuple[int, Numbers]] = {}
+        # Path → the change that made it pending. A segment built before that change does not index it.
         self.pending: dict[bytes, int] = {}
-        """Path → the change that made it pending. A segment built before that change does not settle it."""
+        # Counts every change, so that an answer can be distinguished from an older one.
         self.change = 0
-        """Counts every change, so that an answer can be told from an older one."""
         self._folders: dict[bytes, set[bytes]] = {}
 
     def __len__(self) -> int:

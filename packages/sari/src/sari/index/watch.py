@@ -38,16 +38,16 @@ class NoWatching(Exception):
 class Touched:
     """The changes since the last call. Paths are relative to the root."""
 
+    # Files that were written, created, renamed or removed.
     files: set[bytes] = field(default_factory=set)
-    """Written, made, renamed or removed."""
+    # Folders whose list of files changed.
     folders: set[bytes] = field(default_factory=set)
-    """Folders whose list of files changed."""
+    # Folders that were created, removed or renamed: everything below them must be checked.
     trees: set[bytes] = field(default_factory=set)
-    """Folders that came, went or were renamed: everything below is to be looked at."""
+    # An ignore file changed.
     rules: bool = False
-    """An ignore file changed."""
+    # The kernel dropped events: compare everything.
     lost: bool = False
-    """Events were dropped: compare everything."""
 
     def __bool__(self) -> bool:
         return bool(self.files or self.folders or self.trees or self.rules or self.lost)

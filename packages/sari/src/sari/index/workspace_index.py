@@ -15,15 +15,15 @@ import os
 import select
 import threading
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import astuple
+from collections.abc import Callable
 from pathlib import Path
 
 from sari.index import build, content, ripgrep
+from sari.index.disk import Disk, apply_events, compare
 from sari.index.ignore import Ignored
-from sari.index.segment import NEVER, Damaged, Segment
+from sari.index.segment import Damaged, Segment
 from sari.index.store import Store
-from sari.index.table import Candidates, Numbers, Table, numbers_of
+from sari.index.table import Candidates, Table
 from sari.index.trigram_query import TrigramQuery
 from sari.index.watch import NoWatching, Touched, Watcher
 
@@ -41,8 +41,6 @@ _WATCH_RETRY_S = 60.0
 _MOST_SEGMENTS = 24
 # With more pending files than this, ripgrep's walk of the complete tree is faster than a list.
 MOST_PENDING = 15_000
-_MOST_RELISTED = 100
-_UNSURE = astuple(NEVER)
 
 
 class WorkspaceIndex:
@@ -50,7 +48,7 @@ class WorkspaceIndex:
 
     def __init__(self, root: Path, data_dir: Path) -> None:
         self.root = root
-        self._base = os.fsencode(root) + b"/"
+        self._disk = Disk(root)
         self.store = Store(root, data_dir)
         self._table = Table()
         self._lock = threading.RLock()
@@ -105,8 +103,8 @@ class WorkspaceIndex:
         judged = []
         for path, change in found.unread:
             # The state before reading: a file that changes meanwhile is read again.
-            stamp = self._numbers(path)
-            kind = content.kind(self._base + path)
+            stamp = self._disk.numbers(path)
+            kind = content.kind(self._disk.absolute(path))
             found.add(path, kind)
             if stamp is not None and not content.is_fresh(stamp[0], stamp[1]):
                 judged.append((path, change, kind, stamp))
@@ -198,7 +196,7 @@ class WorkspaceIndex:
 
     def refresh(self, asked_at: float = float("inf")) -> None:
         """Apply all changes made until now, or at least until `asked_at`."""
-        if self._watcher is not None and self._root_identity() != self._watched_root:
+        if self._watcher is not None and self._disk.root_identity() != self._watched_root:
             # The root was moved or replaced, and the watches with it. The thread sets new ones.
             self._stop_watching("the root was replaced")
         if self._watcher is None:
@@ -220,85 +218,17 @@ class WorkspaceIndex:
         if touched.lost:
             self._compare()
             return
-        known = {path for folder in touched.trees for path in self._table.below(folder)}
-        # A folder that is no longer ignored may have been listed and read before it was watched.
-        known.update(path for folder in fresh for path in self._table.in_folder(folder))
-        known.update(path for path in touched.files if path in self._table)
-        for path in known:
-            self._check(path)
-        if touched.trees or touched.rules:
-            self._relist(None)
-        elif touched.folders:
-            folders = set(self._table.folders())
-            stale = touched.folders
-            narrow = len(stale) <= _MOST_RELISTED and all(folder in folders or not folder for folder in stale)
-            self._relist(stale if narrow else None)
-
-    def _check(self, path: bytes) -> None:
-        numbers = self._numbers(path)
-        if numbers is None:
-            self._table.remove(path)
-        elif self._table.stamp(path) != numbers:
-            self._table.mark(path)
-
-    def _numbers(self, path: bytes) -> Numbers | None:
-        try:
-            stat = os.lstat(self._base + path)
-        except OSError:
-            return None
-        return numbers_of(stat) if stat.st_mode & 0o170000 == 0o100000 else None
-
-    def _list(self, folders: Iterable[bytes] | None = None) -> list[bytes]:
-        where: list[str | bytes] = (
-            ["./"] if folders is None else ["--max-depth", "1", *(b"./" + folder for folder in folders)]
-        )
-        try:
-            return ripgrep.files(self.root, where)
-        except ripgrep.RipgrepFailed:
-            return []
-
-    def _relist(self, folders: set[bytes] | None) -> None:
-        """List the files of some folders or of all, without checking the known ones again."""
-        table = self._table
-        listed = set(self._list(folders))
-        known = set(table.paths()) if folders is None else {p for folder in folders for p in table.in_folder(folder)}
-        for path in known - listed:
-            table.remove(path)
-        for path in listed - known:
-            table.mark(path)
+        apply_events(self._table, self._disk, touched, fresh)
 
     def _compare(self) -> int:
-        table = self._table
         self._last_compare = self._compare_began = time.monotonic()
-        listed = set(self._list())
-        gone = set(table.paths()) - listed
-        differed = len(gone)
-        for path in gone:
-            table.remove(path)
-        for path in listed:
-            numbers = self._numbers(path)
-            if numbers is None:
-                differed += path in table
-                table.remove(path)
-            elif path not in table or not table.knows(path, numbers):
-                # A file read too soon after it was written is read again to be safe. That does not count as a
-                # difference.
-                differed += table.stamp(path) != _UNSURE
-                table.mark(path)
-        return differed
+        return compare(self._table, self._disk)
 
     def _watch_again(self) -> list[bytes]:
         ignored = Ignored(self.root)
         assert self._watcher is not None
         self._watcher.skip = ignored.folder
         return self._watcher.watch_tree()
-
-    def _root_identity(self) -> tuple[int, int] | None:
-        try:
-            stat = os.stat(self.root)
-        except OSError:
-            return None
-        return stat.st_dev, stat.st_ino
 
     def _stop_watching(self, reason: str) -> None:
         self._why_polling = reason
@@ -332,7 +262,7 @@ class WorkspaceIndex:
         self.store.try_lock()
         segments, self.damaged = self.store.load()
         began = time.monotonic()
-        numbers = {path: found for path in self._list() if (found := self._numbers(path)) is not None}
+        numbers = {path: found for path in self._disk.list_files() if (found := self._disk.numbers(path)) is not None}
         with self._lock:
             table = Table()
             for segment in segments:
@@ -352,7 +282,7 @@ class WorkspaceIndex:
         """Watch the tree if it is not watched yet. Until then, queries compare with the disk."""
         if self._watcher is not None or self._stop.is_set() or time.monotonic() < self._watch_after:
             return
-        root = self._root_identity()
+        root = self._disk.root_identity()
         if root is None:
             return
         watcher: Watcher | None = None

@@ -71,11 +71,11 @@ def _marks(text: str) -> tuple[int, int]:
     return begin, end + (text[end : end + 1] == "\n")
 
 
+# By the name of the client that reads the file.
 GUIDANCE: Final[Mapping[str, Guidance]] = {
     name: Guidance(f"{name} {_SUFFIX}", f"{title} instructions", _SUFFIX, None)
     for name, title in (("codex", "Codex CLI"), ("gemini", "Gemini CLI"), ("claude", "Claude Code"))
 }
-"""By the name of the client whose file it is."""
 
 
 def by_receipt(name: str) -> Guidance | None:

@@ -13,7 +13,7 @@ from tree_sitter import Node, Parser, QueryCursor, Tree
 from sari.languages import catalog
 from sari.languages.catalog import Language
 from sari.languages.declarators import declared_by, is_extern
-from sari.languages.macros import without_macros
+from sari.languages.macros import without_conditions, without_macros
 
 # Larger files are usually generated, and a tree takes about ten times a file's size.
 MAX_PARSED_BYTES = 4 << 20
@@ -56,6 +56,8 @@ class _Draft:
 def tree_of(language: Language, text: bytes) -> Tree:
     if language.name in _C_FAMILY:
         text = without_macros(text)
+    elif language.name == "swift":
+        text = without_conditions(text)
     return Parser(catalog.grammar(language)).parse(text)
 
 
@@ -84,10 +86,14 @@ def _add(
         name = _text(name_node).removeprefix(":")
         if not name or (kind == "function" and name in _NEVER_NAMES):
             continue
+        container = _text(containers[0]) if containers else None
+        if kind == "namespace" and "::" in name:
+            # `namespace a::b {` defines `b` in `a`.
+            outer, _, name = name.rpartition("::")
+            container = outer.replace("::", ".")
         key = (node.start_byte, node.end_byte, name)
         draft = drafts.get(key)
         if draft is None:
-            container = _text(containers[0]) if containers else None
             drafts[key] = _Draft(pattern, kind, name, node, container, supers)
             continue
         draft.supers.update(supers)
@@ -151,7 +157,8 @@ def _nested(drafts: dict[tuple[int, int, str], _Draft], rows: list[bytes] | None
             kind = "constant"
         if node.type != "type_definition":
             # `class Outer::Inner {` names the container of its members.
-            named = f"{draft.container}.{draft.name}" if draft.container and kind in _HOLDERS else draft.name
+            qualified = draft.container and (kind in _HOLDERS or kind == "namespace")
+            named = f"{draft.container}.{draft.name}" if qualified else draft.name
             around.append((node, named, kind))
         yield Symbol(
             draft.name, kind, node.start_point[0] + 1, _last_line(node, rows), container, tuple(draft.supers)

@@ -21,11 +21,12 @@ class ToolSpec:
     description: str
     input_schema: Mapping[str, object]
     output_schema: Mapping[str, object]
+    # False for a tool that changes files: its calls are refused outside the client's own roots.
     read_only: bool = True
-    """False for what changes files: its calls are refused outside the client's own roots."""
     idempotent: bool = True
+    # False for a tool that people use on the command line: it can be called, but is not in the tool list, which
+    # costs every model tokens.
     listed: bool = True
-    """False for what people do on the command line: it can be called, but costs no model a line of its list."""
 
 
 @dataclass(frozen=True, slots=True)

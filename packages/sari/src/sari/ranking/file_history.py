@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from sari.ranking.similar_commits import Commits, collect
 from sari.ranking.terms import count_terms
 
 MOST_COMMITS = 3_000
@@ -22,12 +23,15 @@ LOG_FORMAT = f"--format={RECORD}%B{FIELD}".replace(RECORD, "%x01").replace(FIELD
 
 @dataclass(frozen=True, slots=True)
 class FileHistory:
-    """Term → path → number of messages; and for each path its number of commits and the position of its newest commit."""
+    """Term → path → number of messages; for each path the length of its messages and its number of commits; and the
+    commits themselves.
+    """
 
     messages: Mapping[str, Mapping[bytes, int]] = field(default_factory=dict)
     lengths: Mapping[bytes, int] = field(default_factory=dict)
     commits: Mapping[bytes, int] = field(default_factory=dict)
     mean_length: float = 1.0
+    each: Commits = field(default_factory=Commits)
 
     def activity(self, path: bytes) -> float:
         """Return how often the file changed recently, on a logarithmic scale."""
@@ -39,12 +43,14 @@ def parse_log(output: bytes) -> FileHistory:
     messages: defaultdict[str, Counter[bytes]] = defaultdict(Counter)
     lengths: Counter[bytes] = Counter()
     commits: Counter[bytes] = Counter()
+    each: list[tuple[Collection[str], list[bytes]]] = []
     for record in output.split(RECORD.encode())[1:]:
         message, _, names = record.partition(FIELD.encode())
         paths = [path for path in (name.strip(b"\n") for name in names.split(b"\0")) if path]
         if not paths or len(paths) > _MOST_FILES:
             continue
         terms = count_terms(message[:_MOST_MESSAGE].decode("utf-8", "replace"))
+        each.append((terms, paths))
         for path in paths:
             commits[path] += 1
             lengths[path] += len(terms)
@@ -53,4 +59,4 @@ def parse_log(output: bytes) -> FileHistory:
             for path in paths:
                 by_path[path] += 1
     mean = sum(lengths.values()) / len(lengths) if lengths else 1.0
-    return FileHistory(messages, lengths, commits, mean)
+    return FileHistory(messages, lengths, commits, mean, collect(each))

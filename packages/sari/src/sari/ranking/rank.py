@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from sari.ranking.chunks import ScoredChunk
@@ -15,6 +15,14 @@ from sari.ranking.weights import Weights
 
 # These names carry no meaning, so the folder's name is used instead.
 _GENERIC = frozenset({"mod", "lib", "index", "__init__", "main", "init"})
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What the history says of each file: how active it is, and how much commits similar to the question changed it."""
+
+    activity: Mapping[bytes, float] = field(default_factory=dict)
+    similar: Mapping[bytes, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +38,19 @@ def rank(
     files: Iterable[tuple[Retrieved, Sequence[ScoredChunk]]],
     question: Question,
     terms: Mapping[str, float],
-    activity: Mapping[bytes, float],
+    history: History,
     weights: Weights,
 ) -> list[Ranked]:
     """Return the files, best first."""
     found = []
+    asked = sum(terms.get(term, 0.0) for term in question.terms)
     for file, chunks in files:
         places = tuple(sorted(chunks, key=lambda one: (-one.score, one.chunk.start)))
         best = places[0].score if places else 0.0
         path = file.path.decode("utf-8", "replace")
         score = (file.score + weights.chunk * best) * (1 + weights.coverage * file.coverage)
-        score *= 1 + weights.activity * activity.get(file.path, 0.0)
+        score += weights.similar_commits * asked * history.similar.get(file.path, 0.0)
+        score *= 1 + weights.activity * history.activity.get(file.path, 0.0)
         score += weights.file_name * name_match(path, terms)
         score *= _kind_factor(kind_of(path), question, weights) * _variant_factor(path, question, weights)
         found.append(Ranked(file.path, score, places))

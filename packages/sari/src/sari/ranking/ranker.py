@@ -12,8 +12,9 @@ from sari.languages.parse import Symbol
 from sari.ranking.chunks import CountedChunk, ScoredChunk, count, cut, score_chunks
 from sari.ranking.corpus import Corpus
 from sari.ranking.question import read_question
-from sari.ranking.rank import Ranked, rank
+from sari.ranking.rank import History, Ranked, rank
 from sari.ranking.retrieval import Retrieved, retrieve, weigh
+from sari.ranking.similar_commits import changed_by_similar
 from sari.ranking.weights import DEFAULT, Weights
 
 _MOST_RETRIEVED = 150
@@ -51,8 +52,11 @@ def answer(
     weighted = weigh(corpus, question, weights)
     terms = {one.term: one.weight for one in weighted}
     retrieved = retrieve(corpus, weighted, weights, _MOST_RETRIEVED, keep)
-    activity = {file.path: corpus.history.activity(file.path) for file in retrieved}
-    first = rank(((file, ()) for file in retrieved), question, terms, activity, weights)
+    history = History(
+        {file.path: corpus.history.activity(file.path) for file in retrieved},
+        changed_by_similar(corpus.history.each, question.terms),
+    )
+    first = rank(((file, ()) for file in retrieved), question, terms, history, weights)
     by_path = {file.path: file for file in retrieved}
     looked: list[tuple[Retrieved, Sequence[ScoredChunk]]] = []
     for one in first:
@@ -62,4 +66,4 @@ def answer(
         if file is not None:
             scored = score_chunks(file.chunks, terms, question.names, weights.exact_name)
             looked.append((by_path[one.path], scored))
-    return rank(looked, question, terms, activity, weights)
+    return rank(looked, question, terms, history, weights)

@@ -43,8 +43,8 @@ class Retrieved:
     document: int
     path: bytes
     score: float
+    # Which share of the question the file contains, from 0 to 1.
     coverage: float
-    """Which share of the question the file holds, from 0 to 1."""
 
 
 def weigh(corpus: Corpus, question: Question, weights: Weights) -> list[WeightedTerm]:

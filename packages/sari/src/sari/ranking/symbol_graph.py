@@ -27,8 +27,8 @@ _PARTS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 class FileNames:
     """A file's top-level definitions, the names that it mentions, and its weight as a user of other files."""
 
+    # Name → how many lines it has.
     types: Mapping[str, int]
-    """Name → how many lines it has."""
     functions: Mapping[str, int]
     mentions: Collection[str]
     counts: float = 1.0

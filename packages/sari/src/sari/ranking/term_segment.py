@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-VERSION = 1
+VERSION = 2
 # Ids within a segment are 16 bit.
 MAX_FILES = 60_000
 _MAX_COUNT = 255

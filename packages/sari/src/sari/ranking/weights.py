@@ -16,24 +16,25 @@ class Weights:
     b_defs: float = 0.4
     path: float = 2.0
     name: float = 4.0
-    messages: float = 2.0
+    messages: float = 1.0
     b_messages: float = 0.8
+    # Two neighbouring words of the question written as one.
     joined: float = 1.0
-    """Two neighbouring words of the question written as one."""
+    # How much of the file's name the question contains.
     file_name: float = 3.0
-    """How much of the file's name the question names."""
+    # The best place within the file.
     chunk: float = 0.6
-    """The best place within the file."""
+    # A definition that the question names exactly as it is written.
     exact_name: float = 4.0
-    """A definition that the question names as it is written."""
+    # The files that commits with a similar message changed.
+    similar_commits: float = 0.5
     coverage: float = 0.2
     activity: float = 0.04
     tests: float = 0.35
     documents: float = 0.6
     vendored: float = 0.3
-
+    # A header or a stub.
     declarations: float = 0.8
-    """A header or a stub."""
     foreign_platform: float = 0.8
 
     def field(self, name: str) -> float:

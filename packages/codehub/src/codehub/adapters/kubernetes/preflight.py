@@ -186,7 +186,7 @@ async def _read_probe(client: ApiClient, path: str, image: str) -> list[Check]:
                     return [Check("test pod", "something else deleted it", "look for a policy that removes pods")]
                 pod = decode_pod(raw)
                 if pod.has_ended:
-                    return _probed(pod, image)
+                    return probed(pod, image)
                 match outlook(pod):
                     case Failed(error):
                         return [
@@ -204,7 +204,8 @@ async def _read_probe(client: ApiClient, path: str, image: str) -> list[Check]:
     return [Check("test pod", f"it did not run: {says}", "see `kubectl describe pod` in the namespace")]
 
 
-def _probed(pod: Pod, image: str) -> list[Check]:
+def probed(pod: Pod, image: str) -> list[Check]:
+    """Interpret what the test pod reported."""
     answer = next((one.terminated.message for one in pod.containers if one.terminated), "")
     said, _, lacks = answer.partition("\n")
     if lacks == "no tools":

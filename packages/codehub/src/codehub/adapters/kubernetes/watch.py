@@ -27,6 +27,8 @@ _log = structlog.get_logger()
 _WATCH_S: Final = 290
 # Bookmarks arrive about once a minute: a connection that is silent for this long is dead.
 _SILENCE_S: Final = 100.0
+# A watch that lasted this long worked, even if nothing changed meanwhile: proxies cut quiet connections.
+_STEADY_S: Final = 5.0
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 30.0
 # Number of remembered deletions, so that a late answer to our own write cannot bring a deleted object back.
@@ -64,6 +66,7 @@ class Informer(Generic[T]):
         self._error: CodeHubError | None = None
         self._listeners: set[asyncio.Queue[str | None]] = set()
         self._version = ""
+        self._failures = 0  # since a connection last worked
         self.lists = 0  # number of full lists; steady state adds none
         self.events = 0
 
@@ -146,27 +149,27 @@ class Informer(Generic[T]):
             raise self._error
 
     async def _run(self) -> None:
-        failures = 0
         while True:
             try:
                 if not self._version:
                     await self._list()
-                    failures = 0
+                    self._failures = 0
                 await self._watch()
-                failures = 0
+                self._failures = 0
             except Expired:
                 self._version = ""  # our version is too old: list again
             except CodeHubError as error:
-                failures += 1
-                await self._fail(error if isinstance(error, BackendDown) else BackendDown(str(error)), failures)
+                self._failures += 1
+                await self._fail(error if isinstance(error, BackendDown) else BackendDown(str(error)))
             except Exception as error:  # noqa: BLE001 - a bug of ours must not end the watch for good
                 _log.exception("a watch failed unexpectedly", path=self._path)
-                failures += 1
+                self._failures += 1
                 self._version = ""
-                await self._fail(BackendDown(f"the watch of {self._path} failed: {error}"), failures)
+                await self._fail(BackendDown(f"the watch of {self._path} failed: {error}"))
 
-    async def _fail(self, error: BackendDown, failures: int) -> None:
+    async def _fail(self, error: BackendDown) -> None:
         """Record a failure. A connection that ends is resumed at once and counts only if it cannot be resumed."""
+        failures = self._failures
         if failures > 1 or not self._version:
             if self._error is None:
                 _log.warning("a watch is interrupted", path=self._path, error=str(error))
@@ -213,8 +216,14 @@ class Informer(Generic[T]):
         }
         async with self._client.stream(self._path, params, read_timeout_s=_SILENCE_S) as pieces:
             await self._good()
-            async for line in lines(pieces):
-                await self._event(json.loads(line))
+            connected = asyncio.get_running_loop().time()
+            try:
+                async for line in lines(pieces):
+                    await self._event(json.loads(line))
+                    self._failures = 0
+            finally:
+                if asyncio.get_running_loop().time() - connected >= _STEADY_S:
+                    self._failures = 0
 
     async def _event(self, event: Mapping[str, Any]) -> None:
         kind, item = event.get("type"), event.get("object") or {}

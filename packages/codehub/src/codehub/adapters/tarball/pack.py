@@ -80,7 +80,7 @@ def pack_tree(
                 continue
             name = pending[-1].pop()
             fd = at.enter(name)
-            path = _bounded(prefix[-1] + os.fsencode(name), len(pending))
+            path = bounded(prefix[-1] + os.fsencode(name), len(pending))
             prefix.append(path + b"/")
             out.add(_directory(path, fd, packed))
             files, directories = _list(fd)
@@ -90,7 +90,7 @@ def pack_tree(
     yield out.take()
 
 
-def _bounded(path: bytes, depth: int = 0) -> bytes:
+def bounded(path: bytes, depth: int = 0) -> bytes:
     """Return the path if it is short enough.
 
     Each entry repeats its full path: otherwise 12 MB of nested directories become a 1 GB archive.
@@ -151,7 +151,7 @@ def _files(
     cancelled: Callable[[], bool],
 ) -> Iterator[bytes]:
     for listed in files:
-        path = _bounded(prefix + os.fsencode(listed.name))
+        path = bounded(prefix + os.fsencode(listed.name))
         if listed.is_file(follow_symlinks=False):
             yield from _file(fd, listed.name, path, links, out)
         else:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from codehub.adapters.tarball import format as tar
 from codehub.adapters.tarball.format import Entry
-from codehub.adapters.tarball.pack import CHUNK, Packed
+from codehub.adapters.tarball.pack import CHUNK, Packed, bounded
 from codehub.adapters.tarball.read import TarStream
 from codehub.adapters.tarball.unpack import split
 from codehub.domain.errors import ArchiveCorrupted
@@ -15,11 +15,11 @@ _KINDS = (tar.FILE, tar.LINK, tar.SYMLINK, tar.DIR, tar.FIFO)
 
 
 def out_of(folder: bytes) -> Callable[[bytes], bytes]:
-    """`folder/x` → `./x`, the folder itself → `.`."""
+    """`folder/x` → `./x`, the folder itself → `.`. Raises Terminal for a path that is too deep or too long to archive."""
 
     def rename(name: bytes) -> bytes:
         inside = name.lstrip(b"/").removeprefix(folder).strip(b"/")
-        return b"./" + inside if inside else b"."
+        return bounded(b"./" + inside, inside.count(b"/")) if inside else b"."
 
     return rename
 

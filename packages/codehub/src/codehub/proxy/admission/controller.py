@@ -23,6 +23,7 @@ from codehub.domain.routing import Page
 from codehub.proxy import pages, tab
 from codehub.proxy.admission.addresses import Addresses, below_prefix, cookie_path
 from codehub.proxy.admission.cache import AdmissionCache
+from codehub.proxy.admission.cross_origin import answer_preflight, is_own_origin
 from codehub.proxy.admission.decision import Admission, Credential, Reply, refusal
 from codehub.proxy.admission.request_context import (
     RequestContext,
@@ -160,9 +161,10 @@ class AdmissionController:
             return self._answer(context, 404, Page.NOT_FOUND)
         if context.door.is_stream and not context.token:
             return refusal(401, "this needs an API token: Authorization: Bearer cht_…")
-        misdirected = self._misdirected(context)
-        if misdirected is not None:
-            return misdirected
+        origin = self._addresses.origin(context.workspace_id, context.door)
+        answered = self._misdirected(context, origin) or answer_preflight(context, origin)
+        if answered is not None:
+            return answered
         try:
             return await self._decide(context, failed)
         except (BackendDown, Transient):
@@ -366,16 +368,15 @@ class AdmissionController:
 
     # ── addresses and answers ────────────────────────────────────────────────────────────────────────────────────
 
-    def _misdirected(self, context: RequestContext) -> Reply | None:
+    def _misdirected(self, context: RequestContext, origin: str) -> Reply | None:
         request = context.request
         workspace_id, door = context.workspace_id, context.door
-        origin = self._addresses.origin(workspace_id, door)
         if request.fields.host.lower() != self._addresses.authority(workspace_id, door).lower() and not context.token:
             if context.navigation:
                 right = self._addresses.url(workspace_id, door, context.rest)
                 return Reply(307, headers=((b"Location", right.encode()),))
             return refusal(421, f"workspaces are at {origin}")
-        if request.fields.origin and request.fields.origin.decode("latin-1") != origin and must_be_own(request):
+        if must_be_own(request) and not is_own_origin(context, origin):
             return refusal(403, "a foreign origin may not do this to a workspace")
         if door.kind is Kind.IDE and is_from_sibling(request) and not context.navigation and not context.token:
             return refusal(403, "another host of this site may not load or embed a workspace")

@@ -10,8 +10,10 @@ from __future__ import annotations
 from math import inf
 from typing import Final
 
+from codehub.domain.body_pace import PAUSE_S, body_deadline
+from codehub.domain.doors import is_sibling_port
 from codehub.proxy.admission.decision import Admission, Reply
-from codehub.proxy.connections.exchange import BODY_SILENCE_S, HEAD_TIMEOUT_S, Exchange
+from codehub.proxy.connections.exchange import HEAD_TIMEOUT_S, Exchange
 from codehub.proxy.connections.tunnel import open_tunnel
 from codehub.proxy.connections.upstream import UpstreamConnection
 from codehub.proxy.http1.framing import ChunkedBody, LengthBody
@@ -92,6 +94,7 @@ class ClientConnection(Exchange):
         self.deadline = inf
         self.started_at = now
         self._cookies = warm.cookies
+        self.sibling = b""  # requests of other origins are not repeated
         self._admission = admission
         self._insertion = b""
         self._counts = None
@@ -169,6 +172,7 @@ class ClientConnection(Exchange):
     def _forward(self, request: RequestHead, admission: Admission) -> None:
         self._admission = admission
         target = admission.target
+        self.sibling = _sibling(request, admission)
         upgrade = wants_upgrade(request)
         if upgrade:
             if self._body is not None:
@@ -232,7 +236,7 @@ class ClientConnection(Exchange):
         connection.transport.write(self._sent)
         if self._body is not None:
             waiting, self._buffer = self._buffer, b""
-            self.deadline = self._server.clock.now + BODY_SILENCE_S
+            self.deadline = self._server.clock.now + PAUSE_S
             self.transport.resume_reading()
             if waiting:
                 self._forward_body(waiting)
@@ -255,7 +259,7 @@ class ClientConnection(Exchange):
             return
         self._flowed()
         if end < 0:
-            self.deadline = self._server.clock.now + BODY_SILENCE_S
+            self.deadline = body_deadline(self.deadline, self._server.clock.now, len(data))
             upstream.transport.write(data)
             return
         self.deadline = inf
@@ -316,6 +320,15 @@ class ClientConnection(Exchange):
             tunnel.client.eof_received()
         self.request = None
         self.upstream = None
+
+
+def _sibling(request: RequestHead, admission: Admission) -> bytes:
+    """Return the request's origin if it is that of another port of the same workspace."""
+    origin = request.fields.origin
+    # Only ports with their own host have no prefix.
+    if not origin or origin == admission.origin or admission.target.rewrite.prefix:
+        return b""
+    return origin if is_sibling_port(origin.decode("latin-1"), admission.origin.decode()) else b""
 
 
 def _to_origin_form(request: RequestHead) -> None:

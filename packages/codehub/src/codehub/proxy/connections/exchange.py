@@ -11,10 +11,11 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from codehub.domain.body_pace import PAUSE_S
 from codehub.proxy.admission.decision import Admission, Reply, refusal
 from codehub.proxy.connections.upstream import EVENT_STREAM, WRITE_HIGH, UpstreamConnection
 from codehub.proxy.http1.framing import BodyScanner
-from codehub.proxy.http1.headers import response_lines, wants_prefix
+from codehub.proxy.http1.headers import allow_origin, response_lines, wants_prefix
 from codehub.proxy.http1.messages import RequestHead, ResponseHead
 from codehub.proxy.tab import is_plain_page
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 HEAD_TIMEOUT_S: Final = 15.0  # from the first byte of a head to its last: slower means an attack or a dead connection
 KEEP_ALIVE_S: Final = 75.0
-BODY_SILENCE_S: Final = 60.0  # a body that stalls for this long is dead
 STALLED_S: Final = 120.0  # a client that reads nothing for this long is dead
 LINGER_S: Final = 5.0
 FIRST_REQUEST_S: Final = 1.0  # how long a new connection may take to send something while the proxy shuts down
@@ -53,6 +53,7 @@ class Exchange(asyncio.Protocol):
         "fresh",
         "peer",
         "request",
+        "sibling",
         "started_at",
         "transport",
         "upstream",
@@ -77,6 +78,7 @@ class Exchange(asyncio.Protocol):
         self._retried = False
         self._responded = False
         self._ends_upstream = False
+        self.sibling = b""  # the origin of another port of the workspace, if its page sent this request
         self._counts: bool | None = False  # whether this exchange's bytes are activity; None: not determined yet
         self._insertion = b""  # put in front of the response's body if it is an IDE's page
         self._lingering = False
@@ -120,6 +122,8 @@ class Exchange(asyncio.Protocol):
             admission.fresh_until = 0.0
         out = response_lines(response, rewrite, request.fields.host)
         insertion = self._insertion if self._insertion and is_plain_page(response) else b""
+        if self.sibling:
+            out = allow_origin(out, self.sibling)
         bodiless = request.method == b"HEAD" or response.status in (204, 304)
         endless = not bodiless and not response.chunked and response.content_length < 0
         if response.content_length >= 0 and not decode:
@@ -157,6 +161,7 @@ class Exchange(asyncio.Protocol):
             or request.method == b"HEAD"
             or self._body is not None
             or self._server.draining
+            or self.sibling
         ):
             return False
         self._responded = True
@@ -273,6 +278,9 @@ class Exchange(asyncio.Protocol):
         self.transport.pause_reading()
 
     def go_on(self) -> None:
+        if self._body is not None:
+            # The workspace was slow, not the client.
+            self.deadline = self._server.clock.now + PAUSE_S
         self.transport.resume_reading()
 
     def pause_writing(self) -> None:
@@ -281,7 +289,7 @@ class Exchange(asyncio.Protocol):
             self.upstream.transport.pause_reading()
 
     def resume_writing(self) -> None:
-        self.deadline = inf if self._body is None else self._server.clock.now + BODY_SILENCE_S
+        self.deadline = inf if self._body is None else self._server.clock.now + PAUSE_S
         if self.upstream is not None:
             self.upstream.transport.resume_reading()
 
@@ -294,7 +302,7 @@ class Exchange(asyncio.Protocol):
             if self.upstream is not None:
                 self.upstream.abandon()
                 self.upstream = None
-            self._refuse(408, "the body stopped")
+            self._refuse(408, "the body stopped, or came too slowly")
         else:
             self.transport.abort()
 

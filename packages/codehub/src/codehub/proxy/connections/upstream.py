@@ -134,7 +134,7 @@ class UpstreamConnection(asyncio.Protocol):
                 return
         self._body = body = self._body_of(response)
         head = client.respond(response, decode=self._decode and response.chunked)
-        if not client.inserts:
+        if not client.inserts and not client.sibling:
             self.pool.keep(data[: end + 4], head, response, self.method)
         if body is None:
             self._finish(client, head, surplus=len(data) > end + 4)

@@ -19,6 +19,7 @@ LINK_NAME: Final = b"codehub_link"  # a query parameter, then a cookie: opens a 
 TICKET_PARAMETER: Final = b"codehub_ticket"
 OWN_PATH: Final = b"_codehub/"  # below a workspace's address; belongs to the proxy
 PORT_PATH: Final = b"port/"  # below a workspace's address: the pages of its ports
+ALLOW_CREDENTIALS: Final = b"Access-Control-Allow-Credentials: true"
 _OUR_PREFIX: Final = b"codehub_"
 _OUR_NAMES: Final = frozenset({b"session", b"__host-session"})
 # Headers that `Connection: name` must not remove: that would change the meaning of the message.
@@ -136,6 +137,24 @@ def response_lines(response: ResponseHead, rewrite: PathRewrite, host: bytes) ->
         if mapped:
             out.append(b"Set-Cookie: " + mapped)
     return out
+
+
+def allow_origin(lines: list[bytes], origin: bytes) -> list[bytes]:
+    """Let a page of another port of the same workspace read a response, unless the application names who may."""
+    allowed = header_value(lines[1:], b"access-control-allow-origin")
+    if allowed not in (b"", b"*"):
+        return lines
+    kept = _without(lines[1:], {b"access-control-allow-origin", b"access-control-allow-credentials"})
+    return [lines[0], *kept, b"Access-Control-Allow-Origin: " + origin, ALLOW_CREDENTIALS, b"Vary: Origin"]
+
+
+def header_value(lines: list[bytes], name: bytes) -> bytes:
+    """Return the value of the first header with this lower-case name; empty if there is none."""
+    for line in lines:
+        found, _, value = line.partition(b":")
+        if found.lower() == name:
+            return value.strip(b" \t")
+    return b""
 
 
 def wants_prefix(response: ResponseHead, rewrite: PathRewrite, target: bytes) -> bool:

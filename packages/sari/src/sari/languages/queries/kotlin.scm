@@ -10,3 +10,7 @@
 (source_file (property_declaration (variable_declaration (simple_identifier) @name)) @variable)
 (class_body (property_declaration (variable_declaration (simple_identifier) @name)) @property)
 (class_parameter (binding_pattern_kind) (simple_identifier) @name) @property
+(enum_class_body (property_declaration (variable_declaration (simple_identifier) @name)) @property)
+(source_file (property_declaration (multi_variable_declaration (variable_declaration (simple_identifier) @name))) @variable)
+(companion_object (type_identifier) @name) @class
+(secondary_constructor "constructor" @name) @constructor

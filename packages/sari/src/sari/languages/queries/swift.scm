@@ -12,3 +12,10 @@
 (typealias_declaration name: (type_identifier) @name) @type
 (source_file (property_declaration name: (pattern bound_identifier: (simple_identifier) @name)) @variable)
 (class_body (property_declaration name: (pattern bound_identifier: (simple_identifier) @name)) @property)
+(enum_class_body (property_declaration name: (pattern bound_identifier: (simple_identifier) @name)) @property)
+(protocol_property_declaration name: (pattern bound_identifier: (simple_identifier) @name)) @property
+(associatedtype_declaration name: (type_identifier) @name) @type
+(macro_declaration (simple_identifier) @name) @macro
+(deinit_declaration "deinit" @name) @method
+(subscript_declaration "subscript" @name) @method
+(precedence_group_declaration (simple_identifier) @name) @type

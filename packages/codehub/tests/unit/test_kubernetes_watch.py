@@ -1,0 +1,71 @@
+"""A watch whose connection is cut again and again: each one that worked starts the count of failures from zero."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, cast
+
+import pytest
+
+from codehub.adapters.kubernetes.client import ApiClient
+from codehub.adapters.kubernetes.objects import INSTALLATION, WORKSPACE, Claim, decode_claim
+from codehub.adapters.kubernetes.watch import Informer
+from codehub.domain.errors import BackendDown
+
+_CUTS = 3  # the pause after a failure doubles
+
+
+class CutConnections:
+    """An API server behind a line that is cut after each event, or before it, `_CUTS` times. Then it stays."""
+
+    def __init__(self, *, with_event: bool) -> None:
+        self._with_event = with_event
+        self.watches = 0
+
+    async def list_all(self, path: str, params: Mapping[str, str]) -> tuple[list[dict[str, Any]], str]:
+        return [], "1"
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, path: str, params: Mapping[str, str], *, read_timeout_s: float | None
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        self.watches += 1
+        yield self._events(self.watches)
+
+    async def _events(self, number: int) -> AsyncIterator[bytes]:
+        if self._with_event or number > _CUTS:
+            yield added(number)
+        if number > _CUTS:
+            await asyncio.Event().wait()
+        raise BackendDown("the connection was cut")
+
+
+def added(number: int) -> bytes:
+    labels = {INSTALLATION: "i", WORKSPACE: f"w{number}"}
+    meta = {"name": f"c{number}", "uid": f"u{number}", "resourceVersion": str(number + 1), "labels": labels}
+    return json.dumps({"type": "ADDED", "object": {"metadata": meta}}).encode() + b"\n"
+
+
+@pytest.mark.parametrize("with_event", [True, False])
+async def test_connections_that_worked_are_resumed_at_once_and_those_that_did_not_are_unknown(
+    with_event: bool,
+) -> None:
+    line = CutConnections(with_event=with_event)
+    informer: Informer[Claim] = Informer(cast(ApiClient, line), "/claims", decode_claim, "", lambda: 0.0)
+    unknown = 0
+    try:
+        async with asyncio.timeout(120):
+            while not informer.known_of(f"w{_CUTS + 1}"):
+                try:
+                    await informer.objects()
+                except BackendDown:
+                    unknown += 1
+                await asyncio.sleep(0.001)
+        assert informer.lists == 1, "resumed, not listed again"
+        assert (unknown == 0) is with_event
+        assert len(informer.known_of("w1")) == int(with_event)
+    finally:
+        await informer.close()
