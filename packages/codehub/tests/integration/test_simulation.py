@@ -21,6 +21,7 @@ def _quiet() -> Iterator[None]:
     structlog.reset_defaults()
 
 
+@pytest.mark.timeout(1200)  # half a minute of CPU, which a busy machine gives slowly
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_every_contract_holds_whatever_fails_and_everything_converges_afterwards(
     chunk: int, record_property: Callable[[str, object], None]
