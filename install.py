@@ -37,7 +37,7 @@ def main() -> int:
     try:
         app.mkdir(parents=True, exist_ok=True)
         with one_at_a_time(app / "install.lock"):
-            environment = build(app, source(arguments))
+            environment = build(app, source(arguments), locked=arguments.wheels is None)
             second_half = [str(python_of(environment)), "-EP", "-m", "sari.install.activate", str(prefix)]
             if subprocess.run([*second_half, str(environment)], check=False).returncode != 0:
                 shutil.rmtree(environment, ignore_errors=True)
@@ -87,8 +87,11 @@ def source(arguments: argparse.Namespace) -> list[str]:
     return [*found, REQUIREMENT]
 
 
-def build(app: Path, pip_arguments: list[str]) -> Path:
-    """A new environment with sari in it; on failure nothing is left of it."""
+def build(app: Path, pip_arguments: list[str], *, locked: bool) -> Path:
+    """Create a new environment with sari in it; on failure nothing is left of it.
+
+    With `locked`, the dependencies are those that sari's own dependencies.txt pins, each checked against its hash.
+    """
     environment = app / f"{os.getpid()}-{secrets.token_hex(4)}"
     base = getattr(sys, "_base_executable", sys.executable) or sys.executable
     try:
@@ -98,7 +101,14 @@ def build(app: Path, pip_arguments: list[str]) -> Path:
         run(venv, "This Python cannot make environments. " + NO_VENV)
         print("Installing sari …", flush=True)
         pip = [str(python_of(environment)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        run([*pip, *pip_arguments], "sari could not be installed.", bundled)
+        run([*pip, *(["--no-deps"] if locked else []), *pip_arguments], "sari could not be installed.", bundled)
+        if locked:
+            folder = "Lib/site-packages" if os.name == "nt" else "lib/python*/site-packages"
+            pinned = next(environment.glob(f"{folder}/sari/install/dependencies.txt"), None)
+            if pinned is None:
+                raise Failed("This version does not pin its dependencies. Install a newer one.")
+            verified = ["--require-hashes", "--only-binary", ":all:", "-r", str(pinned)]
+            run([*pip, *verified], "sari's dependencies could not be installed as it pins them.", bundled)
     except BaseException:
         shutil.rmtree(environment, ignore_errors=True)
         raise

@@ -62,6 +62,29 @@ def sari_wheel(version: str, *, broken: str = "") -> Path:
         return next(folder.glob("*.whl"))
 
 
+def pinned(folder: Path, leave_out: str = "") -> str:
+    """Return requirements with the hash of every wheel in a folder, except those of one project."""
+    lines = []
+    for wheel in sorted(folder.glob("*.whl")):
+        name, version, *_ = wheel.name.split("-")
+        if name != leave_out:
+            lines.append(f"{name}=={version} --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}")
+    return "\n".join(lines) + "\n"
+
+
+def write_with_dependencies(wheel: Path, target: Path, text: str) -> None:
+    """Write sari's wheel again, with this list of pinned dependencies; without one if it is empty."""
+    inside = "sari/install/dependencies.txt"
+    with zipfile.ZipFile(wheel) as old:
+        files = {one.filename: old.read(one) for one in old.infolist() if one.filename != inside}
+    if text:
+        files[inside] = text.encode()
+    target.unlink(missing_ok=True)
+    with zipfile.ZipFile(target, "w") as new:
+        for name, content in files.items():
+            new.writestr(name, content)
+
+
 def _locked() -> _Lock:
     return _Lock()
 

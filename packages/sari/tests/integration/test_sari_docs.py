@@ -16,7 +16,7 @@ import pytest
 from sari.cli.parser import build_parser
 from sari.install.clients import CLIENTS, Launch
 from testing.sari.home import SARI, SariHome, sari_home
-from testing.sari.wheels import sari_wheel, wheels
+from testing.sari.wheels import pinned, sari_wheel, wheels, write_with_dependencies
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 DOCS = REPOSITORY / "docs" / "sari"
@@ -75,7 +75,11 @@ def test_two_minutes_from_a_bare_python_to_a_search_and_back(reader: SariHome, t
     for name in ("bootstrap.sh", "install.py"):
         shutil.copy(REPOSITORY / name, checkout / name)
     shutil.copytree(wheels(), registry, copy_function=os.link)
-    os.link(sari_wheel("3.93.0"), registry / sari_wheel("3.93.0").name)
+    # The wheels here are repacked, so that their hashes are not those of the release.
+    dependencies = pinned(registry)
+    (checkout / "packages/sari/src/sari/install/dependencies.txt").write_text(dependencies)
+    newer = sari_wheel("3.93.0")
+    write_with_dependencies(newer, registry / newer.name, dependencies)
     quiet = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(registry), "PIP_NO_COMPILE": "1"}
     reader.environment |= quiet
     codex = reader.home / ".codex" / "config.toml"

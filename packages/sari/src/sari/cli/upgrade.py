@@ -29,7 +29,7 @@ def register(subparsers: Subparsers) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     from sari.install.application import build, own_application, python_of
     from sari.install.errors import InstallError
-    from sari.install.source import pip_arguments
+    from sari.install.source import choose_source
 
     application = own_application()
     if application is None:
@@ -37,8 +37,8 @@ def _run(arguments: argparse.Namespace) -> int:
             f"this sari was not installed by bootstrap.sh or install.py but lives in {sys.prefix}. Upgrade it the way "
             "it was installed, for example with `pip install --upgrade sari`, then run `sari daemon restart`."
         )
-    wanted = pip_arguments(arguments.wheel, arguments.wheels, arguments.version, arguments.requirements)
-    environment = build(application, wanted)
+    source = choose_source(arguments.wheel, arguments.wheels, arguments.version, arguments.requirements)
+    environment = build(application, source)
     # The new version does the rest, because it knows best how to check itself and take over.
     command = [str(python_of(environment)), "-EP", "-m", "sari.install.activate", str(application.prefix)]
     return subprocess.run([*command, str(environment)], check=False).returncode

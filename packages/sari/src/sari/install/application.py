@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from sari.install.errors import InstallError
+from sari.install.source import VERIFIED, Source
 
 READY: Final = "sari-ready"
 # The previous version is kept for clients that still run it. Older ones are removed once they are unused.
@@ -107,7 +108,7 @@ def own_application(executable: str = sys.executable) -> Application | None:
     return None
 
 
-def build(application: Application, pip_arguments: list[str]) -> Path:
+def build(application: Application, source: Source) -> Path:
     """Create a new environment with sari in it, not yet in use. On failure nothing is left of it."""
     environment = application.folder / f"{os.getpid()}-{secrets.token_hex(4)}"
     environment.parent.mkdir(parents=True, exist_ok=True)
@@ -117,11 +118,28 @@ def build(application: Application, pip_arguments: list[str]) -> Path:
         venv = [_base_python(), "-m", "venv", *(["--without-pip"] if bundled else []), str(environment)]
         _run(venv, "an environment could not be made")
         pip = [str(python_of(environment)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        _run([*pip, *pip_arguments], "sari could not be installed into its environment", bundled)
+        failure = "sari could not be installed into its environment"
+        if source.locked:
+            _run([*pip, "--no-deps", *source.arguments], failure, bundled)
+            failure = "sari's dependencies could not be installed as this version pins them"
+            _run([*pip, *VERIFIED, str(_dependencies(environment))], failure, bundled)
+        else:
+            _run([*pip, *source.arguments], failure, bundled)
     except BaseException:
         shutil.rmtree(environment, ignore_errors=True)
         raise
     return environment
+
+
+def _dependencies(environment: Path) -> Path:
+    """Return the file in which an installed version pins its dependencies."""
+    folder = "Lib/site-packages" if os.name == "nt" else "lib/python*/site-packages"
+    found = next(environment.glob(f"{folder}/sari/install/dependencies.txt"), None)
+    if found is None:
+        raise InstallError(
+            "this version of sari does not pin its dependencies. Pin them yourself (sari upgrade --requirements FILE)."
+        )
+    return found
 
 
 def _base_python() -> str:
