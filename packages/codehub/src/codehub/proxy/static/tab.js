@@ -84,6 +84,7 @@
   // A socket that ends is the first sign. The IDEs open theirs after this script ran.
   const Socket = window.WebSocket;
   window.WebSocket = class extends Socket {
+    /** @param {ConstructorParameters<typeof WebSocket>} given */
     constructor(...given) {
       super(...given);
       this.addEventListener("close", () => {
