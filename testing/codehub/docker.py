@@ -17,6 +17,7 @@ import tarfile
 import tempfile
 import time
 import uuid
+import zlib
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,12 +52,18 @@ class DockerEngine:
     def host(self) -> str:
         return f"unix://{self.socket}"
 
+    @property
+    def addresses(self) -> str:
+        """Networks for this engine alone: killed runs leave bridges, and Docker has only 31 networks by default."""
+        return f"base=10.{64 + zlib.crc32(os.fsencode(self.base)) % 64}.0.0/16,size=24"
+
     def start(self) -> None:
         environment = {**os.environ, "PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
         log = open(self.base / "dockerd.log", "ab")  # noqa: SIM115 - handed to the engine
         command: list[str | Path] = [
             "dockerd", "--data-root", self.base / "data", "--exec-root", self.base / "exec", "-H", self.host,
             "-p", self.base / "pid", "--bridge", "none", "--live-restore", "--shutdown-timeout", "5",
+            "--default-address-pool", self.addresses,
         ]  # fmt: skip
         with log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)

@@ -34,7 +34,14 @@ def processes_of(home: Path) -> list[int]:
 
 def daemons_of(home: Path) -> list[int]:
     """Return the live daemons with this HOME."""
-    return [pid for pid in processes_of(home) if is_daemon(pid)]
+    found = [pid for pid in processes_of(home) if is_daemon(pid)]
+    # A child of a daemon looks like it until it runs its own program.
+    return [pid for pid in found if _parent(pid) not in found]
+
+
+def _parent(pid: int) -> int:
+    fields = _read(pid, "stat").rpartition(b") ")[2].split()
+    return int(fields[1]) if len(fields) > 1 else 0
 
 
 def is_daemon(pid: int) -> bool:

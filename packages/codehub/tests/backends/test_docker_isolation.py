@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import subprocess
@@ -10,6 +11,7 @@ import uuid
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,7 @@ from codehub.adapters.docker.engine import Engine
 from codehub.adapters.docker.instances import DockerInstances, DockerOptions
 from codehub.adapters.filesystem.ownership import container_uid_for
 from codehub.adapters.workspace_socket import connect_workspace_socket
-from codehub.adapters.workspaced_client import WorkspacedClient
+from codehub.adapters.workspaced_client import WorkspacedClient, decoded
 from codehub.cli.checks import Health, check_docker
 from codehub.cli.effective_settings import effective_settings
 from codehub.domain.errors import Terminal, UpstreamUnavailable
@@ -89,6 +91,12 @@ async def helper_of(box: DockerWorld, number: int) -> Upstream:
 
     await until(listens, "the helper listens")
     return helper
+
+
+async def asked(client: WorkspacedClient, helper: Upstream, method: str, target: str, body: object = None) -> Any:
+    sent = None if body is None else json.dumps(body).encode()
+    async with client.request(helper, method, target, {"Content-Type": "application/json"}, sent) as answer:
+        return await decoded(answer)
 
 
 async def address_of(box: DockerWorld, number: int) -> tuple[str, str]:
@@ -174,7 +182,7 @@ async def test_the_helpers_secret_is_nowhere_in_the_container_and_nothing_opens_
     )
     assert "launch.json" not in await box.ask(wid(), "ls /run/codehub")
     client = WorkspacedClient()
-    hello = await client.json(helper, "GET", "/hello")
+    hello = await asked(client, helper, "GET", "/hello")
     assert hello["user"] == "coder"
     stranger = replace(helper, secret=("Authorization", "Bearer wrong"))
     async with client.request(stranger, "GET", "/hello") as answer:
@@ -184,14 +192,14 @@ async def test_the_helpers_secret_is_nowhere_in_the_container_and_nothing_opens_
 async def test_a_killed_helper_and_a_killed_bridge_come_back(box: DockerWorld) -> None:
     await started(box)
     helper, profile, client = await helper_of(box, 1), (await box.spec(wid())).profile, WorkspacedClient()
-    before = (await client.json(helper, "GET", "/hello"))["started_at"]
+    before = (await asked(client, helper, "GET", "/hello"))["started_at"]
     body = {"command": ["python3", "-c", KILL], "wait": False}
     with contextlib.suppress(UpstreamUnavailable):  # It may be killed before it has answered.
-        await client.json(helper, "POST", "/exec", body)
+        await asked(client, helper, "POST", "/exec", body)
 
     async def back() -> bool:
         try:
-            hello = await client.json(helper, "GET", "/hello")
+            hello = await asked(client, helper, "GET", "/hello")
         except UpstreamUnavailable:
             return False
         return bool(hello["started_at"] > before) and await box.instances.probe(wid(), profile)
