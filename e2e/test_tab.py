@@ -51,8 +51,7 @@ def ide(peer: Peer) -> None:
                 f"Sec-WebSocket-Accept: {accept}\r\n\r\n"
             )
             peer.sock.settimeout(None)
-            while peer.sock.recv(4096):
-                pass
+            peer.sock.recv(4096)  # the page closes it: without an answer, the browser would wait for a minute
             return
         peer.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" % len(PAGE) + PAGE)
 
