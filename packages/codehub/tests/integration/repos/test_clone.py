@@ -80,8 +80,8 @@ def test_a_branch_a_tag_or_a_commit_is_checked_out(shop: Repositories, git_serve
     commit = git(bare, "rev-parse", "main").strip()
     git(bare, "tag", "v1")
     git(bare, "branch", "feature/x")
-    for ref, shown in (("feature/x", "feature/x"), ("v1", "HEAD"), (commit, "HEAD")):
-        made = shop.create("refs", repo={"url": git_server.url("public/refs"), "ref": ref})
+    for name, ref, shown in (("branch", "feature/x", "feature/x"), ("tag", "v1", "HEAD"), ("commit", commit, "HEAD")):
+        made = shop.create(f"refs-{name}", repo={"url": git_server.url("public/refs"), "ref": ref})
         assert made.settled()["state"] == "done"
         assert made.sh("git -C ~/refs rev-parse --abbrev-ref HEAD").strip() == shown
         assert made.sh("git -C ~/refs rev-parse HEAD").strip() == commit
