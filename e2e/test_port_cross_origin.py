@@ -87,7 +87,7 @@ async def call(page: Page, url: str, method: str = "GET", body: str = "") -> str
 async def test_ports_of_one_workspace_call_each_other_and_nobody_else_does(
     stack: Stack, page: Page, page_faults: list[str]
 ) -> None:
-    mine, other = await asyncio.to_thread(open_doors, stack), await asyncio.to_thread(open_doors, stack)
+    mine, other = [await asyncio.to_thread(open_doors, stack, name) for name in ("mine", "other")]
     front, back, hostile = [await asyncio.to_thread(serve, doors) for doors in (mine, mine, other)]
     with mine.client() as client:
         ide = client.get(mine.api).json()["url"]

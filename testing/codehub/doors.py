@@ -92,12 +92,12 @@ class Doors:
         self.until("STANDBY")
 
 
-def open_doors(stack: Stack) -> Doors:
+def open_doors(stack: Stack, name: str = "doors") -> Doors:
     """Create a running workspace and a token of its owner on a started CodeHub."""
     with stack.client() as client:
         made = client.post("/api/v1/tokens", json={"name": "doors"})
         assert made.status_code == 201, made.text
-        created = client.post("/api/v1/workspaces", json={"name": "doors"})
+        created = client.post("/api/v1/workspaces", json={"name": name})
         assert created.status_code == 201, created.text
     doors = Doors(stack, created.json()["id"], made.json()["token"])
     doors.until("RUNNING")
