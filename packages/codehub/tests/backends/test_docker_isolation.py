@@ -93,7 +93,9 @@ async def helper_of(box: DockerWorld, number: int) -> Upstream:
     return helper
 
 
-async def asked(client: WorkspacedClient, helper: Upstream, method: str, target: str, body: object = None) -> Any:
+async def request_json(
+    client: WorkspacedClient, helper: Upstream, method: str, target: str, body: object = None
+) -> Any:
     sent = None if body is None else json.dumps(body).encode()
     async with client.request(helper, method, target, {"Content-Type": "application/json"}, sent) as answer:
         return await decoded(answer)
@@ -182,7 +184,7 @@ async def test_the_helpers_secret_is_nowhere_in_the_container_and_nothing_opens_
     )
     assert "launch.json" not in await box.ask(wid(), "ls /run/codehub")
     client = WorkspacedClient()
-    hello = await asked(client, helper, "GET", "/hello")
+    hello = await request_json(client, helper, "GET", "/hello")
     assert hello["user"] == "coder"
     stranger = replace(helper, secret=("Authorization", "Bearer wrong"))
     async with client.request(stranger, "GET", "/hello") as answer:
@@ -192,14 +194,14 @@ async def test_the_helpers_secret_is_nowhere_in_the_container_and_nothing_opens_
 async def test_a_killed_helper_and_a_killed_bridge_come_back(box: DockerWorld) -> None:
     await started(box)
     helper, profile, client = await helper_of(box, 1), (await box.spec(wid())).profile, WorkspacedClient()
-    before = (await asked(client, helper, "GET", "/hello"))["started_at"]
+    before = (await request_json(client, helper, "GET", "/hello"))["started_at"]
     body = {"command": ["python3", "-c", KILL], "wait": False}
     with contextlib.suppress(UpstreamUnavailable):  # It may be killed before it has answered.
-        await asked(client, helper, "POST", "/exec", body)
+        await request_json(client, helper, "POST", "/exec", body)
 
     async def back() -> bool:
         try:
-            hello = await asked(client, helper, "GET", "/hello")
+            hello = await request_json(client, helper, "GET", "/hello")
         except UpstreamUnavailable:
             return False
         return bool(hello["started_at"] > before) and await box.instances.probe(wid(), profile)

@@ -64,7 +64,7 @@ def restore(directory: Path) -> None:
         for name in KEPT_FILES:
             if (directory / name).exists():
                 write_private(settings.data_dir / name, (directory / name).read_text())
-    click.echo(f"restored from {directory}; {changed} workspaces go on from their archives")
+    click.echo(f"restored from {directory}; workspaces that continue from their archives: {changed}")
 
 
 @contextmanager

@@ -62,7 +62,7 @@ def test_an_installation_comes_back_whole_on_another_machine_and_goes_on(machine
     old.clean()
     embedded = _another(machines, old)
     restored = embedded.run("restore", str(saved))
-    assert (restored.returncode, "1 workspaces go on" in restored.stdout) == (0, True), restored
+    assert (restored.returncode, "continue from their archives: 1" in restored.stdout) == (0, True), restored
     embedded.up()
     _is_back(embedded)
 
