@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from codehub.adapters.process.cgroup import Limits
-from codehub.adapters.process.instances import ProcessInstances, ProcessOptions
+from codehub.adapters.process.instances import ProcessInstances
+from codehub.adapters.process.launch_plan import ProcessOptions
 from codehub.adapters.workspace_socket import connect_workspace_socket
 from codehub.domain.errors import Terminal
 from codehub.domain.template_options import Size

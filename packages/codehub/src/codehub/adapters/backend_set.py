@@ -29,7 +29,8 @@ from codehub.adapters.kubernetes.homes import PvcHomes
 from codehub.adapters.kubernetes.instances import KubernetesInstances
 from codehub.adapters.objectstore.archives import ArchiveStoreId, ObjectArchives
 from codehub.adapters.objectstore.store import Store, StoreOptions
-from codehub.adapters.process.instances import ProcessInstances, ProcessOptions, Tools
+from codehub.adapters.process.instances import ProcessInstances
+from codehub.adapters.process.launch_plan import ProcessOptions, Tools
 from codehub.adapters.profiles_file import load_profiles
 from codehub.domain.errors import BackendDown, CodeHubError, Invalid
 from codehub.domain.profiles import Catalog
