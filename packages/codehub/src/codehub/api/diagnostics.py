@@ -63,7 +63,7 @@ class UsageView(View):
 async def workspace_timeline(
     workspace_id: str, query: Annotated[PageQuery, Query()], ctx: Ctx, who: Who
 ) -> EventPage:
-    """The timeline: what changed, why, and who asked for it; newest first."""
+    """The timeline: what changed, why, and who requested it; newest first."""
     found, total = await ctx.diagnostics.timeline(who, workspace_id, query.per_page, query.offset)
     return EventPage(items=[_event(each) for each in found], page=query.page, per_page=query.per_page, total=total)
 

@@ -175,7 +175,7 @@ class Reconciler:
     async def _attempt(self, row: Versioned) -> tuple[Versioned, Result | None]:
         """Act once. Returns None if the result should be observed, else when to retry."""
         workspace = row.workspace
-        deadline = self._patience_with(workspace)
+        deadline = self._deadline_of(workspace)
         if deadline.left_s <= 0:
             return await self._failed(row, failure_of(_deadline_exceeded(self._settings))), None
         report = ProgressReport(self._store, self._lease.epoch, workspace, deadline)
@@ -274,7 +274,7 @@ class Reconciler:
         except CodeHubError as error:
             _log.info("staging stays until the next operation", workspace_id=workspace.id, error=str(error))
 
-    def _patience_with(self, workspace: Workspace) -> ProgressDeadline:
+    def _deadline_of(self, workspace: Workspace) -> ProgressDeadline:
         which = (workspace.operation, workspace.archive_op_id, workspace.op_started_at)
         known = self._deadline.get(workspace.id)
         if known is None or known[0] != which:

@@ -226,20 +226,20 @@ class Resync:
                 if workspace.phase is Phase.ARCHIVED or workspace.error_reason is ErrorReason.DATA_LOST:
                     turn.append(workspace_id)
         keys = {id_: self._rows[id_].workspace.archive_key for id_ in turn}
-        asked = {id_: key for id_, key in keys.items() if key is not None}
-        if not asked:
+        recorded = {id_: key for id_, key in keys.items() if key is not None}
+        if not recorded:
             return []
-        there = await _unless_down(self._backends.with_archives(lambda one: one.committed(asked.values())))
+        there = await _unless_down(self._backends.with_archives(lambda one: one.committed(recorded.values())))
         if there is None:
             return []
-        for id_ in asked.keys() & self._rows.keys():
+        for id_ in recorded.keys() & self._rows.keys():
             workspace = self._rows[id_].workspace
-            seems_lost = not there[asked[id_]] and workspace.phase is Phase.ARCHIVED
+            seems_lost = not there[recorded[id_]] and workspace.phase is Phase.ARCHIVED
             (self._losses.archives.add if seems_lost else self._losses.archives.discard)(id_)
         if self._losses.alarm:
-            asked = {id_: key for id_, key in asked.items() if id_ not in self._losses.archives}
-        known = {id_: self._rows[id_].workspace.conditions.archive_ready for id_ in asked if id_ in self._rows}
-        return [id_ for id_, was in known.items() if was.is_unknown or there[asked[id_]] is not was.is_true]
+            recorded = {id_: key for id_, key in recorded.items() if id_ not in self._losses.archives}
+        known = {id_: self._rows[id_].workspace.conditions.archive_ready for id_ in recorded if id_ in self._rows}
+        return [id_ for id_, was in known.items() if was.is_unknown or there[recorded[id_]] is not was.is_true]
 
 
 def decision_is_loss(decision: Decision) -> bool:

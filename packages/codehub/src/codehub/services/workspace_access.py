@@ -120,10 +120,10 @@ class WorkspaceAccess:
 
         The owner's may, and those the port is still shared with.
         """
-        asked = [(workspace_id, port, _hash(secret)) for workspace_id, port, secret in held]
+        hashes = [(workspace_id, port, _hash(secret)) for workspace_id, port, secret in held]
         async with self.database.transaction() as tx:
-            live = await ports.still_open(tx, asked, self.widest_share, self.clock())
-        return {one for one, hashed in zip(held, asked, strict=True) if hashed in live}
+            live = await ports.still_open(tx, hashes, self.widest_share, self.clock())
+        return {one for one, hashed in zip(held, hashes, strict=True) if hashed in live}
 
     async def issue(self, who: Principal, workspace_id: str, nonce_hash: bytes) -> str:
         """Create a ticket for the owner's browser. Raises WorkspaceNotFound or Denied."""

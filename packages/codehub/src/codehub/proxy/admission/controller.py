@@ -62,7 +62,7 @@ class AdmissionController:
         self._addresses = addresses
         self._clock = clock
         self._cache = AdmissionCache(clock)
-        self._ask_again_at = 0.0
+        self._query_again_at = 0.0
         self._renewals: set[asyncio.Task[None]] = set()
         self._lookups = SingleFlight(access)
         self._answers = Answers(addresses.dashboard)
@@ -156,11 +156,11 @@ class AdmissionController:
         try:
             return await self._decide(context, failed)
         except (BackendDown, Transient):
-            self._ask_again_at = self._clock.now + PAUSE_S
+            self._query_again_at = self._clock.now + PAUSE_S
             return self._kept(context) or self._answers.page(context, 503, Page.UNAVAILABLE, retry_after_s=5)
 
     async def _decide(self, context: RequestContext, failed: Admission | None) -> Admission | Reply:
-        if self._clock.now < self._ask_again_at and failed is None:
+        if self._clock.now < self._query_again_at and failed is None:
             kept = self._kept(context)
             if kept is not None:
                 return kept
@@ -190,7 +190,7 @@ class AdmissionController:
                 return self._answers.page(context, status, page, seen=seen, retry_after_s=retry_after_s)
             case routing.Wake():
                 return await self._wake(context, seen)
-            case routing.Forward(ask_running, rising, leaving):
+            case routing.Forward(request_start, rising, leaving):
                 admission = await self._admit(
                     context,
                     seen,
@@ -198,8 +198,8 @@ class AdmissionController:
                     rising=rising,
                     remember=not rising and not leaving and not context.door.is_stream,
                 )
-                if ask_running or (leaving and isinstance(admission, Admission) and is_work(context, admission)):
-                    await self._ask_running(seen)
+                if request_start or (leaving and isinstance(admission, Admission) and is_work(context, admission)):
+                    await self._request_start(seen)
                 return admission
 
     async def _guest(
@@ -279,7 +279,7 @@ class AdmissionController:
             seen = await self._lookups.do(context.workspace_id, context.cookies, context.token)
         return await self._status(context, seen)
 
-    async def _ask_running(self, seen: AccessSnapshot) -> None:
+    async def _request_start(self, seen: AccessSnapshot) -> None:
         try:
             await self._access.wake(seen)
         except LimitExceeded:
