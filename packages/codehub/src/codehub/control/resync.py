@@ -23,7 +23,7 @@ from codehub.control.reconcile import OBSERVED_EVERY
 from codehub.domain.errors import CodeHubError
 from codehub.domain.model import ErrorReason, Operation, Phase, Workspace
 from codehub.domain.observed import InstanceSeen, Observed, VolumeSeen, VolumeState
-from codehub.domain.plan import Decision, Fail, Rest, decide, look
+from codehub.domain.plan import Decision, Fail, Rest, decide, observe
 from codehub.ports.clock import Clock
 from codehub.ports.control_store import ControlStore, Versioned
 from codehub.ports.homes import HomeStatus
@@ -187,8 +187,8 @@ class Resync:
             if row is None:
                 continue
             workspace = row.workspace
-            looked = look(workspace, self._as_listed(workspace), now)
-            decision = decide(looked, now, was=workspace.phase)
+            observed = observe(workspace, self._as_listed(workspace), now)
+            decision = decide(observed, now, was=workspace.phase)
             if decision_is_loss(decision):
                 lost.append(workspace_id)
                 self._losses.volumes.add(workspace_id)
@@ -196,7 +196,7 @@ class Resync:
             self._losses.volumes.discard(workspace_id)
             if not isinstance(decision, Rest):
                 urgent.append(workspace_id)
-            elif looked != workspace or workspace.observed_at is None or workspace.operation is not Operation.NONE:
+            elif observed != workspace or workspace.observed_at is None or workspace.operation is not Operation.NONE:
                 other.append(workspace_id)
         # Count before workers run, because workers mark losses.
         return urgent + ([] if self._losses.alarm else lost) + other

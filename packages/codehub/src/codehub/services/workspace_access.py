@@ -51,7 +51,7 @@ class WorkspaceAccess:
     visits: Visits | None = None  # for the audit trail, in the proxy, where other users may visit
     widest_share: str = "link"  # the widest share that administrators allow for ports
 
-    async def look(self, workspace_id: str, *, cookies: Sequence[bytes], token: bytes) -> AccessSnapshot:
+    async def snapshot(self, workspace_id: str, *, cookies: Sequence[bytes], token: bytes) -> AccessSnapshot:
         """Check access. A cookie never makes up for an invalid token."""
         now = self.clock()
         presented = {_hash(secret): secret for secret in ([token] if token else cookies[:MAX_COOKIES])}

@@ -96,18 +96,11 @@ class LaunchPlanner:
         sockets = self._places.make_socket_dir(identity, uid)
         isolation = self.isolation()
         inside = HOME if isolation.bubblewrap else str(home)
-        # A profile's command may be a program of CodeHub's own environment, which is on no workspace's PATH.
-        places = ":".join([*map(str, programs), str(Path(sys.executable).parent), SYSTEM_PATH])
-        program = shutil.which(spec.profile.command[0], path=places)
-        if program is None:
-            raise Terminal(f"{spec.profile.command[0]!r} is not installed on this machine")
+        program = _find_program(spec.profile.command[0], programs)
         path = _path(inside, (*programs, *((tools.node,) if tools.node else ())))
         if not isolation.bubblewrap:
-            check_reachable(home, uid)
-            check_reachable(sockets, uid)
-            check_reachable(Path(program).resolve(), uid)
-            check_reachable(FOLDER / "__main__.py", uid)
-            check_reachable(tools.python, uid)
+            for needed in (home, sockets, Path(program).resolve(), FOLDER / "__main__.py", tools.python):
+                check_reachable(needed, uid)
         own(home, uid)
         secret = secrets.token_urlsafe(32)
         by_socket = any("{socket}" in word for word in spec.profile.command)
@@ -124,7 +117,7 @@ class LaunchPlanner:
             "secret": secret,
         }
         helper = Launch(
-            home=values["home"],
+            home=inside,
             runtime=str(sockets),
             listen=f"unix:{sockets / SOCKET_NAME}",
             secret=secrets.token_urlsafe(32),
@@ -134,40 +127,14 @@ class LaunchPlanner:
         )
         ide = [program, *(filled(word, values) for word in spec.profile.command[1:])]
         command = words(str(tools.python), FOLDER, ide)
-        plan = self._confinement(
+        confinement = self._confinement(
             identity, run, isolation, self._limits(spec), (socket_path, port) if bridged else ("", 0)
         )
         if isolation.bubblewrap:
-            nameserver = netns.NAMESERVER if isolation.slirp else None
             person = Person(os.geteuid() if uid is None else uid, owner)
-            write_etc(run / "etc", person, spec.workspace_id, nameserver, path)
-            shared = (place for place in (tools.pip, tools.node and tools.node.parent) if place is not None)
-            readable = (*python_dirs(program), *(place.parent for place in programs), FOLDER, *shared)
-            view = View(
-                home=home,
-                writable=(sockets,),
-                readable=tuple(dict.fromkeys(readable)),
-                hidden=self._options.hidden,
-                etc=run / "etc",
-                # It is in memory and counts as the workspace's; half of the limit leaves room for its programs.
-                tmp_bytes=self._limits(spec).memory_bytes // 2,
-                seccomp_fd=SECCOMP_FD if plan.seccomp else None,
-            )
+            write_etc(run / "etc", person, spec.workspace_id, netns.NAMESERVER if isolation.slirp else None, path)
+            view = self._view(spec, home, sockets, run / "etc", program, programs, tools, confinement)
             command = wrap(isolation.bubblewrap, command, view, uid)
-        header = secret_of(spec.profile, secret)
-        record = {
-            "workspace_id": spec.workspace_id,
-            "identity": identity,
-            "spec_digest": digest,
-            "boot": boot_id(),
-            "uid": uid,
-            "host": "" if socket_path else "127.0.0.1",
-            "port": 0 if socket_path else port,
-            "socket_path": socket_path,
-            "secret": header,
-            "workspaced_socket": str(sockets / SOCKET_NAME),
-            "workspaced_secret": helper.secret,
-        }
         return {
             "run_dir": str(run),
             "grace_s": self._options.grace_s,
@@ -177,9 +144,46 @@ class LaunchPlanner:
             "command": command,
             "env": self._environment(spec, values, path, identity) | helper.environment,
             "cwd": str(home),
-            "record": record,
-            "confinement": plan.as_dict(),
+            "record": {
+                "workspace_id": spec.workspace_id,
+                "identity": identity,
+                "spec_digest": digest,
+                "boot": boot_id(),
+                "uid": uid,
+                "host": "" if socket_path else "127.0.0.1",
+                "port": 0 if socket_path else port,
+                "socket_path": socket_path,
+                "secret": secret_of(spec.profile, secret),
+                "workspaced_socket": str(sockets / SOCKET_NAME),
+                "workspaced_secret": helper.secret,
+            },
+            "confinement": confinement.as_dict(),
         }
+
+    def _view(
+        self,
+        spec: InstanceSpec,
+        home: Path,
+        sockets: Path,
+        etc: Path,
+        program: str,
+        programs: tuple[Path, ...],
+        tools: Tools,
+        confinement: Confinement,
+    ) -> View:
+        """Return what the sandbox shows of this machine."""
+        shared = (place for place in (tools.pip, tools.node and tools.node.parent) if place is not None)
+        readable = (*python_dirs(program), *(place.parent for place in programs), FOLDER, *shared)
+        return View(
+            home=home,
+            writable=(sockets,),
+            readable=tuple(dict.fromkeys(readable)),
+            hidden=self._options.hidden,
+            etc=etc,
+            # It is in memory and counts as the workspace's; half of the limit leaves room for its programs.
+            tmp_bytes=self._limits(spec).memory_bytes // 2,
+            seccomp_fd=SECCOMP_FD if confinement.seccomp else None,
+        )
 
     def _limits(self, spec: InstanceSpec) -> Limits:
         """Return the template's limits if set, else the installation's."""
@@ -221,6 +225,15 @@ class LaunchPlanner:
         }
         # The template's variables never replace ours or those that the profile needs to run.
         return dict(spec.env) | env | {key: filled(value, values) for key, value in spec.profile.env.items()}
+
+
+def _find_program(name: str, programs: Sequence[Path]) -> str:
+    # A profile's command may be a program of CodeHub's own environment, which is on no workspace's PATH.
+    places = ":".join([*map(str, programs), str(Path(sys.executable).parent), SYSTEM_PATH])
+    program = shutil.which(name, path=places)
+    if program is None:
+        raise Terminal(f"{name!r} is not installed on this machine")
+    return program
 
 
 def _path(home: str, programs: Sequence[Path]) -> str:
