@@ -14,8 +14,8 @@ from codehub.domain.gc import archive_key_of
 from codehub.domain.judge import LEVELS, level_of
 from codehub.domain.model import DesiredState, ErrorReason, HomeCtx, Operation, Phase, Workspace
 from codehub.domain.observed import InstanceSeen, Observed, VolumeSeen, VolumeState
-from codehub.domain.plan import Begin, CarryOn, Complete, Decision, Fail, Rest, Wait, decide, observe
-from codehub.domain.progress import BACKOFF_LONGEST_S, backoff_s, begin, complete, fail, failure_of
+from codehub.domain.plan import Begin, Cancel, CarryOn, Complete, Decision, Fail, Heal, Rest, Wait, decide, observe
+from codehub.domain.progress import BACKOFF_LONGEST_S, backoff_s, begin, cancel, complete, fail, failure_of, heal
 from codehub.domain.transitions import EDGES, WORK
 from testing.codehub.workspaces import NOW, clear_looks, looks, workspace, workspaces
 
@@ -34,6 +34,10 @@ def committed(row: Workspace, decision: Decision) -> Workspace:
         case Fail(reason):
             failure = failure_of(ArchiveCorrupted("x"))
             return fail(row, replace(failure, reason=reason), NOW, max_retry=3, jitter=0.5)
+        case Cancel():
+            return cancel(row, NOW)
+        case Heal():
+            return heal(row)
         case Rest() | CarryOn() | Wait():
             return row
 
