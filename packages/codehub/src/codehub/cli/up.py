@@ -219,9 +219,8 @@ def _banner(settings: Settings, fresh: bool) -> None:
         click.echo(f"  password         in {path}, unless you changed it")
     click.echo(f"  data             {settings.data_dir}")
     if settings.workspace_host == LOCAL_PATTERN:
-        click.echo(
-            "  workspaces       at http://ID.localhost, which Chrome, Edge and Firefox resolve. If your browser does not:"
-        )
+        port = settings.proxy_bind.rpartition(":")[2]
+        click.echo(f"  workspaces       http://ID.localhost:{port}, which Chrome, Edge and Firefox resolve. If yours does not:")
         click.echo("                   CODEHUB_WORKSPACE_HOST=none codehub up")
     for why in find_isolation().missing if settings.runtime != "docker" else ():
         click.echo(f"  WARNING          {why}")

@@ -117,7 +117,7 @@ def show(workspace: str, server: str | None, as_json: bool) -> None:
         ("Name", found["name"]),
         ("Status", status_text(found)),
         ("Doing", doing(found) or "–"),
-        ("Wanted", found["desired_state"]),
+        ("Desired state", found["desired_state"]),
         ("Description", found["description"] or "–"),
         ("Memo", found["memo"] or "–"),
         ("Owner", found["owner"]),

@@ -156,6 +156,7 @@ class LaunchPlanner:
                 "secret": secret_of(spec.profile, secret),
                 "workspaced_socket": str(sockets / SOCKET_NAME),
                 "workspaced_secret": helper.secret,
+                "memory_limit_bytes": self._limits(spec).memory_bytes if confinement.cgroups else 0,
             },
             "confinement": confinement.as_dict(),
         }
