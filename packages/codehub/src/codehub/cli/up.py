@@ -220,7 +220,9 @@ def _banner(settings: Settings, fresh: bool) -> None:
     click.echo(f"  data             {settings.data_dir}")
     if settings.workspace_host == LOCAL_PATTERN:
         port = settings.proxy_bind.rpartition(":")[2]
-        click.echo(f"  workspaces       http://ID.localhost:{port}, which Chrome, Edge and Firefox resolve. If yours does not:")
+        click.echo(
+            f"  workspaces       http://ID.localhost:{port}, which Chrome, Edge and Firefox resolve. If yours does not:"
+        )
         click.echo("                   CODEHUB_WORKSPACE_HOST=none codehub up")
     for why in find_isolation().missing if settings.runtime != "docker" else ():
         click.echo(f"  WARNING          {why}")
