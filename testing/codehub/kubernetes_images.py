@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from codehub.domain.profiles import CODE_SERVER, JUPYTERLAB
+from testing.codehub import docker_ide
 from testing.codehub.docker import tiny_root
-from testing.codehub.docker_ide import code_server_root
 from testing.codehub.ide import installed_code_server
 from testing.codehub.kubernetes import ROOT, SCRIPTS, Node
 
@@ -29,14 +29,25 @@ _JUPYTER = "opt/jupyter"
 _SITE = f"{_JUPYTER}/lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
 # As pip writes it into a virtual environment.
 _JUPYTER_LAB = f"#!/{_JUPYTER}/bin/python\nimport sys\nfrom jupyterlab.labapp import main\nsys.exit(main())\n"
+# As ipykernel writes it. Its file may be a hard link into uv's cache, which other environments share and may have changed.
+_KERNEL_PATH = f"{_JUPYTER}/share/jupyter/kernels/python3/kernel.json"
+_KERNEL = json.dumps(
+    {
+        "argv": ["python", "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+        "display_name": "Python 3 (ipykernel)",
+        "language": "python",
+        "metadata": {"debugger": True},
+    }
+)
 
 
 def load_code_server_image(node: Node) -> None:
     def write(layer: Path) -> None:
         with layer.open("wb") as file:
-            file.writelines(code_server_root(installed_code_server().parent))
+            file.writelines(docker_ide.code_server_root(installed_code_server().parent))
 
-    version = f"{installed_code_server()}\0{(_RECIPES / 'code-server/start').read_text()}"
+    recipe = [(_RECIPES / "code-server/start").read_text(), Path(docker_ide.__file__).read_text()]
+    version = "\0".join([str(installed_code_server()), *recipe])
     _load(node, CODE_SERVER.image, version, "/opt/code-server/bin", write)
 
 
@@ -45,7 +56,7 @@ def load_jupyterlab_image(node: Node) -> None:
     files = _jupyter_files()
     start = _RECIPES / "jupyterlab/start"
     state = [(inside, path.stat().st_size, path.stat().st_mtime_ns) for path, inside in files.items()]
-    version = repr((sorted(state), start.read_text(), _JUPYTER_LAB))
+    version = repr((sorted(state), start.read_text(), _JUPYTER_LAB, _KERNEL))
     _load(node, JUPYTERLAB.image, version, f"/{_JUPYTER}/bin", lambda layer: _write_jupyterlab(layer, files, start))
 
 
@@ -67,7 +78,7 @@ def _load(node: Node, image: str, version: str, programs: str, write: Callable[[
 
 
 def _jupyter_files() -> dict[Path, str]:
-    """Return JupyterLab's files in this virtual environment with their paths in the image, without its programs."""
+    """Return JupyterLab's files in this virtual environment with their paths in the image, without those we write."""
     inside: dict[Path, str] = {}
     for name in closure("jupyterlab"):
         for file in importlib.metadata.files(name) or ():
@@ -76,8 +87,8 @@ def _jupyter_files() -> dict[Path, str]:
                 inside[path] = f"{_SITE}/{file}"
             elif path.is_relative_to(sys.prefix):
                 inside[path] = f"{_JUPYTER}/{path.relative_to(sys.prefix)}"
-    programs = f"{_JUPYTER}/bin/"
-    return {path: name for path, name in inside.items() if path.is_file() and not name.startswith(programs)}
+    ours = (f"{_JUPYTER}/bin/", _KERNEL_PATH)
+    return {path: name for path, name in inside.items() if path.is_file() and not name.startswith(ours)}
 
 
 def _write_jupyterlab(layer: Path, files: dict[Path, str], start: Path) -> None:
@@ -96,6 +107,7 @@ def _write_jupyterlab(layer: Path, files: dict[Path, str], start: Path) -> None:
         for name, text in (
             (f"{_JUPYTER}/pyvenv.cfg", "home = /usr/bin\ninclude-system-site-packages = false\n"),
             (f"{_JUPYTER}/bin/jupyter-lab", _JUPYTER_LAB),
+            (_KERNEL_PATH, _KERNEL),
             ("usr/local/bin/codehub-start", start.read_text()),
         ):
             info = tarfile.TarInfo(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ def kubeconfig(node: Node, place: Path, token: str, server: str = "") -> str:
     found["users"][0]["user"] = {"token": token}
     if server:
         found["clusters"][0]["cluster"]["server"] = server
-    path = place / f"{abs(hash((token, server)))}.kubeconfig"
+    path = place / f"{uuid.uuid4()}.kubeconfig"
     path.write_text(yaml.safe_dump(found))
     return str(path)
 

@@ -117,8 +117,8 @@ async def archived_and_opened_again(here: Here, node: Node, workspace_id: str, t
     address = tab.url
     await tab.goto("about:blank")
     await here.ask(workspace_id, "archive", "ARCHIVED")
-    left = await asyncio.to_thread(objects, node, here.namespace)
-    assert not [name for names in left.values() for name in names if workspace_id in name], left
+    left = await asyncio.to_thread(objects, node, here.namespace, workspace_id)
+    assert left == {"Pod": [], "PersistentVolumeClaim": [], "Job": []}
     await here.ask(workspace_id, "start", "RUNNING")
     await tab.goto(address)
     await arrives(tab, arrived)
