@@ -159,7 +159,7 @@ def test_what_is_not_running_is_opened_only_when_that_wakes_it() -> None:
         check_allowed(_A.OPEN, row)
 
 
-# -- cancelling ----------------------------------------------------------------------------------------------------------
+# cancelling
 
 
 def _under_way(operation: Operation, phase: Phase, desired: DesiredState, **changes: object) -> Workspace:

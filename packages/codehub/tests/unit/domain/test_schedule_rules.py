@@ -151,7 +151,7 @@ def test_an_empty_schedule_is_an_error_and_not_an_endless_search() -> None:
         next_start(Schedule(time(9), frozenset()), "w", time_zone("UTC"), MONDAY)
 
 
-# -- what a schedule changes -----------------------------------------------------------------------------------------
+# what a schedule changes
 
 NINE, SIX = MONDAY + 9 * HOUR, MONDAY + 18 * HOUR
 _TEMPLATE = AppliedTemplate("web", 1, "x", "x", schedule=parse_schedule("9:00", jitter=timedelta(), stop="18:00"))
@@ -202,7 +202,7 @@ def test_a_schedule_stops_what_nobody_uses_and_nothing_works_in() -> None:
     assert _at_six(desired_state=DesiredState.STANDBY) is None
 
 
-# -- work without traffic ------------------------------------------------------------------------------------------------
+# work without traffic
 
 
 def test_work_counts_from_its_first_report_until_the_maximum() -> None:
@@ -233,7 +233,7 @@ def test_work_is_shown_while_it_is_the_reason_to_stay_awake() -> None:
     assert shown_busy(replace(_RUNS, busy=None)) is None
 
 
-# -- idle time -------------------------------------------------------------------------------------------------------------
+# idle time
 
 
 def _extended(coverage: ActivityCoverage, now: datetime, *, unbroken: bool = True) -> ActivityCoverage:
@@ -320,7 +320,7 @@ def test_a_row_of_a_newer_version_is_left_alone() -> None:
     assert sleeps_at(replace(_RUNS, of_newer_version=True), HOUR, ()) is None
 
 
-# -- how full a home is -----------------------------------------------------------------------------------------------------
+# how full a home is
 
 
 @pytest.mark.parametrize(

@@ -36,12 +36,15 @@ def wrong(text: str) -> set[str]:
 
 
 def accepts(key: str, value: object) -> bool:
+    """Return whether it is accepted; if not, only this key is reported."""
     try:
         read(f"{key} = {json.dumps(value)}")
     except Mistakes as error:
-        assert [mistake.where for mistake in error.mistakes] == [f"templates.a.{key}"]
-        return False
-    return True
+        places = [mistake.where for mistake in error.mistakes]
+    else:
+        return True
+    assert places == [f"templates.a.{key}"]
+    return False
 
 
 @pytest.mark.parametrize(
@@ -281,7 +284,7 @@ def test_a_mistake_without_a_place_is_shown_alone() -> None:
     assert str(Mistakes([Mistake("a.b", "is wrong"), Mistake("", "is empty")])) == "a.b: is wrong; is empty"
 
 
-# -- where a mistake is in the file ------------------------------------------------------------------------------------
+# where a mistake is in the file
 
 _FILE = """\
 # a comment
@@ -352,7 +355,7 @@ def test_templates_without_tables_of_their_own_cannot_be_taken_apart(text: str) 
         split_templates(text)
 
 
-# -- what applies --------------------------------------------------------------------------------------------------------
+# what applies
 
 _CATALOG = Catalog(
     {
@@ -416,9 +419,9 @@ def test_a_templates_image_runs_in_containers_and_processes_use_its_profile() ->
     assert apply_template(read(""), 1, {}, _CATALOG, Runs.COMMAND).profile == "ide"
     with pytest.raises(Invalid):
         apply_template(read('profile = "gone"'), 1, {}, _CATALOG, Runs.COMMAND)
+    with_repo = read('repo = "https://a.b/{parameters.x}"\n[templates.a.parameters.x]\n')
     with pytest.raises(Invalid):
-        source = 'repo = "https://a.b/{parameters.x}"\n[templates.a.parameters.x]\n'
-        apply_template(read(source), 1, {"x": "a b"}, _CATALOG, Runs.COMMAND)
+        apply_template(with_repo, 1, {"x": "a b"}, _CATALOG, Runs.COMMAND)
 
 
 def test_values_of_a_parameter_that_is_gone_are_dropped() -> None:
