@@ -80,7 +80,7 @@ async def test_an_ended_session_asks_to_sign_in_and_goes_on_where_it_was(
     await expect(page.get_by_role("heading", name="thesis")).to_be_visible()
     assert page.url == where
     await live(page)
-    # Whether a request of the page was refused before the stream told it, a browser logs as an error.
+    # Whether a request of the page was refused before the stream delivered it, a browser logs as an error.
     page_faults[:] = [fault for fault in page_faults if "401" not in fault]
 
 
