@@ -35,7 +35,7 @@ from codehub.domain.observed import (
     apply_observation,
     blocked_by_unseen,
 )
-from codehub.domain.plan import Begin, Cancel, CarryOn, Complete, Decision, Fail, Heal, Rest, Wait, decide, look
+from codehub.domain.plan import Begin, Cancel, CarryOn, Complete, Decision, Fail, Heal, Rest, Wait, decide, observe
 from codehub.domain.progress import (
     Failure,
     backoff_s,
@@ -73,7 +73,7 @@ ARCHIVED = replace(ASLEEP, phase=Phase.ARCHIVED, desired_state=DesiredState.ARCH
 
 def step(row: Workspace, volume: VolumeSeen | None, archive: bool | None, instance: InstanceSeen | None) -> Decision:
     """Return the decision after this observation."""
-    return decide(look(row, Observed(volume, archive, instance), NOW), NOW, was=row.phase)
+    return decide(observe(row, Observed(volume, archive, instance), NOW), NOW, was=row.phase)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_a_workspace_in_error_rests_until_it_is_deleted_or_healed() -> None:
 def test_lost_data_is_found_when_exactly_the_recorded_data_is_seen(
     row: Workspace, seen: tuple[Any, Any, Any], found: bool
 ) -> None:
-    assert is_found_again(look(row, Observed(*seen), NOW)) is found
+    assert is_found_again(observe(row, Observed(*seen), NOW)) is found
 
 
 def test_healing_clears_the_error_and_nothing_else() -> None:
@@ -271,10 +271,10 @@ def test_a_deletion_is_shown_before_everything_else() -> None:
 
 def test_an_archive_that_is_lost_while_it_is_deleted_leaves_nothing() -> None:
     row = replace(ARCHIVED, desired_state=DesiredState.DELETED, operation=Operation.DELETING)
-    looked = look(row, Observed(ABSENT, False, GONE), NOW)
+    looked = observe(row, Observed(ABSENT, False, GONE), NOW)
     assert level_of(looked) is Phase.PENDING
-    assert level_of(look(row, Observed(ABSENT, True, GONE), NOW)) is Phase.ARCHIVED
-    assert level_of(look(row, Observed(ABSENT, None, GONE), NOW)) is None
+    assert level_of(observe(row, Observed(ABSENT, True, GONE), NOW)) is Phase.ARCHIVED
+    assert level_of(observe(row, Observed(ABSENT, None, GONE), NOW)) is None
 
 
 # What an observation says.
@@ -300,41 +300,43 @@ def test_each_part_that_could_not_be_seen_says_why() -> None:
 
 def test_an_instance_that_has_not_answered_yet_keeps_what_was_known_of_it() -> None:
     for before in (RUNS, SICK):
-        known = look(RUNNING, Observed(WHOLE, None, before), NOW)
-        again = look(known, Observed(WHOLE, None, STARTS), NOW)
+        known = observe(RUNNING, Observed(WHOLE, None, before), NOW)
+        again = observe(known, Observed(WHOLE, None, STARTS), NOW)
         assert again.conditions.container_ready == known.conditions.container_ready
-    new = look(ASLEEP, Observed(WHOLE, None, STARTS), NOW)
+    new = observe(ASLEEP, Observed(WHOLE, None, STARTS), NOW)
     assert new.conditions.container_ready.reason == "NotAnswered"
-    stopped = look(ASLEEP, Observed(WHOLE, None, STOPPED), NOW)
-    assert look(stopped, Observed(WHOLE, None, STARTS), NOW).conditions.container_ready.is_unknown
+    stopped = observe(ASLEEP, Observed(WHOLE, None, STOPPED), NOW)
+    assert observe(stopped, Observed(WHOLE, None, STARTS), NOW).conditions.container_ready.is_unknown
 
 
 def test_the_time_of_a_transition_changes_with_the_status_alone() -> None:
-    first = look(RUNNING, Observed(WHOLE, None, RUNS), NOW)
-    later = look(first, Observed(WHOLE, None, RUNS), NOW + SECOND)
+    first = observe(RUNNING, Observed(WHOLE, None, RUNS), NOW)
+    later = observe(first, Observed(WHOLE, None, RUNS), NOW + SECOND)
     assert later.conditions.container_ready.last_transition_time == NOW
-    sick = look(later, Observed(WHOLE, None, SICK), NOW + 2 * SECOND)
+    sick = observe(later, Observed(WHOLE, None, SICK), NOW + 2 * SECOND)
     assert sick.conditions.container_ready.last_transition_time == NOW + 2 * SECOND
     assert sick.conditions.container_ready.message == "exit 1"
-    gone = look(sick, Observed(WHOLE, None, GONE), NOW + 3 * SECOND)
+    gone = observe(sick, Observed(WHOLE, None, GONE), NOW + 3 * SECOND)
     assert gone.conditions.container_ready.last_transition_time == NOW + 2 * SECOND, "still False"
 
 
 def test_the_phase_changes_with_its_time() -> None:
-    runs = look(replace(ASLEEP, desired_state=DesiredState.RUNNING), Observed(WHOLE, None, RUNS), NOW + SECOND)
+    runs = observe(replace(ASLEEP, desired_state=DesiredState.RUNNING), Observed(WHOLE, None, RUNS), NOW + SECOND)
     assert (runs.phase, runs.phase_changed_at) == (Phase.RUNNING, NOW + SECOND)
-    assert look(runs, Observed(WHOLE, None, RUNS), NOW + 2 * SECOND).phase_changed_at == NOW + SECOND
+    assert observe(runs, Observed(WHOLE, None, RUNS), NOW + 2 * SECOND).phase_changed_at == NOW + SECOND
 
 
 def test_a_volume_that_holds_exactly_what_is_recorded_is_adopted() -> None:
-    made = look(workspace(), Observed(WHOLE, None, GONE), NOW)
+    made = observe(workspace(), Observed(WHOLE, None, GONE), NOW)
     assert made.home_ctx == CTX
-    restored = look(replace(ARCHIVED, home_ctx=None), Observed(VolumeSeen(VolumeState.WHOLE, CTX), True, GONE), NOW)
+    restored = observe(
+        replace(ARCHIVED, home_ctx=None), Observed(VolumeSeen(VolumeState.WHOLE, CTX), True, GONE), NOW
+    )
     assert restored.home_ctx is None, "it was not made from this archive"
     assert restored.conditions.volume_ready.is_false
-    unnamed = look(ASLEEP, Observed(VolumeSeen(VolumeState.WHOLE), None, GONE), NOW)
+    unnamed = observe(ASLEEP, Observed(VolumeSeen(VolumeState.WHOLE), None, GONE), NOW)
     assert unnamed.conditions.volume_ready.is_true, "a store that keeps no incarnation"
-    assert look(workspace(), Observed(VolumeSeen(VolumeState.WHOLE), None, GONE), NOW).home_ctx is None
+    assert observe(workspace(), Observed(VolumeSeen(VolumeState.WHOLE), None, GONE), NOW).home_ctx is None
 
 
 @pytest.mark.parametrize("operation", list(Operation))
@@ -364,24 +366,24 @@ def test_a_backend_that_stays_away_is_named_after_the_retries_and_not_before(par
         None if part == "instance" else GONE,
         unseen={part: "it is down"},
     )
-    first = look(ARCHIVED, away, NOW)
+    first = observe(ARCHIVED, away, NOW)
     assert first.blocked is None
-    assert look(first, away, NOW + UNREACHABLE_AFTER - SECOND).blocked is None
-    late = look(first, away, NOW + UNREACHABLE_AFTER)
+    assert observe(first, away, NOW + UNREACHABLE_AFTER - SECOND).blocked is None
+    late = observe(first, away, NOW + UNREACHABLE_AFTER)
     assert late.blocked == Blocked(ErrorReason.UNREACHABLE, "it is down", NOW)
-    assert look(late, Observed(ABSENT, True, GONE), NOW + UNREACHABLE_AFTER).blocked is None
+    assert observe(late, Observed(ABSENT, True, GONE), NOW + UNREACHABLE_AFTER).blocked is None
 
 
 def test_what_was_never_looked_at_blocks_nothing_and_an_error_hides_what_blocks() -> None:
     assert blocked_by_unseen(workspace(), NOW + timedelta(days=1)) is None
     away = Observed(None, True, GONE, unseen={"volume": "it is down"})
-    first = look(_LOST, away, NOW)
-    assert look(first, away, NOW + UNREACHABLE_AFTER).blocked is None
+    first = observe(_LOST, away, NOW)
+    assert observe(first, away, NOW + UNREACHABLE_AFTER).blocked is None
     # While an operation is under way, its own report stays.
     full = Blocked(ErrorReason.OUT_OF_SPACE, "full", NOW)
     archiving = _under_way(Operation.ARCHIVING, blocked=full)
-    assert look(archiving, Observed(WHOLE, None, GONE), NOW).blocked == full
-    assert look(replace(ASLEEP, blocked=full), Observed(WHOLE, None, GONE), NOW).blocked is None
+    assert observe(archiving, Observed(WHOLE, None, GONE), NOW).blocked == full
+    assert observe(replace(ASLEEP, blocked=full), Observed(WHOLE, None, GONE), NOW).blocked is None
 
 
 # How an operation begins, fails and ends.
