@@ -205,7 +205,7 @@ class Workspace:
     repo: RepositorySource | None = None
     setup: SetupState | None = None
     setup_retry: int = 0
-    # How large its home was when it was last looked at; None when that is unknown.
+    # How large its home was when it was last measured; None when that is unknown.
     disk_bytes: int | None = None
     disk_checked_at: datetime | None = None
     # The row contains a value that this version does not know: it can be shown, but not acted on.
