@@ -8,7 +8,7 @@ import psycopg
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from e2e.pages import card, create, live, open_workspace, press, run_inside, sign_in, submit_credentials, until_is
-from testing.browser import patient
+from testing.browser import close_context, patient
 from testing.codehub.dashboard import ADMIN, PASSWORD
 from testing.codehub.full_stack import Stack
 
@@ -37,7 +37,7 @@ async def test_two_windows_and_another_browser_see_each_others_changes(
     await other.get_by_role("dialog").get_by_role("button", name="Delete").click()
     await expect(card(page, "shared")).to_be_hidden()
     await expect(card(phone, "shared")).to_be_hidden()
-    await phone_context.close()
+    await close_context(phone_context)
 
 
 async def test_a_restart_of_everything_is_said_survived_and_workspaces_go_on(
