@@ -156,6 +156,7 @@ class Workspaces:
             if new.start:
                 await workspaces.take_running_slot(tx, who.user_id, workspace_id, self.limits)
             workspace = await self._from_template(tx, who, workspace, new, backends.runs)
+            workspace = replace(workspace, dev_image_auto=workspace.repo is not None)
             await workspaces.insert(tx, workspace)
             asked = "created and started" if new.start else "created"
             await self._record(tx, workspace_id, who, "created", f"{asked} from {_origin(workspace)}")
@@ -216,6 +217,7 @@ class Workspaces:
                 copy_of=workspace_id,
                 archive_key=key,
                 template=original.template_next or original.template,
+                dev_image=original.dev_image_next or original.dev_image,
             )
             await workspaces.insert(tx, copy)
             if key is not None:
