@@ -39,7 +39,7 @@ _LONGEST_FEATURE: Final = 2 << 20
 _LARGEST_CONTEXT: Final = 1 << 30
 _MOST_FEATURES: Final = 20
 _COLLECT_AFTER_S: Final = 60.0
-_COLLECT_EVERY_S: Final = 1800.0
+_COLLECT_EVERY_S: Final = 600.0
 
 _OFF = "is not built here: an administrator can allow it (CODEHUB_DEVCONTAINER_BUILDS)"
 _ELSEWHERE = "is applied on Docker only: choose the image when you create the workspace"

@@ -54,9 +54,7 @@ def builder_shop(docker_engine: DockerEngine, git_server: GitServer) -> Iterator
         make_image(docker_engine, f"codehub-test/{kind}:1", f"RUN cp /bin/echo /usr/bin/{kind}-tool")
     with fresh_stack() as stack:
         profiles = stack.data_dir / "profiles.toml"
-        profiles.write_text(
-            f'[profiles.tiny]\nimage = "{GIT_IMAGE}"\nhealth_path = "/healthz"\nhealth_timeout_s = 20\n'
-        )
+        profiles.write_text(f'[profiles.tiny]\nimage = "{GIT_IMAGE}"\nhealth_path = "/healthz"\n')
         stack.environment |= {
             "CODEHUB_RUNTIME": "docker",
             "DOCKER_HOST": docker_engine.host,

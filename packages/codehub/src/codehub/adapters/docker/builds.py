@@ -40,7 +40,7 @@ _MADE = re.compile(r"---> ([0-9a-f]{12,64})\s*$")
 _STEP = re.compile(r"Step (\d+)/(\d+) : (.*)")
 _LOOK_EVERY_S: Final = 1.0
 # What is not used for this long is removed: a build that has just ended is recorded a moment later.
-_GRACE_S: Final = 3600.0
+_GRACE_S: Final = 600.0
 _CPU_PERIOD: Final = 100_000
 
 
