@@ -26,6 +26,32 @@ def test_a_public_repository_is_cloned_and_the_ide_opens_there(shop: Repositorie
     assert made.view()["repo"] == {"url": git_server.url("public/hello"), "ref": "", "path": "docs"}
 
 
+def test_the_command_line_creates_from_a_branch_and_duplicates_with_the_files(
+    shop: Repositories, git_server: GitServer
+) -> None:
+    git_server.make("public/by-command", {"README.md": "of the branch\n"}, branch="develop")
+    url = git_server.url("public/by-command")
+    shop.codehub("ws", "create", "by-command", "--repo", url, "--ref", "develop", "--wait")
+    (item,) = shop.ask("GET", "workspaces")["items"]
+    made = shop.doors(item["id"])
+    assert made.settled()["state"] == "done", made.setup()
+    made.sh("echo mine > ~/by-command/notes")
+    shop.codehub("ws", "stop", "by-command", "--wait")
+    before = made.view()
+    shop.codehub("ws", "duplicate", "by-command", "its copy", "--wait")
+    (copy,) = [each for each in shop.ask("GET", "workspaces")["items"] if each["name"] == "its copy"]
+    there = shop.doors(copy["id"])
+    assert there.sh("cat ~/by-command/README.md ~/by-command/notes") == "of the branch\nmine\n"
+    assert there.sh("git -C ~/by-command branch --show-current") == "develop\n"
+    # The copy changes, and the original stays as it was.
+    there.sh("echo changed > ~/by-command/notes")
+    after = made.view()
+    assert {name: after[name] for name in ("phase", "archive_key", "name")} == {
+        name: before[name] for name in ("phase", "archive_key", "name")
+    }
+    assert (made.files() / "by-command/notes").read_text() == "mine\n"
+
+
 def test_a_private_repository_needs_a_credential_and_a_button_tries_again(
     shop: Repositories, git_server: GitServer
 ) -> None:
