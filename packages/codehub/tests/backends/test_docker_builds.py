@@ -58,7 +58,7 @@ class Builds:
     ) -> str:
         builder = self.builder(limits)
         ref = builder.ref(uuid.uuid4().hex)
-        order = BuildOrder(ref, ".codehub-t", "\n".join(lines) + "\n", (TINY_IMAGE,), {}, own or {})
+        order = BuildOrder(ref, "\n".join(lines) + "\n", f".codehub-{uuid.uuid4().hex}", (TINY_IMAGE,), {}, own or {})
         await builder.build(order, _context(files or {}), self.tell)
         return ref
 
@@ -112,10 +112,10 @@ async def test_an_image_is_built_with_output_and_progress_and_its_files_are_in_i
     ref = await builds.build(
         f"FROM {TINY_IMAGE}",
         "COPY . /context",
-        "COPY .codehub-t/0 /feature",
+        "COPY feature-0 /feature",
         'RUN ["/bin/sh", "-c", "cat /context/a.txt /feature/install.sh; echo built by $(id -u)"]',
         files={"a.txt": "of the repository\n", "Dockerfile": "FROM evil\n"},
-        own={".codehub-t/0/install.sh": File(b"of the feature\n", executable=True)},
+        own={"feature-0/install.sh": File(b"of the feature\n", executable=True)},
     )
     assert "of the repository\nof the feature\nbuilt by 0\n" in builds.output
     percents = [news.percent for news in builds.news if news.percent is not None]
@@ -123,6 +123,18 @@ async def test_an_image_is_built_with_output_and_progress_and_its_files_are_in_i
     assert percents[-1] > 50
     assert await builds.builder().exists(ref)
     assert ref.startswith("localhost/codehub-dev-")
+
+
+async def test_only_the_repositorys_files_are_copied_and_the_same_ones_come_from_the_cache(builds: Builds) -> None:
+    lines = (f"FROM {TINY_IMAGE}", "COPY . /context", "RUN ls -a /context")
+    files = {"Dockerfile": "FROM evil\n", "app.py": "1\n"}
+    await builds.build(*lines, files=files)
+    assert builds.output.count("Using cache") == 0
+    assert "\n.\n..\nDockerfile\napp.py\n" in builds.output
+    await builds.build(*lines, files=files)
+    assert builds.output.count("Using cache") >= 3
+    await builds.build(*lines, files={**files, "app.py": "2\n"})
+    assert builds.output.count("\n.\n..\nDockerfile\napp.py\n") == 2, "what changed is built again"
 
 
 async def test_a_step_of_a_build_sees_nothing_of_the_host(builds: Builds) -> None:
@@ -177,7 +189,7 @@ async def test_memory_of_a_step_is_limited(builds: Builds) -> None:
 async def test_a_link_in_the_repository_does_not_lead_out_of_the_context(builds: Builds) -> None:
     builder = builds.builder()
     text = f'FROM {TINY_IMAGE}\nCOPY out /copied\nRUN ["/bin/sh", "-c", "cat /copied/hostname"]\n'
-    order = BuildOrder(builder.ref(uuid.uuid4().hex), ".codehub-t", text, (TINY_IMAGE,))
+    order = BuildOrder(builder.ref(uuid.uuid4().hex), text, ".codehub-t", (TINY_IMAGE,))
     with pytest.raises(CodeHubError):
         await builder.build(order, _context({"a": "b"}, {"out": "/etc"}), builds.tell)
     assert socket.gethostname() not in builds.output
@@ -237,7 +249,7 @@ async def test_a_base_that_is_not_there_or_brings_instructions_of_its_own_is_ref
     builds: Builds, docker_engine: DockerEngine
 ) -> None:
     builder = builds.builder()
-    order = BuildOrder(builder.ref("x"), ".codehub-t", "FROM localhost:1/none:1\n", ("localhost:1/none:1",))
+    order = BuildOrder(builder.ref("x"), "FROM localhost:1/none:1\n", bases=("localhost:1/none:1",))
     with pytest.raises(ImagePullFailed, match="could not be pulled"):
         await builder.build(order, None, builds.tell)
     trap = f"codehub-test/trap-{uuid.uuid4().hex[:8]}:1"
@@ -252,7 +264,7 @@ async def test_a_base_that_is_not_there_or_brings_instructions_of_its_own_is_ref
         )
         assert made.status_code == 200, made.text
     with pytest.raises(Invalid, match="ONBUILD"):
-        await builder.build(BuildOrder(builder.ref("y"), ".codehub-t", f"FROM {trap}\n", (trap,)), None, builds.tell)
+        await builder.build(BuildOrder(builder.ref("y"), f"FROM {trap}\n", bases=(trap,)), None, builds.tell)
 
 
 async def test_files_that_are_too_large_end_the_build_with_their_own_reason(builds: Builds) -> None:
@@ -261,7 +273,7 @@ async def test_files_that_are_too_large_end_the_build_with_their_own_reason(buil
         raise Invalid("the files of the build are larger than 1 MiB")
 
     builder = builds.builder()
-    order = BuildOrder(builder.ref("z"), ".codehub-t", f"FROM {TINY_IMAGE}\nCOPY . /x\n", (TINY_IMAGE,))
+    order = BuildOrder(builder.ref("z"), f"FROM {TINY_IMAGE}\nCOPY . /x\n", bases=(TINY_IMAGE,))
     with pytest.raises(Invalid, match="larger than 1 MiB"):
         await builder.build(order, endless(), builds.tell)
 

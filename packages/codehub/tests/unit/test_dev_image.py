@@ -48,7 +48,7 @@ def test_an_image_alone_is_pulled_and_a_dockerfile_is_built() -> None:
         {"build": {"dockerfile": "Dockerfile", "context": "..", "target": "dev"}}, "FROM a AS dev\nFROM b\n"
     )
     assert isinstance(built, Build)
-    assert (built.context, built.bases, built.dockerfile("place")) == ("app", ("a",), "FROM a AS dev\n")
+    assert (built.context, built.bases, built.recipe.text) == ("app", ("a",), "FROM a AS dev\n")
 
 
 def test_features_are_installed_on_top_with_their_options_as_variables() -> None:
@@ -58,17 +58,12 @@ def test_features_are_installed_on_top_with_their_options_as_variables() -> None
     built = _plan(document, features=files)
     assert isinstance(built, Build)
     assert built.context is None
-    lines = built.dockerfile(".codehub-1").splitlines()
-    assert lines[:4] == [
-        "FROM debian:12 AS codehub_last",
-        "FROM codehub_last AS codehub_features",
-        "USER root",
-        "COPY .codehub-1/0 /tmp/codehub-features/0",
-    ]
-    (script,) = json.loads(lines[4].removeprefix("RUN "))[2:]
+    lines = built.feature_lines("debian:12").splitlines()
+    assert lines[:3] == ["FROM debian:12", "USER root", "COPY 0 /tmp/codehub-features/0"]
+    (script,) = json.loads(lines[3].removeprefix("RUN "))[2:]
     assert """VERSION='it'"'"'s' USEIT=true _A_B=x _REMOTE_USER=coder""" in script
-    assert lines[5] == 'ENV PATH="/opt/x:${PATH}"'
-    assert set(built.files("p")) == {"p/0/devcontainer-feature.json", "p/0/install.sh"}
+    assert lines[4] == 'ENV PATH="/opt/x:${PATH}"'
+    assert set(built.feature_files()) == {"0/devcontainer-feature.json", "0/install.sh"}
     assert built.features[0].ignored == ("mounts",)
 
 

@@ -66,6 +66,9 @@ class World:
         self.built.append(order.ref)
         self.images.add(order.ref)
 
+    async def remove(self, ref: str) -> None:
+        self.images.discard(ref)
+
     async def collect(self, used: object, fence: object) -> int:
         return 0
 

@@ -176,15 +176,20 @@ class DevImages:
         if isinstance(plan, Pull):
             await builder.pull(plan.image, tell)
             return
-        place = f".codehub-{self._deps.new_place()}"
-        ref, text, files = builder.ref(plan.digest), plan.dockerfile(place), plan.files(place)
-        order = BuildOrder(ref, place, text, plan.bases, plan.args, files)
-        if plan.context is None:
+        ref = builder.ref(plan.digest)
+        base = f"{ref}-base" if plan.features else ref
+        if plan.context is not None:
+            assert status.workspaced is not None
+            name = f".codehub-{self._deps.new_place()}"
+            order = BuildOrder(base, plan.recipe.text, name, plan.bases, plan.args)
+            async with self._deps.files.context(status.workspaced, plan.context, _LARGEST_CONTEXT) as context:
+                await builder.build(order, context, tell)
+        if plan.features:
+            below = base if plan.context is not None else plan.bases[0]
+            order = BuildOrder(ref, plan.feature_lines(below), bases=(below,), files=plan.feature_files())
             await builder.build(order, None, tell)
-            return
-        assert status.workspaced is not None
-        async with self._deps.files.context(status.workspaced, plan.context, _LARGEST_CONTEXT) as context:
-            await builder.build(order, context, tell)
+            if plan.context is not None:
+                await builder.remove(base)
 
     async def _plan(self, row: Workspace, wanted: DevContainer, status: InstanceStatus, question: Message) -> Plan:
         """Raises Invalid with the reason why nothing is done for the image."""

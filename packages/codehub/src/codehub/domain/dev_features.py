@@ -124,8 +124,8 @@ def in_order(features: Sequence[Feature]) -> list[Feature]:
     return ordered
 
 
-def install_lines(features: Sequence[Feature], place: str, user: str, home: str) -> list[str]:
-    """Return the instructions that install the features. `place` is where their folders are in the build's context."""
+def install_lines(features: Sequence[Feature], user: str, home: str) -> list[str]:
+    """Return the instructions that install the features. Their folders are numbered in the build's context."""
     lines = ["USER root"]
     for number, feature in enumerate(features):
         there = f"/tmp/codehub-features/{number}"  # noqa: S108 - in the image that is built
@@ -138,7 +138,7 @@ def install_lines(features: Sequence[Feature], place: str, user: str, home: str)
         }
         given = " ".join(f"{name}={shlex.quote(value)}" for name, value in names.items())
         script = f"cd {there} && chmod +x {INSTALL} && {given} ./{INSTALL} && cd / && rm -rf {there}"
-        lines.append(f"COPY {place}/{number} {there}")
+        lines.append(f"COPY {number} {there}")
         lines.append("RUN " + json.dumps(["/bin/sh", "-c", script]))
         lines += [f"ENV {name}={json.dumps(value, ensure_ascii=False)}" for name, value in feature.env.items()]
     return lines

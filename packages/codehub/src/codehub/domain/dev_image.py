@@ -16,7 +16,6 @@ from codehub.domain.dockerfile import Recipe, check_dockerfile
 from codehub.domain.errors import Invalid
 
 _USER, _HOME = "coder", "/home/coder"
-_FEATURES_STAGE = "codehub_features"
 LOCK_FILE = "devcontainer-lock.json"
 
 
@@ -45,7 +44,7 @@ class Pull:
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """`context` is a folder of the clone, relative to the home; None if only features are added to an image."""
+    """`context` is a folder of the clone, relative to the home; None if features are added to an image as it is."""
 
     digest: str
     recipe: Recipe
@@ -61,20 +60,13 @@ class Build:
     def title(self) -> str:
         return "Build the image of devcontainer.json"
 
-    def dockerfile(self, place: str) -> str:
-        """Return the text for the engine. The features' folders are below `place` in the context."""
-        if not self.features:
-            return self.recipe.text
-        lines = [
-            f"FROM {self.recipe.last_stage} AS {_FEATURES_STAGE}",
-            *install_lines(self.features, place, _USER, _HOME),
-        ]
-        return self.recipe.text + "\n".join(lines) + "\n"
+    def feature_lines(self, base: str) -> str:
+        """Return the Dockerfile that adds the features to an image. Their folders are numbered in its context."""
+        return "\n".join([f"FROM {base}", *install_lines(self.features, _USER, _HOME)]) + "\n"
 
-    def files(self, place: str) -> dict[str, File]:
-        """Return what is added to the context besides the repository's files."""
+    def feature_files(self) -> dict[str, File]:
         return {
-            f"{place}/{number}/{path}": file
+            f"{number}/{path}": file
             for number, feature in enumerate(self.features)
             for path, file in feature.files.items()
         }

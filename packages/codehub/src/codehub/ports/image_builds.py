@@ -28,11 +28,11 @@ Tell = Callable[[BuildNews], None]
 
 @dataclass(frozen=True, slots=True)
 class BuildOrder:
-    """`dockerfile` was checked; `place` is a folder of the context that nobody else can name; `files` go there."""
+    """`dockerfile` was checked. In the context it is the file `name`, which nobody can guess if the context is untrusted."""
 
     ref: str
-    place: str
     dockerfile: str
+    name: str = "Dockerfile"
     bases: tuple[str, ...] = ()
     args: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, File] = field(default_factory=dict)
@@ -62,6 +62,10 @@ class ImageBuilder(Protocol):
 
     async def build(self, order: BuildOrder, context: AsyncIterator[bytes] | None, tell: Tell) -> None:
         """Build and name an image. `context` is an untrusted tar. Raises CodeHubError with what went wrong."""
+        ...
+
+    async def remove(self, ref: str) -> None:
+        """Remove the name of a built image. What others are built on stays."""
         ...
 
     async def collect(self, used: Callable[[], Awaitable[Collection[str]]], fence: Fence) -> int:

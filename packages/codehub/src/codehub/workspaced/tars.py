@@ -45,7 +45,9 @@ def pack_context() -> None:
             text = file.read(_LONGEST_IGNORE)
     except OSError:
         text = ""
-    pack(dockerignore.ignores(text))
+    ignored = dockerignore.ignores(text)
+    # CodeHub sends a .dockerignore of its own to the engine.
+    pack(lambda path, is_folder: path == ".dockerignore" or ignored(path, is_folder))
 
 
 def _packed(member: tarfile.TarInfo) -> tarfile.TarInfo | None:

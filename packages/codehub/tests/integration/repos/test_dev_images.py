@@ -169,7 +169,7 @@ _FEATURE = {
     "options": {"text": {"type": "string", "default": "hello"}},
     "containerEnv": {"GREETING_HOME": "/opt/greeting"},
 }
-_INSTALL = '#!/bin/sh\nset -e\nmkdir /opt/greeting\necho "$TEXT for $_REMOTE_USER" > /opt/greeting/text\n'
+_INSTALL = '#!/bin/sh\nset -e\nmkdir -p /opt/greeting\necho "$TEXT for $_REMOTE_USER" > /opt/greeting/text\n'
 _BUILT = {
     "build": {
         "dockerfile": "Dockerfile",

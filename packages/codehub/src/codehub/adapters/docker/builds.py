@@ -37,6 +37,7 @@ _log = structlog.get_logger()
 _ROLE: Final = "dev-image"
 _RUNNING = re.compile(r"---> Running in ([0-9a-f]{12,64})")
 _MADE = re.compile(r"---> ([0-9a-f]{12,64})\s*$")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # around what a step prints to its standard error
 _STEP = re.compile(r"Step (\d+)/(\d+) : (.*)")
 _LOOK_EVERY_S: Final = 1.0
 # What is not used for this long is removed: a build that has just ended is recorded a moment later.
@@ -137,7 +138,11 @@ class DockerImageBuilder:
             raise Transient("the image was built but is not there")
 
     def _head(self, order: BuildOrder) -> bytes:
-        """Return the beginning of the context: the Dockerfile and our own files, below a name that is only known here."""
+        """Return the beginning of the context: the Dockerfile, whose name is only known here, and our own files.
+
+        The engine removes from the context what .dockerignore names, once it has read the Dockerfile. Without that, a new
+        name for each build would be copied by `COPY .`, and nothing after it would come from the cache.
+        """
         labels = " ".join(f"{name}={json.dumps(value)}" for name, value in self._labels.items())
         lines = []
         for line in order.dockerfile.splitlines():
@@ -146,7 +151,8 @@ class DockerImageBuilder:
                 lines.append(f"LABEL {labels}")  # also on what a failed build leaves, so that it is found
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as out:
-            _add(out, f"{order.place}/Dockerfile", ("\n".join(lines) + "\n").encode(), executable=False)
+            _add(out, order.name, ("\n".join(lines) + "\n").encode(), executable=False)
+            _add(out, ".dockerignore", f"{order.name}\n.dockerignore\n".encode(), executable=False)
             for path, file in order.files.items():
                 _add(out, path, file.content, executable=file.executable)
             length = out.offset
@@ -156,7 +162,7 @@ class DockerImageBuilder:
         limits = self._resources
         return {
             "version": "1",
-            "dockerfile": f"{order.place}/Dockerfile",
+            "dockerfile": order.name,
             "t": order.ref,
             "rm": "true",
             "forcerm": "true",
@@ -172,7 +178,7 @@ class DockerImageBuilder:
     async def _note(self, build: _Build, message: dict[str, Any]) -> None:
         if "error" in message:
             raise Terminal(build.trouble or str(message["error"])[:1000])
-        text = str(message.get("stream", ""))
+        text = _COLOUR.sub("", str(message.get("stream", "")))
         if not text:
             return
         if found := _STEP.match(text):
@@ -207,6 +213,9 @@ class DockerImageBuilder:
     def _too_large(self) -> str:
         return f"the image is larger than {self._limits.bytes / (1 << 30):.1f} GiB (CODEHUB_BUILD_SIZE)"
 
+    async def remove(self, ref: str) -> None:
+        await self._engine.remove(f"images/{quote(ref, safe='/:@')}")
+
     async def collect(self, used: Callable[[], Awaitable[Collection[str]]], fence: Fence) -> int:
         labels = [f"{name}={value}" for name, value in self._labels.items()]
         listed = await self._engine.get("images/json", filters=json.dumps({"label": labels}))
@@ -219,7 +228,7 @@ class DockerImageBuilder:
                 fence()
                 # One that a container uses, or that another image is built on, is refused and stays.
                 with contextlib.suppress(Transient):
-                    await self._engine.remove(f"images/{quote(name, safe='/:@')}")
+                    await self.remove(name)
                     removed += 1
         if removed:
             _log.info("images that nobody uses are removed", count=removed)
