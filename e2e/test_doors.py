@@ -13,7 +13,7 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 
 from e2e.pages import press, sign_in
-from testing.browser import patient
+from testing.browser import close_context, patient
 from testing.codehub.dashboard import PASSWORD
 from testing.codehub.doors import Doors, open_doors
 from testing.codehub.full_stack import fresh_stack
@@ -223,4 +223,4 @@ async def test_every_page_of_a_door_fits_and_passes_a_screen_readers_rules(
     await page.goto(f"{doors.stack.url}/terminal/{doors.workspace_id}")
     await expect(page.locator("body[data-state=connected]")).to_be_attached()
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    await context.close()
+    await close_context(context)

@@ -113,7 +113,7 @@ async def test_vite_serves_an_application_and_replaces_its_modules_while_they_ru
         project = await asyncio.to_thread(vite.project)
         put = client.put(doors.api + "/files/app", content=project, headers={"Content-Type": "application/x-tar"})
         assert put.status_code in (200, 201), put.text
-    # Under a path an application must know it; under its own host it need not be told anything.
+    # Under a path an application must know it; under its own host it needs no configuration.
     base = f"--base /w/{doors.workspace_id}/port/{port}/" if site.mode == "path" else ""
     command = f"node app/node_modules/vite/bin/vite.js app --port {port} --strictPort {base}"
     async with running(site, command, port) as url:

@@ -67,7 +67,7 @@ async def text_of(page: Page) -> list[str]:
 
 
 async def size_of(page: Page, mark: str) -> tuple[int, int]:
-    """What the program in the terminal is told of its size."""
+    """The size that the program in the terminal sees."""
     await type_line(page, f"clear; echo {mark}: $(stty size) end")
     pattern = re.compile(rf"{mark}: (\d+) (\d+) end")
     await expect(rows(page)).to_contain_text(pattern)

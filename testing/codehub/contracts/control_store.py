@@ -411,7 +411,7 @@ class ControlStoreContract:
         assert sorted(await follow(epoch, nine, limits)) == [ws(1).id, ws(2).id]
         assert (await one(world, ws(1).id)).desired_state is DesiredState.RUNNING
         assert (await one(world, ws(1).id)).last_access_at == nine
-        assert await world.kinds(ws(3).id) == ["schedule"], "it is told why it was not started"
+        assert await world.kinds(ws(3).id) == ["schedule"], "the timeline says why it was not started"
         assert await follow(epoch, nine + timedelta(minutes=1), limits) == []
         with pytest.raises(Deposed):
             await follow(epoch - 1, nine + timedelta(days=1), limits)

@@ -22,7 +22,7 @@ from codehub.adapters.postgres import users, workspaces
 from codehub.adapters.postgres.facts import installation_id
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.process.cgroup import Limits
-from codehub.adapters.process.instances import ProcessOptions
+from codehub.adapters.process.launch_plan import ProcessOptions
 from codehub.adapters.redis.activity import RedisActivity
 from codehub.adapters.redis.bus import RedisBus
 from codehub.adapters.redis.client import connect

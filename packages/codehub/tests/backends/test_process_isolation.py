@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from codehub.adapters.process.cgroup import Limits
-from codehub.adapters.process.instances import ProcessInstances, ProcessOptions
+from codehub.adapters.process.instances import ProcessInstances
+from codehub.adapters.process.launch_plan import ProcessOptions
 from codehub.adapters.workspace_socket import connect_workspace_socket
 from codehub.domain.errors import Terminal
 from codehub.domain.template_options import Size
@@ -285,6 +286,9 @@ async def test_the_sizes_of_its_template_hold_in_its_control_group(tmp_path: Pat
         await world.instances.start(larger, ignore_progress, no_fence)
         await healthy(world, larger)
         assert _limits(world) == (1 << 30, 3.0)
+        usage = await world.instances.usage(wid())
+        assert usage is not None
+        assert usage["memory_limit_bytes"] == 1 << 30, "what users see is its own limit, not the machine's memory"
         assert "ate it" in await world.ask(
             wid(), "python3 -c 'x = [bytearray(1 << 20) for _ in range(200)]; print(\"ate it\")'; echo ended $?"
         )

@@ -136,10 +136,10 @@ def test_an_index_is_used_again_after_a_restart_and_a_damaged_one_rebuilt(root: 
     assert [path.name for path in data.glob("index/*/terms/*.terms")] == [segment.name]
     again.close()
     segment.write_bytes(b"not a segment")
-    mended = open_workspace(root, data)
-    assert mended.terms.wait_built(120)
-    assert places(ask(mended, "expired sessions")) == expected
-    mended.close()
+    rebuilt = open_workspace(root, data)
+    assert rebuilt.terms.wait_built(120)
+    assert places(ask(rebuilt, "expired sessions")) == expected
+    rebuilt.close()
 
 
 def test_a_segment_damaged_in_use_is_dropped_and_the_question_answered(root: Path, tmp_path: Path) -> None:

@@ -30,7 +30,8 @@ from codehub.adapters.kubernetes.homes import PvcHomes
 from codehub.adapters.kubernetes.instances import KubernetesInstances
 from codehub.adapters.objectstore.archives import ArchiveStoreId, ObjectArchives
 from codehub.adapters.objectstore.store import Store, StoreOptions
-from codehub.adapters.process.instances import ProcessInstances, ProcessOptions, Tools
+from codehub.adapters.process.instances import ProcessInstances
+from codehub.adapters.process.launch_plan import ProcessOptions, Tools
 from codehub.adapters.profiles_file import load_profiles
 from codehub.domain.errors import BackendDown, CodeHubError, Invalid
 from codehub.domain.profiles import Catalog
@@ -43,7 +44,7 @@ from codehub.ports.stores import IdentifiedStore
 
 # Names the backend that CODEHUB_RUNTIME=auto chose. Removing the file makes it choose again.
 _CHOSEN_RUNTIME = "runtime"
-_AUTO_PATIENCE_S = 120.0  # for the image pull that decides where new workspaces run
+_AUTO_TIMEOUT_S = 120.0  # for the image pull that decides where new workspaces run
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,16 +185,16 @@ async def choose_runtime(options: BackendOptions, catalog: Catalog) -> str:
     return {DockerInstances.name: "docker"}.get(chosen, chosen)
 
 
-def _storage(chosen: str, asked: str) -> str:
+def _storage(chosen: str, configured: str) -> str:
     """Return a storage backend that the instance backend can mount.
 
     A process cannot use an engine's volume, and only pods use claims.
     """
     if chosen == KubernetesInstances.name:
         return PvcHomes.name
-    if asked == PvcHomes.name:
+    if configured == PvcHomes.name:
         raise Invalid("CODEHUB_STORAGE=pvc is for CODEHUB_RUNTIME=kubernetes; use local-dir or docker-volume")
-    return asked if chosen == DockerInstances.name else LocalDirHomes.name
+    return configured if chosen == DockerInstances.name else LocalDirHomes.name
 
 
 async def _choose(options: BackendOptions, engine: Engine, catalog: Catalog) -> str:
@@ -217,7 +218,7 @@ async def _choose(options: BackendOptions, engine: Engine, catalog: Catalog) -> 
         image = catalog.profiles[catalog.default].image
         if not image:
             return ProcessInstances.name
-        async with asyncio.timeout(_AUTO_PATIENCE_S):
+        async with asyncio.timeout(_AUTO_TIMEOUT_S):
             await ensure_image(engine, image, ignore_progress)
     except (BackendDown, CodeHubError, TimeoutError):
         return ProcessInstances.name

@@ -52,7 +52,7 @@ def api(fd: int | None, receipts: Path | None) -> None:
       CODEHUB_API_BIND=0.0.0.0:8000 codehub serve api
     """
     settings = _settings()
-    listening = _inherited(fd) or listen(settings.api_bind, asked=True, name="CODEHUB_API_BIND")
+    listening = _inherited(fd) or listen(settings.api_bind, explicit=True, name="CODEHUB_API_BIND")
     _run(_api(settings, listening, receipts))
 
 

@@ -211,7 +211,7 @@ class Workspace:
     dev_image: DevImage | None = None
     dev_image_next: DevImage | None = None
     dev_image_auto: bool = False
-    # How large its home was when it was last looked at; None when that is unknown.
+    # How large its home was when it was last measured; None when that is unknown.
     disk_bytes: int | None = None
     disk_checked_at: datetime | None = None
     # The row contains a value that this version does not know: it can be shown, but not acted on.

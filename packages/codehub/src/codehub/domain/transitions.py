@@ -169,8 +169,8 @@ def cancels_to(workspace: Workspace) -> DesiredState | None:
 
 def is_cancelled(workspace: Workspace) -> bool:
     """Return whether the owner requested to cancel the current operation and that is still possible."""
-    asked = workspace.cancel_op_started_at
-    return asked is not None and asked == workspace.op_started_at and cancels_to(workspace) is not None
+    cancelled = workspace.cancel_op_started_at
+    return cancelled is not None and cancelled == workspace.op_started_at and cancels_to(workspace) is not None
 
 
 def is_done(workspace: Workspace) -> bool:

@@ -28,7 +28,7 @@ Tell = Callable[[BuildNews], None]
 
 @dataclass(frozen=True, slots=True)
 class BuildOrder:
-    """`dockerfile` was checked. In the context it is the file `name`, which nobody can guess if the context is untrusted."""
+    """`dockerfile` was checked. In the context it is the file `name`, which nobody can guess where that is untrusted."""
 
     ref: str
     dockerfile: str

@@ -24,7 +24,7 @@ from codehub.domain.model import Progress
 from codehub.ports.fence import Report
 
 IDE_LABEL = "codehub.ide"
-_ROLE_LOOK = "look"
+_ROLE_INSPECT = "inspect"
 _LONGEST_TABLE = 256 << 10
 _NO_USERS = "root:x:0:0:root:/root:/bin/sh\n"
 
@@ -87,7 +87,7 @@ def _note(message: dict[str, object], layers: dict[str, tuple[int, int]], image:
         layers[str(message.get("id"))] = (int(detail.get("current", 0)), int(detail["total"]))
 
 
-async def look_into(engine: Engine, found: Mapping[str, Any]) -> ImageInfo:
+async def inspect_image(engine: Engine, found: Mapping[str, Any]) -> ImageInfo:
     """Read the image's users and shell through a container that never runs."""
     config = found.get("Config") or {}
     command = (*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ()))
@@ -96,12 +96,12 @@ async def look_into(engine: Engine, found: Mapping[str, Any]) -> ImageInfo:
     body = {
         "Image": found["Id"],
         "Entrypoint": ["never-run"],
-        "Labels": engine.labels("", _ROLE_LOOK),
+        "Labels": engine.labels("", _ROLE_INSPECT),
         "HostConfig": {"NetworkMode": "none"},
     }
-    for left in await engine.get("containers/json", all="true", filters=engine.filters(_ROLE_LOOK)):
+    for left in await engine.get("containers/json", all="true", filters=engine.filters(_ROLE_INSPECT)):
         await engine.remove(f"containers/{left['Id']}", force="true", v="true")
-    name = f"codehub-look-{secrets.token_hex(6)}"
+    name = f"codehub-inspect-{secrets.token_hex(6)}"
     made = (await engine.send("POST", "containers/create", body, params={"name": name}, timeout_s=120))["Id"]
     try:
         passwd = await _read(engine, made, "/etc/passwd")

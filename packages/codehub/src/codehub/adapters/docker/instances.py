@@ -23,7 +23,7 @@ from codehub.adapters.docker.container import (
     plan_of,
 )
 from codehub.adapters.docker.engine import INSTALLATION, WORKSPACE, Engine
-from codehub.adapters.docker.images import ImageInfo, ensure_image, look_into
+from codehub.adapters.docker.images import ImageInfo, ensure_image, inspect_image
 from codehub.adapters.docker.network import Network
 from codehub.adapters.docker.start_dirs import StartDir, StartDirs, remove_all
 from codehub.adapters.docker.tools import IdeTool, Tools
@@ -132,7 +132,7 @@ class DockerInstances:
         async with self._looking:
             known = self._images.get(found["Id"])
             if known is None:
-                known = self._images[found["Id"]] = await look_into(self._engine, found)
+                known = self._images[found["Id"]] = await inspect_image(self._engine, found)
         return known
 
     async def _create(self, workspace_id: str, config: dict[str, object]) -> str:

@@ -70,15 +70,15 @@ class ApiClient:
 
     async def list_all(self, path: str, params: Mapping[str, str] | None = None) -> tuple[list[Json], str]:
         """Return all items of all pages, and the resourceVersion to watch from."""
-        asked = {"limit": str(self.page), **(params or {})}
+        query = {"limit": str(self.page), **(params or {})}
         items: list[Json] = []
         while True:
-            page = await self.list_page(path, asked)
+            page = await self.list_page(path, query)
             items.extend(page.get("items") or [])
             meta = page.get("metadata") or {}
             if not meta.get("continue"):
                 return items, str(meta.get("resourceVersion") or "")
-            asked = {**asked, "continue": str(meta["continue"])}
+            query = {**query, "continue": str(meta["continue"])}
 
     async def create(self, path: str, body: Json) -> Json:
         self.writes += 1

@@ -22,8 +22,9 @@ from codehub.adapters.base_python import base_python
 from codehub.adapters.filesystem.remove import remove_tree
 from codehub.adapters.process import boundary_probe
 from codehub.adapters.process.cgroup import Limits
-from codehub.adapters.process.instances import ProcessInstances, ProcessOptions
+from codehub.adapters.process.instances import ProcessInstances
 from codehub.adapters.process.isolation import find_isolation
+from codehub.adapters.process.launch_plan import ProcessOptions
 from codehub.adapters.process.records import RECORD
 from codehub.domain.boundaries import Attempt, Outcome
 from codehub.domain.errors import CodeHubError, Transient
