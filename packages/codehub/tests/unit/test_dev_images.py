@@ -76,7 +76,10 @@ class World:
         return self.files.get(path)
 
     async def folder(self, upstream: Upstream, path: str, most: int) -> dict[str, File] | None:
-        return None
+        metadata = self.files.get(path)
+        if metadata is None:
+            return None
+        return {"devcontainer-feature.json": File(metadata), "install.sh": File(b"true")}
 
     @asynccontextmanager
     async def context(self, upstream: Upstream, path: str, most: int) -> AsyncIterator[None]:
@@ -184,6 +187,14 @@ def test_what_is_not_applied_says_why(world: World, document: dict[str, object],
     found = _described(world, document)
     assert "image" not in found
     assert why in found["ignored"][-1][1]
+
+
+def test_what_a_feature_requests_of_the_container_is_said_to_have_no_effect() -> None:
+    world = _world()
+    world.files["app/tool"] = b'{"id": "tool", "mounts": ["source=/,target=/host"], "privileged": true}'
+    found = _described(world, {"image": "node:22", "features": {"./tool": {}}})
+    assert found["image"]["state"] == "auto"
+    assert [key for key, _ in found["ignored"]] == ["mounts", "./tool mounts", "./tool privileged"]
 
 
 def test_a_helper_of_an_older_version_gets_its_image_at_the_next_start() -> None:

@@ -43,6 +43,7 @@ _COLLECT_EVERY_S: Final = 600.0
 
 _OFF = "is not built here: an administrator can allow it (CODEHUB_DEVCONTAINER_BUILDS)"
 _ELSEWHERE = "is applied on Docker only: choose the image when you create the workspace"
+_OF_FEATURE = "is not applied: a feature is only installed in the image"
 _NEXT_START = "is applied after the workspace was stopped and started"
 
 
@@ -90,15 +91,18 @@ class DevImages:
         wanted = _parse(question)
         if wanted is None or not _keys(wanted):
             return answer
+        before = answer.get("ignored")
+        ignored = list(before) if isinstance(before, list) else []
         row = await self._row(workspace_id)
         try:
             plan = await self._plan(row, wanted, status, question)
         except Invalid as error:
-            ignored = answer.get("ignored")
-            said = [[key, str(error)] for key in _keys(wanted)]
-            return {**answer, "ignored": [*(ignored if isinstance(ignored, list) else []), *said]}
+            return {**answer, "ignored": [*ignored, *([key, str(error)] for key in _keys(wanted))]}
         state, message = await self._state(row, plan, status)
-        return {**answer, "image": {"id": plan.digest[:12], "title": plan.title, "state": state, "message": message}}
+        image = {"id": plan.digest[:12], "title": plan.title, "state": state, "message": message}
+        if isinstance(plan, Build):
+            ignored += [[f"{each.key} {name}", _OF_FEATURE] for each in plan.features for name in each.ignored]
+        return {**answer, "image": image, "ignored": ignored}
 
     async def _state(self, row: Workspace, plan: Plan, status: InstanceStatus) -> tuple[str, str]:
         before = row.dev_image
