@@ -29,7 +29,9 @@ class ImageStep:
             self.progress = {str(name): value for name, value in progress.items()}
         self._moved.set()
 
-    async def prepare(self, request: dict[str, object], report: Callable[[], Awaitable[None]]) -> str:
+    async def prepare(
+        self, request: dict[str, object], report: Callable[[], Awaitable[None]], keep_output: Callable[[], None]
+    ) -> str:
         """Return why there is no image; empty once the workspace runs with it. The restart ends this process."""
         self.output, self.progress = "", {}
         while True:
@@ -41,6 +43,7 @@ class ImageStep:
                 return str(error)
             finally:
                 asking.cancel()
+                keep_output()
             if not answer.get("restart"):
                 return ""
             self.progress = {"step": "Restarting the workspace with it", "percent": 100}

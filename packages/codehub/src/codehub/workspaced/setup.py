@@ -135,9 +135,12 @@ class Setup:
     async def _prepare(self, step: Step) -> None:
         self._done_now[step.id] = {"state": "running", "started_at": time.time()}
         request = self._found.get("request")
-        why = await self.image.prepare(request if isinstance(request, dict) else {}, self.report)
-        with contextlib.suppress(OSError):
-            write_file(self._log_file(step), self.image.output)
+
+        def keep_output() -> None:
+            with contextlib.suppress(OSError):
+                write_file(self._log_file(step), plain(self.image.output))
+
+        why = await self.image.prepare(request if isinstance(request, dict) else {}, self.report, keep_output)
         self._done_now[step.id] = {"state": "done"}
         if why:
             del self._done_now[step.id]
