@@ -41,12 +41,12 @@ _CLOSES_WITHIN_S = 60.0
 expect.set_options(timeout=PATIENCE_MS)
 
 
-async def launch(playwright: Playwright) -> Browser:
+async def launch(playwright: Playwright, program: str = CHROMIUM) -> Browser:
     """Launch a headless Chromium. Retries, because a launch may fail on a busy machine."""
     for attempt in range(_LAUNCHES):
         try:
             return await playwright.chromium.launch(
-                executable_path=CHROMIUM, headless=True, args=list(FLAGS), timeout=PATIENCE_MS
+                executable_path=program, headless=True, args=list(FLAGS), timeout=PATIENCE_MS
             )
         except PlaywrightError:
             if attempt == _LAUNCHES - 1:
