@@ -189,6 +189,13 @@ def test_what_is_not_applied_says_why(world: World, document: dict[str, object],
     assert why in found["ignored"][-1][1]
 
 
+def test_where_workspaces_are_processes_nothing_is_said_twice() -> None:
+    answer: dict[str, object] = {"ignored": [["image", "needs a container: workspaces run as processes here"]]}
+    world = World(workspace())
+    found = _run(world, lambda images: images.describe("w", _status(), _question(_IMAGE), answer))
+    assert found == answer
+
+
 def test_what_a_feature_requests_of_the_container_is_said_to_have_no_effect() -> None:
     world = _world()
     world.files["app/tool"] = b'{"id": "tool", "mounts": ["source=/,target=/host"], "privileged": true}'

@@ -89,15 +89,17 @@ class DevImages:
     ) -> Message:
         """Add to what devcontainer.json means: what becomes of its image, its Dockerfile and its features."""
         wanted = _parse(question)
-        if wanted is None or not _keys(wanted):
-            return answer
         before = answer.get("ignored")
         ignored = list(before) if isinstance(before, list) else []
+        # Where workspaces are processes, the answer says already that these need a container.
+        keys = [] if wanted is None else [key for key in _keys(wanted) if key not in {each[0] for each in ignored}]
+        if wanted is None or not keys:
+            return answer
         row = await self._row(workspace_id)
         try:
             plan = await self._plan(row, wanted, status, question)
         except Invalid as error:
-            return {**answer, "ignored": [*ignored, *([key, str(error)] for key in _keys(wanted))]}
+            return {**answer, "ignored": [*ignored, *([key, str(error)] for key in keys)]}
         state, message = await self._state(row, plan, status)
         image = {"id": plan.digest[:12], "title": plan.title, "state": state, "message": message}
         if isinstance(plan, Build):
