@@ -6,6 +6,7 @@ engine per worker process is one engine per run. It starts on first use and alwa
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import os
@@ -19,6 +20,7 @@ import time
 import uuid
 import zlib
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +28,7 @@ import httpx
 import pytest
 
 from codehub.adapters.docker.engine import Engine
+from codehub.adapters.docker.packet_filter import find_iptables, remove_stale
 from testing.codehub.tiny_ide import SOURCE
 
 TINY_IMAGE = "codehub-test/tiny:1"
@@ -147,6 +150,10 @@ class DockerEngine:
 
     def stop(self) -> None:
         self.remove_everything()
+        if os.geteuid() == 0 and find_iptables() is not None:
+            # Rules of this engine's networks, and of runs that were killed. In a thread: a browser may have the event loop.
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(lambda: asyncio.run(remove_stale())).result()
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
             try:

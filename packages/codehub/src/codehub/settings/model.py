@@ -243,6 +243,15 @@ class Settings(BaseModel):
         "CODEHUB_WORKSPACE_BASE_URL. Unset: `codehub up` uses `*.localhost` if both listeners and both URLs are on this "
         "machine only.",
     )
+    api_socket: Path | None = Field(
+        None,
+        alias="CODEHUB_API_SOCKET",
+        description="The API also listens on this Unix socket, for a reverse proxy on the same machine. The X-Forwarded-* "
+        "headers of requests there are trusted. Everyone in the group of its directory may connect.",
+    )
+    proxy_socket: Path | None = Field(
+        None, alias="CODEHUB_PROXY_SOCKET", description="The same for the workspace proxy."
+    )
     trusted_proxies: Words = Field(
         (),
         alias="CODEHUB_TRUSTED_PROXIES",

@@ -55,7 +55,6 @@ class App:
         self._history = activity.History()
         self._process_routes = ProcessRoutes(self.processes, self._history)
         self._started_at = time.time()
-        self._moved_at = 0.0  # when a stream to a port last carried data
 
     async def sample(self) -> None:
         """Sample the process table every few seconds, for the rule about the last minute."""
@@ -197,10 +196,7 @@ class App:
         except BaseException:
             other.close()
             raise
-        await streams.relay(request.connection, other, self._moved)
-
-    def _moved(self, size: int) -> None:
-        self._moved_at = time.time()
+        await streams.relay(request.connection, other)
 
     async def _ssh(self, request: Request, parts: list[str]) -> Response | None:
         if parts == ["host-key"] and request.method == "POST":
