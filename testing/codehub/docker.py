@@ -33,6 +33,9 @@ from testing.codehub.tiny_ide import SOURCE
 
 TINY_IMAGE = "codehub-test/tiny:1"
 DOORS_IMAGE = "codehub-test/doors:1"
+GIT_IMAGE = "codehub-test/git:1"
+# What git starts to fetch over HTTPS.
+_GIT_CORE = tuple(Path("/usr/lib/git-core") / name for name in ("git-remote-http", "git-remote-https"))
 # Programs that users have in a workspace and that tests of its endpoints call.
 _USUAL = (
     "bash", "pgrep", "ps", "rsync", "git", "git-upload-pack", "git-receive-pack", "tar", "sed", "find", "head", "tail",
@@ -180,7 +183,11 @@ class DockerEngine:
         """Load the same image with the usual tools."""
         self._load(DOORS_IMAGE, _USUAL)
 
-    def _load(self, image: str, programs: tuple[str, ...] = ()) -> None:
+    def load_git_image(self) -> None:
+        """Load the same image with a git that clones over HTTPS."""
+        self._load(GIT_IMAGE, _USUAL, _GIT_CORE)
+
+    def _load(self, image: str, programs: tuple[str, ...] = (), libraries_of: tuple[Path, ...] = ()) -> None:
         with self.client() as client:
             if client.get(f"http://docker/images/{image}/json").status_code == 200:
                 return
@@ -193,7 +200,7 @@ class DockerEngine:
             answer = client.post(
                 "http://docker/images/create",
                 params={"fromSrc": "-", "repo": repository, "tag": tag, "changes": changes},
-                content=tiny_root(programs=programs),
+                content=tiny_root(libraries_of, programs),
             )
             assert answer.status_code == 200, answer.text
             assert "error" not in answer.text, answer.text
@@ -217,7 +224,7 @@ _SYSTEM = ("/lib/", "/lib64/", "/usr/")  # other libraries must come with their 
 def tiny_root(libraries_of: tuple[Path, ...] = (), programs: tuple[str, ...] = ()) -> bytes:
     """Return a root with /usr/bin/python3, its libraries and standard library, a shell and a few tools.
 
-    Also contains the libraries of `libraries_of`.
+    Also contains the libraries of `libraries_of`, and those of them that belong to git.
     """
     programs = (
         *(found for name in programs if (found := shutil.which(name, path="/usr/bin:/bin"))),
@@ -235,6 +242,7 @@ def tiny_root(libraries_of: tuple[Path, ...] = (), programs: tuple[str, ...] = (
         "/usr/bin/dirname",
     )
     wanted = {path for program in programs for path in (Path(program), Path(program).resolve())}
+    wanted |= {path for path in libraries_of if path in _GIT_CORE}
     for real in (*(Path(program).resolve() for program in programs), *libraries_of):
         said = subprocess.run(["ldd", real], capture_output=True, text=True, check=True).stdout
         wanted |= {Path(word) for line in said.splitlines() for word in line.split() if word.startswith(_SYSTEM)}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import uuid_utils
 
 from codehub.adapters.backend_set import BackendOptions, BackendSet, load_catalog, open_backends
+from codehub.adapters.docker.builds import BuildLimits
 from codehub.adapters.docker.container import DockerLimits
 from codehub.adapters.embedded.layout import write_private
 from codehub.adapters.kubernetes.backends import KubernetesOptions
@@ -64,6 +65,7 @@ def backend_options(settings: Settings, installation: str) -> BackendOptions:
         limits=DockerLimits(
             memory_bytes=settings.instance_memory, cpus=settings.instance_cpus, pids=settings.instance_pids
         ),
+        builds=BuildLimits(settings.build_timeout_s, settings.build_size),
         kubernetes=kubernetes_options(settings) if settings.runtime == "kubernetes" else None,
         process=ProcessOptions(
             hidden=(settings.data_dir, settings.homes),

@@ -64,6 +64,9 @@ class App:
 
     def _take(self, message: dict[str, object]) -> None:
         """Handle a message from CodeHub: the owner's current secrets and git hosts, and what to set up."""
+        if message.get("event") == "image":
+            self.setup.image.take(message)
+            return
         git = message.get("git")
         if isinstance(git, dict):
             hosts = git.get("hosts")
@@ -129,7 +132,8 @@ class App:
             if query.get("list", "0") not in ("0", ""):
                 return self.files.list(path, whole_number(query.get("depth", "1"), "depth"))
             if TAR in request.headers.get("accept", "") or self.files.is_directory(path):
-                return archives.download(self.files.home, path)
+                ignore = query.get("dockerignore", "0") not in ("0", "")
+                return archives.download(self.files.home, path, dockerignore=ignore)
             return self.files.read(path, request.headers.get("range", ""))
         if method == "PUT":
             if request.headers.get("content-type", "").startswith(TAR):

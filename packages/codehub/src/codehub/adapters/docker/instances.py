@@ -218,10 +218,12 @@ class DockerInstances:
             return ABSENT
         ports = (found["NetworkSettings"].get("Ports") or {}).values()
         published = [int(binding["HostPort"]) for bindings in ports for binding in bindings or []]
-        return self._status(found["Id"], found["Config"]["Labels"], found["State"], published)
+        return self._status(
+            found["Id"], found["Config"]["Labels"], found["State"], published, found["Config"]["Image"]
+        )
 
     def _status(
-        self, container: str, labels: Mapping[str, str], state: Mapping[str, Any], published: list[int]
+        self, container: str, labels: Mapping[str, str], state: Mapping[str, Any], published: list[int], image: str
     ) -> InstanceStatus:
         running = bool(state.get("Running"))
         upstream = helper = None
@@ -242,6 +244,7 @@ class DockerInstances:
             spec_digest=labels.get(_SPEC, ""),
             upstream=upstream,
             exit_reason=_exit_reason(state),
+            image=image,
             workspaced=helper,
         )
 
@@ -253,6 +256,7 @@ class DockerInstances:
                 item["Labels"],
                 {"Running": True},
                 [int(port["PublicPort"]) for port in item.get("Ports") or [] if port.get("PublicPort")],
+                item["Image"],
             )
             for item in listed
             if item["State"] == "running"
