@@ -18,9 +18,6 @@ from testing.codehub.full_stack import Stack, fresh_stack
 SCREENS: Final = Path(__file__).parent.parent / "docs/screens"
 # So much that bringing it back can be watched.
 _THESIS_BYTES: Final = 3_000_000_000
-_LONG: Final = (
-    "spike: a long name, as one gets it from an issue's title, with aWordThatNeverEndsAndNeverEndsAndNeverEnds"
-)
 
 
 async def main() -> None:
@@ -58,7 +55,9 @@ async def _take_all(browser: Browser, stack: Stack) -> None:
     await sign_in(phone, stack)
     await press(page, "Restore thesis")
     await expect(card(page, "thesis")).to_contain_text(re.compile(r"[1-9]\d %, .+ of 3\.0 GB"))
+    await page.set_viewport_size({"width": 1100, "height": 640})
     await _take(page, "workspaces")
+    await page.set_viewport_size({"width": 1100, "height": 720})
     await _take(phone, "phone-dark")
     await page.get_by_role("link", name="thesis", exact=True).click()
     await expect(page.locator(".timeline li").first).to_be_visible()
@@ -81,23 +80,24 @@ async def _take_all(browser: Browser, stack: Stack) -> None:
 async def _furnish(page: Page, stack: Stack) -> None:
     """The other workspaces, each brought to its state as a person would."""
     for name, description in (
-        (_LONG, ""),
+        ("paper-2025", "the camera-ready version"),
+        ("old-blog", "moved away in spring"),
         ("data-pipeline", "nightly import"),
         ("thesis", "chapters and figures"),
-        ("old-blog", "moved away in spring"),
+        ("api-gateway", "rate limits per tenant"),
     ):
         await create(page, name, Description=description)
         await expect(_state(page, name, "Running")).to_be_visible()
     home = await asyncio.to_thread(stack.home_of, "thesis")
     await asyncio.to_thread(_fill, home / "figures.bin")
-    await press(page, "Archive thesis")
-    await press(page, "Stop data-pipeline")
-    await press(page, "Stop old-blog")
-    for name, state in (("data-pipeline", "Asleep"), ("old-blog", "Asleep"), ("thesis", "Archived")):
+    for verb, name, state in (
+        ("Archive", "paper-2025", "Archived"),
+        ("Archive", "thesis", "Archived"),
+        ("Stop", "data-pipeline", "Asleep"),
+        ("Stop", "old-blog", "Asleep"),
+    ):
+        await press(page, f"{verb} {name}")
         await expect(_state(page, name, state)).to_be_visible()
-    await asyncio.to_thread(stack.lose_home, "old-blog")
-    await press(page, "Start old-blog")
-    await expect(_state(page, "old-blog", "Error")).to_be_visible()
     await page.get_by_role("link", name="web-shop", exact=True).click()
     await press(page, "Edit web-shop")
     await page.get_by_role("dialog").get_by_label("Memo").fill("left off at the refund tests")
@@ -114,6 +114,10 @@ def _fill(path: Path) -> None:
 
 
 async def _pages(page: Page, stack: Stack) -> None:
+    await page.goto(f"{stack.url}/#/")
+    await asyncio.to_thread(stack.lose_home, "old-blog")
+    await press(page, "Start old-blog")
+    await expect(_state(page, "old-blog", "Error")).to_be_visible()
     for name, workspace in (("error", "old-blog"), ("workspace", "web-shop")):
         await page.goto(f"{stack.url}/#/")
         await page.get_by_role("link", name=workspace, exact=True).click()
@@ -166,6 +170,7 @@ async def _window(browser: Browser, scheme: str, width: int, height: int) -> Pag
 
 
 async def _take(page: Page, name: str) -> None:
+    await page.evaluate("window.scrollTo(0, 0)")
     await page.screenshot(path=SCREENS / f"{name}.png", animations="disabled")
 
 

@@ -39,7 +39,9 @@ _RUNNING = re.compile(r"---> Running in ([0-9a-f]{12,64})")
 _MADE = re.compile(r"---> ([0-9a-f]{12,64})\s*$")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # around what a step prints to its standard error
 _STEP = re.compile(r"Step (\d+)/(\d+) : (.*)")
-_LOOK_EVERY_S: Final = 1.0
+# How often the steps are checked: in any case, and at most, when a build's output says that one has begun.
+_CHECK_EVERY_S: Final = 1.0
+_CHECK_AT_MOST_EVERY_S: Final = 0.1
 # What is not used for this long is removed: a build that has just ended is recorded a moment later.
 _GRACE_S: Final = 600.0
 _CPU_PERIOD: Final = 100_000
@@ -55,11 +57,11 @@ class BuildLimits:
 
 @dataclass(slots=True)
 class _Build:
-    """One build as seen in the engine's output."""
+    """One build as seen in the engine's output, which a step can imitate: nothing but messages depends on it."""
 
     tell: Tell
-    container: str = ""
-    made: str = ""
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    containers: set[str] = field(default_factory=set)
     percent: int | None = None
     doing: str = ""
     trouble: str = ""
@@ -186,29 +188,40 @@ class DockerImageBuilder:
             build.doing = found[3].strip()[:100]
         build.tell(BuildNews(text, build.doing, build.percent))
         if found := _RUNNING.search(text):
-            build.container = found[1]
-            # The builder has no parameter for it.
-            with contextlib.suppress(Transient):
-                body = {"PidsLimit": self._resources.pids}
-                await self._engine.send("POST", f"containers/{found[1]}/update", body, absent_is_none=True)
+            build.containers.add(found[1][:12])
+            build.begun.set()
         elif found := _MADE.search(text):
-            build.made, build.container = found[1], ""
             made = await self._engine.get(f"images/{found[1]}/json")
             if made is not None and int(made.get("Size", 0)) > self._limits.bytes:
                 raise Terminal(self._too_large())
 
     async def _watch(self, build: _Build) -> None:
-        """End a step that writes too much. What it wrote goes with its container."""
+        """Limit the processes of all steps, and end those that write too much. What they wrote goes with their container.
+
+        Steps are found by the label that every stage begins with.
+        """
+        labels = [f"{name}={value}" for name, value in self._labels.items()]
+        limited: set[str] = set()
         while True:
-            await asyncio.sleep(_LOOK_EVERY_S)
-            container = build.container
-            if not container or build.trouble:
-                continue
-            with contextlib.suppress(Transient):
-                found = await self._engine.get(f"containers/{container}/json", size="true")
-                if found is not None and int(found.get("SizeRootFs") or 0) > self._limits.bytes:
-                    build.trouble = self._too_large()
-                    await self._engine.send("POST", f"containers/{container}/kill", absent_is_none=True)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(build.begun.wait(), _CHECK_EVERY_S)
+            build.begun.clear()
+            with contextlib.suppress(CodeHubError):  # a step that has just ended, or an engine that does not answer now
+                steps = await self._engine.get("containers/json", size="true", filters=json.dumps({"label": labels}))
+                for step in steps or ():
+                    await self._limit(build, step, limited)
+            await asyncio.sleep(_CHECK_AT_MOST_EVERY_S)
+
+    async def _limit(self, build: _Build, step: dict[str, Any], limited: set[str]) -> None:
+        if step["Id"] not in limited:
+            # The builder has no parameter for it.
+            body = {"PidsLimit": self._resources.pids}
+            await self._engine.send("POST", f"containers/{step['Id']}/update", body, absent_is_none=True)
+            limited.add(step["Id"])
+        if int(step.get("SizeRootFs") or 0) > self._limits.bytes:
+            if step["Id"][:12] in build.containers:
+                build.trouble = self._too_large()
+            await self._engine.send("POST", f"containers/{step['Id']}/kill", absent_is_none=True)
 
     def _too_large(self) -> str:
         return f"the image is larger than {self._limits.bytes / (1 << 30):.1f} GiB (CODEHUB_BUILD_SIZE)"
