@@ -76,11 +76,11 @@ class WorkspaceIndex:
         """Return where to search, and the state of the tree that this belongs to. None: not listed yet, let ripgrep
         walk.
         """
-        asked_at = time.monotonic()
+        queried_at = time.monotonic()
         if not self._listed.is_set() and not (self._is_persisted and self._listed.wait(_LISTING_TIMEOUT_S)):
             return None, -1
         with self._lock:
-            self.refresh(asked_at)
+            self.refresh(queried_at)
             while True:
                 try:
                     found = self._table.candidates(query)
@@ -194,14 +194,14 @@ class WorkspaceIndex:
 
     # Keeping up with the disk. All of this holds the lock.
 
-    def refresh(self, asked_at: float = float("inf")) -> None:
-        """Apply all changes made until now, or at least until `asked_at`."""
+    def refresh(self, queried_at: float = float("inf")) -> None:
+        """Apply all changes made until now, or at least until `queried_at`."""
         if self._watcher is not None and self._disk.root_identity() != self._watched_root:
             # The root was moved or replaced, and the watches with it. The thread sets new ones.
             self._stop_watching("the root was replaced")
         if self._watcher is None:
             # A comparison that began after the query arrived knows of every save made before it.
-            if self._compare_began < asked_at:
+            if self._compare_began < queried_at:
                 self._compare()
             return
         try:

@@ -25,7 +25,7 @@ from sari.ranking.corpus import SHIFT, Corpus
 from sari.ranking.extract import MAX_BYTES
 from sari.ranking.file_history import FileHistory
 from sari.ranking.rank import Ranked
-from sari.ranking.ranker import Looked, answer, looked_into
+from sari.ranking.ranker import FileContent, answer, file_content
 from sari.ranking.segment_store import SegmentStore
 from sari.ranking.term_segment import DamagedSegment, TermSegment
 from sari.ranking.worker import build_segment
@@ -59,7 +59,7 @@ class TermIndex:
         self._done_for = -2
         self._head, self._head_at = "", -_HEAD_EVERY_S
         self._began = time.monotonic()
-        self._looked: OrderedDict[bytes, tuple[int, Looked]] = OrderedDict()
+        self._contents: OrderedDict[bytes, tuple[int, FileContent]] = OrderedDict()
         self._working = threading.Lock()
         self._caught_up = threading.Event()
         self._keeping = threading.Lock()
@@ -87,7 +87,7 @@ class TermIndex:
         complete = self.complete or self._catch_up_few()
         for _ in range(3):
             try:
-                return answer(self._corpus, question, self.look, keep=keep, cancelled=cancelled), complete
+                return answer(self._corpus, question, self.content, keep=keep, cancelled=cancelled), complete
             except DamagedSegment:
                 with self._working:
                     self._drop_damaged()
@@ -112,32 +112,32 @@ class TermIndex:
             segment = TermSegment(target)
             try:
                 where = {path: number for number, path in enumerate(segment.paths)}
-                return answer(Corpus([segment], where, self._history), question, self.look, cancelled=cancelled)
+                return answer(Corpus([segment], where, self._history), question, self.content, cancelled=cancelled)
             finally:
                 segment.close()
         finally:
             store.close()
 
-    def look(self, path: bytes) -> Looked | None:
+    def content(self, path: bytes) -> FileContent | None:
         """Return a file's current content; None if it no longer exists or is not text."""
         stamp = self._stamp(path)
         if stamp is None:
             return None
         with self._keeping:
-            kept = self._looked.get(path)
+            kept = self._contents.get(path)
             if kept is not None and kept[0] == stamp:
-                self._looked.move_to_end(path)
+                self._contents.move_to_end(path)
                 return kept[1]
         read = read_text(self._root, path, MAX_BYTES)
         if read is None or b"\0" in read[0][:8_000]:
             return None
         lines = read[0].decode("utf-8", "replace").split("\n")
-        looked = looked_into(lines, self._symbols.of_file(path) or ())
+        content = file_content(lines, self._symbols.of_file(path) or ())
         with self._keeping:
-            self._looked[path] = (read[1], looked)
-            while len(self._looked) > _KEPT_FILES:
-                self._looked.popitem(last=False)
-        return looked
+            self._contents[path] = (read[1], content)
+            while len(self._contents) > _KEPT_FILES:
+                self._contents.popitem(last=False)
+        return content
 
     def close(self) -> None:
         self._stop.set()
