@@ -133,6 +133,11 @@ class WorkspaceIndex:
         """Return the same number as of the last refresh; -1 before the first listing."""
         return self._table.change if self._listed.is_set() else -1
 
+    def changed_since(self, change: int) -> tuple[set[bytes], set[bytes]] | None:
+        """Return the files that changed since `change()` was this number, and those removed; None if not known."""
+        with self._lock:
+            return self._table.changed_since(change) if self._listed.is_set() else None
+
     def wait_settled(self, timeout_s: float) -> bool:
         """Wait until everything is indexed."""
         return self._settled.wait(timeout_s)
@@ -264,7 +269,8 @@ class WorkspaceIndex:
         began = time.monotonic()
         numbers = {path: found for path in self._disk.list_files() if (found := self._disk.numbers(path)) is not None}
         with self._lock:
-            table = Table()
+            # The numbers of changes go on, so that a reader of the previous table does not mistake one for another.
+            table = Table(self._table.change + 1)
             for segment in segments:
                 table.adopt(segment, 0, lambda path, stamp: numbers.get(path) == stamp)
             for path in numbers:

@@ -30,7 +30,9 @@ _TEST = re.compile(
     r"|(?:^|/)test_[^/]*$|(?:^|/)(?:tests|conftest)\.py$|[._-](?:tests?|spec)\.[^/]+$|(?:Test|Tests|Spec)\.\w+$"
 )
 _DOCUMENT = re.compile(
-    r"\.(?:md|mdx|rst|txt|adoc|html?|css|json|jsonl|ya?ml|toml|lock|svg|csv|tsv|po|pot|xml|ini|cfg|ipynb|bib|tex)$"
+    r"\.(?:md|mdx|rst|txt|adoc|html?|css|json|jsonl|ya?ml|toml|lock|svg|csv|tsv|po|pot|xml|ini|cfg|conf|ipynb|bib|tex"
+    r"|properties|plist|pem|crt|log|pbxproj|xcscheme|xcworkspacedata|storyboard|xib|sln|csproj|fsproj|vbproj|vcxproj|props"
+    r"|nuspec|podspec|cabal|nix|cmake)$"
     r"|(?:^|/)(?:docs?|docs_src|examples?|samples?|benchmarks?)/",
     re.IGNORECASE,
 )

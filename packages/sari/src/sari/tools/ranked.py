@@ -23,11 +23,12 @@ def answer_ranked(scope: Scope, arguments: Arguments, call: Call) -> ToolResult:
     keep = path_filter(scope.root, arguments.names("globs"), arguments.names("languages"))
     if scope.terms.usable:
         ranked, complete = scope.terms.ask(text, keep, lambda: call.cancelled)
+        note = "" if complete else "The ranked index is being updated; files that changed meanwhile may be missing."
     else:
         paths = cold.candidates(scope.root, question, keep, lambda: call.cancelled)
         ranked, complete = scope.terms.ask_of(text, paths, lambda: call.cancelled), False
+        note = "The ranked index is being built; this order is by a quick scan and gets better soon."
     snippets = pack(ranked, scope.terms.content, arguments.number("max_tokens", _DEFAULT_TOKENS))
-    note = "" if complete else "The ranked index is being built; this order is by a quick scan and gets better soon."
     structured: dict[str, object] = {
         "matches": [{"path": shown(one.path), "line": one.start, "text": one.text} for one in snippets],
         "total": len(snippets),
