@@ -20,7 +20,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-if sys.version_info < (3, 11):  # noqa: UP036 - an older Python must be told so
+if sys.version_info < (3, 11):  # noqa: UP036 - an older Python needs this message
     sys.exit(
         "sari needs Python 3.11 or later; this is " + sys.version.split()[0] + ". Run install.py with a newer one."
     )
@@ -69,7 +69,7 @@ def parse() -> argparse.Namespace:
 
 
 def source(arguments: argparse.Namespace) -> list[str]:
-    """What pip is told to install."""
+    """What pip installs."""
     found: list[str] = []
     if arguments.wheels is not None:
         if not os.path.isdir(arguments.wheels):

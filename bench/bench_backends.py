@@ -1,6 +1,6 @@
 """Archive and restore of a realistic 1 GB home beside `tar | zstd -3 -T0` to the same store: a directory, and SeaweedFS.
 
-Each is told twice. "Copied": until the last byte is handed to the store or to the file system, on both sides. "Done": until
+Two times each. "Copied": until the last byte is handed to the store or to the file system, on both sides. "Done": until
 each may say so: the peer after a `sync`, ours after that and after the whole archive was read back and compared, or the
 restored home put in its place. Ours also hashes, and keeps nanoseconds, xattrs and holes; the peer does not.
 

@@ -208,7 +208,7 @@ async def _at_once(database: Database) -> list[dict[str, object]]:
             await tx.execute("UPDATE workspaces SET desired_state = 'RUNNING'")
         await _until(database, Phase.RUNNING, _AT_ONCE)
         took, cpu = time.monotonic() - began, time.process_time() - cpu
-    what = f"{_AT_ONCE} told to start at once"
+    what = f"{_AT_ONCE} started at once"
     return [
         {"what": f"{what}: all run", "value": round(took, 2), "unit": "s"},
         {"what": f"{what}: CPU of the coordinator", "value": round(cpu, 2), "unit": "s"},

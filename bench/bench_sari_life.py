@@ -74,12 +74,12 @@ def _start() -> list[Row]:
     bare = _bare()
     with new_world() as world:
         root = world.workspace("project")
-        keeper = world.shim(root)
-        keeper.initialize()
-        keeper.call("search", {"query": "needle"})
+        open_client = world.shim(root)
+        open_client.initialize()
+        open_client.call("search", {"query": "needle"})
         warm = statistics.median(_until_initialized(world, root) for _ in range(_ROUNDS))
         warm_call = statistics.median(_until_answered(world, root) for _ in range(_ROUNDS))
-        keeper.kill()
+        open_client.kill()
         cold, cold_call = [], []
         for _ in range(_ROUNDS // 2):
             world.sari("daemon", "stop")

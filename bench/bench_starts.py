@@ -22,7 +22,8 @@ from pathlib import Path
 
 import httpx
 
-from codehub.adapters.process.instances import ProcessInstances, ProcessOptions
+from codehub.adapters.process.instances import ProcessInstances
+from codehub.adapters.process.launch_plan import ProcessOptions
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.instances import InstanceSpec, Mount, MountKind
 from testing.codehub.container_walkthrough import tiny_profiles

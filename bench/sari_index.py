@@ -145,7 +145,7 @@ def _run(command: list[str], root: Path, env: dict[str, str] | None) -> tuple[fl
 
 
 def _sari(root: Path, data: Path) -> dict:  # type: ignore[type-arg]
-    # The peers tell case apart unless told otherwise.
+    # The peers distinguish case by default.
     asked = {
         name: ({**arguments, "case": "sensitive"}, 100 if selective else 5)
         for name, (arguments, _, selective) in _QUERIES.items()

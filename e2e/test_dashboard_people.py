@@ -10,7 +10,7 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 
 from e2e.pages import card, press, sign_in
-from testing.browser import patient, watch_faults
+from testing.browser import close_context, patient, watch_faults
 from testing.codehub.dashboard import ADMIN, ARCHIVED, PASSWORD, RUNNING, DashboardServer, Stage
 
 # Where an admin can go, and what is there once it has loaded.
@@ -57,7 +57,7 @@ async def test_no_page_breaks_a_rule_of_accessibility(
         wide = await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert wide == 0, f"{where} is {wide} pixels wider than the screen"
     assert not faults
-    await context.close()
+    await close_context(context)
 
 
 async def _no_violations(page: Page, where: str) -> None:

@@ -8,7 +8,7 @@ import psycopg
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from e2e.pages import card, create, live, open_workspace, press, run_inside, sign_in, submit_credentials, until_is
-from testing.browser import patient
+from testing.browser import close_context, patient
 from testing.codehub.dashboard import ADMIN, PASSWORD
 from testing.codehub.full_stack import Stack
 
@@ -37,7 +37,7 @@ async def test_two_windows_and_another_browser_see_each_others_changes(
     await other.get_by_role("dialog").get_by_role("button", name="Delete").click()
     await expect(card(page, "shared")).to_be_hidden()
     await expect(card(phone, "shared")).to_be_hidden()
-    await phone_context.close()
+    await close_context(phone_context)
 
 
 async def test_a_restart_of_everything_is_said_survived_and_workspaces_go_on(
@@ -80,7 +80,7 @@ async def test_an_ended_session_asks_to_sign_in_and_goes_on_where_it_was(
     await expect(page.get_by_role("heading", name="thesis")).to_be_visible()
     assert page.url == where
     await live(page)
-    # Whether a request of the page was refused before the stream told it, a browser logs as an error.
+    # Whether a request of the page was refused before the stream delivered it, a browser logs as an error.
     page_faults[:] = [fault for fault in page_faults if "401" not in fault]
 
 

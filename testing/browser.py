@@ -4,20 +4,24 @@
 one test must not break the next. `page` is a fresh page in a fresh context. Exceptions and logged errors of the page fail
 the test at its end, unless the test expects them (`page_faults.clear()`).
 
-A test that uses any of these fixtures is added to the group "interfaces" (Chromium reports ERR_NETWORK_CHANGED when a
-network bridge appears or disappears) and needs the part "chromium" implicitly.
+A test that uses any of these fixtures is added to the group "interfaces" (other tests of it make network interfaces, which
+disturbs them) and needs the part "chromium" implicitly. Chromium itself does not notice interfaces (`quiet_chromium`).
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, async_playwright, expect
 from playwright.async_api import Error as PlaywrightError
 
-CHROMIUM = "/usr/bin/chromium"
+CHROMIUM = str(Path(__file__).with_name("quiet_chromium.py"))
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -31,16 +35,18 @@ FLAGS = (
 # Two workers and their services share two cores: a step that takes half a second alone may take a minute.
 PATIENCE_MS = 90_000
 _LAUNCHES = 3
+# Closing takes a second or two. Once it took longer than the whole test may, after everything was checked.
+_CLOSES_WITHIN_S = 60.0
 # `expect` has a separate timeout, five seconds by default.
 expect.set_options(timeout=PATIENCE_MS)
 
 
-async def launch(playwright: Playwright) -> Browser:
+async def launch(playwright: Playwright, program: str = CHROMIUM) -> Browser:
     """Launch a headless Chromium. Retries, because a launch may fail on a busy machine."""
     for attempt in range(_LAUNCHES):
         try:
             return await playwright.chromium.launch(
-                executable_path=CHROMIUM, headless=True, args=list(FLAGS), timeout=PATIENCE_MS
+                executable_path=program, headless=True, args=list(FLAGS), timeout=PATIENCE_MS
             )
         except PlaywrightError:
             if attempt == _LAUNCHES - 1:
@@ -48,15 +54,36 @@ async def launch(playwright: Playwright) -> Browser:
     raise AssertionError("unreachable")
 
 
+async def browser_pid(browser: Browser) -> int:
+    session = await browser.new_browser_cdp_session()
+    processes = (await session.send("SystemInfo.getProcessInfo"))["processInfo"]
+    await session.detach()
+    return next(int(process["id"]) for process in processes if process["type"] == "browser")
+
+
 @asynccontextmanager
-async def chromium() -> AsyncIterator[Browser]:
-    """Yield a browser for a script (`make screens`) or a test that needs more than one."""
+async def chromium(closes_within_s: float = _CLOSES_WITHIN_S) -> AsyncIterator[Browser]:
+    """Yield a browser for a script (`make screens`) or a test that needs more than one.
+
+    A browser that does not close in time is killed.
+    """
     async with async_playwright() as playwright:
         started = await launch(playwright)
+        pid = await browser_pid(started)
         try:
             yield started
         finally:
-            await started.close()
+            try:
+                await asyncio.wait_for(started.close(), closes_within_s)
+            except TimeoutError:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+async def close_context(context: BrowserContext) -> None:
+    """Close a context. One that does not close in time is left to its browser's end."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(context.close(), _CLOSES_WITHIN_S)
 
 
 def patient(context: BrowserContext) -> BrowserContext:
@@ -96,7 +123,7 @@ async def browser() -> AsyncIterator[Browser]:
 async def browser_context(browser: Browser) -> AsyncIterator[BrowserContext]:
     context = patient(await browser.new_context(viewport={"width": 1280, "height": 800}))
     yield context
-    await context.close()
+    await close_context(context)
 
 
 @pytest.fixture

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
 from playwright.async_api import Browser, Page
 
-from testing.browser import patient
+from testing.browser import browser_pid, chromium, patient
 
 
 async def test_a_page_runs_its_script(page: Page) -> None:
@@ -24,3 +30,22 @@ async def test_two_contexts_share_no_cookies(browser: Browser) -> None:
     await first.add_cookies([{"name": "a", "value": "b", "url": "http://localhost"}])
     assert len(await first.cookies()) == 1
     assert await second.cookies() == []
+
+
+async def test_a_browser_that_hangs_is_killed_when_it_is_closed() -> None:
+    async with chromium(closes_within_s=1) as browser:
+        pid = await browser_pid(browser)
+        os.kill(pid, signal.SIGSTOP)
+    assert not Path(f"/proc/{pid}/exe").exists(), "still running"
+
+
+async def test_the_browser_is_refused_netlink_and_so_never_notices_a_network_interface(browser: Browser) -> None:
+    status = Path(f"/proc/{await browser_pid(browser)}/status").read_text(encoding="ascii")
+    assert "Seccomp:\t2\n" in status
+    code = (
+        "import socket; from testing.quiet_chromium import refuse_netlink; refuse_netlink(); socket.socket().close();"
+        "socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)"
+    )
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
+    assert "Address family not supported" in done.stderr

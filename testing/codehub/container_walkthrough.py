@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +68,8 @@ class Walk:
             yield client
 
     def create(self, client: httpx.Client, image_ref: str) -> str:
-        made = client.post("/api/v1/workspaces", json={"name": f"a {image_ref}", "image_ref": image_ref})
+        name = f"{image_ref} {uuid.uuid4().hex[:6]}"  # an owner's names are unique
+        made = client.post("/api/v1/workspaces", json={"name": name, "image_ref": image_ref})
         assert made.status_code == 201, made.text
         self.say(f"POST /api/v1/workspaces {{image_ref: {image_ref}}} → 201 {made.json()['id']}")
         return str(made.json()["id"])

@@ -43,7 +43,11 @@ def code_server_root(ide: Path) -> Iterator[bytes]:
 
     def write() -> None:
         with open(given, "wb") as end, tarfile.open(fileobj=end, mode="w|") as out:
-            with tarfile.open(fileobj=io.BytesIO(tiny_root((ide / "node/bin/node",)))) as base:
+            programs = (
+                ide / "node/bin/node",
+                *ide.rglob("linux-x64/pty.node"),
+            )  # terminals need more libraries than node
+            with tarfile.open(fileobj=io.BytesIO(tiny_root(programs))) as base:
                 for member in base:
                     out.addfile(member, base.extractfile(member) if member.isfile() else None)
             out.add(ide, "opt/code-server")

@@ -6,6 +6,7 @@ Runs only inside the node's namespaces (scripts/kubernetes/exec.sh), whose envir
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import importlib
 import io
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from codehub.adapters.kubernetes.client import ApiClient
 from codehub.adapters.kubernetes.cluster import Cluster
@@ -34,14 +36,14 @@ from codehub.adapters.kubernetes.objects import decode_claim
 from codehub.adapters.objectstore.archives import ObjectArchives
 from codehub.adapters.objectstore.store import Store
 from codehub.adapters.workspace_tools import stage_tools, tools_version
-from codehub.domain.profiles import CODE_SERVER
 from codehub.ports.homes import HomeKey
 from testing.codehub.docker import tiny_root
-from testing.codehub.docker_ide import code_server_root
-from testing.codehub.ide import installed_code_server
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "scripts/kubernetes"
+DEPLOY = ROOT / "deploy/kubernetes"
+# A current one: the node's own is too old for the overlays' format.
+KUBECTL = Path(sys.executable).parent / "kubectl"
 # The tests' IDE, and CodeHub itself for its Jobs: one image, so that one import is enough.
 IMAGE = "docker.io/codehub-test/workspace:1"
 # No Python, no SSH server, and another user of the number that workspaces run as.
@@ -103,19 +105,6 @@ class Node:
             subprocess.run([sys.executable, SCRIPTS / "image.py", *words], check=True)
             self.ctr("images", "import", str(archive))
 
-    def load_code_server_image(self) -> None:
-        """Load what images/code-server puts into its image, on this machine's libraries instead of a Debian base."""
-        with tempfile.TemporaryDirectory(dir=self.lab) as folder:
-            layer, archive = Path(folder) / "layer.tar", Path(folder) / "image.tar"
-            with layer.open("wb") as file:
-                file.writelines(code_server_root(installed_code_server().parent))
-            path = "PATH=/opt/code-server/bin:/usr/local/bin:/usr/bin:/bin"
-            entrypoint = json.dumps(["/usr/bin/env", path, "SHELL=/bin/sh", "/usr/local/bin/codehub-start"])
-            words = [str(archive), CODE_SERVER.image, entrypoint, str(layer)]
-            subprocess.run([sys.executable, SCRIPTS / "image.py", *words], check=True)
-            layer.unlink()
-            self.ctr("images", "import", str(archive))
-
     def load_image(self) -> None:
         archive = self.lab / "images/workspace.tar"
         layer = image_root()
@@ -139,6 +128,13 @@ class Node:
             layer_file.unlink()
             stamp.write_text(digest)
         self.ctr("images", "import", str(archive))
+
+
+def rendered(overlay: str) -> list[dict[str, Any]]:
+    """Return the objects of one of deploy/kubernetes' overlays."""
+    command: list[str | Path] = [KUBECTL, "kustomize", DEPLOY / "overlays" / overlay]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
 
 
 def image_root() -> bytes:
@@ -189,9 +185,9 @@ def node() -> Node:
     return found
 
 
-@pytest.fixture
-def namespace(node: Node) -> Iterator[str]:
-    """Yield a namespace for one test, under the restricted standard if the server enforces it."""
+@contextlib.contextmanager
+def fresh_namespace(node: Node) -> Iterator[str]:
+    """Yield a new namespace, under the restricted standard if the server enforces it."""
     name = f"test-{uuid.uuid4().hex[:10]}"
     manifest = {
         "apiVersion": "v1",
@@ -204,6 +200,13 @@ def namespace(node: Node) -> Iterator[str]:
     finally:
         # Do not wait: terminating takes as long as the slowest pod.
         node.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def namespace(node: Node) -> Iterator[str]:
+    """Yield a namespace for one test."""
+    with fresh_namespace(node) as name:
+        yield name
 
 
 def admin_client(namespace: str) -> ApiClient:
@@ -277,6 +280,3 @@ def pvc_world(cluster: Cluster, store: Store, **options: Any) -> PvcWorld:
     claims = ClaimOptions(storage_class="codehub-test", size="100Mi")
     homes = PvcHomes(cluster, store, IMAGE, claims=claims, pods=SMALL, **options)
     return PvcWorld(cluster, homes, ObjectArchives(store), store)
-
-
-__all__ = ["IMAGE", "SMALL", "Node", "PvcWorld", "admin_client", "cluster", "namespace", "node", "pvc_world"]

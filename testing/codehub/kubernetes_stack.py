@@ -6,12 +6,15 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 from testing.codehub.container_walkthrough import Walk
 from testing.codehub.docker import DockerEngine
 from testing.codehub.full_stack import fresh_stack
-from testing.codehub.kubernetes import IMAGE, PLAIN_IMAGE, Node
+from testing.codehub.kubernetes import IMAGE, PLAIN_IMAGE, Node, fresh_namespace
 from testing.codehub.objectstore import S3Server
 
 _PROFILES = f"""
@@ -53,11 +56,30 @@ def kubernetes_stack(node: Node, namespace: str, server: S3Server, place: Path, 
             store.close()
 
 
-def objects(node: Node, namespace: str) -> dict[str, list[str]]:
-    """Return the names of our objects by kind, without those that are being deleted."""
+def objects(node: Node, namespace: str, workspace_id: str) -> dict[str, list[str]]:
+    """Return the names of a workspace's objects by kind, without those that are being deleted."""
     listed = json.loads(node.kubectl("get", "pods,persistentvolumeclaims,jobs", "-n", namespace, "-o", "json"))
     found: dict[str, list[str]] = {"Pod": [], "PersistentVolumeClaim": [], "Job": []}
     for item in listed["items"]:
-        if not item["metadata"].get("deletionTimestamp"):
+        if workspace_id in item["metadata"]["name"] and not item["metadata"].get("deletionTimestamp"):
             found[item["kind"]].append(item["metadata"]["name"])
     return found
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A CodeHub beside the node that several tests share."""
+
+    walk: Walk
+    namespace: str
+
+    def objects(self, node: Node, workspace_id: str) -> dict[str, list[str]]:
+        return objects(node, self.namespace, workspace_id)
+
+
+@pytest.fixture(scope="module")
+def beside(node: Node, s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beside]:
+    """Yield a CodeHub for all tests of a module: its start takes longer than most of them."""
+    place = tmp_path_factory.mktemp("beside")
+    with fresh_namespace(node) as namespace, kubernetes_stack(node, namespace, s3_server, place) as walk:
+        yield Beside(walk, namespace)

@@ -12,7 +12,6 @@ import hashlib
 import importlib.metadata
 import io
 import json
-import re
 import socket
 import struct
 import subprocess
@@ -27,6 +26,7 @@ from typing import Any
 
 from testing.codehub.docker import tiny_root
 from testing.codehub.kubernetes import ROOT, SCRIPTS, Node, tools
+from testing.codehub.kubernetes_images import closure, is_dynamic
 
 DNS = "10.98.0.10"  # as scripts/kubernetes/up.sh configures the kubelet
 BRIDGE = "kb0"
@@ -88,31 +88,12 @@ def load_trial_images(node: Node) -> None:
     stamp.write_text(key)
 
 
-def _closure(*names: str) -> set[str]:
-    """Return the distributions that these need, including themselves."""
-    found: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
-        if name in found:
-            continue
-        try:
-            needs = importlib.metadata.requires(name) or []
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        found.add(name)
-        for need in needs:
-            if "extra ==" not in need and (match := re.match(r"[A-Za-z0-9._-]+", need)):
-                waiting.append(match[0])
-    return found
-
-
 def _files() -> dict[Path, str]:
     """Return the images' files beyond the system's Python, with their paths."""
     site = Path(str(importlib.import_module("pydantic").__file__)).parents[1]
     files = {
         Path(str(file.locate()))
-        for name in _closure("codehub", "psycopg-binary", "psycopg-pool")
+        for name in closure("codehub", "psycopg-binary", "psycopg-pool")
         for file in importlib.metadata.files(name) or ()
         if not str(file).startswith("..")
     }
@@ -136,7 +117,7 @@ def _files() -> dict[Path, str]:
 def _layer(inside: dict[Path, str]) -> bytes:
     binaries = [path for path in inside if ".so" in path.suffixes or "/bin/" in str(path)]
     system = list(Path("/usr/lib/python3.11/lib-dynload").glob("*.so"))
-    buffer = io.BytesIO(tiny_root(tuple(path for path in (*binaries, *system) if _is_dynamic(path))))
+    buffer = io.BytesIO(tiny_root(tuple(path for path in (*binaries, *system) if is_dynamic(path))))
     with tarfile.open(fileobj=buffer, mode="a") as out:
         for path, name in sorted(inside.items(), key=lambda pair: pair[1]):
             info = out.gettarinfo(path.resolve(), name)
@@ -156,10 +137,6 @@ def _layer(inside: dict[Path, str]) -> bytes:
             info.size, info.mode = len(text.encode()), mode
             out.addfile(info, io.BytesIO(text.encode()))
     return buffer.getvalue()
-
-
-def _is_dynamic(path: Path) -> bool:
-    return subprocess.run(["ldd", path], capture_output=True, check=False).returncode == 0
 
 
 @dataclass

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import httpx
 
-from codehub.adapters.process.instances import ProcessInstances, ProcessOptions
+from codehub.adapters.process.instances import ProcessInstances
+from codehub.adapters.process.launch_plan import ProcessOptions
 from codehub.adapters.process.records import Record, read_record
 from codehub.adapters.process.supervisor import descendants
 from codehub.ports.fence import no_fence

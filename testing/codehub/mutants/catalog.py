@@ -150,7 +150,7 @@ MUTANTS: Final = (
     Mutant(
         "restart limit never reached",
         "control/reconcile.py",
-        "if again and await self._restarts_too_often(looked):",
+        "if again and await self._restarts_too_often(observed):",
         "if False:",
         _CONTROL,
     ),

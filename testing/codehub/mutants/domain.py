@@ -1,7 +1,7 @@
 """`python -m testing.codehub.mutants.domain`: mutation testing of `codehub/domain` with the unit and property tests.
 
 First the tests run once, to learn which of them run which lines. Then each change (`operators`), or a random sample of
-them, is made in a copy of the source, and the tests of its line run on the copy. Prints the changes that no test noticed.
+them, is made in memory, and the tests of its line run with it in a forked child. Prints the changes that no test noticed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import argparse
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from testing.codehub.mutants.catalog import ROOT, SOURCE
+from testing.codehub.mutants.forks import preload, run_changed
 from testing.codehub.mutants.operators import Change, change_at, sites
 
 _DOMAIN: Final = SOURCE / "codehub/domain"
@@ -26,66 +26,71 @@ _TESTS: Final = ("packages/codehub/tests/unit", "packages/codehub/tests/property
 # They compare the source's text, or need servers.
 _LEFT_OUT: Final = "not redis and not postgres and not planted_bug"
 # Most tests of a line that everything runs learn nothing that the first ones did not.
-_MOST_TESTS: Final = 60
+_MOST_TESTS: Final = 100
 _LONGEST_S: Final = 300
+# None of these tests needs a server, so the plugins that start them are left out; they are slow to import.
+_COMMON: Final = (
+    *("-o", "addopts=", "--import-mode=importlib", "--strict-markers", "-ptesting.properties", "--assert=plain"),
+    *("-p", "no:xdist", "-p", "no:cacheprovider", "-q", "--timeout", "60"),
+)
 
 Lines = Mapping[str, Mapping[str, Sequence[int]]]  # file → test → the lines it runs
 
 
 def record_lines(file: Path) -> Lines:
     if not file.exists():
-        code = _pytest(["-p", "testing.codehub.mutants.lines", "-k", _LEFT_OUT, *_TESTS], SOURCE, file, 3600)
+        words = [*_COMMON, "-p", "testing.codehub.mutants.lines", "-k", _LEFT_OUT, *_TESTS]
+        environment = {**os.environ, "MUTANTS_LINES": str(file)}
+        code = subprocess.run(
+            [sys.executable, "-m", "pytest", *words], cwd=ROOT, env=environment, check=False
+        ).returncode
         if code != 0:
             raise SystemExit(f"the tests fail on the source as it is (pytest exited with {code})")
     return dict(json.loads(file.read_text(encoding="utf-8")))
 
 
 def tests_of(lines: Lines, file: str, change: Change) -> list[str]:
-    """The tests that run the changed line, shortest first: they ran the fewest lines."""
+    """The tests that run the changed line, shortest first: they ran the fewest lines.
+
+    No test runs a line that runs when the module is imported. Then they are all tests of each file with a test of it.
+    """
     tests = lines.get(file, {})
     own = [test for test, numbers in tests.items() if change.line in numbers]
-    return sorted(own or tests, key=lambda test: len(tests[test]))[:_MOST_TESTS]
+    if not own:
+        return sorted({test.partition("::")[0] for test in tests})
+    return sorted(own, key=lambda test: len(tests[test]))[:_MOST_TESTS]
 
 
-def noticed(file: str, change: Change, tests: Sequence[str], place: Path) -> bool:
-    if not tests:
-        return False
-    source = place / "src"
-    shutil.copytree(SOURCE, source, ignore=shutil.ignore_patterns("__pycache__"))
-    try:
-        (source / "codehub/domain" / file).write_text(change.source, encoding="utf-8")
-        return _pytest(["-x", *tests], source, place / "unused", _LONGEST_S) != 0
-    except subprocess.TimeoutExpired:
-        return True
-    finally:
-        shutil.rmtree(source)
+def check_unchanged(path: Path, lines: Lines) -> None:
+    """Raise unless the tests of a module pass on its own source: every change would appear to be noticed."""
+    tests = sorted(lines.get(path.name, {}))
+    if tests and _fails(path.name, path.read_text(encoding="utf-8"), tests):
+        raise SystemExit(f"the tests of {path.name} fail on the source as it is")
 
 
-def _pytest(words: Sequence[str], source: Path, lines: Path, longest_s: float) -> int:
-    common = ["-n", "0", "-q", "-p", "no:cacheprovider", "--timeout", "120"]
-    environment = {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1", "MUTANTS_LINES": str(lines)}
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", *common, *words],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        timeout=longest_s,
-        check=False,
-    ).returncode
+def noticed(file: str, change: Change, tests: Sequence[str]) -> bool:
+    return bool(tests) and _fails(file, change.source, tests)
+
+
+def _fails(file: str, source: str, tests: Sequence[str]) -> bool:
+    module = f"codehub.domain.{file.removesuffix('.py')}"
+    return run_changed(module, source, [*_COMMON, "-x", "-k", _LEFT_OUT, *tests], _LONGEST_S) != 0
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m testing.codehub.mutants.domain")
     parser.add_argument("--sample", type=int, default=0, help="only this many, chosen at random")
     parser.add_argument("--seed", type=int, default=0, help="for the random choice")
-    parser.add_argument("--only", default="", help="only files whose name contains this")
+    parser.add_argument(
+        "--only", default=[], action="append", help="only files whose name begins so; may be repeated"
+    )
     parser.add_argument("--lines", type=Path, help="which tests run which lines, as an earlier run recorded it here")
     parser.add_argument("--goal", type=float, default=0.9, help="exit with 1 below this share")
     asked = parser.parse_args()
     every = [
         (path, site)
         for path in sorted(_DOMAIN.glob("*.py"))
-        if asked.only in path.name
+        if not asked.only or path.name.startswith(tuple(asked.only))
         for site in sites(path.read_text(encoding="utf-8"))
     ]
     chosen = every
@@ -95,10 +100,13 @@ def main() -> int:
     survivors = 0
     with tempfile.TemporaryDirectory(prefix="codehub-mutants-") as place:
         lines = record_lines(asked.lines or Path(place, "lines.json"))
+        preload([*_COMMON, *_TESTS])
+        for path in sorted({path for path, _ in chosen}):
+            check_unchanged(path, lines)
         for number, (path, site) in enumerate(chosen, 1):
             change = change_at(path.read_text(encoding="utf-8"), site)
             tests = tests_of(lines, path.name, change)
-            if not noticed(path.name, change, tests, Path(place)):
+            if not noticed(path.name, change, tests):
                 survivors += 1
                 why = "" if tests else "  (no test runs this file)"
                 print(f"SURVIVED  {path.name}:{change.line}  {change.what}{why}", flush=True)

@@ -89,7 +89,7 @@ async def test_the_view_shows_own_containers_and_neither_others_nor_a_way_to_cha
         found = await asked.get(f"containers/{names[OURS]}/json")
         assert found["Config"]["Labels"][INSTALLATION] == OURS
         assert await asked.get(f"containers/{names[OTHERS]}/json") is None
-        # Neither by its id, which is not a name that could be told apart.
+        # Neither by its id, which does not show whose it is.
         foreign = (await direct.get(f"containers/{names[OTHERS]}/json"))["Id"]
         assert await asked.get(f"containers/{foreign}/json") is None
         listed = await asked.get(

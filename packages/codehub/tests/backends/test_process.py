@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from codehub.adapters.filesystem.ownership import uid_for
-from codehub.adapters.process.instances import ProcessInstances, ProcessOptions
+from codehub.adapters.process.instances import ProcessInstances
+from codehub.adapters.process.launch_plan import ProcessOptions
 from codehub.adapters.process.sandbox import HOME
 from codehub.domain.errors import Terminal
 from codehub.domain.profiles import AppProfile

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from codehub.adapters.process.cgroup import Limits
-from codehub.adapters.process.instances import ProcessInstances, ProcessOptions
+from codehub.adapters.process.instances import ProcessInstances
+from codehub.adapters.process.launch_plan import ProcessOptions
 from codehub.adapters.workspace_socket import connect_workspace_socket
 from codehub.domain.errors import Terminal
 from codehub.domain.template_options import Size
@@ -89,6 +90,21 @@ class TestByPortInItsOwnNetwork(InstancesContract):
     async def world(self, tmp_path: Path) -> AsyncIterator[ProcessWorld]:
         async with ended(make_world(tmp_path, bwrap=True, socket=False)) as made:
             yield made
+
+
+async def test_an_ides_port_cannot_be_taken_by_another_workspace(tmp_path: Path) -> None:
+    """Each has the same port in its own network: whoever listens on it first gets nothing of the other's."""
+    async with ended(make_world(tmp_path, bwrap=True, socket=False)) as world:
+        ports = []
+        for number in (1, 2):
+            spec = await world.spec(wid(number))
+            await world.instances.start(spec, ignore_progress, no_fence)
+            await healthy(world, spec)
+            said = await world.ask(wid(number), "cat /proc/net/tcp")
+            ports.append({line.split()[1].partition(":")[2] for line in said.splitlines() if " 0A " in line})
+        assert ports[0] & ports[1], "they listen on the same port"
+        for number in (1, 2):
+            assert (await world.ask(wid(number), "echo $CODEHUB_WORKSPACE_ID")).strip() == wid(number)
 
 
 async def test_a_socket_replaced_by_a_link_leads_nowhere(world: ProcessWorld) -> None:
@@ -285,6 +301,9 @@ async def test_the_sizes_of_its_template_hold_in_its_control_group(tmp_path: Pat
         await world.instances.start(larger, ignore_progress, no_fence)
         await healthy(world, larger)
         assert _limits(world) == (1 << 30, 3.0)
+        usage = await world.instances.usage(wid())
+        assert usage is not None
+        assert usage["memory_limit_bytes"] == 1 << 30, "what users see is its own limit, not the machine's memory"
         assert "ate it" in await world.ask(
             wid(), "python3 -c 'x = [bytearray(1 << 20) for _ in range(200)]; print(\"ate it\")'; echo ended $?"
         )

@@ -137,7 +137,7 @@ async def test_a_slow_store_takes_its_time_and_loses_nothing(
         receipt = await local.homes.archive(key(), ctx, "op-1", seen.append, no_fence)
         assert {progress.step for progress in seen} == {"archive", "verify"}
         await local.homes.deprovision(key(), ctx, no_fence)
-        # Whoever has no patience cancels, and nothing of it is left.
+        # A caller that gives up cancels, and nothing is left behind.
         waiting = asyncio.create_task(
             local.homes.restore(key(), receipt.archive_key, "inc-2", ignore_progress, no_fence)
         )

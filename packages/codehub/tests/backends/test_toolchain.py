@@ -18,7 +18,8 @@ import websockets
 from codehub.adapters.base_python import base_python
 from codehub.adapters.ide.jupyterlab import JupyterLabInstall
 from codehub.adapters.ide.toolchain import Toolchain
-from codehub.adapters.process.instances import ProcessInstances, ProcessOptions, Tools
+from codehub.adapters.process.instances import ProcessInstances
+from codehub.adapters.process.launch_plan import ProcessOptions, Tools
 from codehub.adapters.process.records import LOG
 from codehub.domain.profiles import JUPYTERLAB
 from codehub.ports.fence import ignore_progress, no_fence

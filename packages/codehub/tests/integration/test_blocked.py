@@ -1,4 +1,4 @@
-"""What a workspace waits for is told, on its row and to whoever watches the coordinator, and heals by itself."""
+"""What a workspace waits for is shown on its row and in the coordinator's health, and it continues by itself."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def blocked(database: Database) -> Workspace:
     async def there() -> bool:
         return (await row_of(database, ID)).blocked is not None
 
-    await until(there, "it is told what it waits for")
+    await until(there, "the row says what it waits for")
     return await row_of(database, ID)
 
 
@@ -90,8 +90,8 @@ async def test_a_dead_backend_is_named_on_the_card_in_the_health_answer_in_the_m
         async def said() -> bool:
             async with database.transaction() as tx:
                 components = (await system.leadership(tx, LOCK_ID)).components
-            told = components.get("workspace_controller", {}).get("last_error")
-            return told is not None and "process does not answer since" in told
+            error = components.get("workspace_controller", {}).get("last_error")
+            return error is not None and "process does not answer since" in error
 
         await until(said, "the controller says so in its last_error")
         assert b'codehub_coordinator_backend_up{backend="process"} 0.0' in metrics.render()

@@ -25,9 +25,7 @@ ID = workspace().id
 
 def service(database: Database) -> Workspaces:
     no: Any = None  # what cancelling does not use
-    return Workspaces(
-        database, RunningLimits(10, 10), no, no, lambda: datetime.now(UTC), no, archives=None, visits=no
-    )
+    return Workspaces(database, RunningLimits(10, 10), no, no, lambda: datetime.now(UTC), no, visits=no)
 
 
 def owner() -> Principal:

@@ -70,8 +70,8 @@ async def test_many_losses_at_once_are_not_believed(database: Database) -> None:
 
         async def alarmed() -> bool:
             async with database.transaction() as tx:
-                told = (await system.leadership(tx, LOCK_ID)).components.get("workspace_controller", {})
-            return "nothing is marked as lost" in (told.get("last_error") or "")
+                component = (await system.leadership(tx, LOCK_ID)).components.get("workspace_controller", {})
+            return "nothing is marked as lost" in (component.get("last_error") or "")
 
         await until(alarmed, "the coordinator raises the alarm")
         assert b"codehub_coordinator_losses_paused 1.0" in metrics.render()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
-import sys
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -25,18 +23,9 @@ from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.instances import InstanceSpec
 from testing.codehub.contracts.homes import FILES, key
 from testing.codehub.contracts.instances import until
-from testing.codehub.kubernetes import IMAGE, SMALL, Node, admin_client, pvc_world
+from testing.codehub.kubernetes import DEPLOY, IMAGE, SMALL, Node, admin_client, pvc_world, rendered
 
 pytestmark = [pytest.mark.needs("kubernetes", "root"), pytest.mark.timeout(600)]
-DEPLOY = Path(__file__).resolve().parents[4] / "deploy/kubernetes"
-KUBECTL = Path(sys.executable).parent / "kubectl"
-
-
-def rendered(overlay: str) -> list[dict[str, Any]]:
-    done = subprocess.run(
-        [KUBECTL, "kustomize", DEPLOY / "overlays" / overlay], check=True, capture_output=True, text=True
-    )
-    return [document for document in yaml.safe_load_all(done.stdout) if document]
 
 
 def role() -> dict[str, Any]:

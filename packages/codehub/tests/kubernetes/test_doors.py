@@ -10,21 +10,21 @@ import pytest
 
 from testing.codehub.doors import Doors
 from testing.codehub.kubernetes import Node
-from testing.codehub.kubernetes_stack import kubernetes_stack
+from testing.codehub.kubernetes_stack import Beside
 from testing.codehub.laptop import Laptop
-from testing.codehub.objectstore import S3Server
 
 pytestmark = [pytest.mark.needs("kubernetes", "root", "sshd"), pytest.mark.timeout(900)]
 _SECRET = "s3cret-of-this-test"
 
 
 def test_ssh_works_in_an_image_without_python_ssh_server_or_our_user(
-    node: Node, namespace: str, s3_server: S3Server, tmp_path: Path
+    node: Node, beside: Beside, tmp_path: Path
 ) -> None:
+    walk = beside.walk
     node.load_plain_image()
     home = tmp_path / "laptop"
     home.mkdir()
-    with kubernetes_stack(node, namespace, s3_server, tmp_path) as walk, walk.signed_in() as client:
+    with walk.signed_in() as client:
         workspace_id = walk.create(client, "plain")
         walk.reach(client, workspace_id, "RUNNING")
         token = client.headers["Authorization"].removeprefix("Bearer ")
@@ -45,10 +45,9 @@ def test_ssh_works_in_an_image_without_python_ssh_server_or_our_user(
         assert laptop.ssh(laptop.host, "sha256sum note").split()[1] == b"note"
 
 
-def test_the_ide_has_its_owners_secrets_and_gits_settings_and_the_pod_has_not(
-    node: Node, namespace: str, s3_server: S3Server, tmp_path: Path
-) -> None:
-    with kubernetes_stack(node, namespace, s3_server, tmp_path) as walk, walk.signed_in() as client:
+def test_the_ide_has_its_owners_secrets_and_gits_settings_and_the_pod_has_not(node: Node, beside: Beside) -> None:
+    walk = beside.walk
+    with walk.signed_in() as client:
         for name, body in (("API_TOKEN", {"value": _SECRET}), ("cert.pem", {"kind": "file", "value": _SECRET})):
             answer = client.put(f"/api/v1/secrets/{name}", json=body)
             assert answer.status_code < 300, answer.text
@@ -67,7 +66,7 @@ def test_the_ide_has_its_owners_secrets_and_gits_settings_and_the_pod_has_not(
             ran = client.post(f"/api/v1/workspaces/{workspace_id}/exec", json={"command": "echo ${#API_TOKEN}"})
             assert ran.json()["stdout"].strip() == str(len(_SECRET)), ran.text
             # Neither in what the cluster stores, nor in the home.
-            assert _SECRET not in node.kubectl("get", "pods", "-n", namespace, "-o", "json")
+            assert _SECRET not in node.kubectl("get", "pods", "-n", beside.namespace, "-o", "json")
             found = walk.page(client, workspace_id, "/run", "POST", f"grep -rl {_SECRET} ~ /tmp; true")
             assert found == ""
             walk.ask(client, workspace_id, "stop", "STANDBY")

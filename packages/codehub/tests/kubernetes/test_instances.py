@@ -71,11 +71,20 @@ class TestKubernetes(InstancesContract):
         return pods
 
 
-async def test_a_pod_is_restricted_and_one_start_is_one_write(pods: PodWorld) -> None:
+async def test_a_start_with_the_helper_is_one_write_and_a_replacement_two(pods: PodWorld) -> None:
+    instances = KubernetesInstances(pods.cluster, SMALL, helper_image=IMAGE)
     spec = await pods.spec(wid())
-    before = pods.cluster.client.writes
-    await pods.instances.start(spec, ignore_progress, no_fence)
-    assert pods.cluster.client.writes - before == 1
+    for replaces, writes in ((False, 1), (True, 2)):
+        before = pods.cluster.client.writes
+        await instances.start(spec, ignore_progress, no_fence, replace=replaces)
+        assert pods.cluster.client.writes - before == writes
+        (pod,) = [one for one in await pods.cluster.instance_pods(wid()) if not one.meta.deleting]
+        raw = await pods.cluster.client.get(f"{pods.cluster.pods_path}/{pod.meta.name}")
+        assert raw is not None
+        assert [one["name"] for one in raw["spec"]["initContainers"]] == ["helper", "users"]
+
+
+async def test_a_pod_is_restricted(pods: PodWorld) -> None:
     await started(pods)
     pod = (await pods.cluster.instance_pods(wid()))[0]
     raw = await pods.cluster.client.get(f"{pods.cluster.pods_path}/{pod.meta.name}")

@@ -100,35 +100,3 @@ async def test_an_archive_and_a_restore_survive_the_loss_of(
             return await asyncio.to_thread(leftovers(node, namespace)) == []
 
         await until(tidied, "nothing is left over")
-
-
-async def test_while_the_api_server_is_away_nothing_is_decided_and_then_the_archive_completes(
-    database: Database, redis_url: str, node: Node, namespace: str
-) -> None:
-    async with installation(database, redis_url, environment(namespace)) as here:
-        prepare(here)
-        await here.leads(here.coordinator())
-        await here.create(DesiredState.RUNNING)
-        await here.reaches(Phase.RUNNING)
-        files = volume_of(node, namespace, here.row.id)
-        make_rich_tree(files(), owner=(1000, 1000))
-        before = fingerprint(files())
-        await asyncio.to_thread(node.program, "kill", "apiserver")
-        try:
-            await here.ask(DesiredState.ARCHIVED)
-
-            async def waits() -> bool:
-                row = await here.now()
-                return row.blocked is not None and "API server" in row.blocked.message
-
-            await until(waits, "it says what it waits for")
-            row = await here.now()
-            assert (row.phase, row.error_reason, row.archive_key) == (Phase.RUNNING, None, None)
-        finally:
-            await asyncio.to_thread(node.program, "start", "apiserver")
-            await asyncio.to_thread(node.wait_ready)
-        row = await here.reaches(Phase.ARCHIVED)
-        assert row.error_reason is None
-        await here.ask(DesiredState.STANDBY)
-        await here.reaches(Phase.STANDBY)
-        assert differences(before, fingerprint(files())) == []

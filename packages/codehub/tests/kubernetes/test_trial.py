@@ -7,7 +7,6 @@ import contextlib
 import json
 import struct
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,12 +17,11 @@ import pytest
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
-from testing.codehub.kubernetes import IMAGE, ROOT, Node
+from testing.codehub.kubernetes import DEPLOY, IMAGE, KUBECTL, Node
 from testing.codehub.kubernetes_trial import load_trial_images, surroundings, wait_for
 
 pytestmark = [pytest.mark.needs("kubernetes", "root"), pytest.mark.timeout(1500)]
-TRIAL = ROOT / "deploy/kubernetes/overlays/trial"
-KUBECTL = Path(sys.executable).parent / "kubectl"
+TRIAL = DEPLOY / "overlays/trial"
 PARTS = ("api", "proxy", "coordinator")
 # As `kubectl apply -k` of the trial, with what the tests' image needs: no change to what is deployed.
 OVERLAY = f"""
@@ -147,7 +145,6 @@ def trial(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tria
     with surroundings(node, "codehub"):
         made = Trial(node)
         try:
-            # The node's own is too old for the overlays' format.
             subprocess.run([KUBECTL, "apply", "-k", overlay], check=True, capture_output=True, text=True)
             for part in PARTS:
                 made.settled(part)

@@ -123,10 +123,10 @@ async def test_a_transfer_pod_that_is_killed_fails_the_attempt_and_the_next_one_
 ) -> None:
     ctx = await world.homes.provision(HOME, "inc-1", no_fence)
     await world.write(HOME, {**FILES, "large": b"x" * (4 << 20)})
-    struck = False
+    failed = False
 
     async def kill() -> None:
-        nonlocal struck
+        nonlocal failed
         pods = world.cluster.pods
         await pods.objects()
         assert await pods.wait_until(lambda: any(pod.is_running for pod in pods.known_of(HOME.workspace_id)), 120)
@@ -135,7 +135,7 @@ async def test_a_transfer_pod_that_is_killed_fails_the_attempt_and_the_next_one_
         assert raw is not None
         container = raw["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
         await asyncio.to_thread(node.ctr, "task", "kill", "-s", "KILL", container)
-        struck = True
+        failed = True
 
     killer = asyncio.create_task(kill())
     receipt = None
@@ -146,7 +146,7 @@ async def test_a_transfer_pod_that_is_killed_fails_the_attempt_and_the_next_one_
             continue
         break
     await killer
-    assert struck
+    assert failed
     assert receipt is not None
     await world.homes.deprovision(HOME, ctx, no_fence)
     await world.homes.restore(HOME, receipt.archive_key, "inc-2", ignore_progress, no_fence)

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import httpx
 import pytest
 
 from testing.codehub.kubernetes import Node
-from testing.codehub.kubernetes_stack import kubernetes_stack, objects
-from testing.codehub.objectstore import S3Server
+from testing.codehub.kubernetes_stack import Beside
 
 pytestmark = [pytest.mark.needs("kubernetes", "root"), pytest.mark.timeout(900)]
 
 
-def test_a_file_survives_sleep_archive_and_restore(
-    node: Node, namespace: str, s3_server: S3Server, tmp_path: Path
-) -> None:
-    with kubernetes_stack(node, namespace, s3_server, tmp_path) as walk, walk.signed_in() as client:
+def test_a_file_survives_sleep_archive_and_restore(node: Node, beside: Beside) -> None:
+    walk = beside.walk
+    with walk.signed_in() as client:
         workspace_id = walk.create(client, "tiny")
         walk.reach(client, workspace_id, "RUNNING")
         said = walk.page(
@@ -26,24 +23,23 @@ def test_a_file_survives_sleep_archive_and_restore(
         )
         assert said.split() == ["1000", "/home/coder"]
         walk.ask(client, workspace_id, "stop", "STANDBY")
-        assert objects(node, namespace)["Pod"] == []
+        assert beside.objects(node, workspace_id)["Pod"] == []
         walk.ask(client, workspace_id, "start", "RUNNING")
         assert walk.page(client, workspace_id, "/run", "POST", "cat ~/note") == "written inside\n"
         walk.ask(client, workspace_id, "archive", "ARCHIVED")
-        left = objects(node, namespace)
+        left = beside.objects(node, workspace_id)
         assert left == {"Pod": [], "PersistentVolumeClaim": [], "Job": []}, left
-        assert [key.partition("/")[0] for key in walk.archives()] == [workspace_id]
+        assert len([key for key in walk.archives() if key.startswith(f"{workspace_id}/")]) == 1
         walk.ask(client, workspace_id, "start", "RUNNING")
         shown = walk.page(client, workspace_id, "/run", "POST", "cat ~/note; ls -ln ~/note").split()
         assert shown[:5] == ["written", "inside", "-rw-r-----", "1", "1000"]
-        left = objects(node, namespace)
+        left = beside.objects(node, workspace_id)
         assert (len(left["Pod"]), len(left["PersistentVolumeClaim"]), left["Job"]) == (1, 1, [])
 
 
-def test_a_missing_image_is_an_error_in_the_kubelets_words(
-    node: Node, namespace: str, s3_server: S3Server, tmp_path: Path
-) -> None:
-    with kubernetes_stack(node, namespace, s3_server, tmp_path) as walk, walk.signed_in() as client:
+def test_a_missing_image_is_an_error_in_the_kubelets_words(node: Node, beside: Beside) -> None:
+    walk = beside.walk
+    with walk.signed_in() as client:
         workspace_id = walk.create(client, "missing")
 
         def failed() -> bool:
@@ -54,13 +50,12 @@ def test_a_missing_image_is_an_error_in_the_kubelets_words(
         assert seen["error_reason"] == "ImagePullFailed"
         events = client.get(f"/api/v1/workspaces/{workspace_id}/events").text
         assert "ErrImagePull" in events or "ImagePullBackOff" in events
-        assert objects(node, namespace)["Pod"] == []
+        assert beside.objects(node, workspace_id)["Pod"] == []
 
 
-def test_exec_files_terminals_and_ports_work_in_a_pod(
-    node: Node, namespace: str, s3_server: S3Server, tmp_path: Path
-) -> None:
-    with kubernetes_stack(node, namespace, s3_server, tmp_path) as walk, walk.signed_in() as client:
+def test_exec_files_terminals_and_ports_work_in_a_pod(node: Node, beside: Beside) -> None:
+    walk = beside.walk
+    with walk.signed_in() as client:
         workspace_id = walk.create(client, "tiny")
         walk.reach(client, workspace_id, "RUNNING")
         api = f"/api/v1/workspaces/{workspace_id}"
@@ -91,17 +86,17 @@ def test_exec_files_terminals_and_ports_work_in_a_pod(
         assert ports == [9000], "neither the IDE's nor the helper's own"
         assert walk.page(client, workspace_id, "/port/9000/note") == "by the API"
         # Who has not the secret of this start is refused, by the helper itself.
-        pod = json.loads(node.kubectl("get", "pods", "-n", namespace, "-o", "json"))["items"][0]
+        (name,) = beside.objects(node, workspace_id)["Pod"]
+        pod = json.loads(node.kubectl("get", "pod", name, "-n", beside.namespace, "-o", "json"))
         with httpx.Client(trust_env=False) as stranger:
             url = f"http://{pod['status']['podIP']}:7071/hello"
             assert stranger.get(url).status_code == 401
             assert stranger.get(url, headers={"Authorization": "Bearer guessed"}).status_code == 401
 
 
-def test_several_users_have_workspaces_of_their_own(
-    node: Node, namespace: str, s3_server: S3Server, tmp_path: Path
-) -> None:
-    with kubernetes_stack(node, namespace, s3_server, tmp_path) as walk, walk.signed_in() as admin:
+def test_several_users_have_workspaces_of_their_own(beside: Beside) -> None:
+    walk = beside.walk
+    with walk.signed_in() as admin:
         mine = walk.create(admin, "tiny")
         # Users are made with a password, not with a token.
         with walk.stack.client() as browser:

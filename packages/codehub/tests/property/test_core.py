@@ -1,4 +1,4 @@
-"""The pure core: what holds of judge, plan and progress for every row and every look."""
+"""The pure core: what holds of judge, plan and progress for every row and every observation."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from codehub.domain.gc import archive_key_of
 from codehub.domain.judge import LEVELS, level_of
 from codehub.domain.model import DesiredState, ErrorReason, HomeCtx, Operation, Phase, Workspace
 from codehub.domain.observed import InstanceSeen, Observed, VolumeSeen, VolumeState
-from codehub.domain.plan import Begin, CarryOn, Complete, Decision, Fail, Rest, Wait, decide, look
-from codehub.domain.progress import BACKOFF_LONGEST_S, backoff_s, begin, complete, fail, failure_of
+from codehub.domain.plan import Begin, Cancel, CarryOn, Complete, Decision, Fail, Heal, Rest, Wait, decide, observe
+from codehub.domain.progress import BACKOFF_LONGEST_S, backoff_s, begin, cancel, complete, fail, failure_of, heal
 from codehub.domain.transitions import EDGES, WORK
 from testing.codehub.workspaces import NOW, clear_looks, looks, workspace, workspaces
 
 
 def step(row: Workspace, seen: Observed) -> tuple[Workspace, Decision]:
-    looked = look(row, seen, NOW)
-    return looked, decide(looked, NOW, was=row.phase)
+    observed = observe(row, seen, NOW)
+    return observed, decide(observed, NOW, was=row.phase)
 
 
 def committed(row: Workspace, decision: Decision) -> Workspace:
@@ -34,6 +34,10 @@ def committed(row: Workspace, decision: Decision) -> Workspace:
         case Fail(reason):
             failure = failure_of(ArchiveCorrupted("x"))
             return fail(row, replace(failure, reason=reason), NOW, max_retry=3, jitter=0.5)
+        case Cancel():
+            return cancel(row, NOW)
+        case Heal():
+            return heal(row)
         case Rest() | CarryOn() | Wait():
             return row
 
@@ -45,8 +49,8 @@ def test_the_same_input_gives_the_same_plan(row: Workspace, seen: Observed) -> N
 
 @given(workspaces(), looks)
 def test_error_implies_that_no_operation_is_under_way(row: Workspace, seen: Observed) -> None:
-    looked, decision = step(row, seen)
-    after = committed(looked, decision)
+    observed, decision = step(row, seen)
+    after = committed(observed, decision)
     assert after.phase is not Phase.ERROR or after.operation is Operation.NONE
     if isinstance(decision, Fail) and after.operation is Operation.NONE and after.phase is Phase.ERROR:
         assert after.error_reason is not None
@@ -65,23 +69,23 @@ def test_what_could_not_be_seen_never_leads_to_a_destructive_step(row: Workspace
 
 @given(workspaces(), looks)
 def test_a_level_that_cannot_be_told_leaves_the_phase_as_it_was(row: Workspace, seen: Observed) -> None:
-    looked, _ = step(row, seen)
-    if level_of(looked) is None and row.desired_state is not DesiredState.DELETED:
-        assert looked.phase is row.phase
-    assert (looked.phase_changed_at != row.phase_changed_at) <= (looked.phase is not row.phase)
+    observed, _ = step(row, seen)
+    if level_of(observed) is None and row.desired_state is not DesiredState.DELETED:
+        assert observed.phase is row.phase
+    assert (observed.phase_changed_at != row.phase_changed_at) <= (observed.phase is not row.phase)
 
 
 @given(workspaces(), looks)
 def test_operations_begin_only_along_the_edges_of_the_table(row: Workspace, seen: Observed) -> None:
-    looked, decision = step(row, seen)
+    observed, decision = step(row, seen)
     if isinstance(decision, Begin):
         assert row.operation is Operation.NONE
-        level = level_of(replace(looked, phase=row.phase))
+        level = level_of(replace(observed, phase=row.phase))
         along = any(
             edge.level is level
-            and looked.desired_state in edge.desired
+            and observed.desired_state in edge.desired
             and edge.operation is decision.operation
-            and (edge.only_if is None or edge.only_if.holds(looked))
+            and (edge.only_if is None or edge.only_if.holds(observed))
             for edge in EDGES
         )
         assert along
@@ -113,18 +117,18 @@ def test_lost_data_is_never_answered_by_an_empty_or_older_home(
 def test_archiving_is_done_only_when_the_archive_is_committed_and_the_volume_gone(
     row: Workspace, seen: Observed
 ) -> None:
-    looked, decision = step(replace(row, operation=Operation.ARCHIVING, phase=Phase.STANDBY), seen)
+    observed, decision = step(replace(row, operation=Operation.ARCHIVING, phase=Phase.STANDBY), seen)
     if isinstance(decision, Complete):
         assert seen.archive is True
-        assert looked.archive_key is not None
+        assert observed.archive_key is not None
         assert seen.volume == VolumeSeen(VolumeState.ABSENT)
 
 
 @given(workspaces(), looks)
 def test_a_new_operation_that_may_write_an_archive_takes_a_new_op_id(row: Workspace, seen: Observed) -> None:
-    looked, decision = step(row, seen)
+    observed, decision = step(row, seen)
     if isinstance(decision, Begin) and decision.operation in (Operation.ARCHIVING, Operation.CREATE_EMPTY_ARCHIVE):
-        assert committed(looked, decision).archive_op_id == "op-new"
+        assert committed(observed, decision).archive_op_id == "op-new"
 
 
 class World:
@@ -173,8 +177,8 @@ class World:
 
 def _run(row: Workspace, world: World) -> tuple[Workspace, int]:
     for steps in range(30):
-        looked, decision = step(row, world.seen(row))
-        row = committed(looked, decision)
+        observed, decision = step(row, world.seen(row))
+        row = committed(observed, decision)
         match decision:
             case Rest():
                 return row, steps
@@ -238,10 +242,10 @@ def test_a_whole_volume_is_adopted_only_when_it_was_made_from_what_is_recorded()
     row = replace(workspace(desired=DesiredState.ARCHIVED), archive_key=key)
     same = Observed(VolumeSeen(VolumeState.WHOLE, HomeCtx("late", key)), True, InstanceSeen(exists=False))
     stale = Observed(VolumeSeen(VolumeState.WHOLE, HomeCtx("late", other)), True, InstanceSeen(exists=False))
-    assert look(row, same, NOW).phase is Phase.STANDBY
-    assert look(row, same, NOW).home_ctx == HomeCtx("late", key)
-    assert look(row, stale, NOW).phase is Phase.ARCHIVED
-    assert look(row, stale, NOW).home_ctx is None
+    assert observe(row, same, NOW).phase is Phase.STANDBY
+    assert observe(row, same, NOW).home_ctx == HomeCtx("late", key)
+    assert observe(row, stale, NOW).phase is Phase.ARCHIVED
+    assert observe(row, stale, NOW).home_ctx is None
 
 
 def test_a_container_without_a_volume_is_an_error_and_recovery_takes_it_away_first() -> None:
@@ -250,9 +254,9 @@ def test_a_container_without_a_volume_is_an_error_and_recovery_takes_it_away_fir
     _, decision = step(row, seen)
     assert decision == Fail(ErrorReason.CONTAINER_WITHOUT_VOLUME, "an instance runs without its volume")
     recovered = replace(row, phase=Phase.ERROR, error_reason=None)
-    looked, decision = step(recovered, seen)
+    observed, decision = step(recovered, seen)
     assert decision == Begin(Operation.STOPPING)
-    assert looked.phase is Phase.PENDING
+    assert observed.phase is Phase.PENDING
 
 
 @given(st.integers(1, 10_000), st.floats(0, 1, exclude_max=True))

@@ -13,7 +13,7 @@ from codehub.domain.gc import archive_key_of
 from codehub.domain.ids import time_of
 from codehub.domain.model import DesiredState, HomeCtx, Phase, Workspace
 from codehub.domain.observed import UNREACHABLE_AFTER, InstanceSeen, Observed, VolumeSeen, VolumeState
-from codehub.domain.plan import Rest, decide, look
+from codehub.domain.plan import Rest, decide, observe
 from testing.codehub.workspaces import NOW, WORKSPACE_ID, workspace
 
 OP = "01980000-0000-7000-8000-0000000000bb"
@@ -28,7 +28,7 @@ ON_A_LOST_NODE = Observed(
 def on_a_lost_node(archive_key: str | None = CTX.restore_marker, seen: Observed = ON_A_LOST_NODE) -> Workspace:
     """Long enough that it is reported."""
     row = replace(workspace(), phase=Phase.RUNNING, home_ctx=CTX, archive_key=archive_key)
-    return look(look(row, seen, NOW), seen, NOW + UNREACHABLE_AFTER)
+    return observe(observe(row, seen, NOW), seen, NOW + UNREACHABLE_AFTER)
 
 
 def test_a_workspace_on_a_lost_node_names_it_offers_to_continue_and_nothing_is_done_to_it() -> None:
@@ -55,7 +55,7 @@ def test_the_new_workspace_is_the_old_one_as_archived_and_has_nothing_of_its_sta
     assert (new.home_ctx, new.blocked, new.desired_state) == (None, None, DesiredState.RUNNING)
     assert NEW_ID in new.home_store_key
     seen = Observed(VolumeSeen(VolumeState.ABSENT), archive=True, instance=InstanceSeen(exists=False))
-    assert look(new, seen, NOW).phase is Phase.ARCHIVED
+    assert observe(new, seen, NOW).phase is Phase.ARCHIVED
     assert continued(new, WORKSPACE_ID, NOW).name == "w (continued)"
 
 

@@ -20,7 +20,7 @@ from codehub.domain.model import (
     Phase,
 )
 from codehub.domain.observed import InstanceSeen, Observed, VolumeSeen, VolumeState, apply_observation, instance_runs
-from codehub.domain.plan import Fail, Heal, Rest, decide, look
+from codehub.domain.plan import Fail, Heal, Rest, decide, observe
 from codehub.domain.progress import begin, complete, heal, to_error
 from codehub.domain.transitions import is_done
 from codehub.domain.ttl import ActivityCoverage, extend_coverage, gap_time
@@ -35,11 +35,11 @@ _GONE = InstanceSeen(exists=False)
 
 def test_an_instance_that_could_not_be_looked_at_is_neither_running_nor_absent() -> None:
     row = replace(workspace(desired=DesiredState.STANDBY), home_ctx=_CTX, phase=Phase.RUNNING)
-    looked = look(row, Observed(volume=_WHOLE), NOW)
-    assert instance_runs(looked.conditions.container_ready) is None
-    assert level_of(looked) is None
-    assert looked.phase is Phase.RUNNING
-    assert decide(looked, NOW, was=Phase.RUNNING) == Rest()
+    observed = observe(row, Observed(volume=_WHOLE), NOW)
+    assert instance_runs(observed.conditions.container_ready) is None
+    assert level_of(observed) is None
+    assert observed.phase is Phase.RUNNING
+    assert decide(observed, NOW, was=Phase.RUNNING) == Rest()
 
 
 def test_a_volume_of_another_incarnation_is_not_the_home() -> None:
@@ -47,7 +47,7 @@ def test_a_volume_of_another_incarnation_is_not_the_home() -> None:
     other = Observed(VolumeSeen(VolumeState.WHOLE, HomeCtx("inc-2")), None, _GONE)
     seen = apply_observation(row, other, NOW)
     assert not seen.conditions.volume_ready.is_true
-    assert isinstance(decide(look(row, other, NOW), NOW, was=Phase.STANDBY), Fail)
+    assert isinstance(decide(observe(row, other, NOW), NOW, was=Phase.STANDBY), Fail)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_archiving_is_not_done_by_an_older_archive_when_the_volume_vanished() ->
 
 def test_what_was_lost_and_is_seen_again_heals_and_nothing_else_does() -> None:
     row = replace(workspace(desired=DesiredState.STANDBY), home_ctx=_CTX, phase=Phase.STANDBY)
-    lost = look(row, Observed(_ABSENT, None, _GONE), NOW)
+    lost = observe(row, Observed(_ABSENT, None, _GONE), NOW)
     decision = decide(lost, NOW, was=Phase.STANDBY)
     assert isinstance(decision, Fail)
     failed = to_error(lost, decision.reason, 1, NOW, decision.message)
@@ -86,10 +86,10 @@ def test_what_was_lost_and_is_seen_again_heals_and_nothing_else_does() -> None:
         Observed(VolumeSeen(VolumeState.INCOMPLETE), None, _GONE),
         Observed(VolumeSeen(VolumeState.WHOLE, HomeCtx("another")), None, _GONE),
     ):
-        assert decide(look(failed, seen, NOW), NOW, was=Phase.ERROR) == Rest()
-    found = look(failed, Observed(_WHOLE, None, _GONE), NOW)
+        assert decide(observe(failed, seen, NOW), NOW, was=Phase.ERROR) == Rest()
+    found = observe(failed, Observed(_WHOLE, None, _GONE), NOW)
     assert decide(found, NOW, was=Phase.ERROR) == Heal()
-    healed = look(heal(found), Observed(_WHOLE, None, _GONE), NOW)
+    healed = observe(heal(found), Observed(_WHOLE, None, _GONE), NOW)
     assert (healed.phase, healed.error_reason, healed.home_ctx) == (Phase.STANDBY, None, _CTX)
 
 

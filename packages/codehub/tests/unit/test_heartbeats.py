@@ -137,7 +137,7 @@ def test_the_event_listener_says_when_it_cannot_listen_or_publish_and_when_it_ca
         await asyncio.sleep(20)
         term.database.put(workspace(created_at=term.clock.now()))
         await asyncio.sleep(6)
-        assert term.error_of("event_listener") is None, "one failure is not told for ever"
+        assert term.error_of("event_listener") is None, "one failure is not reported for ever"
         term.bus.away = True
         term.database.put(replace(term.database.rows[workspace().id], name="changed"))
         await asyncio.sleep(10)

@@ -28,6 +28,9 @@ class CutConnections:
     async def list_all(self, path: str, params: Mapping[str, str]) -> tuple[list[dict[str, Any]], str]:
         return [], "1"
 
+    async def check_namespace(self) -> None:
+        """It exists."""
+
     @contextlib.asynccontextmanager
     async def stream(
         self, path: str, params: Mapping[str, str], *, read_timeout_s: float | None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from codehub.adapters.base_python import base_python
+from codehub.adapters.docker.builds import BuildLimits, DockerImageBuilder
 from codehub.adapters.docker.container import DockerLimits
 from codehub.adapters.docker.engine import Engine
 from codehub.adapters.docker.images import ensure_image
@@ -29,19 +30,21 @@ from codehub.adapters.kubernetes.homes import PvcHomes
 from codehub.adapters.kubernetes.instances import KubernetesInstances
 from codehub.adapters.objectstore.archives import ArchiveStoreId, ObjectArchives
 from codehub.adapters.objectstore.store import Store, StoreOptions
-from codehub.adapters.process.instances import ProcessInstances, ProcessOptions, Tools
+from codehub.adapters.process.instances import ProcessInstances
+from codehub.adapters.process.launch_plan import ProcessOptions, Tools
 from codehub.adapters.profiles_file import load_profiles
 from codehub.domain.errors import BackendDown, CodeHubError, Invalid
 from codehub.domain.profiles import Catalog
 from codehub.ports.archives import Archives
 from codehub.ports.fence import ignore_progress
 from codehub.ports.homes import Homes
+from codehub.ports.image_builds import ImageBuilder
 from codehub.ports.instances import Instances
 from codehub.ports.stores import IdentifiedStore
 
 # Names the backend that CODEHUB_RUNTIME=auto chose. Removing the file makes it choose again.
 _CHOSEN_RUNTIME = "runtime"
-_AUTO_PATIENCE_S = 120.0  # for the image pull that decides where new workspaces run
+_AUTO_TIMEOUT_S = 120.0  # for the image pull that decides where new workspaces run
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class BackendOptions:
     sockets_dir: Path | None = None  # None: `run/containers` in the data directory
     allowed_networks: tuple[str, ...] = ()
     limits: DockerLimits = field(default_factory=DockerLimits)
+    builds: BuildLimits = field(default_factory=BuildLimits)
     store: StoreOptions = field(default_factory=StoreOptions)
     process: ProcessOptions | None = None
     kubernetes: KubernetesOptions | None = None  # None: no cluster is used
@@ -80,6 +84,7 @@ class BackendSet:
     engine: Engine
     store: Store
     workers: Workers
+    images: ImageBuilder
     # Stores with an id by which a coordinator recognizes them as this installation's.
     stores: Sequence[IdentifiedStore] = ()
     kubernetes: KubernetesBackends | None = None
@@ -160,6 +165,7 @@ async def open_backends(
         engine=engine,
         store=store,
         workers=workers,
+        images=DockerImageBuilder(engine, docker.network, options.limits, options.builds),
         stores=(mark, ArchiveStoreId(store)),
         kubernetes=kubernetes,
         record_isolation=process.record_isolation,
@@ -179,16 +185,16 @@ async def choose_runtime(options: BackendOptions, catalog: Catalog) -> str:
     return {DockerInstances.name: "docker"}.get(chosen, chosen)
 
 
-def _storage(chosen: str, asked: str) -> str:
+def _storage(chosen: str, configured: str) -> str:
     """Return a storage backend that the instance backend can mount.
 
     A process cannot use an engine's volume, and only pods use claims.
     """
     if chosen == KubernetesInstances.name:
         return PvcHomes.name
-    if asked == PvcHomes.name:
+    if configured == PvcHomes.name:
         raise Invalid("CODEHUB_STORAGE=pvc is for CODEHUB_RUNTIME=kubernetes; use local-dir or docker-volume")
-    return asked if chosen == DockerInstances.name else LocalDirHomes.name
+    return configured if chosen == DockerInstances.name else LocalDirHomes.name
 
 
 async def _choose(options: BackendOptions, engine: Engine, catalog: Catalog) -> str:
@@ -212,7 +218,7 @@ async def _choose(options: BackendOptions, engine: Engine, catalog: Catalog) -> 
         image = catalog.profiles[catalog.default].image
         if not image:
             return ProcessInstances.name
-        async with asyncio.timeout(_AUTO_PATIENCE_S):
+        async with asyncio.timeout(_AUTO_TIMEOUT_S):
             await ensure_image(engine, image, ignore_progress)
     except (BackendDown, CodeHubError, TimeoutError):
         return ProcessInstances.name

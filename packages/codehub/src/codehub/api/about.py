@@ -5,12 +5,35 @@ from __future__ import annotations
 from importlib.metadata import version
 
 from fastapi import APIRouter
+from pydantic import Field
 
 from codehub.api.context import Ctx, Who
 from codehub.api.openapi import signed_in
-from codehub.api.views import AboutView, LimitsView, ProfileView
+from codehub.api.views import LimitsView, View
 
 router = APIRouter(tags=["about"])
+
+
+class ProfileView(View):
+    name: str
+    image: str
+    default: bool
+
+
+class AboutView(View):
+    """What this installation offers and how it behaves."""
+
+    version: str
+    profiles: list[ProfileView]
+    allowed_images: list[str] = Field(
+        description="Glob patterns of images that users may choose in addition to the profiles."
+    )
+    limits: LimitsView
+    ttl_standby_seconds: float
+    ttl_archive_seconds: float
+    deleted_retention_seconds: float
+    workspace_url: str = Field(description="The workspace proxy's address.")
+    port_sharing: str = Field(description="The widest that ports may be shared: owner, users or link.")
 
 
 @router.get("/about", responses=signed_in())

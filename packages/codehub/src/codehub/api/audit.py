@@ -8,11 +8,11 @@ from fastapi import APIRouter, Query, Request
 from pydantic import AwareDatetime, Field
 from starlette.responses import Response
 
+from codehub.api.account_views import AuditEventView, AuditPageView, audit_view
 from codehub.api.context import Ctx, Who
 from codehub.api.openapi import signed_in
 from codehub.api.schemas import LoginName
 from codehub.api.schemas import Query as QueryModel
-from codehub.api.views import AuditEventView, AuditPageView, audit_view
 from codehub.domain.audit import AuditFilter
 
 router = APIRouter(tags=["audit"])

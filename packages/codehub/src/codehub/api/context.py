@@ -14,7 +14,7 @@ from starlette.requests import HTTPConnection
 from codehub.api.addresses import client_address
 from codehub.api.config import ApiConfig, ApiDeps
 from codehub.api.metrics import ApiMetrics
-from codehub.api.views import workspace_view
+from codehub.api.workspace_views import workspace_view
 from codehub.domain.errors import Denied, Unauthorized
 from codehub.domain.profiles import Catalog, Runs
 from codehub.services.accounts import Accounts
@@ -31,6 +31,8 @@ from codehub.services.templates import Templates
 from codehub.services.terminal_program import TerminalProgramFiles
 from codehub.services.user_setup import UserSetup
 from codehub.services.users import Users
+from codehub.services.workspace_admin import WorkspaceAdmin
+from codehub.services.workspace_copies import WorkspaceCopies
 from codehub.services.workspaces import Workspaces
 
 SESSION_KEY = "x-codehub-session-key"
@@ -45,7 +47,9 @@ class Context:
     accounts: Accounts
     users: Users
     workspaces: Workspaces
-    observing: Diagnostics
+    workspace_copies: WorkspaceCopies
+    workspace_admin: WorkspaceAdmin
+    diagnostics: Diagnostics
     doors: Doors
     templates: Templates
     ssh: Ssh
@@ -82,9 +86,10 @@ def make_context(deps: ApiDeps) -> Context:
         deps.choose_backends,
         deps.clock,
         deps.ids,
-        deps.archives,
         Visits(deps.clock),
     )
+
+    workspace_admin = WorkspaceAdmin(deps.database, deps.archives, deps.clock)
 
     async def runtime() -> tuple[str, Runs]:
         chosen = await deps.choose_backends()
@@ -106,7 +111,9 @@ def make_context(deps: ApiDeps) -> Context:
         ),
         users=make_users(deps, live.ended),
         workspaces=workspaces,
-        observing=Diagnostics(deps.database, workspaces, deps.instances),
+        workspace_copies=WorkspaceCopies(deps.database, config.limits, deps.clock, deps.ids),
+        workspace_admin=workspace_admin,
+        diagnostics=Diagnostics(deps.database, workspaces, workspace_admin, deps.instances),
         doors=doors,
         templates=Templates(deps.database, workspaces.catalog, runtime, deps.clock, deps.instances),
         ssh=Ssh(deps.database, doors, deps.clock, deps.ids),

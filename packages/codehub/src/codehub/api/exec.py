@@ -14,7 +14,7 @@ from codehub.api.context import Ctx, Who
 from codehub.api.forwarding import Wake, forward, passed_on
 from codehub.api.openapi import signed_in
 from codehub.api.schemas import Wire
-from codehub.api.view import View
+from codehub.api.views import View
 
 router = APIRouter(tags=["exec"])
 

@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, Response
 from codehub.api.context import Ctx, Who
 from codehub.api.openapi import signed_in
 from codehub.api.schemas import Wire
-from codehub.api.view import View
+from codehub.api.views import View
 from codehub.domain.doors import public_url
 from codehub.domain.errors import Denied, WorkspaceNotFound
 from codehub.domain.ids import is_id

@@ -16,7 +16,7 @@ from codehub.api.context import Address, Context, Ctx, Who
 from codehub.api.openapi import signed_in
 from codehub.api.schemas import Wire
 from codehub.api.sessions import set_session_cookie
-from codehub.api.view import View
+from codehub.api.views import View
 from codehub.domain.errors import Unauthorized
 from codehub.services.login_links import LoginLinks
 from codehub.web.assets import assets

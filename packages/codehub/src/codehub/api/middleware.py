@@ -79,9 +79,9 @@ class Logged:
             self.metrics.requests.labels(_method(scope["method"]), route, str(status)).inc()
             self.metrics.seconds.labels(_method(scope["method"]), route).observe(took_s)
             # Successful reads and frequent probes would bury changes and rejected requests.
-            looked = scope["method"] in ("GET", "HEAD") and 200 <= status < 400
+            read_only = scope["method"] in ("GET", "HEAD") and 200 <= status < 400
             probed = scope["path"].startswith(("/health", "/metrics"))
-            say = _log.debug if looked or probed else _log.info
+            say = _log.debug if read_only or probed else _log.info
             say(
                 "request",
                 method=_method(scope["method"]),

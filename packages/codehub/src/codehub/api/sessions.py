@@ -6,11 +6,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
+from codehub.api.account_views import SessionPage, SessionView, UserBrief, session_item
 from codehub.api.config import ApiConfig
 from codehub.api.context import Address, Ctx, Who
 from codehub.api.openapi import may_answer, signed_in
 from codehub.api.schemas import Login, PageQuery, PasswordChange
-from codehub.api.views import LimitsView, SessionPage, SessionView, UserBrief, session_item
+from codehub.api.views import LimitsView
 from codehub.domain.accounts import Session
 
 router = APIRouter(tags=["sessions"])

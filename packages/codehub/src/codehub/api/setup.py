@@ -15,7 +15,7 @@ from codehub.api.context import Ctx, Who
 from codehub.api.forwarding import Wake, forward
 from codehub.api.openapi import signed_in
 from codehub.api.schemas import Wire
-from codehub.api.view import View
+from codehub.api.views import View
 from codehub.domain.errors import Invalid
 from codehub.domain.user_secrets import GitCredential, GitKey, SecretKind, UserSecret
 

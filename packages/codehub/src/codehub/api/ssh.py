@@ -12,7 +12,7 @@ from codehub.api.context import Ctx, Who
 from codehub.api.forwarding import Wake
 from codehub.api.openapi import signed_in
 from codehub.api.schemas import Wire
-from codehub.api.view import View
+from codehub.api.views import View
 from codehub.domain.ssh_keys import SshKey, parse_public_key
 
 router = APIRouter(tags=["ssh"])

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from codehub.api.context import Ctx, principal_or_none
 from codehub.api.openapi import may_answer
-from codehub.api.view import View
+from codehub.api.views import View
 from codehub.domain.errors import Unavailable
 from codehub.services.system import leadership
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from codehub.api.view import View
+from codehub.api.views import View
 from codehub.domain.applied_template import AppliedTemplate
 from codehub.domain.model import Workspace
 from codehub.domain.parameters import Parameter

@@ -26,7 +26,7 @@ from codehub.api.template_views import (
     version_view,
 )
 from codehub.api.verbs import ONE_TEMPLATE, ONE_WORKSPACE
-from codehub.api.views import WorkspaceView, workspace_view
+from codehub.api.workspace_views import WorkspaceView, workspace_view
 from codehub.domain.errors import Conflict, Invalid
 from codehub.domain.model import Phase
 from codehub.services.workspaces import viewer_of

@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, Response
 
 from codehub.api.context import Ctx, Who
 from codehub.api.openapi import signed_in
-from codehub.api.view import View
+from codehub.api.views import View
 from codehub.domain.errors import NotFound
 from codehub.domain.ids import is_id
 from codehub.web.assets import assets

@@ -24,7 +24,7 @@ from codehub.api.exec import Command
 from codehub.api.forwarding import Wake, forward
 from codehub.api.openapi import signed_in
 from codehub.api.schemas import Wire
-from codehub.api.view import View
+from codehub.api.views import View
 from codehub.domain.errors import CodeHubError, Denied, Unauthorized
 
 router = APIRouter(tags=["terminals"])

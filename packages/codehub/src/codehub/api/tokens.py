@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from codehub.api.account_views import MintedTokenView, TokenPage, token_view
 from codehub.api.context import Ctx, Who
 from codehub.api.openapi import signed_in
 from codehub.api.schemas import PageQuery, TokenCreate
-from codehub.api.views import MintedTokenView, TokenPage, token_view
 
 router = APIRouter(tags=["tokens"])
 

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from codehub.api.account_views import UserPage, UserView, user_view
 from codehub.api.context import Ctx, Who
 from codehub.api.openapi import signed_in
 from codehub.api.schemas import PageQuery, UserCreate, UserPatch
-from codehub.api.views import UserPage, UserView, user_view
 from codehub.services.users import UserChange
 
 router = APIRouter(tags=["users"])

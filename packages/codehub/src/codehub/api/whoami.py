@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request
 
+from codehub.api.account_views import UserBrief
 from codehub.api.context import principal_or_none
 from codehub.api.openapi import may_answer
-from codehub.api.view import View
-from codehub.api.views import UserBrief
+from codehub.api.views import View
 
 router = APIRouter(tags=["sessions"])
 

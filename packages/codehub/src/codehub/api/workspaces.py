@@ -20,11 +20,12 @@ from codehub.api.schemas import (
     WorkspaceTransfer,
 )
 from codehub.api.verbs import ONE_WORKSPACE
-from codehub.api.views import WorkspacePage, WorkspaceView, workspace_view
+from codehub.api.workspace_views import WorkspacePage, WorkspaceView, workspace_view
 from codehub.domain.model import DesiredState, Phase, WorkspaceWithOwner
 from codehub.domain.repository import parse_source
 from codehub.services.principal import Principal
-from codehub.services.workspaces import Edit, NewWorkspace, Recovery, viewer_of
+from codehub.services.workspace_admin import Recovery
+from codehub.services.workspaces import Edit, NewWorkspace, viewer_of
 
 _ONE = ONE_WORKSPACE
 
@@ -116,7 +117,7 @@ async def recover_workspace(
     """
     given = body is not None and "archive_key" in body.model_fields_set
     recovery = Recovery(chosen=given, archive_key=body.archive_key if body is not None else None)
-    return await _view(await ctx.workspaces.recover(who, workspace_id, recovery), ctx, who)
+    return await _view(await ctx.workspace_admin.recover(who, workspace_id, recovery), ctx, who)
 
 
 @router.post(_ONE + ":duplicate", status_code=201, responses=signed_in(404, 409, 413, 429))
@@ -125,26 +126,26 @@ async def duplicate_workspace(workspace_id: str, body: WorkspaceDuplicate, ctx: 
 
     A running one must be stopped first.
     """
-    made = await ctx.workspaces.duplicate(who, workspace_id, body.name, start=body.start)
+    made = await ctx.workspace_copies.duplicate(who, workspace_id, body.name, start=body.start)
     return await _view(made, ctx, who)
 
 
 @router.post(_ONE + ":continue-from-archive", status_code=201, responses=signed_in(404, 409, 429))
 async def continue_from_archive(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
     """Create a workspace from the last archive of one whose node does not answer. The old one stays unchanged."""
-    return await _view(await ctx.workspaces.continue_from_archive(who, workspace_id), ctx, who)
+    return await _view(await ctx.workspace_copies.continue_from_archive(who, workspace_id), ctx, who)
 
 
 @router.post(_ONE + ":undelete", status_code=202, responses=signed_in(404, 409))
 async def undelete_workspace(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
     """Undelete a workspace (administrators), within CODEHUB_DELETED_RETENTION of its deletion."""
-    return await _view(await ctx.workspaces.undelete(who, workspace_id), ctx, who)
+    return await _view(await ctx.workspace_admin.undelete(who, workspace_id), ctx, who)
 
 
 @router.post(_ONE + ":transfer", status_code=202, responses=signed_in(404, 409, 413))
 async def transfer_workspace(workspace_id: str, body: WorkspaceTransfer, ctx: Ctx, who: Who) -> WorkspaceView:
     """Transfer a workspace to another user (administrators). A running one is stopped first."""
-    return await _view(await ctx.workspaces.transfer(who, workspace_id, body.username), ctx, who)
+    return await _view(await ctx.workspace_admin.transfer(who, workspace_id, body.username), ctx, who)
 
 
 async def _view(owned: WorkspaceWithOwner, ctx: Context, who: Principal) -> WorkspaceView:

@@ -28,7 +28,7 @@ from psycopg.rows import dict_row
 from codehub import __version__
 from codehub.adapters.embedded.layout import write_private
 from codehub.adapters.embedded.postgres import EmbeddedPostgres
-from codehub.adapters.homes.layout import look
+from codehub.adapters.homes.layout import inspect_home
 from codehub.adapters.homes.local_dir import LocalDirHomes
 from codehub.adapters.homes.mark import MARK
 from codehub.adapters.objectstore.archives import ObjectArchives
@@ -185,7 +185,7 @@ def has_directory(row: Row) -> bool:
 
 def has_home(homes: Path, row: Row) -> bool:
     """Return whether this directory contains exactly the incarnation that the database names."""
-    found = look(homes / row.home_store_key)
+    found = inspect_home(homes / row.home_store_key)
     return row.incarnation is not None and found.ctx is not None and found.ctx.incarnation == row.incarnation
 
 

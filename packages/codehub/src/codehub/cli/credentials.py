@@ -48,8 +48,8 @@ class Credentials:
         base = environment.get("XDG_CONFIG_HOME") or str(Path(environment.get("HOME") or Path.home()) / ".config")
         self.path = Path(base) / "codehub" / "credentials.json"
 
-    def server(self, asked: str | None) -> str:
-        chosen = asked or self._environment.get("CODEHUB_SERVER") or self._read().get("default")
+    def server(self, given: str | None) -> str:
+        chosen = given or self._environment.get("CODEHUB_SERVER") or self._read().get("default")
         return normal_server(str(chosen or self._running_here() or DEFAULT_SERVER))
 
     def _running_here(self) -> str | None:

@@ -27,8 +27,8 @@ class EffectiveSettings:
 
 def effective_settings(environment: Mapping[str, str]) -> EffectiveSettings:
     """Return the settings of the environment, completed by those of the `up` that runs on the same data directory."""
-    asked = load_settings(environment)
-    running = holder(asked.data_dir) is not None
+    configured = load_settings(environment)
+    running = holder(configured.data_dir) is not None
     if not running:
-        return EffectiveSettings(asked, running=False)
-    return EffectiveSettings(load_settings({**read_environment(asked.data_dir), **environment}), running=True)
+        return EffectiveSettings(configured, running=False)
+    return EffectiveSettings(load_settings({**read_environment(configured.data_dir), **environment}), running=True)

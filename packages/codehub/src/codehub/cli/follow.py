@@ -49,16 +49,16 @@ def follow(
     """Return the workspace when it reaches the goal, or None when it is gone. Raises WentWrong, Conflict or Unavailable."""
     wanted, reached = GOALS[goal]
     begun = clock()
-    with _told(str(workspace["name"]), quiet) as tell:
+    with _progress_lines(str(workspace["name"]), quiet) as show:
         while True:
-            now = _look(client, str(workspace["id"]), sleep, clock)
+            now = _read_again(client, str(workspace["id"]), sleep, clock)
             if now is None:
                 if goal == "DELETED":
                     return None
                 raise NotFound(f"{workspace['name']} was deleted meanwhile")
             if reached(now):
                 return now
-            tell(now)
+            show(now)
             _check(now, wanted)
             if timeout_s is not None and clock() - begun > timeout_s:
                 raise Unavailable(
@@ -79,7 +79,7 @@ def follow_setup(
     """Return the workspace when its setup (the clone, dotfiles, commands) is over. Raises WentWrong if a step failed."""
     begun, said = clock(), ""
     while True:
-        now = _look(client, str(workspace["id"]), sleep, clock)
+        now = _read_again(client, str(workspace["id"]), sleep, clock)
         if now is None:
             raise NotFound(f"{workspace['name']} was deleted meanwhile")
         setup = now.get("setup") or {"state": "running", "text": ""}
@@ -102,7 +102,7 @@ def follow_setup(
 
 
 @contextmanager
-def _told(name: str, quiet: bool) -> Iterator[Callable[[Workspace], None]]:
+def _progress_lines(name: str, quiet: bool) -> Iterator[Callable[[Workspace], None]]:
     """Yield a function that shows progress: not at all, as a bar, or as lines if the output is not a terminal."""
     output = console(err=True)
     if quiet:
@@ -131,7 +131,7 @@ def _lines(name: str, say: Callable[[str], None]) -> Callable[[Workspace], None]
     operation, said = "NONE", ""
     key: tuple[str | None, int] = (None, 0)
 
-    def tell(now: Workspace) -> None:
+    def show(now: Workspace) -> None:
         nonlocal operation, said, key
         before, operation = operation, now["operation"]
         done = now.get("progress")
@@ -142,7 +142,7 @@ def _lines(name: str, say: Callable[[str], None]) -> Callable[[Workspace], None]
             say(f"{name}: {what}")
         said, key = what, reached
 
-    return tell
+    return show
 
 
 def _step_and_quarter(progress: Mapping[str, Any]) -> tuple[str | None, int]:
@@ -150,7 +150,7 @@ def _step_and_quarter(progress: Mapping[str, Any]) -> tuple[str | None, int]:
     return progress.get("step"), 4 * int(progress.get("done") or 0) // total if total else 0
 
 
-def _look(
+def _read_again(
     client: Client, workspace_id: str, sleep: Callable[[float], None], clock: Callable[[], float]
 ) -> Workspace | None:
     begun = clock()

@@ -38,7 +38,7 @@ from codehub.domain.errors import BackendDown
 from codehub.settings import NAMES, Settings, load_settings
 from codehub.wiring import backend_options, catalog_of, keep_installation_id
 
-_READY_PATIENCE_S = 120.0
+_READY_TIMEOUT_S = 120.0
 
 
 @click.command()
@@ -71,7 +71,7 @@ def _listeners(settings: Settings) -> Iterator[tuple[Settings, dict[str, socket.
         binds: dict[str, str] = {}
         for part, name in (("api", "CODEHUB_API_BIND"), ("proxy", "CODEHUB_PROXY_BIND")):
             wanted = getattr(settings, NAMES[name])
-            made = stack.enter_context(listen(wanted, asked=bool(os.environ.get(name)), name=name))
+            made = stack.enter_context(listen(wanted, explicit=bool(os.environ.get(name)), name=name))
             sockets[part] = made
             host, port = made.getsockname()[:2]
             binds[name] = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -181,7 +181,7 @@ async def _ready(settings: Settings, stopping: asyncio.Event) -> None:
             if not missing:
                 return
             now = time.monotonic()
-            if now - began > _READY_PATIENCE_S:
+            if now - began > _READY_TIMEOUT_S:
                 raise BackendDown(f"CodeHub did not start: no answer from {', '.join(missing)}. See the lines above.")
             if now - said > 2:
                 said = now
@@ -219,8 +219,9 @@ def _banner(settings: Settings, fresh: bool) -> None:
         click.echo(f"  password         in {path}, unless you changed it")
     click.echo(f"  data             {settings.data_dir}")
     if settings.workspace_host == LOCAL_PATTERN:
+        port = settings.proxy_bind.rpartition(":")[2]
         click.echo(
-            "  workspaces       at http://ID.localhost, which Chrome, Edge and Firefox resolve. If your browser does not:"
+            f"  workspaces       http://ID.localhost:{port}, which Chrome, Edge and Firefox resolve. If yours does not:"
         )
         click.echo("                   CODEHUB_WORKSPACE_HOST=none codehub up")
     for why in find_isolation().missing if settings.runtime != "docker" else ():

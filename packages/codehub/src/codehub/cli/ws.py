@@ -117,7 +117,7 @@ def show(workspace: str, server: str | None, as_json: bool) -> None:
         ("Name", found["name"]),
         ("Status", status_text(found)),
         ("Doing", doing(found) or "–"),
-        ("Wanted", found["desired_state"]),
+        ("Desired state", found["desired_state"]),
         ("Description", found["description"] or "–"),
         ("Memo", found["memo"] or "–"),
         ("Owner", found["owner"]),
@@ -221,7 +221,7 @@ def logs(workspace: str, follow: bool, tail: int | None, server: str | None) -> 
 @server_option
 @json_option
 def events(workspace: str, server: str | None, as_json: bool) -> None:
-    """Show the timeline of a workspace: what changed, why, and who asked for it.
+    """Show the timeline of a workspace: what changed, why, and who requested it.
 
     \b
     Example:

@@ -296,13 +296,13 @@ def update_template(
         found = find_workspace(client, workspace)
         offer = client.get(f"workspaces/{found['id']}/template")
         if dry_run:
-            changed, asked = None, offer
+            changed, answer = None, offer
         else:
             known = client.get(f"templates/{offer['name']}")["parameters"] if parameters else []
             body = {"parameters": given_parameters(parameters, known)}
-            changed = asked = client.post(f"workspaces/{found['id']}:update-template", body)
+            changed = answer = client.post(f"workspaces/{found['id']}:update-template", body)
     if as_json:
-        print_json(asked)
+        print_json(answer)
         return
     for problem in offer["problems"] if dry_run else ():
         console(err=True).print(f"{problem['where']}: {problem['message']}", style="red")
@@ -325,15 +325,15 @@ def _ask(
         # Already being in that state is not an error: scripts may repeat a request.
         there = GOALS[goal][1](found) and found["desired_state"] == goal
         on_its_way = found["desired_state"] == goal and found["status"] != "ERROR"
-        asked = found if there or on_its_way else client.post(f"workspaces/{found['id']}:{verb}")
-        _finish(client, asked, goal, wait, timeout_s, as_json)
+        answer = found if there or on_its_way else client.post(f"workspaces/{found['id']}:{verb}")
+        _finish(client, answer, goal, wait, timeout_s, as_json)
 
 
 def _finish(
-    client: Client, asked: Mapping[str, Any], goal: str, wait: bool, timeout_s: float | None, as_json: bool
+    client: Client, answer: Mapping[str, Any], goal: str, wait: bool, timeout_s: float | None, as_json: bool
 ) -> None:
-    reached = follow(client, asked, goal, timeout_s=timeout_s, quiet=as_json) if wait else asked
-    _show(reached or asked, as_json)
+    reached = follow(client, answer, goal, timeout_s=timeout_s, quiet=as_json) if wait else answer
+    _show(reached or answer, as_json)
 
 
 def _show(workspace: Mapping[str, Any], as_json: bool) -> None:

@@ -25,7 +25,7 @@ from codehub.control.progress_deadline import ProgressDeadline, ProgressDeadline
 from codehub.control.report import ProgressReport
 from codehub.domain.errors import BackendDown, CodeHubError, Deposed
 from codehub.domain.model import ErrorReason, Operation, Workspace
-from codehub.domain.plan import Begin, Cancel, CarryOn, Complete, Fail, Heal, Rest, Wait, decide, look
+from codehub.domain.plan import Begin, Cancel, CarryOn, Complete, Fail, Heal, Rest, Wait, decide, observe
 from codehub.domain.progress import (
     RESTARTS_ALLOWED,
     RESTARTS_WINDOW,
@@ -121,40 +121,40 @@ class Reconciler:
         for _ in range(_MOST_STEPS):
             before = row.workspace
             now = self._clock.now()
-            looked = look(before, await self._observer.observe(before), now)
-            match decide(looked, now, was=before.phase):
+            observed = observe(before, await self._observer.observe(before), now)
+            match decide(observed, now, was=before.phase):
                 case Rest():
-                    row = await self._keep(row, looked)
-                    under_way = looked.operation is not Operation.NONE
+                    row = await self._keep(row, observed)
+                    under_way = observed.operation is not Operation.NONE
                     return (Again(_BACKEND_DOWN_S) if under_way else AtRest()), row
                 case Wait(until):
-                    row = await self._keep(row, looked)
+                    row = await self._keep(row, observed)
                     return Again(max(0.0, (until - now).total_seconds())), row
                 case Fail(ErrorReason.DATA_LOST, message) if self._seems_lost_with_many(before.id):
                     return Again(_BACKEND_DOWN_S), row
                 case Heal():
-                    row = await self._commit(before, heal(looked), timeline.found_again())
+                    row = await self._commit(before, heal(observed), timeline.found_again())
                 case Fail(reason, message):
-                    after = to_error(looked, reason, looked.error_count + 1, now, message)
+                    after = to_error(observed, reason, observed.error_count + 1, now, message)
                     row = await self._commit(before, after, timeline.error(reason, message, before.operation))
                     self._ended(before, reason.value)
                 case Complete(operation):
-                    row = await self._commit(before, complete(looked, now), timeline.done(operation))
+                    row = await self._commit(before, complete(observed, now), timeline.done(operation))
                     self._ended(before, "done")
                     acted = False
                     await self._tidy(row.workspace, operation)
                 case Cancel(operation):
-                    row = await self._commit(before, cancel(looked, now), timeline.cancelled(operation))
+                    row = await self._commit(before, cancel(observed, now), timeline.cancelled(operation))
                     self._ended(before, "cancelled")
                     acted = False
                     await self._tidy(row.workspace, operation)
                 case Begin(operation, again):
-                    if again and await self._restarts_too_often(looked):
+                    if again and await self._restarts_too_often(observed):
                         message = f"restarted more than {RESTARTS_ALLOWED} times in {RESTARTS_WINDOW}"
-                        after = to_error(looked, ErrorReason.RETRY_EXCEEDED, looked.error_count, now, message)
+                        after = to_error(observed, ErrorReason.RETRY_EXCEEDED, observed.error_count, now, message)
                         row = await self._commit(before, after, timeline.error(ErrorReason.RETRY_EXCEEDED, message))
                         continue
-                    after = begin(looked, operation, self._new_id(), now)
+                    after = begin(observed, operation, self._new_id(), now)
                     event = timeline.begun(after, again=again)
                     row = await self._commit(before, after, event, is_intent=True)
                     row, pause = await self._attempt(row)
@@ -162,7 +162,7 @@ class Reconciler:
                     if pause is not None:
                         return pause, row
                 case CarryOn():
-                    row = await self._keep(row, looked)
+                    row = await self._keep(row, observed)
                     if acted:
                         # The action reported success but the world does not show it (INV-1): observe again soon.
                         return Again(self._settings.active_interval_s), row
@@ -175,7 +175,7 @@ class Reconciler:
     async def _attempt(self, row: Versioned) -> tuple[Versioned, Result | None]:
         """Act once. Returns None if the result should be observed, else when to retry."""
         workspace = row.workspace
-        deadline = self._patience_with(workspace)
+        deadline = self._deadline_of(workspace)
         if deadline.left_s <= 0:
             return await self._failed(row, failure_of(_deadline_exceeded(self._settings))), None
         report = ProgressReport(self._store, self._lease.epoch, workspace, deadline)
@@ -237,11 +237,13 @@ class Reconciler:
         events = () if still else (timeline.failed(before.operation, failure, after),)
         return await self._commit(before, after, *events)
 
-    async def _keep(self, row: Versioned, looked: Workspace) -> Versioned:
+    async def _keep(self, row: Versioned, observed: Workspace) -> Versioned:
         """Write the observation if it differs from the row."""
         before = row.workspace
         stale = before.observed_at is None or self._clock.now() - before.observed_at >= OBSERVED_EVERY
-        return row if looked == before and not stale else await self._commit(before, looked, *_told(before, looked))
+        if observed == before and not stale:
+            return row
+        return await self._commit(before, observed, *_timeline_of(before, observed))
 
     async def _commit(
         self,
@@ -274,7 +276,7 @@ class Reconciler:
         except CodeHubError as error:
             _log.info("staging stays until the next operation", workspace_id=workspace.id, error=str(error))
 
-    def _patience_with(self, workspace: Workspace) -> ProgressDeadline:
+    def _deadline_of(self, workspace: Workspace) -> ProgressDeadline:
         which = (workspace.operation, workspace.archive_op_id, workspace.op_started_at)
         known = self._deadline.get(workspace.id)
         if known is None or known[0] != which:
@@ -299,7 +301,7 @@ class Reconciler:
         return self._clock.now() - workspace.op_started_at >= retention
 
 
-def _told(before: Workspace, after: Workspace) -> list[TimelineEvent]:
+def _timeline_of(before: Workspace, after: Workspace) -> list[TimelineEvent]:
     """Changes found by observation that belong in the timeline."""
     if after.blocked is not None and before.blocked is None:
         return [timeline.blocked(after.blocked)]

@@ -23,7 +23,7 @@ from codehub.control.reconcile import OBSERVED_EVERY
 from codehub.domain.errors import CodeHubError
 from codehub.domain.model import ErrorReason, Operation, Phase, Workspace
 from codehub.domain.observed import InstanceSeen, Observed, VolumeSeen, VolumeState
-from codehub.domain.plan import Decision, Fail, Rest, decide, look
+from codehub.domain.plan import Decision, Fail, Rest, decide, observe
 from codehub.ports.clock import Clock
 from codehub.ports.control_store import ControlStore, Versioned
 from codehub.ports.homes import HomeStatus
@@ -187,8 +187,8 @@ class Resync:
             if row is None:
                 continue
             workspace = row.workspace
-            looked = look(workspace, self._as_listed(workspace), now)
-            decision = decide(looked, now, was=workspace.phase)
+            observed = observe(workspace, self._as_listed(workspace), now)
+            decision = decide(observed, now, was=workspace.phase)
             if decision_is_loss(decision):
                 lost.append(workspace_id)
                 self._losses.volumes.add(workspace_id)
@@ -196,7 +196,7 @@ class Resync:
             self._losses.volumes.discard(workspace_id)
             if not isinstance(decision, Rest):
                 urgent.append(workspace_id)
-            elif looked != workspace or workspace.observed_at is None or workspace.operation is not Operation.NONE:
+            elif observed != workspace or workspace.observed_at is None or workspace.operation is not Operation.NONE:
                 other.append(workspace_id)
         # Count before workers run, because workers mark losses.
         return urgent + ([] if self._losses.alarm else lost) + other
@@ -226,20 +226,20 @@ class Resync:
                 if workspace.phase is Phase.ARCHIVED or workspace.error_reason is ErrorReason.DATA_LOST:
                     turn.append(workspace_id)
         keys = {id_: self._rows[id_].workspace.archive_key for id_ in turn}
-        asked = {id_: key for id_, key in keys.items() if key is not None}
-        if not asked:
+        recorded = {id_: key for id_, key in keys.items() if key is not None}
+        if not recorded:
             return []
-        there = await _unless_down(self._backends.with_archives(lambda one: one.committed(asked.values())))
+        there = await _unless_down(self._backends.with_archives(lambda one: one.committed(recorded.values())))
         if there is None:
             return []
-        for id_ in asked.keys() & self._rows.keys():
+        for id_ in recorded.keys() & self._rows.keys():
             workspace = self._rows[id_].workspace
-            seems_lost = not there[asked[id_]] and workspace.phase is Phase.ARCHIVED
+            seems_lost = not there[recorded[id_]] and workspace.phase is Phase.ARCHIVED
             (self._losses.archives.add if seems_lost else self._losses.archives.discard)(id_)
         if self._losses.alarm:
-            asked = {id_: key for id_, key in asked.items() if id_ not in self._losses.archives}
-        known = {id_: self._rows[id_].workspace.conditions.archive_ready for id_ in asked if id_ in self._rows}
-        return [id_ for id_, was in known.items() if was.is_unknown or there[asked[id_]] is not was.is_true]
+            recorded = {id_: key for id_, key in recorded.items() if id_ not in self._losses.archives}
+        known = {id_: self._rows[id_].workspace.conditions.archive_ready for id_ in recorded if id_ in self._rows}
+        return [id_ for id_, was in known.items() if was.is_unknown or there[recorded[id_]] is not was.is_true]
 
 
 def decision_is_loss(decision: Decision) -> bool:

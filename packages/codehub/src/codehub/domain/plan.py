@@ -70,13 +70,13 @@ class Wait:
 Decision: TypeAlias = Rest | Begin | CarryOn | Complete | Cancel | Fail | Heal | Wait
 
 
-def look(workspace: Workspace, seen: Observed, now: datetime) -> Workspace:
+def observe(workspace: Workspace, seen: Observed, now: datetime) -> Workspace:
     """Return the workspace after an observation: conditions, an adopted ctx, the phase, and when the phase changed."""
     if workspace.deleted_at is not None or workspace.of_newer_version:
         return workspace
-    looked = _blocked(apply_observation(workspace, seen, now), now)
-    phase = phase_of(looked)
-    return looked if phase is looked.phase else replace(looked, phase=phase, phase_changed_at=now)
+    observed = _blocked(apply_observation(workspace, seen, now), now)
+    phase = phase_of(observed)
+    return observed if phase is observed.phase else replace(observed, phase=phase, phase_changed_at=now)
 
 
 def _blocked(workspace: Workspace, now: datetime) -> Workspace:
@@ -91,7 +91,7 @@ def _blocked(workspace: Workspace, now: datetime) -> Workspace:
 
 
 def decide(workspace: Workspace, now: datetime, *, was: Phase) -> Decision:
-    """Return the next step for a workspace returned by `look`. `was` is the phase before that observation."""
+    """Return the next step for a workspace returned by `observe`. `was` is the phase before that observation."""
     if workspace.deleted_at is not None or workspace.of_newer_version:
         return Rest()
     if is_found_again(workspace):

@@ -85,11 +85,8 @@ def check_secret(name: str, kind: SecretKind, value: bytes) -> None:
 
 def parse_git_host(text: str) -> tuple[str, str]:
     """Return (scheme, host[:port]) of `github.com`, `git.example.org:8443` or a repository's URL."""
-    if "://" in text:
-        url = text if text.rstrip("/").count("/") > 2 else text.rstrip("/") + "/any/repository"
-        found = parse_url(url)
-    else:
-        found = parse_url(f"https://{text.rstrip('/')}/any/repository")
+    url = text if "://" in text else f"https://{text}"
+    found = parse_url(f"{url.rstrip('/')}/any/repository")
     if found.uses_ssh:
         raise Invalid("host: SSH uses your key instead: `codehub git-auth key` shows its public half")
     return found.scheme, found.host

@@ -15,6 +15,7 @@ from codehub.domain.history import Generation, TimelineEntry
 from codehub.domain.model import Phase
 from codehub.ports.instances import Instances
 from codehub.services.principal import Principal
+from codehub.services.workspace_admin import WorkspaceAdmin
 from codehub.services.workspaces import Workspaces
 
 
@@ -22,6 +23,7 @@ from codehub.services.workspaces import Workspaces
 class Diagnostics:
     database: Database
     workspaces: Workspaces
+    workspace_admin: WorkspaceAdmin
     instances: Mapping[str, Instances]
 
     async def timeline(
@@ -39,7 +41,9 @@ class Diagnostics:
         if found.workspace.phase is not Phase.ERROR:
             return kept
         known = {one.archive_key for one in kept}
-        more = [one for one in await self.workspaces.archives_in_store(workspace_id) if one.archive_key not in known]
+        more = [
+            one for one in await self.workspace_admin.archives_in_store(workspace_id) if one.archive_key not in known
+        ]
         return sorted([*kept, *more], key=lambda one: one.committed_at, reverse=True)
 
     async def logs(
@@ -50,7 +54,7 @@ class Diagnostics:
         try:
             await backend.status(workspace_id)
         except BackendDown as error:
-            raise _told(workspace_id) from error
+            raise _unavailable(workspace_id) from error
         return backend.logs(workspace_id, follow=follow, tail=tail)
 
     async def usage(self, who: Principal, workspace_id: str) -> Mapping[str, float] | None:
@@ -58,7 +62,7 @@ class Diagnostics:
         try:
             return await backend.usage(workspace_id)
         except BackendDown as error:
-            raise _told(workspace_id) from error
+            raise _unavailable(workspace_id) from error
 
     async def _backend(self, who: Principal, workspace_id: str) -> Instances:
         found = await self.workspaces.get(who, workspace_id)
@@ -70,5 +74,5 @@ class Diagnostics:
         return backend
 
 
-def _told(workspace_id: str) -> UpstreamUnavailable:
+def _unavailable(workspace_id: str) -> UpstreamUnavailable:
     return UpstreamUnavailable(f"the backend that runs workspace {workspace_id} does not answer now: try again later")

@@ -51,7 +51,7 @@ class WorkspaceAccess:
     visits: Visits | None = None  # for the audit trail, in the proxy, where other users may visit
     widest_share: str = "link"  # the widest share that administrators allow for ports
 
-    async def look(self, workspace_id: str, *, cookies: Sequence[bytes], token: bytes) -> AccessSnapshot:
+    async def snapshot(self, workspace_id: str, *, cookies: Sequence[bytes], token: bytes) -> AccessSnapshot:
         """Check access. A cookie never makes up for an invalid token."""
         now = self.clock()
         presented = {_hash(secret): secret for secret in ([token] if token else cookies[:MAX_COOKIES])}
@@ -120,10 +120,10 @@ class WorkspaceAccess:
 
         The owner's may, and those the port is still shared with.
         """
-        asked = [(workspace_id, port, _hash(secret)) for workspace_id, port, secret in held]
+        hashes = [(workspace_id, port, _hash(secret)) for workspace_id, port, secret in held]
         async with self.database.transaction() as tx:
-            live = await ports.still_open(tx, asked, self.widest_share, self.clock())
-        return {one for one, hashed in zip(held, asked, strict=True) if hashed in live}
+            live = await ports.still_open(tx, hashes, self.widest_share, self.clock())
+        return {one for one, hashed in zip(held, hashes, strict=True) if hashed in live}
 
     async def issue(self, who: Principal, workspace_id: str, nonce_hash: bytes) -> str:
         """Create a ticket for the owner's browser. Raises WorkspaceNotFound or Denied."""

@@ -16,7 +16,7 @@ _FAILURE = 5
 _REQUEST_IDENTITIES, _IDENTITIES = 11, 12
 _SIGN_REQUEST, _SIGNED = 13, 14
 _LONGEST_MESSAGE = 256 << 10
-_LIST_PATIENCE_S = 5.0  # every `ssh` requests the list, even if it needs none of our keys
+_LIST_TIMEOUT_S = 5.0  # every `ssh` requests the list, even if it needs none of our keys
 
 
 def string(data: bytes) -> bytes:
@@ -48,7 +48,7 @@ async def answer(link: Link, message: bytes) -> bytes:
 
 
 async def _identities(link: Link) -> bytes:
-    found = await link.ask("ssh-identities", patience_s=_LIST_PATIENCE_S)
+    found = await link.ask("ssh-identities", timeout_s=_LIST_TIMEOUT_S)
     keys = found.get("keys")
     reply, count = b"", 0
     for key in keys if isinstance(keys, list) else []:

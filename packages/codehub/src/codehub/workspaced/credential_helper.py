@@ -17,12 +17,12 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 2 or arguments[1] != "get":
         return 0
     pairs = (line.rstrip("\n").partition("=") for line in sys.stdin)
-    asked = {name: value for name, _, value in pairs if name in _FIELDS}
+    request = {name: value for name, _, value in pairs if name in _FIELDS}
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(60.0)
             connection.connect(arguments[0])
-            connection.sendall(json.dumps(asked).encode() + b"\n")
+            connection.sendall(json.dumps(request).encode() + b"\n")
             connection.shutdown(socket.SHUT_WR)
             with connection.makefile("rb") as stream:
                 answer = json.loads(stream.read(1 << 20) or b"{}")

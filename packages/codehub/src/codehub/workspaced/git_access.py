@@ -91,9 +91,9 @@ class GitAccess:
 
     async def _credential(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            asked = json.loads(await reader.readuntil(b"\n"))
+            request = json.loads(await reader.readuntil(b"\n"))
             names = ("protocol", "host", "path")
-            fields: dict[str, object] = {name: str(asked.get(name, ""))[:_LONGEST_QUESTION] for name in names}
+            fields: dict[str, object] = {name: str(request.get(name, ""))[:_LONGEST_QUESTION] for name in names}
             try:
                 found = await self._link.ask("credential", fields)
             except LinkError as error:

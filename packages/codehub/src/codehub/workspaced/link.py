@@ -15,7 +15,7 @@ from .http1 import Connection
 
 _LONGEST_LINE = 4 << 20
 # CodeHub may be restarting: a `git push` waits for it instead of failing.
-_PATIENCE_S = 30.0
+_TIMEOUT_S = 30.0
 _MOST_WAITING = 256
 
 
@@ -105,13 +105,13 @@ class Link:
             pass
 
     async def ask(
-        self, what: str, fields: dict[str, object] | None = None, patience_s: float = _PATIENCE_S
+        self, what: str, fields: dict[str, object] | None = None, timeout_s: float = _TIMEOUT_S
     ) -> dict[str, object]:
         """Return the answer's `value`. Waits for CodeHub to connect, and retries once if it disconnects meanwhile."""
         if len(self._answers) >= _MOST_WAITING:
             raise LinkError("too many requests at once")
         try:
-            return await asyncio.wait_for(self._ask(what, fields or {}), patience_s)
+            return await asyncio.wait_for(self._ask(what, fields or {}), timeout_s)
         except asyncio.TimeoutError:
             raise LinkError("CodeHub does not answer: try again in a moment") from None
 

@@ -131,12 +131,12 @@ async def test_live_events_begin_again_after_an_unforeseen_failure(database: Dat
     async with running_api(database, pace=pace) as api, listening(api) as address:
         ada = await api.user("ada")
         render = api.live._render
-        struck = 0
+        failures = 0
 
         def broken_once(owned: WorkspaceWithOwner, viewer: Viewer, gaps: Sequence[Span]) -> str:
-            nonlocal struck
-            struck += 1
-            if struck == 1:
+            nonlocal failures
+            failures += 1
+            if failures == 1:
                 raise RuntimeError("nobody thought of this")
             return render(owned, viewer, gaps)
 

@@ -65,5 +65,5 @@ async def test_what_comes_to_an_owner_by_others_gets_the_next_free_name(api: Api
     assert (given.status_code, given.json()["name"]) == (202, "api-2")
     back = await admin.post(f"{W}/{deleted}:undelete")
     assert back.json()["name"] == "api-3", back.text
-    told = [entry["message"] for entry in (await bob.get(f"{W}/{theirs}/events")).json()["items"]]
-    assert "renamed to api-2: api was in use" in told
+    messages = [entry["message"] for entry in (await bob.get(f"{W}/{theirs}/events")).json()["items"]]
+    assert "renamed to api-2: api was in use" in messages

@@ -1,4 +1,4 @@
-"""Giving a workspace to another user, and what a disabled user is told."""
+"""Giving a workspace to another user, and the message for a disabled user."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def test_api_and_proxy_read_neither_secrets_nor_homes(stack: Stack) -> None:
     with stack.client() as client:
         assert client.post(f"{path}:archive").status_code == 202
         stack.wait(lambda: client.get(path).json()["phase"] == "ARCHIVED")
-    # The API cannot read the archives, and is told which there are.
+    # The API cannot read the archives, and gets a list of them.
     view = ReceiptsView(stack.data_dir / "run" / "receipts" / "receipts.sock")
     (receipt,) = asyncio.run(view.receipts(made.json()["id"]))
     assert made.json()["id"] in receipt.archive_key

@@ -23,8 +23,8 @@ from codehub.domain.images import parse_image
 from codehub.domain.model import Progress
 from codehub.ports.fence import Report
 
-_IDE_LABEL = "codehub.ide"
-_ROLE_LOOK = "look"
+IDE_LABEL = "codehub.ide"
+_ROLE_INSPECT = "inspect"
 _LONGEST_TABLE = 256 << 10
 _NO_USERS = "root:x:0:0:root:/root:/bin/sh\n"
 
@@ -87,21 +87,21 @@ def _note(message: dict[str, object], layers: dict[str, tuple[int, int]], image:
         layers[str(message.get("id"))] = (int(detail.get("current", 0)), int(detail["total"]))
 
 
-async def look_into(engine: Engine, found: Mapping[str, Any]) -> ImageInfo:
+async def inspect_image(engine: Engine, found: Mapping[str, Any]) -> ImageInfo:
     """Read the image's users and shell through a container that never runs."""
     config = found.get("Config") or {}
     command = (*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ()))
-    label = (config.get("Labels") or {}).get(_IDE_LABEL, "")
+    label = (config.get("Labels") or {}).get(IDE_LABEL, "")
     ide = Ide(label) if label in set(Ide) else Ide.NONE
     body = {
         "Image": found["Id"],
         "Entrypoint": ["never-run"],
-        "Labels": engine.labels("", _ROLE_LOOK),
+        "Labels": engine.labels("", _ROLE_INSPECT),
         "HostConfig": {"NetworkMode": "none"},
     }
-    for left in await engine.get("containers/json", all="true", filters=engine.filters(_ROLE_LOOK)):
+    for left in await engine.get("containers/json", all="true", filters=engine.filters(_ROLE_INSPECT)):
         await engine.remove(f"containers/{left['Id']}", force="true", v="true")
-    name = f"codehub-look-{secrets.token_hex(6)}"
+    name = f"codehub-inspect-{secrets.token_hex(6)}"
     made = (await engine.send("POST", "containers/create", body, params={"name": name}, timeout_s=120))["Id"]
     try:
         passwd = await _read(engine, made, "/etc/passwd")

@@ -66,7 +66,7 @@ def place_of(root: Path, home: HomeKey) -> Place:
     return Place(path.parent, path)
 
 
-def look(home: Path) -> HomeStatus:
+def inspect_home(home: Path) -> HomeStatus:
     """Return the home's status: complete if its ctx can be read and its files exist."""
     try:
         raw = (home / CTX).read_bytes()
@@ -130,7 +130,7 @@ def put_back(place: Place) -> None:
 
 
 def _is_anothers(trash: Path) -> bool:
-    ctx = look(trash).ctx
+    ctx = inspect_home(trash).ctx
     return ctx is not None and trash.name != f"{TRASH}{ctx.incarnation}"
 
 

@@ -21,8 +21,8 @@ from codehub.adapters.homes.layout import (
     STAGING,
     TRASH,
     Place,
+    inspect_home,
     listed,
-    look,
     place_of,
     put_back,
     remove_box,
@@ -106,7 +106,7 @@ class LocalDirHomes(StoredHomes):
         self._must_be_there()
         for user in listed(self._root / "users"):
             for box in listed(user / "workspaces"):
-                status = look(box / "home")
+                status = inspect_home(box / "home")
                 if status.state is not HomeState.ABSENT:
                     found[box.name] = status
         return found
@@ -114,7 +114,7 @@ class LocalDirHomes(StoredHomes):
     async def status(self, home: HomeKey) -> HomeStatus:
         def work() -> HomeStatus:
             self._must_be_there()
-            return look(self._place(home).home)
+            return inspect_home(self._place(home).home)
 
         return await asyncio.to_thread(work)
 
@@ -208,7 +208,7 @@ class LocalDirHomes(StoredHomes):
         def work(cancelled: threading.Event) -> None:
             place = self._checked(home)
             put_back(place)
-            status = look(place.home)
+            status = inspect_home(place.home)
             if status.state is not HomeState.ABSENT:
                 if status.ctx is None or status.ctx.incarnation != ctx.incarnation:
                     raise FenceLost(f"the home of {home.workspace_id} is not the one that was to be removed")
@@ -262,7 +262,7 @@ class LocalDirHomes(StoredHomes):
         return self._place(home)
 
     def _expect(self, place: Place, ctx: HomeCtx, home: HomeKey) -> None:
-        status = look(place.home)
+        status = inspect_home(place.home)
         if status.state is HomeState.ABSENT:
             raise DataLost(f"the home of {home.workspace_id} is gone: {place.home} does not exist")
         if status.ctx is None or status.ctx.incarnation != ctx.incarnation:
@@ -271,7 +271,7 @@ class LocalDirHomes(StoredHomes):
     def _clear_the_way(self, place: Place, fence: Fence) -> HomeCtx | None:
         """Return the ctx of an existing complete volume; otherwise remove whatever blocks a new one."""
         put_back(place)
-        status = look(place.home)
+        status = inspect_home(place.home)
         if status.state is HomeState.WHOLE:
             return status.ctx
         if status.state is HomeState.INCOMPLETE:

@@ -19,7 +19,7 @@ from typing import Any, Final
 import httpx
 
 from codehub.adapters.kubernetes.credentials import Credentials
-from codehub.adapters.kubernetes.errors import Refusal, to_error
+from codehub.adapters.kubernetes.errors import Forbidden, Refusal, to_error
 from codehub.adapters.kubernetes.kubeconfig import ClusterAccess
 from codehub.domain.errors import BackendDown, Conflict, Invalid
 
@@ -70,15 +70,28 @@ class ApiClient:
 
     async def list_all(self, path: str, params: Mapping[str, str] | None = None) -> tuple[list[Json], str]:
         """Return all items of all pages, and the resourceVersion to watch from."""
-        asked = {"limit": str(self.page), **(params or {})}
+        query = {"limit": str(self.page), **(params or {})}
         items: list[Json] = []
         while True:
-            page = await self.list_page(path, asked)
+            page = await self.list_page(path, query)
             items.extend(page.get("items") or [])
             meta = page.get("metadata") or {}
             if not meta.get("continue"):
                 return items, str(meta.get("resourceVersion") or "")
-            asked = {**asked, "continue": str(meta["continue"])}
+            query = {**query, "continue": str(meta["continue"])}
+
+    async def check_namespace(self) -> None:
+        """Raise BackendDown if the namespace does not exist.
+
+        A list in a missing namespace is empty, so it must not be taken for a namespace without objects. Without the right
+        to read namespaces the list itself is refused, because the Role is part of the namespace.
+        """
+        with contextlib.suppress(Forbidden):
+            if await self.get(f"/api/v1/namespaces/{self.namespace}") is None:
+                raise BackendDown(
+                    f"the namespace {self.namespace} does not exist."
+                    " Apply deploy/kubernetes/workspaces, or correct CODEHUB_K8S_NAMESPACE"
+                )
 
     async def create(self, path: str, body: Json) -> Json:
         self.writes += 1

@@ -51,7 +51,9 @@ class Cluster:
     async def ping(self) -> None:
         """Raise BackendDown unless the API server answers and allows us to list our pods."""
         try:
-            await self.client.list_page(self.pods_path, {"limit": "1"})
+            page = await self.client.list_page(self.pods_path, {"limit": "1"})
+            if not page.get("items"):
+                await self.client.check_namespace()
         except BackendDown:
             raise
         except CodeHubError as error:

@@ -183,6 +183,8 @@ class Informer(Generic[T]):
     async def _list(self) -> None:
         items, version = await self._client.list_all(self._path, {"labelSelector": self._selector})
         self.lists += 1
+        if not items:
+            await self._client.check_namespace()
         table = {one.meta.uid: one for one in map(self._decode, items)}
         touched = {
             one.meta.workspace_id

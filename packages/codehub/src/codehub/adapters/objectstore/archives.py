@@ -14,7 +14,7 @@ from codehub.ports.archives import ArchivePlace
 from codehub.ports.fence import Fence
 from codehub.ports.homes import ArchiveReceipt
 
-_LOOKS_AT_ONCE = 16
+_CHECKS_AT_ONCE = 16
 
 
 class ObjectArchives:
@@ -40,14 +40,14 @@ class ObjectArchives:
             )
 
     async def committed(self, archive_keys: Collection[str]) -> Mapping[str, bool]:
-        slots = asyncio.Semaphore(_LOOKS_AT_ONCE)
+        slots = asyncio.Semaphore(_CHECKS_AT_ONCE)
 
-        async def look(key: str) -> bool:
+        async def exists(key: str) -> bool:
             async with slots:
                 return await asyncio.to_thread(self._committed, key)
 
         keys = list(dict.fromkeys(archive_keys))
-        return dict(zip(keys, await asyncio.gather(*map(look, keys)), strict=True))
+        return dict(zip(keys, await asyncio.gather(*map(exists, keys)), strict=True))
 
     def _committed(self, key: str) -> bool:
         parse_key(key)

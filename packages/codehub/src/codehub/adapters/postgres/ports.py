@@ -50,7 +50,7 @@ async def link_is_live(tx: Transaction, secret_hash: bytes, workspace_id: str, p
 
 
 async def still_open(
-    tx: Transaction, asked: Sequence[tuple[str, int, bytes]], widest: str, now: datetime
+    tx: Transaction, requested: Sequence[tuple[str, int, bytes]], widest: str, now: datetime
 ) -> set[tuple[str, int, bytes]]:
     """Return those of the (workspace, port, hash) that belong to the owner or that the sharing admits.
 
@@ -58,22 +58,22 @@ async def still_open(
     """
     rows = await (
         await tx.execute(
-            "WITH asked AS (SELECT * FROM unnest(%(ids)s::text[], %(ports)s::int[], %(hashes)s::bytea[])"
+            "WITH requested AS (SELECT * FROM unnest(%(ids)s::text[], %(ports)s::int[], %(hashes)s::bytea[])"
             " AS a(workspace_id, port, secret_hash)), holders AS ("
-            " SELECT a.*, s.user_id FROM asked a JOIN proxy_sessions p ON p.secret_hash = a.secret_hash"
+            " SELECT a.*, s.user_id FROM requested a JOIN proxy_sessions p ON p.secret_hash = a.secret_hash"
             " JOIN sessions s ON s.id = p.session_id"
-            " UNION ALL SELECT a.*, t.user_id FROM asked a JOIN api_tokens t ON t.secret_hash = a.secret_hash)"
+            " UNION ALL SELECT a.*, t.user_id FROM requested a JOIN api_tokens t ON t.secret_hash = a.secret_hash)"
             " SELECT h.workspace_id, h.port, h.secret_hash FROM holders h JOIN workspaces w ON w.id = h.workspace_id"
             " WHERE w.owner_user_id = h.user_id OR (%(widest)s <> 'owner' AND EXISTS (SELECT 1 FROM workspace_ports o"
             " WHERE o.workspace_id = h.workspace_id AND o.port = h.port AND o.share <> 'owner'))"
-            " UNION ALL SELECT a.* FROM asked a JOIN port_links l ON l.secret_hash = a.secret_hash"
+            " UNION ALL SELECT a.* FROM requested a JOIN port_links l ON l.secret_hash = a.secret_hash"
             " AND l.workspace_id = a.workspace_id AND l.port = a.port AND l.expires_at > %(now)s"
             " JOIN workspace_ports o ON o.workspace_id = a.workspace_id AND o.port = a.port AND o.share = 'link'"
             " WHERE %(widest)s = 'link'",
             {
-                "ids": [one[0] for one in asked],
-                "ports": [one[1] for one in asked],
-                "hashes": [one[2] for one in asked],
+                "ids": [one[0] for one in requested],
+                "ports": [one[1] for one in requested],
+                "hashes": [one[2] for one in requested],
                 "widest": widest,
                 "now": now,
             },

@@ -37,6 +37,7 @@ class Record:
     secret: tuple[str, str] | None
     workspaced_socket: str = ""  # empty for an instance started by an older CodeHub
     workspaced_secret: str = ""
+    memory_limit_bytes: int = 0  # 0 if none was set
 
     @property
     def alive(self) -> bool:
@@ -81,6 +82,7 @@ def read_record(run_dir: Path) -> Record | None:
             secret=(str(secret[0]), str(secret[1])) if secret else None,
             workspaced_socket=str(raw.get("workspaced_socket", "")),
             workspaced_secret=str(raw.get("workspaced_secret", "")),
+            memory_limit_bytes=int(raw.get("memory_limit_bytes", 0)),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None

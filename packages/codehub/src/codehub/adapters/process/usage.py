@@ -34,5 +34,5 @@ class UsageMeter:
         return {
             "cpu_percent": percent,
             "memory_bytes": float(memory),
-            "memory_limit_bytes": float(psutil.virtual_memory().total),
+            "memory_limit_bytes": float(record.memory_limit_bytes or psutil.virtual_memory().total),
         }

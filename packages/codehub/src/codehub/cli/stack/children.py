@@ -27,7 +27,7 @@ from codehub.cli.stack.unprivileged import plan_for
 log = structlog.get_logger()
 
 # Graceful shutdown of the proxy's WebSockets takes up to 10 s.
-_STOP_PATIENCE_S = 20.0
+_STOP_TIMEOUT_S = 20.0
 _PR_SET_PDEATHSIG = 1
 _SOURCES = Path(__file__).parents[3]
 _UMASK = 0o022
@@ -96,7 +96,7 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
     with contextlib.suppress(ProcessLookupError):
         process.terminate()
     try:
-        await asyncio.wait_for(process.wait(), _STOP_PATIENCE_S)
+        await asyncio.wait_for(process.wait(), _STOP_TIMEOUT_S)
     except TimeoutError:
         with contextlib.suppress(ProcessLookupError):
             process.kill()

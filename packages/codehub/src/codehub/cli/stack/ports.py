@@ -12,16 +12,16 @@ from codehub.domain.errors import Conflict, Invalid
 _TRIES = 50
 
 
-def listen(bind: str, *, asked: bool, name: str) -> socket.socket:
-    """Listen on HOST:PORT. If the port is in use and was not explicitly configured (`asked`), use the next free one."""
+def listen(bind: str, *, explicit: bool, name: str) -> socket.socket:
+    """Listen on HOST:PORT. If the port is in use and was not explicitly configured (`explicit`), use the next free one."""
     host, _, port = bind.rpartition(":")
     host = host.strip("[]")
-    for number in [int(port)] if asked else range(int(port), int(port) + _TRIES):
+    for number in [int(port)] if explicit else range(int(port), int(port) + _TRIES):
         try:
             return _listening(host, number)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                if asked:
+                if explicit:
                     raise Conflict(
                         f"{name}={bind}: the port is taken{_by(number)}. Free it, or choose another."
                     ) from error

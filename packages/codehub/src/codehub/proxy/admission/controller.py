@@ -7,21 +7,19 @@ within the last minute stay admitted; new requests get 503 with Retry-After.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import secrets
 from dataclasses import replace
 from math import inf
 from typing import Final
-from urllib.parse import quote
 
 from codehub.domain import routing
 from codehub.domain.doors import Door, Kind, prefix_of, read_host, read_key
 from codehub.domain.errors import BackendDown, LimitExceeded, Transient
 from codehub.domain.ids import ID_LENGTH, is_id
-from codehub.domain.model import Operation, Phase, Workspace
+from codehub.domain.model import Operation, Phase
 from codehub.domain.routing import Page
 from codehub.proxy import pages, tab
-from codehub.proxy.admission.addresses import Addresses, below_prefix, cookie_path
+from codehub.proxy.admission.addresses import Addresses
+from codehub.proxy.admission.answers import MESSAGES, Answers
 from codehub.proxy.admission.cache import AdmissionCache
 from codehub.proxy.admission.cross_origin import answer_preflight, is_own_origin
 from codehub.proxy.admission.decision import Admission, Credential, Reply, refusal
@@ -34,12 +32,12 @@ from codehub.proxy.admission.request_context import (
     read,
     ticket_of,
 )
+from codehub.proxy.admission.sign_in import SignIn
 from codehub.proxy.admission.singleflight import SingleFlight
 from codehub.proxy.admission.targets import Targets
 from codehub.proxy.coarse_clock import CoarseClock
 from codehub.proxy.http1.headers import (
     LINK_NAME,
-    NONCE_COOKIE,
     OWN_PATH,
     PORT_PATH,
     TICKET_PARAMETER,
@@ -55,18 +53,6 @@ _MAX_HOSTS: Final = 4096
 _PREFIX: Final = routing.WORKSPACE_PREFIX.encode()
 _ID_BEGIN: Final = len(_PREFIX)
 _ID_END: Final = _ID_BEGIN + ID_LENGTH
-_MESSAGES: Final[dict[Page, str]] = {
-    Page.NOT_FOUND: "there is no such workspace",
-    Page.FORBIDDEN: "this workspace belongs to someone else",
-    Page.WAKING: "the workspace is not up yet: ask again",
-    Page.AWAY: "the workspace runs but does not answer",
-    Page.PORT_CLOSED: "nothing listens on this port of the workspace",
-    Page.ARCHIVED: "the workspace is archived: restore it in the dashboard",
-    Page.PENDING: "the workspace is not started",
-    Page.ERROR: "the workspace is in ERROR: its timeline says why",
-    Page.LIMIT: "too many workspaces are running: stop one first",
-    Page.UNAVAILABLE: "the database does not answer: ask again",
-}
 
 
 class AdmissionController:
@@ -76,9 +62,11 @@ class AdmissionController:
         self._addresses = addresses
         self._clock = clock
         self._cache = AdmissionCache(clock)
-        self._ask_again_at = 0.0
+        self._query_again_at = 0.0
         self._renewals: set[asyncio.Task[None]] = set()
         self._lookups = SingleFlight(access)
+        self._answers = Answers(addresses.dashboard)
+        self._sign_in = SignIn(access, addresses)
         self._own_hosts: dict[bytes, bytes | None] = {}
 
     # ── the hot path ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -158,7 +146,7 @@ class AdmissionController:
         if isinstance(context, Reply):
             return context
         if not is_id(context.workspace_id):
-            return self._answer(context, 404, Page.NOT_FOUND)
+            return self._answers.page(context, 404, Page.NOT_FOUND)
         if context.door.is_stream and not context.token:
             return refusal(401, "this needs an API token: Authorization: Bearer cht_…")
         origin = self._addresses.origin(context.workspace_id, context.door)
@@ -168,17 +156,18 @@ class AdmissionController:
         try:
             return await self._decide(context, failed)
         except (BackendDown, Transient):
-            self._ask_again_at = self._clock.now + PAUSE_S
-            return self._kept(context) or self._answer(context, 503, Page.UNAVAILABLE, retry_after_s=5)
+            self._query_again_at = self._clock.now + PAUSE_S
+            return self._kept(context) or self._answers.page(context, 503, Page.UNAVAILABLE, retry_after_s=5)
 
     async def _decide(self, context: RequestContext, failed: Admission | None) -> Admission | Reply:
-        if self._clock.now < self._ask_again_at and failed is None:
+        if self._clock.now < self._query_again_at and failed is None:
             kept = self._kept(context)
             if kept is not None:
                 return kept
         ticket = ticket_of(context.rest)
         if ticket is not None:
-            return await self._redeem(context, *ticket)
+            redeemed = await self._sign_in.redeem(context, *ticket)
+            return redeemed or self._answers.page(context, 401, Page.SIGNED_OUT)
         seen = await self._lookups.do(context.workspace_id, context.cookies, context.token)
         if context.door.kind is Kind.PORT and not seen.is_owner:
             guest = await self._guest(context, seen, failed)
@@ -196,12 +185,12 @@ class AdmissionController:
             self._cache.drop((context.key, secret))
         match way:
             case routing.SignIn():
-                return self._sign_in(context)
+                return self._sign_in.redirect(context)
             case routing.Answer(status, page, retry_after_s):
-                return self._answer(context, status, page, seen=seen, retry_after_s=retry_after_s)
+                return self._answers.page(context, status, page, seen=seen, retry_after_s=retry_after_s)
             case routing.Wake():
                 return await self._wake(context, seen)
-            case routing.Forward(ask_running, rising, leaving):
+            case routing.Forward(request_start, rising, leaving):
                 admission = await self._admit(
                     context,
                     seen,
@@ -209,8 +198,8 @@ class AdmissionController:
                     rising=rising,
                     remember=not rising and not leaving and not context.door.is_stream,
                 )
-                if ask_running or (leaving and isinstance(admission, Admission) and is_work(context, admission)):
-                    await self._ask_running(seen)
+                if request_start or (leaving and isinstance(admission, Admission) and is_work(context, admission)):
+                    await self._request_start(seen)
                 return admission
 
     async def _guest(
@@ -228,12 +217,12 @@ class AdmissionController:
                 303,
                 headers=(
                     (b"Location", rest.encode()),
-                    (b"Set-Cookie", self._set_cookie(LINK_NAME, secret, path)),
+                    (b"Set-Cookie", self._sign_in.set_cookie(LINK_NAME, secret, path)),
                 ),
             )
         workspace = seen.workspace
         if workspace is None or workspace.phase is not Phase.RUNNING:
-            return self._answer(context, 503, Page.AWAY, retry_after_s=routing.RETRY_AFTER_S)
+            return self._answers.page(context, 503, Page.AWAY, retry_after_s=routing.RETRY_AFTER_S)
         by_link = seen.user_id is None
         holder = replace(seen, secret=secret) if by_link else seen
         return await self._admit(context, holder, failed, rising=False, remember=not by_link)
@@ -250,7 +239,9 @@ class AdmissionController:
                 if target is not None:
                     # The next server on this port may be a different one.
                     target.rewrite = replace(target.rewrite, strip=True)
-                return self._answer(context, 502, Page.PORT_CLOSED, seen=seen, retry_after_s=routing.RETRY_AFTER_S)
+                return self._answers.page(
+                    context, 502, Page.PORT_CLOSED, seen=seen, retry_after_s=routing.RETRY_AFTER_S
+                )
             return self._away(context, seen, rising=rising)
         admission = Admission(
             (context.key, seen.secret),
@@ -270,8 +261,8 @@ class AdmissionController:
         except LimitExceeded:
             assert seen.user_id is not None
             running = await self._access.running(seen.user_id)
-            return self._answer(context, 502, Page.LIMIT, seen=seen, running=running)
-        return self._answer(context, 503, Page.WAKING, seen=seen, retry_after_s=routing.RETRY_AFTER_S)
+            return self._answers.page(context, 502, Page.LIMIT, seen=seen, running=running)
+        return self._answers.page(context, 503, Page.WAKING, seen=seen, retry_after_s=routing.RETRY_AFTER_S)
 
     async def _wake_from_page(self, context: RequestContext, seen: AccessSnapshot, way: routing.Route) -> Reply:
         """Wake the workspace for a page of its IDE that is still open, without leaving the page."""
@@ -284,11 +275,11 @@ class AdmissionController:
                 await self._access.wake(seen)
             except LimitExceeded:
                 assert seen.workspace is not None
-                return self._status_reply(Page.LIMIT, seen.workspace)
+                return self._answers.status(Page.LIMIT, seen.workspace)
             seen = await self._lookups.do(context.workspace_id, context.cookies, context.token)
         return await self._status(context, seen)
 
-    async def _ask_running(self, seen: AccessSnapshot) -> None:
+    async def _request_start(self, seen: AccessSnapshot) -> None:
         try:
             await self._access.wake(seen)
         except LimitExceeded:
@@ -299,22 +290,18 @@ class AdmissionController:
         if seen.user_id is None:
             return refusal(401, "sign in first")
         if seen.workspace is None or not seen.is_owner:
-            return refusal(404, _MESSAGES[Page.NOT_FOUND])
+            return refusal(404, MESSAGES[Page.NOT_FOUND])
         workspace = seen.workspace
         way = _route(seen, navigation=True, with_token=False)
         page: Page | None = Page.WAKING
         if isinstance(way, routing.Forward):
             closed = Page.PORT_CLOSED if context.door.kind is Kind.PORT else Page.AWAY
-            page = None if await self._answers(seen, context.door) else closed
+            page = None if await self._responds(seen, context.door) else closed
         elif isinstance(way, routing.Answer):
             page = way.page
-        return self._status_reply(page, workspace)
+        return self._answers.status(page, workspace)
 
-    def _status_reply(self, page: Page | None, workspace: Workspace) -> Reply:
-        body = pages.status_document(page, workspace, self._addresses.dashboard)
-        return Reply(200, body, ((b"Content-Type", b"application/json"),))
-
-    async def _answers(self, seen: AccessSnapshot, door: Door) -> bool:
+    async def _responds(self, seen: AccessSnapshot, door: Door) -> bool:
         assert seen.workspace is not None
         target = await self._targets.find(seen.workspace, door, again=True)
         if target is None:
@@ -324,47 +311,6 @@ class AdmissionController:
         except OSError:
             return False
         return True
-
-    # ── signing in ───────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _sign_in(self, context: RequestContext) -> Reply:
-        if not context.navigation:
-            return refusal(401, "sign in first: no workspace cookie or API token, or one that is over")
-        nonce = cookie_value(context.request.fields.cookie, NONCE_COOKIE) or secrets.token_urlsafe(24).encode()
-        digest = hashlib.sha256(nonce).hexdigest()
-        place = f"{self._addresses.dashboard}/handover/{context.workspace_id}"
-        back = below_prefix(context.workspace_id, context.door, context.rest)
-        location = f"{place}?nonce={digest}&next={quote(back, safe='')}"
-        return Reply(
-            303,
-            headers=(
-                (b"Location", location.encode()),
-                (b"Set-Cookie", self._cookie(NONCE_COOKIE, nonce, context, b"; Max-Age=600")),
-            ),
-        )
-
-    async def _redeem(self, context: RequestContext, ticket: str, rest: str) -> Reply:
-        nonce = cookie_value(context.request.fields.cookie, NONCE_COOKIE)
-        secret = None
-        if context.navigation and nonce:
-            secret = await self._access.redeem(ticket.encode(), nonce, context.workspace_id)
-        if secret is None:
-            return self._answer(context, 401, Page.SIGNED_OUT)
-        return Reply(
-            303,
-            headers=(
-                (b"Location", rest.encode()),
-                (b"Set-Cookie", self._cookie(b"codehub_ws", secret.encode(), context)),
-                (b"Set-Cookie", self._cookie(NONCE_COOKIE, b"", context, b"; Max-Age=0")),
-            ),
-        )
-
-    def _cookie(self, name: bytes, value: bytes, context: RequestContext, more: bytes = b"") -> bytes:
-        return self._set_cookie(name, value, cookie_path(context.workspace_id, context.door), more)
-
-    def _set_cookie(self, name: bytes, value: bytes, path: str, more: bytes = b"") -> bytes:
-        secure = b"; Secure" if self._addresses.secure else b""
-        return b"%b=%b; Path=%b; HttpOnly; SameSite=Lax%b%b" % (name, value, path.encode(), secure, more)
 
     # ── addresses and answers ────────────────────────────────────────────────────────────────────────────────────
 
@@ -382,35 +328,10 @@ class AdmissionController:
             return refusal(403, "another host of this site may not load or embed a workspace")
         return None
 
-    def _answer(
-        self,
-        context: RequestContext,
-        status: int,
-        page: Page,
-        *,
-        seen: AccessSnapshot | None = None,
-        running: list[tuple[str, str]] | None = None,
-        retry_after_s: int | None = None,
-    ) -> Reply:
-        if not context.navigation:
-            again = ((b"Retry-After", b"%d" % retry_after_s),) if retry_after_s is not None else ()
-            return refusal(status, _MESSAGES.get(page, page.value), *again)
-        owner = seen is not None and seen.is_owner
-        return pages.render(
-            page,
-            status,
-            dashboard=self._addresses.dashboard,
-            workspace_id=context.workspace_id if is_id(context.workspace_id) else "",
-            door=context.door,
-            workspace=seen.workspace if seen is not None and owner else None,
-            running=running,
-            retry_after_s=retry_after_s,
-        )
-
     def _away(self, context: RequestContext, seen: AccessSnapshot | None, *, rising: bool) -> Reply:
         if rising:
-            return self._answer(context, 503, Page.WAKING, seen=seen, retry_after_s=routing.RETRY_AFTER_S)
-        return self._answer(context, 502, Page.AWAY, seen=seen, retry_after_s=routing.RETRY_AFTER_S)
+            return self._answers.page(context, 503, Page.WAKING, seen=seen, retry_after_s=routing.RETRY_AFTER_S)
+        return self._answers.page(context, 502, Page.AWAY, seen=seen, retry_after_s=routing.RETRY_AFTER_S)
 
     def away(self, request: RequestHead, admission: Admission) -> Reply:
         context = read(request, [], self._addresses.host_pattern)

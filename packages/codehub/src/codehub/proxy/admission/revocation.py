@@ -40,7 +40,7 @@ class Revocation:
         if not at_ports:
             return set()
         open_ = await self._access.may_still_open(list(set(at_ports.values())))
-        return {credential for credential, asked in at_ports.items() if asked not in open_}
+        return {credential for credential, opened in at_ports.items() if opened not in open_}
 
     async def check(self) -> None:
         """Check all open connections that are older than a decision, in one query."""

@@ -16,12 +16,12 @@ class SingleFlight:
         self._under_way: dict[tuple[str, bytes, tuple[bytes, ...]], asyncio.Task[AccessSnapshot]] = {}
 
     async def do(self, workspace_id: str, cookies: list[bytes], token: bytes) -> AccessSnapshot:
-        """Same as `WorkspaceAccess.look`. Cancelling one waiter does not affect the others."""
+        """Same as `WorkspaceAccess.snapshot`. Cancelling one waiter does not affect the others."""
         key = (workspace_id, token, tuple(cookies))
         task = self._under_way.get(key)
         if task is None:
-            asking = self._access.look(workspace_id, cookies=cookies, token=token)
-            task = self._under_way[key] = asyncio.create_task(asking, name="look")
+            asking = self._access.snapshot(workspace_id, cookies=cookies, token=token)
+            task = self._under_way[key] = asyncio.create_task(asking, name="access snapshot")
 
             def over(done: asyncio.Task[AccessSnapshot]) -> None:
                 self._under_way.pop(key, None)

@@ -1,6 +1,6 @@
 // Sends requests to the daemon. A daemon that is being replaced answers again within seconds, so reads are retried.
 
-const PATIENCE_MS = 15000;
+const TIMEOUT_MS = 15000;
 
 export class Failure extends Error {
   constructor(status, message) {
@@ -23,14 +23,14 @@ async function ask(path, options) {
       answer = await fetch(path, { credentials: "same-origin", ...options });
     } catch (error) {
       if (options.signal?.aborted) throw error;
-      if (Date.now() - started > PATIENCE_MS) throw new Failure(0, "sari does not answer. Is its daemon running? Try `sari web`.");
+      if (Date.now() - started > TIMEOUT_MS) throw new Failure(0, "sari does not answer. Is its daemon running? Try `sari web`.");
     }
     if (answer && answer.status !== 503) {
       const body = await answer.json();
       if (answer.ok) return body;
       throw new Failure(answer.status, body.error ?? `sari answered ${answer.status}`);
     }
-    if (answer && Date.now() - started > PATIENCE_MS) throw new Failure(503, "sari is busy: try again");
+    if (answer && Date.now() - started > TIMEOUT_MS) throw new Failure(503, "sari is busy: try again");
     await pause(wait, options.signal);
   }
 }

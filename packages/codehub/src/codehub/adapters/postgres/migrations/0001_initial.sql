@@ -75,7 +75,7 @@ CREATE TABLE workspaces (
     updated_at       timestamptz NOT NULL DEFAULT now(),
     deleted_at       timestamptz,
     purged_at        timestamptz,
-    -- INV-4: ERROR and an operation under way exclude each other
+    -- INV-4: a workspace in ERROR has no operation in progress
     CONSTRAINT error_has_no_operation CHECK (phase <> 'ERROR' OR operation = 'NONE'),
     CONSTRAINT purged_was_deleted CHECK (purged_at IS NULL OR deleted_at IS NOT NULL)
 );
@@ -115,7 +115,7 @@ CREATE TABLE proxy_tickets (
 );
 CREATE INDEX proxy_tickets_by_expiry ON proxy_tickets (expires_at);
 
--- The workspace cookie of the proxy: bound to the dashboard session it came from, gone with it.
+-- The proxy's workspace cookies. Each belongs to the dashboard session that created it and is deleted with it.
 CREATE TABLE proxy_sessions (
     secret_hash  bytea PRIMARY KEY,
     session_id   text NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
@@ -129,12 +129,12 @@ CREATE TABLE system_locks (
     epoch       bigint NOT NULL DEFAULT 0,
     holder_id   text NOT NULL DEFAULT '',
     acquired_at timestamptz,
-    -- {name: {"last_tick_at", "last_error"}}, written by the leader now and then
+    -- {name: {"last_tick_at", "last_error"}}, written periodically by the leader
     components  jsonb NOT NULL DEFAULT '{}'
 );
 INSERT INTO system_locks (lock_name) VALUES ('coordinator');
 
--- One row a fact that outlives processes: the installation's id, until when activity was seen, …
+-- Facts that outlive processes, one row each: the installation's id, until when activity was observed, …
 CREATE TABLE system_facts (
     name  text PRIMARY KEY,
     value jsonb NOT NULL
@@ -151,7 +151,7 @@ CREATE TABLE workspace_events (
 );
 CREATE INDEX workspace_events_by_workspace ON workspace_events (workspace_id, id DESC);
 
--- Notifications carry ids, never a row that could outgrow NOTIFY's 8000 bytes.
+-- Notifications carry ids: a whole row could exceed NOTIFY's limit of 8000 bytes.
 CREATE FUNCTION notify_workspace_shown() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_notify('ws_sse', json_build_object('id', NEW.id, 'owner', NEW.owner_user_id)::text);

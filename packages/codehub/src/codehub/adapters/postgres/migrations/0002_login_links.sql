@@ -2,15 +2,15 @@
 CREATE TABLE login_links (
     secret_hash  bytea PRIMARY KEY,
     user_id      text NOT NULL REFERENCES users (id) ON DELETE CASCADE,
-    -- The API token it was made with; a link dies with it.
+    -- The API token that created the link. The link is deleted with it.
     token_id     text REFERENCES api_tokens (id) ON DELETE CASCADE,
-    -- What is opened afterwards; the dashboard when NULL.
+    -- The workspace to open afterwards. NULL: the dashboard.
     workspace_id text REFERENCES workspaces (id) ON DELETE CASCADE,
     expires_at   timestamptz NOT NULL
 );
 CREATE INDEX login_links_by_expiry ON login_links (expires_at);
 
--- The token a session was made with: it may do no more than that token, and ends with it. Older processes leave it NULL.
+-- The token that created the session. The session has the token's rights and ends with it. Older processes leave it NULL.
 ALTER TABLE sessions ADD COLUMN token_id text REFERENCES api_tokens (id) ON DELETE CASCADE;
 CREATE INDEX sessions_by_token ON sessions (token_id) WHERE token_id IS NOT NULL;
 CREATE INDEX login_links_by_token ON login_links (token_id) WHERE token_id IS NOT NULL;

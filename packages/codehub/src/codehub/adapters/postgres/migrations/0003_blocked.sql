@@ -1,6 +1,6 @@
--- Why an operation does not get on although nothing failed for good: {"reason", "message", "since"}. The controller's.
+-- Why an operation waits although it has not failed: {"reason", "message", "since"}. Written by the controller.
 ALTER TABLE workspaces ADD COLUMN blocked jsonb;
--- What a person reads about a recorded error; NULL where an older version recorded it.
+-- The error's message for users. NULL if an older version recorded the error.
 ALTER TABLE workspaces ADD COLUMN error_message text;
 
 CREATE OR REPLACE TRIGGER ws_sse_update AFTER UPDATE ON workspaces

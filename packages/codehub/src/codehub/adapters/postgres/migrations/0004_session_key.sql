@@ -1,3 +1,3 @@
--- The second half of a session: the dashboard keeps it in storage that belongs to its origin, unlike a cookie, which every
--- port of the host gets. A session without one is over: whoever has it signs in again.
+-- The second half of a session. The dashboard keeps it in storage of its origin, because a cookie is sent to every port of
+-- the host. Sessions without one have ended: their users sign in again.
 ALTER TABLE sessions ADD COLUMN key_hash bytea;

@@ -1,15 +1,16 @@
--- What `workspaced` and the doors built on it need. Design: docs/adr/0400.
+-- Tables of `workspaced` and of the doors that use it. Design: docs/adr/0400.
 
--- A token that is good for one workspace only. Older processes do not know the limit: upgrade them before minting one.
+-- Limits a token to one workspace. Older processes ignore the limit: upgrade them before creating such a token.
 ALTER TABLE api_tokens ADD COLUMN workspace_id text REFERENCES workspaces (id) ON DELETE CASCADE;
 
--- Until when the owner keeps it awake; what kept it awake when it was last asked, since when (the TTL Runner's).
+-- Until when the owner keeps the workspace awake; the program that last kept it awake, and since when (written by the TTL
+-- runner).
 ALTER TABLE workspaces ADD COLUMN keep_awake_until timestamptz;
 ALTER TABLE workspaces ADD COLUMN busy_reason text;
 ALTER TABLE workspaces ADD COLUMN busy_since timestamptz;
 ALTER TABLE workspaces ADD COLUMN busy_at timestamptz;
 
--- People's SSH public keys.
+-- Users' SSH public keys.
 CREATE TABLE ssh_keys (
     id          text PRIMARY KEY,
     user_id     text NOT NULL REFERENCES users (id) ON DELETE CASCADE,
@@ -20,7 +21,7 @@ CREATE TABLE ssh_keys (
     UNIQUE (user_id, fingerprint)
 );
 
--- Each workspace's own SSH host key: beside the row, not in it, so that no listing reads it.
+-- Each workspace's SSH host key. In a table of its own, so that no query that lists workspaces reads it.
 CREATE TABLE workspace_host_keys (
     workspace_id text PRIMARY KEY REFERENCES workspaces (id) ON DELETE CASCADE,
     private_key  text NOT NULL,
@@ -28,7 +29,7 @@ CREATE TABLE workspace_host_keys (
     created_at   timestamptz NOT NULL
 );
 
--- Who may open a port besides the owner. A port without a row is the owner's alone.
+-- Who may open a port besides the owner. A port without a row belongs to the owner alone.
 CREATE TABLE workspace_ports (
     workspace_id text NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
     port         integer NOT NULL CHECK (port BETWEEN 1 AND 65535),
@@ -37,7 +38,7 @@ CREATE TABLE workspace_ports (
     PRIMARY KEY (workspace_id, port)
 );
 
--- Addresses that let anybody in who has one, until they expire or are revoked; by the hash of their secret.
+-- Links that open a port for anyone until they expire or are revoked, by the hash of their secret.
 CREATE TABLE port_links (
     id           text PRIMARY KEY,
     secret_hash  bytea NOT NULL UNIQUE,
@@ -48,7 +49,7 @@ CREATE TABLE port_links (
 );
 CREATE INDEX port_links_by_workspace ON port_links (workspace_id, port);
 
--- Shown columns: a change of these is an event.
+-- A change of a column that users see is an event.
 CREATE TRIGGER ws_sse_awake AFTER UPDATE ON workspaces
     FOR EACH ROW WHEN (
         (OLD.keep_awake_until, OLD.busy_reason, OLD.busy_since)

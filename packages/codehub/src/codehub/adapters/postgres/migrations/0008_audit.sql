@@ -1,5 +1,5 @@
--- The audit trail: who did what that matters for security, from where. Rows are only ever added. They name users, tokens
--- and workspaces by value, because they must outlive them.
+-- The audit trail: security events, with user and address. Rows are only added. They name users, tokens and workspaces by
+-- value, because they outlive them.
 CREATE TABLE audit_events (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at           timestamptz NOT NULL,
@@ -16,7 +16,7 @@ CREATE INDEX audit_events_at ON audit_events (at);
 CREATE INDEX audit_events_actor ON audit_events (actor, id);
 CREATE INDEX audit_events_workspace ON audit_events (workspace_id, id) WHERE workspace_id IS NOT NULL;
 
--- What is older than the retention, and at least a day old, may be removed; nothing else, and nothing is ever changed.
+-- Rows may be deleted once they are older than the retention and at least a day old. No row is ever changed.
 CREATE FUNCTION refuse_audit_change() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     retention_s float8 := nullif(current_setting('codehub.audit_retention_s', true), '')::float8;

@@ -1,12 +1,12 @@
--- Templates: what administrators offer people to start from. Design: docs/adr/0450.
+-- Templates, which administrators offer to users. Design: docs/adr/0450.
 CREATE TABLE templates (
     name        text PRIMARY KEY CHECK (name ~ '^[a-z0-9][a-z0-9-]{0,62}$'),
     created_at  timestamptz NOT NULL,
-    -- Not offered any more. Pushing it again brings it back.
+    -- No longer offered. Pushing it again offers it again.
     archived_at timestamptz
 );
 
--- Append-only: what a version says never changes.
+-- Append-only: a version never changes.
 CREATE TABLE template_versions (
     name       text NOT NULL REFERENCES templates (name),
     version    integer NOT NULL CHECK (version > 0),
@@ -22,15 +22,15 @@ END $$;
 CREATE TRIGGER template_versions_are_append_only BEFORE UPDATE OR DELETE ON template_versions
     FOR EACH ROW EXECUTE FUNCTION refuse_change();
 
--- What it runs by, with its parameters filled in (codehub.domain.applied_template). The controller moves `template_next`,
--- which the workspace service writes, to `template` in the transaction that begins a start.
+-- The applied template with its parameters filled in (codehub.domain.applied_template). The workspace service writes
+-- `template_next`; the controller moves it to `template` in the transaction that begins a start.
 ALTER TABLE workspaces ADD COLUMN template jsonb;
 ALTER TABLE workspaces ADD COLUMN template_next jsonb;
 -- The newest version of its template. Written when one is pushed.
 ALTER TABLE workspaces ADD COLUMN template_latest integer;
 CREATE INDEX workspaces_by_template ON workspaces ((template ->> 'name')) WHERE template IS NOT NULL;
 
--- In which schedules are read; empty for UTC.
+-- The time zone of the user's schedules. Empty: UTC.
 ALTER TABLE users ADD COLUMN time_zone text NOT NULL DEFAULT '';
 
 CREATE TRIGGER ws_sse_template AFTER UPDATE ON workspaces
@@ -39,8 +39,8 @@ CREATE TRIGGER ws_sse_template AFTER UPDATE ON workspaces
         IS DISTINCT FROM (NEW.template, NEW.template_next, NEW.template_latest))
     EXECUTE FUNCTION notify_workspace_shown();
 
--- A copy: the workspace whose files it began with. Its archive may be one of the original's, which the GC keeps then.
--- No reference: the original may be deleted for good.
+-- The workspace that this one was copied from. It may use an archive of the original, which the GC then keeps.
+-- Not a foreign key: the original may be purged.
 ALTER TABLE workspaces ADD COLUMN copy_of text;
 CREATE INDEX workspaces_that_are_copies ON workspaces (id) WHERE copy_of IS NOT NULL;
 CREATE INDEX workspace_archives_by_key ON workspace_archives (archive_key);

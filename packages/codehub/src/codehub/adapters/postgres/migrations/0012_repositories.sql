@@ -1,16 +1,16 @@
 -- From a repository to a running workspace. Design: docs/adr/0460.
 
--- What it starts from: {"url", "ref", "path"}; fixed at creation.
+-- The repository to clone: {"url", "ref", "path"}; fixed at creation.
 ALTER TABLE workspaces ADD COLUMN repo jsonb;
--- How far its setup is, as `workspaced` last reported it. Written by the coordinator's setup links.
+-- The state of the setup as `workspaced` last reported it. Written by the coordinator's setup links.
 ALTER TABLE workspaces ADD COLUMN setup jsonb;
--- How often its owner asked to try the failed steps again.
+-- How often the owner has requested to retry the failed steps.
 ALTER TABLE workspaces ADD COLUMN setup_retry integer NOT NULL DEFAULT 0;
--- The start that is linked, and whose secrets it was given: never another user's, also after a transfer.
+-- The linked start and the user whose secrets it received. After a transfer, it gets no other user's secrets.
 ALTER TABLE workspaces ADD COLUMN setup_instance text;
 ALTER TABLE workspaces ADD COLUMN setup_owner text;
 
--- Counts the changes of a user's credentials, secrets and dotfiles, so that linked workspaces are sent them.
+-- Counts the changes of a user's credentials, secrets and dotfiles, so that linked workspaces receive them.
 ALTER TABLE users ADD COLUMN setup_revision bigint NOT NULL DEFAULT 0;
 ALTER TABLE users ADD COLUMN dotfiles_url text NOT NULL DEFAULT '';
 ALTER TABLE users ADD COLUMN dotfiles_ref text NOT NULL DEFAULT '';
@@ -27,7 +27,7 @@ CREATE TABLE git_credentials (
     UNIQUE (user_id, scheme, host)
 );
 
--- The key that CodeHub signs with for a user's git over SSH.
+-- The key that signs for a user's git over SSH.
 CREATE TABLE git_keys (
     user_id    text PRIMARY KEY REFERENCES users (id) ON DELETE CASCADE,
     public_key text NOT NULL,

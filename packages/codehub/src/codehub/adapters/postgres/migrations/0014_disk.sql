@@ -1,4 +1,4 @@
--- How large the home was when it was last looked at; null when that is unknown. The Disk Runner writes both.
+-- The size of the home when it was last measured, and when that was. NULL: unknown. Written by the disk runner.
 ALTER TABLE workspaces ADD COLUMN disk_bytes bigint CHECK (disk_bytes >= 0);
 ALTER TABLE workspaces ADD COLUMN disk_checked_at timestamptz;
 CREATE TRIGGER ws_sse_disk AFTER UPDATE ON workspaces

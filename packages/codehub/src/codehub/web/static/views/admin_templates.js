@@ -78,7 +78,7 @@ function editor(name) {
   const runtime = el("select", {"aria-label": "Runtime", onchange: check}, el("option", {value: ""}, "This installation"), ["process", "docker", "kubernetes"].map((each) => el("option", {value: each}, each)));
   const versions = el("section", {class: "card", hidden: true});
   let timer = 0;
-  let asked = 0;
+  let latest = 0;
 
   function later() {
     clearTimeout(timer);
@@ -86,14 +86,14 @@ function editor(name) {
   }
 
   async function check() {
-    const mine = ++asked;
+    const mine = ++latest;
     if (!text.value.trim()) return show([{name: "", problems: [{line: 1, where: "", message: "Write a [templates.NAME] table."}], notes: [], resolved: null}]);
     try {
       const body = {source: text.value, ...(runtime.value ? {runtime: runtime.value} : {})};
       const {items} = await post("templates:preview", body);
-      if (mine === asked) show(items);
+      if (mine === latest) show(items);
     } catch (error) {
-      if (mine === asked) setText(fine, error.message);
+      if (mine === latest) setText(fine, error.message);
     }
   }
 

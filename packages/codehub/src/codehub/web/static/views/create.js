@@ -10,17 +10,17 @@ import {failed} from "../toasts.js";
 import {templatePicker} from "./template_fields.js";
 
 /**
- * `asked` holds the values of a link ({repo, ref, path, name, template}); nothing is created before the form is submitted.
+ * `prefilled` holds the values of a link ({repo, ref, path, name, template}); nothing is created before the form is submitted.
  */
-export async function createWorkspace(asked = {}) {
-  const picker = await offeredTemplates(asked.template);
-  const repository = repositoryFields(asked);
+export async function createWorkspace(prefilled = {}) {
+  const picker = await offeredTemplates(prefilled.template);
+  const repository = repositoryFields(prefilled);
   const start = el("input", {type: "checkbox", name: "start", id: "create-start", checked: true});
   const body = el(
     "div",
     {},
     repository.node,
-    field("Name", el("input", {name: "name", required: true, value: asked.name ?? repository.suggestedName(), maxlength: 255, autocomplete: "off", autofocus: true})),
+    field("Name", el("input", {name: "name", required: true, value: prefilled.name ?? repository.suggestedName(), maxlength: 255, autocomplete: "off", autofocus: true})),
     field("Description", el("input", {name: "description", autocomplete: "off"})),
     picker?.node,
     el("div", {class: "check"}, start, el("label", {for: "create-start"}, "Start it now")),

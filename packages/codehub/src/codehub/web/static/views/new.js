@@ -6,9 +6,9 @@ import {workspacesView} from "./workspaces.js";
 const KEYS = ["repo", "ref", "path", "name", "template"];
 
 export function newView(query) {
-  const asked = Object.fromEntries(KEYS.filter((key) => query.get(key)).map((key) => [key, query.get(key)]));
+  const prefilled = Object.fromEntries(KEYS.filter((key) => query.get(key)).map((key) => [key, query.get(key)]));
   // Shown once: reloading the page or returning to it must not open the dialog again.
   history.replaceState(null, "", "#/");
-  queueMicrotask(() => createWorkspace(asked));
+  queueMicrotask(() => createWorkspace(prefilled));
   return workspacesView();
 }

@@ -6,10 +6,10 @@ import {el, field, freshId, setText} from "../dom.js";
 const PAUSE_MS = 500;
 
 /** {node, value(), suggestedName()}. Branches are suggestions: any typed value is accepted. */
-export function repositoryFields(asked) {
-  const url = el("input", {name: "repo_url", value: asked.repo ?? "", autocomplete: "off", spellcheck: "false"});
+export function repositoryFields(prefilled) {
+  const url = el("input", {name: "repo_url", value: prefilled.repo ?? "", autocomplete: "off", spellcheck: "false"});
   const choices = el("datalist", {id: freshId("branches")});
-  const ref = el("input", {name: "repo_ref", value: asked.ref ?? "", autocomplete: "off", spellcheck: "false", list: choices.id});
+  const ref = el("input", {name: "repo_ref", value: prefilled.ref ?? "", autocomplete: "off", spellcheck: "false", list: choices.id});
   const said = el("p", {class: "quiet", role: "status"});
   const node = el(
     "div",
@@ -49,8 +49,8 @@ export function repositoryFields(asked) {
     node,
     value: () => {
       const text = url.value.trim();
-      return text ? {repo: {url: text, ref: ref.value.trim(), path: asked.path ?? ""}} : {};
+      return text ? {repo: {url: text, ref: ref.value.trim(), path: prefilled.path ?? ""}} : {};
     },
-    suggestedName: () => /([^/:]+?)(?:\.git)?\/?$/.exec(asked.repo ?? "")?.[1] ?? "",
+    suggestedName: () => /([^/:]+?)(?:\.git)?\/?$/.exec(prefilled.repo ?? "")?.[1] ?? "",
   };
 }

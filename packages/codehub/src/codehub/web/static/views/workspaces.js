@@ -71,7 +71,7 @@ export function workspacesView() {
     empty,
     list.node,
   );
-  const asked = new Map();
+  const refreshedAt = new Map();
 
   function update() {
     const mine = order([...state.workspaces.values()]);
@@ -98,8 +98,8 @@ export function workspacesView() {
     if (document.hidden) return;
     for (const ws of running) {
       const rest = nextRest(ws, now);
-      if (rest && rest.seconds < 0 && now - (asked.get(ws.id) ?? 0) > ASK_AGAIN_MS) {
-        asked.set(ws.id, now);
+      if (rest && rest.seconds < 0 && now - (refreshedAt.get(ws.id) ?? 0) > ASK_AGAIN_MS) {
+        refreshedAt.set(ws.id, now);
         get(`workspaces/${ws.id}`).then(store.put, () => {});
       }
     }

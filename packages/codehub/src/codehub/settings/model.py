@@ -1,125 +1,34 @@
 """All settings: name in the environment, default, meaning and validation.
 
-The entry point reads them once at start, from the environment over an optional TOML file (`CODEHUB_CONFIG_FILE`); nothing
-reads the environment at import. `docs/configuration.md` is generated from this.
+`docs/configuration.md` is generated from this.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import socket
-import tomllib
-from collections.abc import Mapping
-from ipaddress import IPv4Network
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
+from typing import Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from codehub.domain.errors import Invalid
-
-
-def _seconds(value: object) -> object:
-    """`30`, `30s`, `10m`, `4h`, `7d`."""
-    if isinstance(value, str) and value and value[-1] in _UNITS and value[:-1].replace(".", "", 1).isdigit():
-        return float(value[:-1]) * _UNITS[value[-1]]
-    return value
-
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-def _bytes(value: object) -> object:
-    """`4294967296`, `512M`, `4G`."""
-    if isinstance(value, str) and value[:-1].isdigit() and value[-1:].upper() in _SIZES:
-        return int(value[:-1]) * _SIZES[value[-1].upper()]
-    return value
-
-
-_SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-
-
-def _words(value: object) -> object:
-    return tuple(word.strip() for word in value.split(",") if word.strip()) if isinstance(value, str) else value
-
-
-def _bind(value: str) -> str:
-    host, colon, port = value.rpartition(":")
-    if not colon or not host or not port.isdigit() or int(port) > 65_535:
-        raise ValueError("expected HOST:PORT, for example 127.0.0.1:8000 or [::1]:8000")
-    return value
-
-
-def _base_url(value: str) -> str:
-    if not value:
-        return value
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.netloc or parts.path not in ("", "/") or parts.query:
-        raise ValueError("expected an address such as https://codehub.example.org, without a path")
-    return f"{parts.scheme}://{parts.netloc}"
-
-
-def _database_url(value: str) -> str:
-    if value and not value.startswith(("postgresql://", "postgres://")):
-        raise ValueError("expected postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
-    return value
-
-
-def _redis_url(value: str) -> str:
-    if value and not value.startswith(("redis://", "rediss://", "unix://")):
-        raise ValueError("expected redis://HOST:PORT/0, rediss://… or unix:///path/to.sock")
-    return value
-
-
-def _archive_url(value: str) -> str:
-    if value and not value.startswith(("file:///", "s3://")):
-        raise ValueError("expected s3://BUCKET/PREFIX or file:///absolute/path")
-    return value
-
-
-def _quantity(value: str) -> str:
-    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?", value):
-        raise ValueError("expected a Kubernetes quantity, for example 500m, 2, 512Mi or 10Gi")
-    return value
-
-
-def _pairs(value: tuple[str, ...]) -> tuple[str, ...]:
-    if not all(re.fullmatch(r"[^=\s]+=[^=\s]*", pair) for pair in value):
-        raise ValueError("expected LABEL=VALUE pairs, separated by commas")
-    return value
-
-
-def _networks(value: tuple[str, ...]) -> tuple[str, ...]:
-    for each in value:
-        try:
-            IPv4Network(each)
-        except ValueError as error:
-            raise ValueError(f"expected networks such as 10.20.0.0/16 ({error})") from None
-    return value
-
-
-def _user(value: str) -> str:
-    if not re.fullmatch(r"[a-z_][a-z0-9_-]{0,30}", value):
-        raise ValueError("expected the name of a system user, for example codehub")
-    return value
-
-
-def _workspace_host(value: str) -> str:
-    if value == "none":
-        return ""
-    if value and not value.startswith("*."):
-        raise ValueError("expected *. and a domain, for example *.ws.example.org, or none")
-    return value
-
-
-Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
-Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0)]
-Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
-Quantity = Annotated[str, AfterValidator(_quantity)]
-Bind = Annotated[str, AfterValidator(_bind)]
-BaseUrl = Annotated[str, AfterValidator(_base_url)]
+from codehub.settings.types import (
+    ArchiveUrl,
+    BaseUrl,
+    Bind,
+    Bytes,
+    DatabaseUrl,
+    Networks,
+    OptionalBind,
+    Pairs,
+    Quantity,
+    RedisUrl,
+    Seconds,
+    SecondsFromADay,
+    SystemUser,
+    Words,
+    WorkspaceHost,
+)
 
 
 def default_data_dir() -> Path:
@@ -137,13 +46,13 @@ class Settings(BaseModel):
         alias="CODEHUB_DATA_DIR",
         description="Directory of CodeHub's data: embedded servers, homes, archives and IDEs.",
     )
-    database_url: Annotated[str, AfterValidator(_database_url)] = Field(
+    database_url: DatabaseUrl = Field(
         "", alias="CODEHUB_DATABASE_URL", description="URL of a PostgreSQL server. Empty: the embedded one."
     )
-    redis_url: Annotated[str, AfterValidator(_redis_url)] = Field(
+    redis_url: RedisUrl = Field(
         "", alias="CODEHUB_REDIS_URL", description="URL of a Redis or Valkey server. Empty: the embedded one."
     )
-    archive_url: Annotated[str, AfterValidator(_archive_url)] = Field(
+    archive_url: ArchiveUrl = Field(
         "",
         alias="CODEHUB_ARCHIVE_URL",
         description="Where archives are stored, as `file://` or `s3://` URL. Empty: `archives` in the data directory. "
@@ -224,7 +133,7 @@ class Settings(BaseModel):
         alias="CODEHUB_K8S_IMAGE_PULL_SECRETS",
         description="Names of Secrets in the namespace, for private images.",
     )
-    k8s_node_selector: Annotated[Words, AfterValidator(_pairs)] = Field(
+    k8s_node_selector: Pairs = Field(
         (), alias="CODEHUB_K8S_NODE_SELECTOR", description="LABEL=VALUE pairs of the nodes that may run workspaces."
     )
     k8s_runtime_class: str = Field(
@@ -244,6 +153,21 @@ class Settings(BaseModel):
         alias="CODEHUB_ALLOWED_IMAGES",
         description="Images that users may choose, as glob patterns, in addition to those of the profiles.",
     )
+    devcontainer_builds: bool = Field(
+        False,
+        alias="CODEHUB_DEVCONTAINER_BUILDS",
+        description="Whether Dockerfiles and features of a repository's devcontainer.json are built on Docker. Build steps "
+        "run as root in containers. Images without a build need no switch.",
+    )
+    build_timeout_s: Seconds = Field(
+        1800.0,
+        gt=0,
+        alias="CODEHUB_BUILD_TIMEOUT",
+        description="How long the build or pull of such an image may take.",
+    )
+    build_size: Bytes = Field(
+        20 << 30, alias="CODEHUB_BUILD_SIZE", description="How large such an image may become while it is built."
+    )
     instance_memory: Bytes = Field(
         4 << 30, alias="CODEHUB_INSTANCE_MEMORY", description="Memory limit of a workspace."
     )
@@ -251,7 +175,7 @@ class Settings(BaseModel):
     instance_pids: int = Field(
         2048, gt=15, alias="CODEHUB_INSTANCE_PIDS", description="Process limit of a workspace."
     )
-    instance_networks: Annotated[Words, AfterValidator(_networks)] = Field(
+    instance_networks: Networks = Field(
         (),
         alias="CODEHUB_INSTANCE_NETWORKS",
         description="Private networks that process workspaces may reach, for example 10.20.0.0/16; none when empty.",
@@ -289,7 +213,7 @@ class Settings(BaseModel):
         description="Larger repositories are cloned without the contents of old versions; git fetches them on demand.",
     )
 
-    user: Annotated[str, AfterValidator(_user)] = Field(
+    user: SystemUser = Field(
         "codehub",
         alias="CODEHUB_USER",
         description="If `codehub up` is started as root, the system user that runs the API, the proxy and the embedded "
@@ -312,12 +236,21 @@ class Settings(BaseModel):
         description="URL of the workspaces in the browser; its host name must differ from the dashboard's. "
         "Empty: `http://localhost:PORT`.",
     )
-    workspace_host: Annotated[str, AfterValidator(_workspace_host)] = Field(
+    workspace_host: WorkspaceHost = Field(
         "",
         alias="CODEHUB_WORKSPACE_HOST",
         description="Gives each workspace its own host name, for example `*.ws.example.org`. `none`: all share the host of "
         "CODEHUB_WORKSPACE_BASE_URL. Unset: `codehub up` uses `*.localhost` if both listeners and both URLs are on this "
         "machine only.",
+    )
+    api_socket: Path | None = Field(
+        None,
+        alias="CODEHUB_API_SOCKET",
+        description="The API also listens on this Unix socket, for a reverse proxy on the same machine. The X-Forwarded-* "
+        "headers of requests there are trusted. Everyone in the group of its directory may connect.",
+    )
+    proxy_socket: Path | None = Field(
+        None, alias="CODEHUB_PROXY_SOCKET", description="The same for the workspace proxy."
     )
     trusted_proxies: Words = Field(
         (),
@@ -395,7 +328,7 @@ class Settings(BaseModel):
     max_parallel: int = Field(
         32, gt=0, alias="COORDINATOR_MAX_PARALLEL", description="How many workspaces are processed at the same time."
     )
-    health_bind: Annotated[str, AfterValidator(lambda value: _bind(value) if value else value)] = Field(
+    health_bind: OptionalBind = Field(
         "",
         alias="COORDINATOR_HEALTH_BIND",
         description="Address and port where a coordinator serves /health/coordinator and /metrics.",
@@ -431,7 +364,7 @@ class Settings(BaseModel):
     archive_keep: int = Field(
         2, ge=1, alias="CODEHUB_ARCHIVE_KEEP", description="How many archives of a workspace are kept."
     )
-    audit_retention_s: Annotated[float, BeforeValidator(_seconds), Field(ge=86_400)] = Field(
+    audit_retention_s: SecondsFromADay = Field(
         31_536_000,
         alias="CODEHUB_AUDIT_RETENTION",
         description="How long events of the audit trail are kept; at least a day.",
@@ -488,49 +421,3 @@ class Settings(BaseModel):
     @property
     def workspace_url(self) -> str:
         return self.workspace_base_url or f"http://localhost:{self.proxy_bind.rpartition(':')[2]}"
-
-
-NAMES: Mapping[str, str] = {field.alias or name: name for name, field in Settings.model_fields.items()}
-_PASSWORD_IN_URL = re.compile(r"(?<=:)[^:@/]*(?=@)")
-
-
-def load_settings(environment: Mapping[str, str]) -> Settings:
-    """Load settings from an environment and the file it names. Raises Invalid with the variable and what was expected."""
-    values: dict[str, Any] = {}
-    if path := environment.get("CODEHUB_CONFIG_FILE"):
-        values.update(_from_file(Path(path)))
-    # An empty variable counts as unset, which is how users disable things in unit and compose files.
-    values.update({name: environment[name] for name in NAMES if environment.get(name)})
-    try:
-        return Settings.model_validate(values)
-    except ValidationError as error:
-        raise Invalid("\n".join(_explain(problem, values) for problem in error.errors())) from None
-
-
-def _from_file(path: Path) -> dict[str, Any]:
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise Invalid(f"CODEHUB_CONFIG_FILE={path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Invalid(f"CODEHUB_CONFIG_FILE={path}: not a TOML file: {error}") from error
-    if unknown := sorted(set(content) - set(NAMES)):
-        raise Invalid(f"CODEHUB_CONFIG_FILE={path}: no such setting: {', '.join(unknown)}")
-    return {name: value if isinstance(value, int | float | bool) else _text(value) for name, value in content.items()}
-
-
-def _text(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _explain(problem: Any, values: Mapping[str, Any]) -> str:
-    message = str(problem["msg"]).removeprefix("Value error, ")
-    if not problem["loc"]:
-        return message
-    name = str(problem["loc"][0])
-    shown = (
-        "…"
-        if name in ("CODEHUB_ADMIN_PASSWORD", "CODEHUB_TRUSTED_PROXY_SECRET")
-        else _PASSWORD_IN_URL.sub("…", repr(values.get(name)))
-    )
-    return f"{name}={shown}: {message}"

@@ -1,0 +1,154 @@
+"""Kubernetes: from a user's request to a Pod, by a whole CodeHub, and how much of that is the API server's own time.
+
+Needs the test node: scripts/kubernetes/exec.sh .venv/bin/python -m bench kubernetes_starts. The Pods select a node that is
+not there, so that only CodeHub and the API server work on them. Writes are counted by the API server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import statistics
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+from codehub.adapters.kubernetes.client import ApiClient, lines
+from testing.codehub.container_walkthrough import Walk
+from testing.codehub.kubernetes import Node, admin_client, fresh_namespace, lab
+from testing.codehub.kubernetes_stack import kubernetes_stack
+from testing.codehub.objectstore import running_s3_server
+
+_STARTS = 100
+_WRITES = re.compile(r"^apiserver_request_total\{(.*)\} (\d+)$", re.M)
+
+
+def measure() -> list[dict[str, object]]:
+    if not os.environ.get("CODEHUB_TEST_KUBERNETES"):
+        return [{"what": "left out: run it by scripts/kubernetes/exec.sh", "value": 0, "unit": ""}]
+    node = Node(lab())
+    node.load_image()
+    settings = {
+        "CODEHUB_K8S_NODE_SELECTOR": "codehub.dev/bench=nowhere",
+        "COORDINATOR_MAX_PARALLEL": str(2 * _STARTS),  # every start goes on waiting for a node
+        "LIMITS_MAX_RUNNING_PER_USER": str(2 * _STARTS),
+        "LIMITS_MAX_RUNNING_GLOBAL": str(2 * _STARTS),
+    }
+    with (
+        tempfile.TemporaryDirectory() as place,
+        running_s3_server(Path(tempfile.mkdtemp(prefix="chs3-"))) as server,
+        fresh_namespace(node) as namespace,
+        kubernetes_stack(node, namespace, server, Path(place), **settings) as walk,
+    ):
+        return asyncio.run(_measure(walk, namespace))
+
+
+async def _measure(walk: Walk, namespace: str) -> list[dict[str, object]]:
+    client = admin_client(namespace)
+    try:
+        with walk.signed_in() as api:
+            made = await asyncio.to_thread(_stopped_workspaces, walk, api)
+            created: dict[str, float] = {}
+            seen = asyncio.Condition()
+            watch = asyncio.create_task(_watch(client, created, seen))
+            before = await _writes(client)
+            took, theirs = [], []
+            for workspace_id in made:
+                began = time.perf_counter()
+                answer = await asyncio.to_thread(api.post, f"/api/v1/workspaces/{workspace_id}:start")
+                assert answer.status_code == 202, answer.text
+                async with asyncio.timeout(120), seen:
+                    await seen.wait_for(lambda one=workspace_id: one in created)  # type: ignore[misc]
+                took.append(created[workspace_id] - began)
+            writes = await _writes(client) - before
+            for _ in made:
+                theirs.append(await _copy(client))
+            watch.cancel()
+    finally:
+        await client.close()
+    return [
+        *_row("request to start → Pod created", took),
+        *_row("the API server's own time: create of the same Pod", theirs),
+        {"what": "CodeHub's part, p99", "value": (_p99(took) - _p99(theirs)) * 1000, "unit": "ms", "floor": 50},
+        {"what": "writes per start, counted by the API server", "value": writes / len(made), "unit": "", "floor": 2},
+    ]
+
+
+def _stopped_workspaces(walk: Walk, api: Any) -> list[str]:
+    """Create workspaces that have a home and are stopped."""
+    made = []
+    for _ in range(_STARTS):
+        body = {"name": f"bench {uuid.uuid4().hex[:8]}", "image_ref": "tiny", "start": False}
+        answer = api.post("/api/v1/workspaces", json=body)
+        assert answer.status_code == 201, answer.text
+        made.append(str(answer.json()["id"]))
+    for workspace_id in made:
+        answer = api.patch(f"/api/v1/workspaces/{workspace_id}", json={"desired_state": "STANDBY"})
+        assert answer.status_code < 300, answer.text
+    for workspace_id in made:
+        walk.reach(api, workspace_id, "STANDBY")
+    return made
+
+
+async def _watch(client: ApiClient, created: dict[str, float], seen: asyncio.Condition) -> None:
+    """Note when each workspace's Pod appears."""
+
+    path = f"/api/v1/namespaces/{client.namespace}/pods"
+    async with client.stream(path, {"watch": "true"}, read_timeout_s=None) as pieces:
+        async for line in lines(pieces):
+            event = json.loads(line)
+            workspace_id = event["object"]["metadata"]["labels"]["codehub.dev/workspace"]
+            async with seen:
+                created.setdefault(workspace_id, time.perf_counter())
+                seen.notify_all()
+
+
+async def _copy(client: ApiClient) -> float:
+    """Create a copy of one of the Pods, and return how long that takes."""
+    path = f"/api/v1/namespaces/{client.namespace}/pods"
+    items = (await client.list_page(path, {"limit": "1"}))["items"]
+    metadata = items[0]["metadata"]
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"copy-{uuid.uuid4().hex[:8]}",
+            "labels": metadata["labels"],
+            "annotations": metadata["annotations"],
+            "ownerReferences": metadata["ownerReferences"],
+        },
+        "spec": items[0]["spec"],
+    }
+    began = time.perf_counter()
+    made = await client.create(path, body)
+    took = time.perf_counter() - began
+    await client.delete(f"{path}/{body['metadata']['name']}", made["metadata"]["uid"], grace_s=0)
+    return took
+
+
+async def _writes(client: ApiClient) -> int:
+    """Return how many writes of Pods, claims and Jobs the API server has served, without those of their status."""
+    async with client.stream("/metrics", {}, read_timeout_s=60) as pieces:
+        text = b"".join([piece async for piece in pieces]).decode()
+    total = 0
+    for labels, count in _WRITES.findall(text):
+        found = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+        is_write = found["verb"] in ("POST", "PUT", "PATCH", "DELETE")
+        is_ours = found["resource"] in ("pods", "persistentvolumeclaims", "jobs") and not found["subresource"]
+        total += int(count) if is_write and is_ours else 0
+    return total
+
+
+def _row(what: str, took: list[float]) -> list[dict[str, object]]:
+    return [
+        {"what": f"{what}, p50", "value": statistics.median(took) * 1000, "unit": "ms"},
+        {"what": f"{what}, p99", "value": _p99(took) * 1000, "unit": "ms"},
+    ]
+
+
+def _p99(took: list[float]) -> float:
+    return sorted(took)[int(len(took) * 0.99)]

@@ -1,0 +1,59 @@
+"""Signs a browser in to a workspace: the hand-over to the dashboard and back, and the cookies it leaves."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from urllib.parse import quote
+
+from codehub.proxy.admission.addresses import Addresses, below_prefix, cookie_path
+from codehub.proxy.admission.decision import Reply, refusal
+from codehub.proxy.admission.request_context import RequestContext
+from codehub.proxy.http1.headers import NONCE_COOKIE, cookie_value
+from codehub.services.workspace_access import WorkspaceAccess
+
+
+class SignIn:
+    def __init__(self, access: WorkspaceAccess, addresses: Addresses) -> None:
+        self._access = access
+        self._addresses = addresses
+
+    def redirect(self, context: RequestContext) -> Reply:
+        if not context.navigation:
+            return refusal(401, "sign in first: no workspace cookie or API token, or one that is over")
+        nonce = cookie_value(context.request.fields.cookie, NONCE_COOKIE) or secrets.token_urlsafe(24).encode()
+        digest = hashlib.sha256(nonce).hexdigest()
+        place = f"{self._addresses.dashboard}/handover/{context.workspace_id}"
+        back = below_prefix(context.workspace_id, context.door, context.rest)
+        location = f"{place}?nonce={digest}&next={quote(back, safe='')}"
+        return Reply(
+            303,
+            headers=(
+                (b"Location", location.encode()),
+                (b"Set-Cookie", self._cookie(NONCE_COOKIE, nonce, context, b"; Max-Age=600")),
+            ),
+        )
+
+    async def redeem(self, context: RequestContext, ticket: str, rest: str) -> Reply | None:
+        """Exchange a ticket for a workspace cookie. None if it is not good for this browser and workspace."""
+        nonce = cookie_value(context.request.fields.cookie, NONCE_COOKIE)
+        secret = None
+        if context.navigation and nonce:
+            secret = await self._access.redeem(ticket.encode(), nonce, context.workspace_id)
+        if secret is None:
+            return None
+        return Reply(
+            303,
+            headers=(
+                (b"Location", rest.encode()),
+                (b"Set-Cookie", self._cookie(b"codehub_ws", secret.encode(), context)),
+                (b"Set-Cookie", self._cookie(NONCE_COOKIE, b"", context, b"; Max-Age=0")),
+            ),
+        )
+
+    def _cookie(self, name: bytes, value: bytes, context: RequestContext, more: bytes = b"") -> bytes:
+        return self.set_cookie(name, value, cookie_path(context.workspace_id, context.door), more)
+
+    def set_cookie(self, name: bytes, value: bytes, path: str, more: bytes = b"") -> bytes:
+        secure = b"; Secure" if self._addresses.secure else b""
+        return b"%b=%b; Path=%b; HttpOnly; SameSite=Lax%b%b" % (name, value, path.encode(), secure, more)

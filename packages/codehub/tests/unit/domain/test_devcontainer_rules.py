@@ -1,0 +1,212 @@
+"""devcontainer.json, rule by rule: where a value may stand, which values are refused, and what has no effect."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from codehub.domain.devcontainer import Command, DevContainer, Unsupported, When, parse_devcontainer
+from codehub.domain.errors import Invalid
+from codehub.domain.jsonc import parse_jsonc
+
+
+def read(*, containers: bool = True, **document: object) -> DevContainer:
+    text = json.dumps(document)
+    return parse_devcontainer(text, containers=containers, folder="/home/coder/app", home="/home/coder")
+
+
+def vscode(**document: object) -> DevContainer:
+    return read(customizations={"vscode": document})
+
+
+def test_a_dockerfile_and_its_context_may_be_named_the_old_way() -> None:
+    found = read(dockerFile="Dockerfile.dev", context="..")
+    assert (found.dockerfile, found.build_context) == ("Dockerfile.dev", "..")
+    assert found.ignored == ()
+    both = read(build={"dockerfile": "New", "context": "docker"}, dockerFile="Old", context="..")
+    assert (both.dockerfile, both.build_context, both.ignored) == ("New", "docker", ())
+    assert read(build={"dockerfile": "Dockerfile"}).build_context == "."
+
+
+@pytest.mark.parametrize("path", ["../Dockerfile", "docker/../Dockerfile", "a/b"])
+def test_a_path_may_leave_the_folder_of_the_file_once(path: str) -> None:
+    assert read(build={"dockerfile": path}).dockerfile == path
+    assert read(build={"dockerfile": "Dockerfile", "context": path}).build_context == path
+
+
+@pytest.mark.parametrize("path", ["../../Dockerfile", "a/../../../x", "/Dockerfile", "a\\b", "../a/.."])
+def test_a_path_outside_the_repository_is_refused(path: str) -> None:
+    for build in ({"dockerfile": path}, {"dockerfile": "Dockerfile", "context": path}):
+        with pytest.raises(Invalid, match="leaves the repository"):
+            read(build=build)
+
+
+def test_build_arguments_are_texts_and_know_the_folder() -> None:
+    found = read(build={"dockerfile": "D", "args": {"WHERE": "${containerWorkspaceFolder}"}})
+    assert found.build_args == {"WHERE": "/home/coder/app"}
+    for arguments in ("x", {"A": 1}, ["A=1"]):
+        with pytest.raises(Invalid, match=r"build\.args"):
+            read(build={"dockerfile": "D", "args": arguments})
+
+
+def test_only_a_dockerfile_or_features_need_a_build() -> None:
+    assert not read(image="a").needs_build
+    assert read(build={"dockerfile": "D"}).needs_build
+    assert read(image="a", features={"x": {}}).needs_build
+
+
+def test_the_remote_user_comes_before_the_containers_user() -> None:
+    assert read(remoteUser="a", containerUser="b").user == "a"
+    assert read(containerUser="b").user == "b"
+    assert read(remoteUser="a", containerUser="b").ignored == (("remoteUser", Unsupported.OWN_USER),)
+    assert read(remoteUser="coder").ignored == ()
+
+
+def test_the_remote_environment_comes_before_the_containers_and_null_unsets() -> None:
+    found = read(containerEnv={"A": "1", "B": "2"}, remoteEnv={"B": "3", "C": None})
+    assert found.env == {"A": "1", "B": "3"}
+    with pytest.raises(Invalid, match=r"remoteEnv\.A"):
+        read(remoteEnv={"A": 1})
+
+
+def test_variables_are_filled_in_and_unknown_ones_stay() -> None:
+    found = read(
+        remoteEnv={
+            "A": "${localWorkspaceFolderBasename}/${containerWorkspaceFolderBasename}",
+            "B": "${userHome}:${containerEnv:PATH}",
+            "C": "${devcontainerId} ${containerEnv}",
+            "D": "${localEnv:ANY}${localEnv:ANY:default}",
+        }
+    )
+    assert found.env == {
+        "A": "app/app",
+        "B": "/home/coder:${PATH}",
+        "C": "${devcontainerId} ${containerEnv}",
+        "D": "default",
+    }
+
+
+def test_an_empty_command_is_none_and_words_are_filled_in() -> None:
+    assert (
+        read(onCreateCommand="", updateContentCommand=[], postCreateCommand=None, postStartCommand={}).commands == ()
+    )
+    assert read(updateContentCommand=["ls", "${containerWorkspaceFolder}"]).commands == (
+        Command(When.UPDATE_CONTENT, words=("ls", "/home/coder/app")),
+    )
+
+
+@pytest.mark.parametrize("value", [3, True, ["a", 1], {"a": []}, {"a": {"b": "c"}}])
+def test_what_is_no_command_is_refused(value: object) -> None:
+    with pytest.raises(Invalid, match="postCreateCommand"):
+        read(postCreateCommand=value)
+
+
+def test_at_most_100_of_anything() -> None:
+    assert len(read(postStartCommand={str(n): "x" for n in range(100)}).commands) == 100
+    assert len(read(forwardPorts=list(range(1, 101))).ports) == 100
+    for document in ({"postStartCommand": {str(n): "x" for n in range(101)}}, {"forwardPorts": list(range(1, 102))}):
+        with pytest.raises(Invalid, match="at most 100"):
+            read(**document)
+
+
+def test_ports_are_numbers_or_end_in_one_and_are_listed_once() -> None:
+    assert read(forwardPorts=[1, 65_535, "db:5432", "3000", 3000]).ports == (1, 65_535, 5432, 3000)
+    for port in (0, 65_536, -1, "x", "", "db:", "65536", "000080", "٣", 1.5, True, None, [1]):
+        with pytest.raises(Invalid, match="forwardPorts"):
+            read(forwardPorts=[port])
+    with pytest.raises(Invalid, match="forwardPorts"):
+        read(forwardPorts=3000)
+
+
+def test_settings_and_extensions_of_both_ages_are_merged() -> None:
+    found = read(
+        customizations={"vscode": {"extensions": ["a.b"], "settings": {"x": 2}}},
+        extensions=["c.d", "a.b"],
+        settings={"x": 1, "y": 1},
+    )
+    assert found.extensions == ("a.b", "c.d")
+    assert found.settings == {"x": 2, "y": 1}
+    assert found.ignored == ()
+
+
+def test_an_extension_has_a_version_or_is_removed_in_any_case() -> None:
+    assert vscode(extensions=["a.b@1.2.3", "-C.D", "c.d", "e.f"]).extensions == ("a.b@1.2.3", "e.f")
+
+
+@pytest.mark.parametrize("item", ["a", "a.b c", "x.vsix/..", "a/../../x.vsix", "/x.vsix", "c:x.vsix", "a.b;id", 3])
+def test_what_is_no_extension_is_refused(item: object) -> None:
+    with pytest.raises(Invalid):
+        vscode(extensions=[item])
+
+
+def test_a_file_below_the_clone_is_an_extension_by_its_path() -> None:
+    assert vscode(extensions=["pub.name.vsix"]).extensions == ("/home/coder/app/pub.name.vsix",)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"customizations": []},
+        {"customizations": {"vscode": []}},
+        {"customizations": {"vscode": {"settings": []}}},
+        {"customizations": {"vscode": {"extensions": "a.b"}}},
+        {"customizations": {"vscode": {"extensions": [3]}}},
+        {"features": []},
+        {"remoteUser": 3},
+        {"build": "."},
+        {"build": {"dockerfile": 3}},
+        {"settings": []},
+    ],
+)
+def test_a_value_of_another_type_is_refused(document: dict[str, object]) -> None:
+    with pytest.raises(Invalid, match="is a"):
+        read(**document)
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("runArgs", Unsupported.NOT_ALLOWED),
+        ("capAdd", Unsupported.NOT_ALLOWED),
+        ("securityOpt", Unsupported.NOT_ALLOWED),
+        ("initializeCommand", Unsupported.HOST_SIDE),
+        ("dockerComposeFile", Unsupported.COMPOSE),
+        ("service", Unsupported.COMPOSE),
+        ("runServices", Unsupported.COMPOSE),
+        ("colour", Unsupported.UNKNOWN),
+    ],
+)
+def test_what_has_no_effect_is_named_with_its_reason_and_the_rest_is_read(key: str, reason: Unsupported) -> None:
+    found = read(**{"name": "app", key: ["x"], "waitFor": "onCreateCommand", "colour": 1, "image": "a"})
+    assert dict(found.ignored) == {key: reason, "colour": Unsupported.UNKNOWN}
+    assert found.image == "a"
+
+
+def test_processes_name_each_part_that_needs_a_container() -> None:
+    found = read(containers=False, build={"dockerfile": "D"}, features={"x": {}}, remoteUser="a")
+    assert [key for key, _ in found.ignored] == ["build", "features", "remoteUser"]
+    assert not found.needs_build
+    assert read(containers=False, name="x").ignored == ()
+
+
+def test_a_file_of_one_mebibyte_is_read_and_a_larger_one_is_refused() -> None:
+    text = '{"name": "x"}'
+    assert parse_jsonc(text.ljust(1 << 20)) == {"name": "x"}
+    with pytest.raises(Invalid, match="1 MiB"):
+        parse_jsonc(text.ljust((1 << 20) + 1))
+
+
+def test_a_mistake_is_reported_at_its_place_in_the_file_with_its_comments() -> None:
+    with pytest.raises(Invalid, match="line 3, column 10"):
+        parse_jsonc('{ // one\n /* two\n */ "a": ?}')
+    with pytest.raises(Invalid, match="nested too deeply"):
+        parse_jsonc("[" * 200_000 + "]" * 200_000)
+
+
+def test_text_that_looks_like_a_comment_or_ends_in_a_comma_is_kept_inside_a_string() -> None:
+    assert parse_jsonc('\ufeff{"a": "// no /* no */ ,]", "b": "\\"//", /* yes, */ "c": [1, 2,], }') == {
+        "a": "// no /* no */ ,]",
+        "b": '"//',
+        "c": [1, 2],
+    }
