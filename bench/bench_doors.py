@@ -35,6 +35,7 @@ FLOOD = 50_000_000
 STREAMS = 2_000
 _EXECS = 30
 _WRK_S = 8
+_WRK_ROUNDS = 3
 
 
 def measure() -> list[Row]:
@@ -192,8 +193,6 @@ def _port(doors: Doors, place: Path) -> list[Row]:
             json={"command": f"mkdir -p /tmp/app; exec {nginx} -p /tmp/app -e stderr -c ~/app.conf"},
         )
         _until(lambda: inside in {p["port"] for p in client.get(doors.api + "/ports").json()["items"]})
-    base = doors.stack.value("CODEHUB_WORKSPACE_BASE_URL").replace("localhost", "127.0.0.1")
-    ours = _wrk(f"{base}/w/{doors.workspace_id}/port/{inside}/", f"Authorization: Bearer {doors.token}")
     proxied = (
         f"upstream app {{ server 127.0.0.1:{outside}; keepalive 64; }} server {{ listen 127.0.0.1:{front}; location / "
         '{ proxy_pass http://app; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off; } }'
@@ -211,7 +210,15 @@ def _port(doors: Doors, place: Path) -> list[Row]:
         )
     try:
         _until(lambda: _listens(front) and _listens(outside))
-        peer = _wrk(f"http://127.0.0.1:{front}/", "X-Nothing: x")
+        base = doors.stack.value("CODEHUB_WORKSPACE_BASE_URL").replace("localhost", "127.0.0.1")
+        # In turns, so that other work on the machine slows down both.
+        pairs = [
+            (
+                _wrk(f"{base}/w/{doors.workspace_id}/port/{inside}/", f"Authorization: Bearer {doors.token}"),
+                _wrk(f"http://127.0.0.1:{front}/", "X-Nothing: x"),
+            )
+            for _ in range(_WRK_ROUNDS)
+        ]
     finally:
         for process in processes:
             process.terminate()
@@ -219,10 +226,10 @@ def _port(doors: Doors, place: Path) -> list[Row]:
     return [
         {
             "what": "port, small GET",
-            "value": ours,
+            "value": statistics.median(ours for ours, _ in pairs),
             "unit": "requests/s",
             "peer": "nginx",
-            "ratio": ours / peer,
+            "ratio": statistics.median(ours / peer for ours, peer in pairs),
             "floor": 0.5,
         }
     ]

@@ -282,6 +282,9 @@ CREATE TABLE public.workspaces (
     cancel_op_started_at timestamp with time zone,
     disk_bytes bigint,
     disk_checked_at timestamp with time zone,
+    dev_image jsonb,
+    dev_image_next jsonb,
+    dev_image_auto boolean DEFAULT false NOT NULL,
     CONSTRAINT error_has_no_operation CHECK (((phase <> 'ERROR'::text) OR (operation = 'NONE'::text))),
     CONSTRAINT purged_was_deleted CHECK (((purged_at IS NULL) OR (deleted_at IS NOT NULL))),
     CONSTRAINT workspaces_desired_state_check CHECK ((desired_state = ANY (ARRAY['RUNNING'::text, 'STANDBY'::text, 'ARCHIVED'::text, 'DELETED'::text]))),
@@ -388,6 +391,7 @@ CREATE TRIGGER ws_sse_insert AFTER INSERT ON public.workspaces FOR EACH ROW EXEC
 CREATE TRIGGER ws_sse_setup AFTER UPDATE ON public.workspaces FOR EACH ROW WHEN (((old.setup IS DISTINCT FROM new.setup) OR (old.setup_retry IS DISTINCT FROM new.setup_retry))) EXECUTE FUNCTION public.notify_workspace_shown();
 CREATE TRIGGER ws_sse_template AFTER UPDATE ON public.workspaces FOR EACH ROW WHEN ((((old.template IS DISTINCT FROM new.template) OR (old.template_next IS DISTINCT FROM new.template_next)) OR (old.template_latest IS DISTINCT FROM new.template_latest))) EXECUTE FUNCTION public.notify_workspace_shown();
 CREATE TRIGGER ws_sse_update AFTER UPDATE ON public.workspaces FOR EACH ROW WHEN ((((((((((((((((((old.name IS DISTINCT FROM new.name) OR (old.description IS DISTINCT FROM new.description)) OR (old.memo IS DISTINCT FROM new.memo)) OR (old.owner_user_id IS DISTINCT FROM new.owner_user_id)) OR (old.image_ref IS DISTINCT FROM new.image_ref)) OR (old.conditions IS DISTINCT FROM new.conditions)) OR (old.phase IS DISTINCT FROM new.phase)) OR (old.phase_changed_at IS DISTINCT FROM new.phase_changed_at)) OR (old.operation IS DISTINCT FROM new.operation)) OR (old.progress IS DISTINCT FROM new.progress)) OR (old.archive_key IS DISTINCT FROM new.archive_key)) OR (old.desired_state IS DISTINCT FROM new.desired_state)) OR (old.error_reason IS DISTINCT FROM new.error_reason)) OR (old.error_count IS DISTINCT FROM new.error_count)) OR (old.deleted_at IS DISTINCT FROM new.deleted_at)) OR (old.blocked IS DISTINCT FROM new.blocked)) OR (old.error_message IS DISTINCT FROM new.error_message))) EXECUTE FUNCTION public.notify_workspace_shown();
+CREATE TRIGGER ws_wake_dev_image AFTER UPDATE ON public.workspaces FOR EACH ROW WHEN (((old.dev_image_next IS NULL) AND (new.dev_image_next IS NOT NULL))) EXECUTE FUNCTION public.notify_workspace_wake();
 CREATE TRIGGER ws_wake_insert AFTER INSERT ON public.workspaces FOR EACH ROW EXECUTE FUNCTION public.notify_workspace_wake();
 CREATE TRIGGER ws_wake_update AFTER UPDATE ON public.workspaces FOR EACH ROW WHEN (((old.desired_state IS DISTINCT FROM new.desired_state) OR ((old.error_reason IS NOT NULL) AND (new.error_reason IS NULL)) OR ((old.deleted_at IS NOT NULL) AND (new.deleted_at IS NULL)))) EXECUTE FUNCTION public.notify_workspace_wake();
 ALTER TABLE ONLY public.api_tokens

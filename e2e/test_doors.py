@@ -13,10 +13,9 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 
 from e2e.pages import press, sign_in
+from e2e.stacks import browser_stack
 from testing.browser import close_context, patient
-from testing.codehub.dashboard import PASSWORD
 from testing.codehub.doors import Doors, open_doors
-from testing.codehub.full_stack import fresh_stack
 from testing.ports import free_ports
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJWzHDVTGdnT5ymHhIl0Y8mQYx4nFMVXDLTrtUYC{0} laptop-{0}"
@@ -26,15 +25,7 @@ pytestmark = pytest.mark.xdist_group("interfaces")
 
 @pytest.fixture(scope="module")
 def doors() -> Iterator[Doors]:
-    with fresh_stack() as stack:
-        stack.with_tiny_ide()
-        api, proxy = free_ports(2)
-        stack.environment |= {
-            "CODEHUB_ADMIN_PASSWORD": PASSWORD,
-            "CODEHUB_API_BIND": f"127.0.0.1:{api}",
-            "CODEHUB_PROXY_BIND": f"127.0.0.1:{proxy}",
-        }
-        stack.up()
+    with browser_stack() as stack:
         yield open_doors(stack)
 
 

@@ -11,9 +11,9 @@ import pytest
 from playwright.async_api import Page
 
 from e2e.pages import sign_in
-from testing.codehub.dashboard import PASSWORD
+from e2e.stacks import browser_stack
 from testing.codehub.doors import Doors, open_doors
-from testing.codehub.full_stack import PATIENCE_S, Stack, fresh_stack
+from testing.codehub.full_stack import PATIENCE_S, Stack
 from testing.ports import free_ports
 
 pytestmark = pytest.mark.xdist_group("interfaces")
@@ -46,17 +46,8 @@ CALL = """async ([url, method, body]) => {
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
-    with fresh_stack() as made:
-        made.with_tiny_ide()
-        api, proxy = free_ports(2)
-        made.environment |= {
-            "CODEHUB_ADMIN_PASSWORD": PASSWORD,
-            "CODEHUB_API_BIND": f"127.0.0.1:{api}",
-            "CODEHUB_PROXY_BIND": f"127.0.0.1:{proxy}",
-            # Below one site, as the hosts of a real domain: browsers send cookies from one to the other.
-            "CODEHUB_WORKSPACE_HOST": "*.codehub.localhost",
-        }
-        made.up()
+    # Below one site, as the hosts of a real domain: browsers send cookies from one to the other.
+    with browser_stack(CODEHUB_WORKSPACE_HOST="*.codehub.localhost") as made:
         yield made
 
 

@@ -13,10 +13,10 @@ import pytest
 from playwright.async_api import Page, expect
 
 from e2e.pages import sign_in
+from e2e.stacks import browser_stack
 from testing.codehub import vite
-from testing.codehub.dashboard import PASSWORD
 from testing.codehub.doors import Doors, open_doors
-from testing.codehub.full_stack import PATIENCE_S, fresh_stack
+from testing.codehub.full_stack import PATIENCE_S
 from testing.ports import free_ports
 
 pytestmark = pytest.mark.xdist_group("interfaces")
@@ -67,16 +67,7 @@ class Site:
 
 @pytest.fixture(scope="module", params=["path", "host"])
 def site(request: pytest.FixtureRequest) -> Iterator[Site]:
-    with fresh_stack() as stack:
-        stack.with_tiny_ide()
-        api, proxy = free_ports(2)
-        stack.environment |= {
-            "CODEHUB_ADMIN_PASSWORD": PASSWORD,
-            "CODEHUB_API_BIND": f"127.0.0.1:{api}",
-            "CODEHUB_PROXY_BIND": f"127.0.0.1:{proxy}",
-            "CODEHUB_WORKSPACE_HOST": "*.localhost" if request.param == "host" else "none",
-        }
-        stack.up()
+    with browser_stack(CODEHUB_WORKSPACE_HOST="*.localhost" if request.param == "host" else "none") as stack:
         yield Site(open_doors(stack), request.param)
 
 

@@ -63,6 +63,30 @@ async def test_a_workspace_is_made_opened_put_away_and_brought_back_with_everyth
     await back.close()
 
 
+async def test_a_stopped_workspace_is_duplicated_with_its_files(
+    real: Stack, page: Page, page_faults: list[str]
+) -> None:
+    await sign_in(page, real)
+    await create(page, "original")
+    inside = await open_workspace(page, "original")
+    await run_inside(inside, "echo precious > note")
+    await inside.close()
+    await page.get_by_role("link", name="original", exact=True).click()
+    await expect(page.get_by_role("button", name="Duplicate original", exact=True)).to_be_hidden()
+    await press(page, "Stop original")
+    await until_is(page, "Asleep")
+    await press(page, "Duplicate original")
+    dialog = page.get_by_role("dialog")
+    await expect(dialog.get_by_label("Name")).to_have_value("original copy")
+    await dialog.get_by_role("button", name="Duplicate").click()
+    await page.get_by_role("link", name="Workspaces", exact=True).click()
+    copy = await open_workspace(page, "original copy")
+    assert await run_inside(copy, "cat note; echo changed > note") == "precious\n"
+    await copy.close()
+    await until_is(card(page, "original"), "Asleep")
+    assert (real.home_of("original") / "note").read_text() == "precious\n"
+
+
 async def test_a_deleted_workspace_comes_back_with_what_was_in_it(
     real: Stack, page: Page, page_faults: list[str]
 ) -> None:

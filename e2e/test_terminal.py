@@ -10,10 +10,9 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 
 from e2e.pages import card, create, sign_in, until_is
+from e2e.stacks import browser_stack
 from testing.browser import watch_faults
-from testing.codehub.dashboard import PASSWORD
-from testing.codehub.full_stack import Stack, fresh_stack
-from testing.ports import free_ports
+from testing.codehub.full_stack import Stack
 
 pytestmark = pytest.mark.xdist_group("interfaces")
 
@@ -21,17 +20,7 @@ pytestmark = pytest.mark.xdist_group("interfaces")
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
     """Its own, because its parts are restarted."""
-    with fresh_stack() as made:
-        made.with_tiny_ide()
-        api, proxy = free_ports(2)
-        made.environment |= {
-            "CODEHUB_ADMIN_PASSWORD": PASSWORD,
-            "CODEHUB_API_BIND": f"127.0.0.1:{api}",
-            "CODEHUB_PROXY_BIND": f"127.0.0.1:{proxy}",
-            "LIMITS_MAX_RUNNING_PER_USER": "20",
-            "LIMITS_MAX_RUNNING_GLOBAL": "20",
-        }
-        made.up()
+    with browser_stack() as made:
         yield made
 
 

@@ -6,6 +6,7 @@ engine per worker process is one engine per run. It starts on first use and alwa
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import os
@@ -19,6 +20,7 @@ import time
 import uuid
 import zlib
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,10 +28,14 @@ import httpx
 import pytest
 
 from codehub.adapters.docker.engine import Engine
+from codehub.adapters.docker.packet_filter import find_iptables, remove_stale
 from testing.codehub.tiny_ide import SOURCE
 
 TINY_IMAGE = "codehub-test/tiny:1"
 DOORS_IMAGE = "codehub-test/doors:1"
+GIT_IMAGE = "codehub-test/git:1"
+# What git starts to fetch over HTTPS.
+_GIT_CORE = tuple(Path("/usr/lib/git-core") / name for name in ("git-remote-http", "git-remote-https"))
 # Programs that users have in a workspace and that tests of its endpoints call.
 _USUAL = (
     "bash", "pgrep", "ps", "rsync", "git", "git-upload-pack", "git-receive-pack", "tar", "sed", "find", "head", "tail",
@@ -144,6 +150,10 @@ class DockerEngine:
 
     def stop(self) -> None:
         self.remove_everything()
+        if os.geteuid() == 0 and find_iptables() is not None:
+            # Rules of this engine's networks, and of runs that were killed. In a thread: a browser may have the event loop.
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(lambda: asyncio.run(remove_stale())).result()
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
             try:
@@ -173,7 +183,11 @@ class DockerEngine:
         """Load the same image with the usual tools."""
         self._load(DOORS_IMAGE, _USUAL)
 
-    def _load(self, image: str, programs: tuple[str, ...] = ()) -> None:
+    def load_git_image(self) -> None:
+        """Load the same image with a git that clones over HTTPS."""
+        self._load(GIT_IMAGE, _USUAL, _GIT_CORE)
+
+    def _load(self, image: str, programs: tuple[str, ...] = (), libraries_of: tuple[Path, ...] = ()) -> None:
         with self.client() as client:
             if client.get(f"http://docker/images/{image}/json").status_code == 200:
                 return
@@ -186,7 +200,7 @@ class DockerEngine:
             answer = client.post(
                 "http://docker/images/create",
                 params={"fromSrc": "-", "repo": repository, "tag": tag, "changes": changes},
-                content=tiny_root(programs=programs),
+                content=tiny_root(libraries_of, programs),
             )
             assert answer.status_code == 200, answer.text
             assert "error" not in answer.text, answer.text
@@ -210,7 +224,7 @@ _SYSTEM = ("/lib/", "/lib64/", "/usr/")  # other libraries must come with their 
 def tiny_root(libraries_of: tuple[Path, ...] = (), programs: tuple[str, ...] = ()) -> bytes:
     """Return a root with /usr/bin/python3, its libraries and standard library, a shell and a few tools.
 
-    Also contains the libraries of `libraries_of`.
+    Also contains the libraries of `libraries_of`, and those of them that belong to git.
     """
     programs = (
         *(found for name in programs if (found := shutil.which(name, path="/usr/bin:/bin"))),
@@ -228,6 +242,7 @@ def tiny_root(libraries_of: tuple[Path, ...] = (), programs: tuple[str, ...] = (
         "/usr/bin/dirname",
     )
     wanted = {path for program in programs for path in (Path(program), Path(program).resolve())}
+    wanted |= {path for path in libraries_of if path in _GIT_CORE}
     for real in (*(Path(program).resolve() for program in programs), *libraries_of):
         said = subprocess.run(["ldd", real], capture_output=True, text=True, check=True).stdout
         wanted |= {Path(word) for line in said.splitlines() for word in line.split() if word.startswith(_SYSTEM)}

@@ -33,13 +33,13 @@ class Edge:
 
 
 @asynccontextmanager
-async def nginx(place: Path, api_port: int, workspace_port: int) -> AsyncIterator[Edge]:
+async def nginx(place: Path, api: int | str, workspaces: int | str) -> AsyncIterator[Edge]:
+    """`api` and `workspaces` are ports of this machine, or other addresses for nginx's `server`."""
     port = free_port()
     await _certificate(place)
     text = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
-    text = text.replace("127.0.0.1:8000", f"127.0.0.1:{api_port}").replace(
-        "127.0.0.1:8001", f"127.0.0.1:{workspace_port}"
-    )
+    for shipped, where in (("127.0.0.1:8000", api), ("127.0.0.1:8001", workspaces)):
+        text = text.replace(shipped, where if isinstance(where, str) else f"127.0.0.1:{where}")
     text = text.replace("listen 443 ssl", f"listen 127.0.0.1:{port} ssl")
     text = re.sub(r"/etc/ssl/codehub/\S+\.(pem|key);", rf"{place}/edge.\1;", text)
     temporary = "".join(

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 
+_numbers = itertools.count()
+
 
 @contextlib.contextmanager
 def elsewhere(address: str, host_address: str) -> Iterator[int]:
     """Another machine: a network namespace at the other end of a veth pair, with a service."""
-    name, near, far = f"ch-{os.getpid()}", f"cha{os.getpid() % 100000}", f"chb{os.getpid() % 100000}"
+    number = f"{os.getpid() % 100000}{next(_numbers)}"
+    name, near, far = f"ch-{number}", f"cha{number}", f"chb{number}"
 
     def ip(*words: str) -> None:
         subprocess.run(["ip", *words], check=True, capture_output=True)

@@ -10,6 +10,7 @@ from psycopg.types.json import Jsonb
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.postgres.rows import blocked_column, conditions_column, home_ctx_column, progress_column
 from codehub.domain.applied_template import encode
+from codehub.domain.dev_image import encode_dev_image
 from codehub.domain.model import Workspace
 
 _NOT_COLUMNS = ("of_newer_version", "busy")
@@ -48,6 +49,9 @@ def _values(row: Workspace) -> dict[str, object]:
     values["blocked"] = Jsonb(blocked_column(row.blocked)) if row.blocked else None
     values["template"] = Jsonb(encode(row.template)) if row.template else None
     values["template_next"] = Jsonb(encode(row.template_next)) if row.template_next else None
+    for name in ("dev_image", "dev_image_next"):
+        image = getattr(row, name)
+        values[name] = Jsonb(encode_dev_image(image)) if image else None
     busy = row.busy
     values["busy_reason"] = busy.reason if busy else None
     values["busy_since"] = busy.since if busy else None

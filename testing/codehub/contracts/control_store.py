@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import pytest
 
 from codehub.domain.applied_template import AppliedTemplate
+from codehub.domain.dev_image import DevImage
 from codehub.domain.errors import Deposed
 from codehub.domain.gc import archive_key_of, is_protected
 from codehub.domain.limits import RunningLimits
@@ -336,6 +337,25 @@ class ControlStoreContract:
         assert taken is not None
         found = taken.workspace
         assert (found.template, found.template_next, found.image_ref) == (new, None, "new")
+        assert (await one(world, ws().id)) == found
+
+    async def test_the_intent_to_start_takes_the_image_of_devcontainer_json_and_no_other_does(
+        self, world: StoreWorld
+    ) -> None:
+        epoch = await world.elect()
+        old, new = DevImage("1", "localhost/dev:1", ("a",)), DevImage("2", "localhost/dev:2", ("a", "b"))
+        await world.put(ws(dev_image=old, dev_image_next=new, dev_image_auto=True))
+        row = await one(world, ws().id)
+        kept = await world.store.commit(epoch, intent(row), NOW)
+        assert kept is not None
+        assert (kept.workspace.dev_image, kept.workspace.dev_image_next) == (old, new)
+        rests = replace(kept.workspace, operation=Operation.NONE)
+        assert await world.store.commit(epoch, Change(kept.workspace, rests), NOW) is not None
+        starts = Change(rests, replace(rests, operation=Operation.STARTING), is_intent=True)
+        taken = await world.store.commit(epoch, starts, NOW)
+        assert taken is not None
+        found = taken.workspace
+        assert (found.dev_image, found.dev_image_next, found.dev_image_auto) == (new, None, False)
         assert (await one(world, ws().id)) == found
 
     async def test_a_templates_own_times_count(self, world: StoreWorld) -> None:

@@ -56,6 +56,7 @@ class MemoryDatabase:
             old is None
             or old.desired_state is not workspace.desired_state
             or (old.error_reason is not None and workspace.error_reason is None)
+            or (old.dev_image_next is None and workspace.dev_image_next is not None)
             or (old.deleted_at is not None and workspace.deleted_at is None)
         ):
             self._notify(NoticeKind.WAKE, workspace)
@@ -103,6 +104,8 @@ class MemoryDatabase:
         if change.is_intent and after.operation is Operation.STARTING and row.template_next is not None:
             taken = row.template_next
             row = replace(row, template=taken, template_next=None, image_ref=taken.image_ref)
+        if change.is_intent and after.operation is Operation.STARTING and row.dev_image_next is not None:
+            row = replace(row, dev_image=row.dev_image_next, dev_image_next=None, dev_image_auto=False)
         written = replace(
             row,
             conditions=after.conditions,

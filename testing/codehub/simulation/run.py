@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from itertools import count
 from typing import Any, cast
 
@@ -23,10 +24,13 @@ from codehub.control.metrics import Metrics
 from codehub.control.observe import home_key
 from codehub.domain import observed
 from codehub.domain.actions import cancel_target
+from codehub.domain.applied_template import AppliedTemplate
+from codehub.domain.dev_image import DevImage
 from codehub.domain.duplicate import FromArchive, NotNow, source_of
 from codehub.domain.errors import Deposed
 from codehub.domain.model import DesiredState, ErrorReason, HomeCtx, Operation, Phase, Workspace
 from codehub.domain.profiles import AppProfile
+from codehub.domain.schedule import Schedule, shown_schedule
 from codehub.ports.clock import Clock
 from codehub.ports.leadership import Lease
 from testing.codehub.memory.activity import MemoryActivity
@@ -110,6 +114,8 @@ class Simulation:
         self.dice = random.Random(seed)
         # A separate random generator, so that seeds that once found a bug keep their meaning.
         self.duplicates = random.Random(seed + 1_000_000)
+        # Schedules and images of devcontainer.json are part of every fifth seed, for the same reason.
+        self.planned = random.Random(seed + 2_000_000) if seed % 5 == 4 else None
         self.clock = VirtualClock(loop)
         self.world = World(self.clock, self.dice, grace_s=GRACE_S, retention_s=RETENTION_S, bugs=bugs)
         self.activity = MemoryActivity()
@@ -201,6 +207,11 @@ class Simulation:
         roll = self.dice.random()
         if self.duplicates.random() < 0.08 and len(rows) < 6:
             self._duplicate(row)
+        if self.planned is not None and self.planned.random() < 0.15 and row.phase is Phase.RUNNING:
+            self._say(f"image for {row.id[-3:]}")
+            image = DevImage(str(next(self._ids)), "localhost/dev:1", ())
+            row = replace(row, dev_image_next=image, dev_image_auto=True)
+            self.world.database.put(row)
         if row.deleted_at is not None:
             if roll < 0.2 and row.purged_at is None:
                 self._say(f"undelete {row.id[-3:]}")
@@ -222,7 +233,20 @@ class Simulation:
         id_ = f"01980000-0000-7000-8000-{next(self._numbers):012d}"
         desired = self.dice.choice([DesiredState.RUNNING, DesiredState.RUNNING, DesiredState.ARCHIVED])
         self._say(f"create {id_[-3:]} → {desired}")
-        self.world.database.put(workspace(id_, desired=desired, created_at=self.clock.now()))
+        made = workspace(id_, desired=desired, created_at=self.clock.now())
+        self.world.database.put(made if self.planned is None else replace(made, template=self._scheduled()))
+
+    def _scheduled(self) -> AppliedTemplate:
+        """Return a template whose workspaces start and stop at times while the faults last, and after them."""
+        assert self.planned is not None
+        now = self.clock.now()
+        at = now + timedelta(seconds=self.planned.uniform(20, 150))
+        stop = at + timedelta(minutes=self.planned.randint(1, 4))
+        schedule = Schedule(at.time().replace(second=0, microsecond=0), frozenset(range(7)), timedelta(seconds=30))
+        if self.planned.random() < 0.7:
+            schedule = replace(schedule, stop=stop.time().replace(second=0, microsecond=0))
+        self._say(f"scheduled {shown_schedule(schedule)}")
+        return AppliedTemplate("t", 1, "code-server", "code-server", schedule=schedule)
 
     def _duplicate(self, original: Workspace) -> None:
         """Duplicate a workspace as `Workspaces.duplicate` does."""
@@ -310,7 +334,10 @@ class Simulation:
 
     def _converged(self) -> bool:
         return all(
-            row.phase is _WANTED[row.desired_state] and row.operation is Operation.NONE and row.blocked is None
+            row.phase is _WANTED[row.desired_state]
+            and row.operation is Operation.NONE
+            and row.blocked is None
+            and (row.dev_image_next is None or row.phase is not Phase.RUNNING)
             for row in self.world.database.rows.values()
         )
 

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from codehub.domain.errors import Conflict, Transient
 from codehub.domain.gc import archive_key_of
+from codehub.domain.limits import RunningLimits
 from codehub.domain.model import DesiredState, ErrorReason, HomeCtx, Operation, Phase, Workspace
 from codehub.domain.transitions import EDGES, is_cancelled
 from codehub.ports.archives import ArchivePlace
@@ -232,12 +233,32 @@ class SimDatabase(MemoryDatabase):
     def __init__(self, world: World) -> None:
         super().__init__()
         self._world = world
+        self._scheduled: set[tuple[str, DesiredState]] = set()
 
     async def commit(self, epoch: int, change: Change, now: datetime) -> Versioned | None:
         row = await super().commit(epoch, change, now)
         if row is not None:
             self._world.must(epoch == self.epoch, f"11: epoch {epoch} wrote while {self.epoch} leads")
         return row
+
+    async def follow_schedules(self, epoch: int, now: datetime, limits: RunningLimits) -> Collection[str]:
+        before, since = dict(self.rows), self._followed
+        changed = await super().follow_schedules(epoch, now, limits)
+        if "schedule-forgets" in self._world.bugs and since is not None:
+            self._followed = since
+        for id_ in changed:
+            row, must = before[id_], self._world.must
+            desired = self.rows[id_].desired_state
+            self._world.count(f"scheduled {desired}")
+            must(
+                row.deleted_at is None and row.error_reason is None,
+                f"a schedule changed {id_}, which is deleted or broken",
+            )
+            must(row.desired_state is not DesiredState.DELETED, f"a schedule keeps {id_} from being deleted")
+            # A run is shorter than a day: each time of a schedule comes once, whoever leads then.
+            must((id_, desired) not in self._scheduled, f"a schedule acts twice on {id_}")
+            self._scheduled.add((id_, desired))
+        return changed
 
     async def put_to_archive(self, epoch: int, now: datetime, ttl: timedelta) -> Collection[str]:
         if "ttl-ignores-desired" not in self._world.bugs:
@@ -283,6 +304,10 @@ class SimDatabase(MemoryDatabase):
             elif old.operation is Operation.ARCHIVING and workspace.error_reason is None:
                 op_id = workspace.archive_op_id or ""
                 must(workspace.archive_key == archive_key_of(workspace.id, op_id), "8: archived without its key")
+        if old is not None and old.dev_image_next is not None and workspace.dev_image_next != old.dev_image_next:
+            starts = workspace.operation is Operation.STARTING and old.operation is Operation.NONE
+            taken = starts and workspace.dev_image == old.dev_image_next
+            must(taken or workspace.dev_image_next is not None, f"{workspace.id} lost its image")
         began = workspace.archive_key is not None and (old is None or old.archive_key is None)
         if workspace.copy_of is not None and began:
             self._world.copied(workspace)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import uuid_utils
 
 from codehub.adapters.backend_set import BackendOptions, BackendSet, load_catalog, open_backends
+from codehub.adapters.docker.builds import BuildLimits
 from codehub.adapters.docker.container import DockerLimits
 from codehub.adapters.embedded.layout import write_private
 from codehub.adapters.kubernetes.backends import KubernetesOptions
@@ -29,7 +30,7 @@ from codehub.domain.profiles import Catalog
 from codehub.settings import Settings
 
 # Beside the data, so that `codehub down` finds this installation's resources without a database.
-_INSTALLATION_FILE = "installation-id"
+INSTALLATION_FILE = "installation-id"
 
 
 def new_id() -> str:
@@ -64,6 +65,7 @@ def backend_options(settings: Settings, installation: str) -> BackendOptions:
         limits=DockerLimits(
             memory_bytes=settings.instance_memory, cpus=settings.instance_cpus, pids=settings.instance_pids
         ),
+        builds=BuildLimits(settings.build_timeout_s, settings.build_size),
         kubernetes=kubernetes_options(settings) if settings.runtime == "kubernetes" else None,
         process=ProcessOptions(
             hidden=(settings.data_dir, settings.homes),
@@ -134,11 +136,10 @@ async def open_world(settings: Settings, *, name: str, chooses: bool = False) ->
 @contextlib.asynccontextmanager
 async def open_local_backends(settings: Settings) -> AsyncIterator[BackendSet]:
     """Open the backends without a database, by the installation's id that the last `up` stored."""
-    path = settings.data_dir / _INSTALLATION_FILE
-    installation = path.read_text().strip() if path.exists() else ""
+    options = backend_options(settings, stored_installation_id(settings))
     backends = await open_backends(
         # Pods belong to the cluster: a single machine neither searches for them nor stops them.
-        replace(backend_options(settings, installation), runtime="process", kubernetes=None),
+        replace(options, runtime="process", kubernetes=None),
         catalog_of(settings),
     )
     try:
@@ -147,8 +148,14 @@ async def open_local_backends(settings: Settings) -> AsyncIterator[BackendSet]:
         await backends.close()
 
 
+def stored_installation_id(settings: Settings) -> str:
+    """Return this installation's id without a database; empty if it never ran on this machine."""
+    path = settings.data_dir / INSTALLATION_FILE
+    return path.read_text().strip() if path.exists() else ""
+
+
 async def keep_installation_id(settings: Settings, database: Database) -> str:
     """Return this installation's id, created if necessary, and also store it in the data directory."""
     found = await installation_id(database, new_id())
-    write_private(settings.data_dir / _INSTALLATION_FILE, found + "\n")
+    write_private(settings.data_dir / INSTALLATION_FILE, found + "\n")
     return found

@@ -261,18 +261,51 @@ async def test_an_older_volume_is_given_to_its_workspaces_user(box: DockerWorld,
 async def test_private_networks_and_cloud_metadata_are_refused_unless_allowed(
     docker_engine: DockerEngine, tmp_path: Path
 ) -> None:
-    with elsewhere("198.18.77.2", "198.18.77.1") as port:
+    with elsewhere("198.18.77.2", "198.18.77.1") as port, elsewhere("169.254.77.2", "169.254.77.1") as metadata:
         for allowed, expected in (((), "refused"), (("198.18.77.0/30",), "reached")):
             box = await open_world(docker_engine, tmp_path / f"{len(allowed)}", networks=allowed)
             try:
                 await started(box)
                 assert expected in await reach(box, "198.18.77.2", port)
-                rules = subprocess.run(
-                    ["iptables", "-S", box.instances.network.chain], capture_output=True, text=True
-                )
-                assert "-d 169.254.0.0/16" in rules.stdout, "cloud metadata is never allowed"
+                before = await box.instances.network.filter.dropped_metadata()
+                assert "refused" in await reach(box, "169.254.77.2", metadata), "link-local is never allowed"
+                assert await box.instances.network.filter.dropped_metadata() > before
             finally:
                 await close_world(box)
+
+
+async def test_rules_that_another_program_flushed_are_set_again_at_the_next_start(box: DockerWorld) -> None:
+    await started(box, 1)
+    rules = box.instances.network.filter
+    await rules.remove()
+    assert not await rules.is_set()
+    await started(box, 2)
+    assert await rules.is_set()
+    _, gateway = await address_of(box, 1)
+    with socket.create_server(("0.0.0.0", 0)) as service:
+        assert "refused" in await reach(box, gateway, service.getsockname()[1])
+
+
+async def test_rules_of_networks_that_are_gone_are_removed_at_the_first_start(
+    docker_engine: DockerEngine, tmp_path: Path
+) -> None:
+    crashed, alive, starting = [await open_world(docker_engine, tmp_path / name) for name in ("a", "b", "c")]
+    try:
+        for world in (crashed, alive):
+            await world.instances.network.ensure()
+        # As after a crash: the network was removed by hand, and nobody removed its rules.
+        await crashed.engine.remove(f"networks/{crashed.instances.network.name}")
+        assert await crashed.instances.network.filter.is_set()
+        await starting.instances.network.ensure()
+        listed = subprocess.run(["iptables", "-w", "10", "-S"], capture_output=True, text=True, check=True).stdout
+        gone = crashed.instances.network.filter
+        assert gone.bridge not in listed
+        assert gone.chain not in listed
+        for world in (alive, starting):
+            assert await world.instances.network.filter.is_set()
+    finally:
+        for world in (crashed, alive, starting):
+            await close_world(world)
 
 
 async def test_an_engine_elsewhere_is_refused_with_the_reason(box: DockerWorld, tmp_path: Path) -> None:

@@ -172,10 +172,13 @@ def test_a_sandbox_that_is_required_and_missing_is_not_replaced_by_a_weaker_one(
     assert "CODEHUB_ISOLATION=required" in found["all"]["said"]
 
 
-@pytest.mark.parametrize("runtime", ["docker", "kubernetes"])
-def test_what_is_not_tried_is_said(data_dir: Path, runtime: str) -> None:
+@pytest.mark.parametrize(
+    ("runtime", "said"), [("docker", "engine does not answer"), ("kubernetes", "not tried on Kubernetes")]
+)
+def test_what_is_not_tried_is_said(data_dir: Path, runtime: str, said: str) -> None:
     _, found = doctor(data_dir, CODEHUB_RUNTIME=runtime, DOCKER_HOST=f"unix://{data_dir}/none.sock")
-    assert f"not tried on {runtime.capitalize()}" in found["all"]["said"]
+    assert found["all"]["verdict"] == "could not be tried"
+    assert said in found["all"]["said"]
 
 
 def _runs(pid: int) -> bool:

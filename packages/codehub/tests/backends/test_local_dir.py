@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import io
 import os
 import subprocess
+import tarfile
 import threading
 from pathlib import Path
 
@@ -15,6 +17,8 @@ import zstandard
 from codehub.adapters.homes.local_dir import LocalDirHomes
 from codehub.adapters.objectstore.archives import ObjectArchives
 from codehub.adapters.objectstore.store import Store
+from codehub.adapters.objectstore.transfer import Job, find_receipt, upload
+from codehub.adapters.tarball.pack import Packed
 from codehub.domain.errors import ArchiveCorrupted, BackendDown, Invalid, OutOfSpace, Transient
 from codehub.domain.model import HomeCtx
 from codehub.ports.fence import ignore_progress, no_fence
@@ -89,6 +93,25 @@ async def test_a_damaged_archive_is_said_to_be_corrupted_and_leaves_nothing(
         await local.homes.restore(key(), archive_key, "inc-2", ignore_progress, no_fence)
     assert (await local.homes.status(key())).state is HomeState.ABSENT
     assert [p for p in local.root.rglob("*") if p.name.startswith(".")] == []
+
+
+def plain_tar() -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        member = tarfile.TarInfo("a")
+        member.size = 2_000
+        tar.addfile(member, io.BytesIO(b"x" * 2_000))
+    return made.getvalue()
+
+
+@pytest.mark.parametrize("tar", [b"x" * 2048, plain_tar()[:1024], b""], ids=["noise", "cut", "empty"])
+async def test_an_archive_that_could_not_be_restored_does_not_count(store: Store, tar: bytes) -> None:
+    """Everything was stored as it was sent, and the digests match: only reading it as a restore does shows it."""
+    archive_key = "01890000-0000-7000-8000-000000000001/op-1/home.tar.zst"
+    job = Job(ignore_progress, no_fence, threading.Event())
+    with pytest.raises(Transient):
+        upload(store, archive_key, [tar], Packed(tar_bytes=len(tar)), len(tar), job)
+    assert find_receipt(store, archive_key) is None
 
 
 async def test_an_archive_in_a_directory_is_its_owners_alone(local: LocalDirWorld) -> None:

@@ -92,6 +92,21 @@ class TestByPortInItsOwnNetwork(InstancesContract):
             yield made
 
 
+async def test_an_ides_port_cannot_be_taken_by_another_workspace(tmp_path: Path) -> None:
+    """Each has the same port in its own network: whoever listens on it first gets nothing of the other's."""
+    async with ended(make_world(tmp_path, bwrap=True, socket=False)) as world:
+        ports = []
+        for number in (1, 2):
+            spec = await world.spec(wid(number))
+            await world.instances.start(spec, ignore_progress, no_fence)
+            await healthy(world, spec)
+            said = await world.ask(wid(number), "cat /proc/net/tcp")
+            ports.append({line.split()[1].partition(":")[2] for line in said.splitlines() if " 0A " in line})
+        assert ports[0] & ports[1], "they listen on the same port"
+        for number in (1, 2):
+            assert (await world.ask(wid(number), "echo $CODEHUB_WORKSPACE_ID")).strip() == wid(number)
+
+
 async def test_a_socket_replaced_by_a_link_leads_nowhere(world: ProcessWorld) -> None:
     await started(world)
     await world.instances.start(await world.spec(wid(2)), ignore_progress, no_fence)

@@ -1,4 +1,4 @@
-"""The control plane under a thousand seeds of faults, and five planted bugs that it finds."""
+"""The control plane under a thousand seeds of faults, and six planted bugs that it finds."""
 
 from __future__ import annotations
 
@@ -61,6 +61,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
         ("gc-without-grace", "9:"),
         ("ttl-ignores-desired", "the TTL overrides"),
         ("epoch-unchecked", "11:"),
+        ("schedule-forgets", "a schedule acts twice"),
         # A leader must freeze in the last instant before a restore, and come late when the place is free again.
         ("marker-ignored", "stale:|lost:"),
     ],

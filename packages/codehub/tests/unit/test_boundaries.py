@@ -16,7 +16,7 @@ OUTCOMES = st.dictionaries(
 
 
 @given(OUTCOMES)
-def test_abound_placeary_held_only_if_every_attempt_was_made_and_failed(outcomes: dict[Attempt, Outcome]) -> None:
+def test_a_boundary_held_only_if_every_attempt_was_made_and_failed(outcomes: dict[Attempt, Outcome]) -> None:
     results = [outcomes[one].succeeded if one in outcomes else None for one in ATTEMPTS]
     judged = judge(Boundary("b", ATTEMPTS, "fix it", retry="again"), outcomes)
     if True in results:
@@ -52,4 +52,4 @@ def test_the_address_of_each_part_is_found_in_the_settings(
     place: Place | None, targets: list[tuple[str, int]]
 ) -> None:
     assert place is not None
-    assert [(one.target, one.amount) for one in place.attempts] == targets
+    assert [(one.target, one.amount) for one in place.attempts("198.18.0.2")] == targets

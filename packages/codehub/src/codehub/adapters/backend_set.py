@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from codehub.adapters.base_python import base_python
+from codehub.adapters.docker.builds import BuildLimits, DockerImageBuilder
 from codehub.adapters.docker.container import DockerLimits
 from codehub.adapters.docker.engine import Engine
 from codehub.adapters.docker.images import ensure_image
@@ -37,6 +38,7 @@ from codehub.domain.profiles import Catalog
 from codehub.ports.archives import Archives
 from codehub.ports.fence import ignore_progress
 from codehub.ports.homes import Homes
+from codehub.ports.image_builds import ImageBuilder
 from codehub.ports.instances import Instances
 from codehub.ports.stores import IdentifiedStore
 
@@ -60,6 +62,7 @@ class BackendOptions:
     sockets_dir: Path | None = None  # None: `run/containers` in the data directory
     allowed_networks: tuple[str, ...] = ()
     limits: DockerLimits = field(default_factory=DockerLimits)
+    builds: BuildLimits = field(default_factory=BuildLimits)
     store: StoreOptions = field(default_factory=StoreOptions)
     process: ProcessOptions | None = None
     kubernetes: KubernetesOptions | None = None  # None: no cluster is used
@@ -81,6 +84,7 @@ class BackendSet:
     engine: Engine
     store: Store
     workers: Workers
+    images: ImageBuilder
     # Stores with an id by which a coordinator recognizes them as this installation's.
     stores: Sequence[IdentifiedStore] = ()
     kubernetes: KubernetesBackends | None = None
@@ -161,6 +165,7 @@ async def open_backends(
         engine=engine,
         store=store,
         workers=workers,
+        images=DockerImageBuilder(engine, docker.network, options.limits, options.builds),
         stores=(mark, ArchiveStoreId(store)),
         kubernetes=kubernetes,
         record_isolation=process.record_isolation,

@@ -79,6 +79,7 @@ def create_app(deps: ApiDeps) -> FastAPI:
         generate_unique_id_function=_operation_id,
     )
     app.state.context = context
+    app.state.connect_sources = context.config.host_checks
     # The last added is the outermost.
     app.add_middleware(Bounded)
     app.add_middleware(Guarded, config=deps.config)

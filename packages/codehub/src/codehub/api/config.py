@@ -68,6 +68,13 @@ class ApiConfig:
         """The origins of workspaces, as a source of a Content-Security-Policy."""
         return workspace_origin(self.workspace_url, self.workspace_host, "*")
 
+    @property
+    def host_checks(self) -> tuple[str, ...]:
+        """Origins that the dashboard tries to reach on a laptop, to find out whether the browser resolves `*.localhost`."""
+        if not self.workspace_host.endswith(".localhost"):
+            return ()
+        return (self.workspace_url, workspace_origin(self.workspace_url, self.workspace_host, "resolves"))
+
     def port_url_of(self, workspace_id: str, port: int) -> str:
         path = f"{prefix_of(workspace_id, Door(Kind.PORT, port))}/"
         return public_url(self.workspace_url, self.workspace_host, workspace_id, path)

@@ -12,10 +12,11 @@ from typing import cast
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from codehub.api.context import Context
 from codehub.domain.body_pace import PAUSE_S, body_deadline
-from codehub.domain.connection_cap import ConnectionCap, most_per_address
+from codehub.domain.connection_cap import UNIX_PEER, ConnectionCap, most_per_address
 
 _LEAVE_WITHIN_S = 5
 # Longer than a load balancer keeps its idle connections. Otherwise it sends requests on connections that are closing.
@@ -44,6 +45,8 @@ class _Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if _is_unix(transport):
+            self.client = (UNIX_PEER, 0)
         self._admitted = self.cap.admit(self._address)
         if self._admitted:
             self._await_head()
@@ -127,6 +130,19 @@ class _Protocol(HttpToolsProtocol):
             self._awaiting_head = None
 
 
+class _WebSocketProtocol(WebSocketsSansIOProtocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if _is_unix(transport):
+            self.client = (UNIX_PEER, 0)
+
+
+def _is_unix(transport: asyncio.BaseTransport) -> bool:
+    """Whether it is a connection of the Unix socket. A missing address does not say so: a reset connection has none."""
+    sock = transport.get_extra_info("socket")
+    return sock is not None and sock.family == socket.AF_UNIX
+
+
 class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -154,7 +170,7 @@ async def serve_api(
         uvicorn.Config(
             app,
             http=limited,
-            ws="websockets-sansio",
+            ws=_WebSocketProtocol,
             ws_max_size=1 << 20,
             ws_ping_interval=30.0,
             # WebSockets carry terminal output; nothing is gained by compressing it again.

@@ -26,7 +26,7 @@ from codehub.domain.model import (
     WorkspaceWithOwner,
 )
 from codehub.domain.routing import workspace_path
-from codehub.domain.setup import SetupState, StepState, expected_ports, setup_sentence
+from codehub.domain.setup import SetupState, StepState, expected_ports, retry_label, setup_sentence
 from codehub.domain.status import status_of
 from codehub.domain.ttl import Span, archives_at, sleeps_at
 from codehub.domain.wording import disk_warning, error_text, fixing_command, summarize
@@ -113,6 +113,9 @@ class SetupView(View):
     ports: list[int] = Field(description="Ports that the repository's devcontainer.json names.")
     ignored: list[IgnoredView] = Field(description="What of devcontainer.json has no effect here, and why.")
     error: str = Field(description="Why devcontainer.json was not understood; empty otherwise.")
+    retry: str = Field(
+        description="The text of the button that repeats what failed or applies an image; may be empty."
+    )
 
 
 class WorkspaceView(View):
@@ -262,6 +265,7 @@ def setup_view(state: SetupState) -> SetupView:
         ports=list(state.ports),
         ignored=[IgnoredView(key=key, reason=reason) for key, reason in state.ignored],
         error=state.error,
+        retry=retry_label(state),
     )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 
+from codehub.adapters.build_files import WorkspacedFiles
 from codehub.adapters.git_remote import GitRemote
 from codehub.adapters.ide.xterm import XtermInstall
 from codehub.adapters.postgres.control_disk import PostgresDiskStore
@@ -16,6 +18,7 @@ from codehub.adapters.postgres.control_notifications import PostgresNotification
 from codehub.adapters.postgres.control_schedule import PostgresScheduleStore
 from codehub.adapters.postgres.control_store import PostgresControlStore
 from codehub.adapters.postgres.control_ttl import PostgresTtlStore
+from codehub.adapters.postgres.dev_images import PostgresDevImageStore
 from codehub.adapters.secret_box import SecretBox, open_box
 from codehub.adapters.setup_channel import WorkspacedLinks
 from codehub.adapters.system_clock import SystemClock
@@ -29,8 +32,10 @@ from codehub.control.deps import (
     ScheduleSettings,
     TtlSettings,
 )
+from codehub.control.dev_images import DevImageDeps
 from codehub.domain.effective import effective_profile
 from codehub.domain.errors import BackendDown, Invalid, NotFound
+from codehub.domain.images import parse_image
 from codehub.domain.limits import RunningLimits
 from codehub.domain.model import Workspace
 from codehub.domain.profiles import AppProfile, Catalog, Runs
@@ -111,6 +116,15 @@ def coordinator_deps(world: World) -> CoordinatorDeps:
         installation_id=world.installation_id,
         setup_desk=setup_desk(world),
         setup_links=WorkspacedLinks(),
+        dev_images=DevImageDeps(
+            builder=world.backends.images,
+            files=WorkspacedFiles(),
+            store=PostgresDevImageStore(world.database),
+            check=lambda image: world.catalog.resolve(str(parse_image(image)), Runs.IMAGE),
+            profile_of=lambda workspace: profile_of(world.catalog, world.backends.instances, workspace),
+            new_place=lambda: secrets.token_hex(16),
+            builds=settings.devcontainer_builds,
+        ),
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import click
 import uvloop
 
+from codehub.adapters.front_socket import listen_front
 from codehub.api.app import create_app
 from codehub.api.server import serve_api
 from codehub.cli import logs
@@ -53,16 +54,19 @@ def api(fd: int | None, receipts: Path | None) -> None:
     """
     settings = _settings()
     listening = _inherited(fd) or listen(settings.api_bind, explicit=True, name="CODEHUB_API_BIND")
-    _run(_api(settings, listening, receipts))
+    listeners = [listening]
+    if settings.api_socket is not None:
+        listeners.append(listen_front(settings.api_socket, "CODEHUB_API_SOCKET"))
+    _run(_api(settings, listeners, receipts))
 
 
-async def _api(settings: Settings, listening: socket.socket, receipts: Path | None) -> None:
+async def _api(settings: Settings, listeners: list[socket.socket], receipts: Path | None) -> None:
     async with open_world(settings, name="api", chooses=True) as world:
         app = create_app(api_deps(world, None if receipts is None else ReceiptsView(receipts)))
         if settings.admin_password:
             # The first user of an installation without `codehub up`, which would create it otherwise.
             await app.state.context.users.ensure_first_admin(settings.admin_username, settings.admin_password)
-        await serve_api(app, [listening])
+        await serve_api(app, listeners)
 
 
 @serve.command()

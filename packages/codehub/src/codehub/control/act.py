@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from codehub.control.deps import ProfileOf
+from codehub.control.dev_images import DevImages
 from codehub.control.guarded_backends import GuardedBackends
 from codehub.control.health import HealthTracker
 from codehub.control.setup_links import SetupLinks
@@ -53,7 +54,9 @@ class Actor:
         random: Callable[[], float],
         load: Callable[[str], Awaitable[Workspace | None]],
         setup: SetupLinks | None = None,
+        dev_images: DevImages | None = None,
     ) -> None:
+        self._dev_images = dev_images
         self._load = load
         self._setup = setup
         self._backends = backends
@@ -163,13 +166,19 @@ class Actor:
 
     async def _start(self, task: Task) -> None:
         workspace, backends = task.workspace, self._of(task.workspace, task.fence)
-        image, profile = self._profile_of(workspace)
+        image, profile = await self._image(workspace)
         awaits = self._setup is not None and await self._setup.awaits_environment(workspace.owner_user_id)
         spec = _spec(workspace, image, profile, backends.mount(), awaits_environment=awaits)
         # Replace an instance that runs but never answered, and anything that a failed attempt left behind.
         container = workspace.conditions.container_ready
         again = workspace.error_count > 0 or container.reason == "NotHealthy"
-        await backends.start_instance(spec, task.report, replace=again)
+        try:
+            await backends.start_instance(spec, task.report, replace=again)
+        except Terminal as error:
+            if workspace.dev_image is None or image != workspace.dev_image.ref:
+                raise
+            # The next attempt starts it with the template's image.
+            raise Transient(f"it does not start with the image of its devcontainer.json: {error}") from error
         if self._setup is not None:
             self._setup.started(workspace.id)
         await self._wait_until_healthy(task, backends, profile)
@@ -177,6 +186,17 @@ class Actor:
             status = await backends.instance_status()
             if status.workspaced is not None:
                 await self._setup.configured(workspace.id, status.identity)
+
+    async def _image(self, workspace: Workspace) -> tuple[str, AppProfile]:
+        """Return what to start: the image of devcontainer.json if there is one that works, else the template's."""
+        image, profile = self._profile_of(workspace)
+        wanted = workspace.dev_image
+        # The first attempt failed: a workspace that runs with the template's image is better than none.
+        if wanted is None or self._dev_images is None or workspace.error_count > 0:
+            return image, profile
+        if not await self._dev_images.usable(wanted):
+            return image, profile
+        return wanted.ref, replace(profile, image=wanted.ref, own_image=False)
 
     async def _wait_until_healthy(self, task: Task, backends: WorkspaceBackends, profile: AppProfile) -> None:
         """Wait until the health check succeeds, at most as long as the profile allows."""

@@ -23,6 +23,7 @@ import structlog
 from codehub.control.act import Actor
 from codehub.control.controller import WorkspaceController
 from codehub.control.deps import CoordinatorDeps, CoordinatorSettings
+from codehub.control.dev_images import DevImages
 from codehub.control.disk_runner import DiskRunner
 from codehub.control.event_listener import EventListener
 from codehub.control.gc_runner import GcRunner
@@ -133,10 +134,11 @@ def _components(
     backends = GuardedBackends(deps.instances, deps.homes, deps.archives, deps.clock)
     book = HealthTracker(deps.clock)
     observer = Observer(backends, book, deps.profile_of)
+    images = None if deps.dev_images is None else DevImages(deps.dev_images, deps.store, lease)
     setup = None
     if deps.setup_desk is not None and deps.setup_links is not None:
-        setup = SetupLinks(deps.setup_desk, deps.setup_links, deps.instances, heartbeats["setup_links"])
-    actor = Actor(backends, book, deps.profile_of, deps.clock, deps.new_id, deps.random, _loader(deps), setup)
+        setup = SetupLinks(deps.setup_desk, deps.setup_links, deps.instances, heartbeats["setup_links"], images)
+    actor = Actor(backends, book, deps.profile_of, deps.clock, deps.new_id, deps.random, _loader(deps), setup, images)
     losses = LossGuard(settings.controller.max_losses)
     reconciler = Reconciler(
         deps.store,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from codehub.control.dev_images import DevImageDeps
 from codehub.domain.gc import ORPHAN_GRACE
 from codehub.domain.limits import RunningLimits
 from codehub.domain.model import Workspace
@@ -116,3 +117,4 @@ class CoordinatorDeps:
     # Setting up running workspaces; None where nothing is set up (the simulation).
     setup_desk: SetupDesk | None = None
     setup_links: Links | None = None
+    dev_images: DevImageDeps | None = None

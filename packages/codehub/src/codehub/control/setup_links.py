@@ -3,7 +3,7 @@
 ```
  tick ── linkable workspaces ──► one task each: find the start ► bind it to its owner ► open the link
                                     ├ send what is to be set up, and again when it changes
-                                    ├ answer its questions (a git credential, a signature, devcontainer.json)
+                                    ├ answer its questions (a git credential, a signature, devcontainer.json, an image)
                                     └ keep how far its setup is
 ```
 
@@ -13,16 +13,19 @@ A workspace that cannot be linked is tried again; nothing else of the coordinato
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
 
+from codehub.control.dev_images import DevImages
 from codehub.control.heartbeat import Heartbeat
 from codehub.domain.errors import CodeHubError, UpstreamUnavailable
 from codehub.domain.setup import SetupState, SetupStep, StepState, parse_setup
-from codehub.ports.instances import Instances
+from codehub.ports.image_builds import BuildNews
+from codehub.ports.instances import Instances, InstanceStatus
 from codehub.ports.setup import Linkable, Links, LinkStream, Message, SetupDesk
 
 _log = structlog.get_logger()
@@ -38,6 +41,7 @@ _REFUSED_S: Final = 15.0
 # How often the progress of one workspace is written: a card does not show more.
 _NOTE_EVERY_S: Final = 1.0
 _QUESTIONS_AT_ONCE: Final = 8
+_KEPT_NEWS: Final = 256 << 10
 
 _OTHER_OWNER = SetupState(
     steps=(
@@ -64,8 +68,14 @@ class _Linked:
 
 class SetupLinks:
     def __init__(
-        self, desk: SetupDesk, links: Links, instances: Mapping[str, Instances], heartbeat: Heartbeat
+        self,
+        desk: SetupDesk,
+        links: Links,
+        instances: Mapping[str, Instances],
+        heartbeat: Heartbeat,
+        images: DevImages | None = None,
     ) -> None:
+        self._images = images
         self._desk = desk
         self._links = links
         self._instances = instances
@@ -99,6 +109,8 @@ class SetupLinks:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
+            if self._images is not None:
+                group.create_task(self._images.run(), name="images")
             while True:
                 async with self._heartbeat.tick():
                     await self._tick(group)
@@ -113,6 +125,8 @@ class SetupLinks:
         for workspace_id in [id_ for id_ in self._tasks if id_ not in wanted or self._tasks[id_].done()]:
             self._tasks.pop(workspace_id).cancel()
             self._linked.pop(workspace_id, None)
+            if self._images is not None and workspace_id not in wanted:
+                self._images.abandon(workspace_id)
         for workspace_id, found in wanted.items():
             known = self._linked.get(workspace_id)
             if known is not None and known.workspace.owner_user_id != found.owner_user_id:
@@ -158,18 +172,19 @@ class SetupLinks:
             if stream is None:
                 linked.configured = status.identity
                 return _REFUSED_S
-            await self._converse(linked, status.identity, stream)
+            await self._converse(linked, status, stream)
         return _AGAIN_S
 
-    async def _converse(self, linked: _Linked, instance: str, stream: LinkStream) -> None:
+    async def _converse(self, linked: _Linked, status: InstanceStatus, stream: LinkStream) -> None:
         notes: asyncio.Queue[SetupState] = asyncio.Queue(1)
         async with asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(self._send_changes(linked, instance, stream)),
+                group.create_task(self._send_changes(linked, status.identity, stream)),
                 group.create_task(self._write_notes(linked.workspace.workspace_id, notes)),
             ]
-            await self._listen(linked, instance, stream, notes, group)
-            for task in tasks:
+            answering: set[asyncio.Task[None]] = set()
+            await self._listen(linked, status, stream, notes, group, answering)
+            for task in (*tasks, *answering):  # an image takes minutes, and the next link must not wait for it
                 task.cancel()
 
     async def _send_changes(self, linked: _Linked, instance: str, stream: LinkStream) -> None:
@@ -190,10 +205,11 @@ class SetupLinks:
     async def _listen(
         self,
         linked: _Linked,
-        instance: str,
+        status: InstanceStatus,
         stream: LinkStream,
         notes: asyncio.Queue[SetupState],
         group: asyncio.TaskGroup,
+        answering: set[asyncio.Task[None]],
     ) -> None:
         gate = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
         last: SetupState | None = None
@@ -205,17 +221,23 @@ class SetupLinks:
                 notes.put_nowait(last)
             elif isinstance(message.get("id"), int):
                 await gate.acquire()  # one that asks faster than it is answered waits
-                group.create_task(self._answer(linked.workspace, instance, stream, message, gate))
+                task = group.create_task(self._answer(linked.workspace, status, stream, message, gate))
+                answering.add(task)
+                task.add_done_callback(answering.discard)
         if last is not None:
             await self._desk.note(linked.workspace.workspace_id, last)
 
     async def _answer(
-        self, workspace: Linkable, instance: str, stream: LinkStream, question: Message, gate: asyncio.Semaphore
+        self,
+        workspace: Linkable,
+        status: InstanceStatus,
+        stream: LinkStream,
+        question: Message,
+        gate: asyncio.Semaphore,
     ) -> None:
         answer: dict[str, object] = {"answer": question["id"]}
         try:
-            value = await self._desk.answer(workspace.workspace_id, instance, workspace.owner_user_id, question)
-            answer["value"] = value
+            answer["value"] = await self._value(workspace, status, stream, question)
         except CodeHubError as error:
             answer["error"] = str(error)
         finally:
@@ -224,3 +246,53 @@ class SetupLinks:
             await stream.send(answer)
         except UpstreamUnavailable:
             pass
+
+    async def _value(
+        self, workspace: Linkable, status: InstanceStatus, stream: LinkStream, question: Message
+    ) -> Message:
+        id_, owner, kind = workspace.workspace_id, workspace.owner_user_id, question.get("ask")
+        value = await self._desk.answer(id_, status.identity, owner, question)
+        if self._images is None or kind not in ("devcontainer", "image") or value.get("error"):
+            return value
+        if kind == "devcontainer":
+            return await self._images.describe(id_, status, question, value)
+        async with _News(stream) as news:
+            return await self._images.prepare(id_, status, question, news.put)
+
+
+class _News:
+    """What a build prints, sent in batches: a workspace that reads slowly gets the newest part."""
+
+    def __init__(self, stream: LinkStream) -> None:
+        self._stream = stream
+        self._text = ""
+        self._last = BuildNews()
+        self._there = asyncio.Event()
+
+    def put(self, news: BuildNews) -> None:
+        self._text = (self._text + news.text)[-_KEPT_NEWS:]
+        self._last = news
+        self._there.set()
+
+    async def __aenter__(self) -> _News:
+        self._task = asyncio.create_task(self._send())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        with contextlib.suppress(UpstreamUnavailable):
+            if self._text:
+                await self._flush()
+
+    async def _send(self) -> None:
+        while True:
+            await self._there.wait()
+            await self._flush()
+            await asyncio.sleep(_NOTE_EVERY_S)
+
+    async def _flush(self) -> None:
+        self._there.clear()
+        text, self._text = self._text, ""
+        progress = {"step": self._last.doing, "percent": self._last.percent}
+        await self._stream.send({"event": "image", "output": text, "progress": progress})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codehub.domain.model import Blocked, ErrorReason, Operation, Workspace
+from codehub.domain.model import Blocked, DesiredState, ErrorReason, Operation, Workspace
 from codehub.domain.progress import Failure
 from codehub.domain.wording import OPERATIONS
 from codehub.ports.control_store import TimelineEvent
@@ -18,6 +18,9 @@ def begun(workspace: Workspace, *, again: bool) -> TimelineEvent:
         container = workspace.conditions.container_ready
         why = container.message or container.reason
         return TimelineEvent(RESTARTING, f"Starting again: it was found {container.reason}", {**detail, "found": why})
+    stays = workspace.operation is Operation.STOPPING and workspace.desired_state is DesiredState.RUNNING
+    if stays and workspace.dev_image_next is not None:
+        return TimelineEvent("operation_started", "Restarting with the image of devcontainer.json", detail)
     return TimelineEvent("operation_started", OPERATIONS[workspace.operation].started, detail)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
+# The address of connections on a Unix socket. Its permissions let only our own reverse proxy connect.
+UNIX_PEER = "unix"
 # Many users may share an address, each with several tabs.
 MOST_PER_ADDRESS = 1000
 
@@ -28,7 +30,10 @@ def most_per_address(open_files: int) -> int:
 
 
 class ConnectionCap:
-    """Count connections by address. `exempt` holds our own reverse proxies, which carry all users' connections."""
+    """Count connections by address. `exempt` holds our own reverse proxies, which carry all users' connections.
+
+    Connections on a Unix socket are exempt too.
+    """
 
     def __init__(self, most: int, exempt: Sequence[Network] = ()) -> None:
         self._most = most
@@ -54,6 +59,8 @@ class ConnectionCap:
             self._open.pop(key, None)
 
     def _is_exempt(self, address: str) -> bool:
+        if address == UNIX_PEER:
+            return True
         try:
             parsed = ipaddress.ip_address(address)
         except ValueError:

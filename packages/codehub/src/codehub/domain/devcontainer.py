@@ -56,6 +56,7 @@ class Unsupported(StrEnum):
     NOT_ALLOWED = "is not allowed in workspaces"
     HOST_SIDE = "would run on the host, which a repository may not do"
     COMPOSE = "Docker Compose projects are not supported"
+    OWN_USER = "has no effect: programs in a workspace run as coder"
     UNKNOWN = "is not known"
 
 
@@ -65,6 +66,7 @@ class DevContainer:
     dockerfile: str = ""
     build_context: str = "."
     build_args: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    build_target: str = ""
     features: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     user: str = ""
@@ -91,6 +93,8 @@ _NEVER_ALLOWED = (
     "init",
     "gpu",
 )
+# `options` are arguments of the host's `docker build`, `cacheFrom` names images that the engine would pull.
+_BUILD_NOT_ALLOWED = ("options", "cacheFrom")
 _HARMLESS = frozenset(
     {
         "$schema",
@@ -136,7 +140,7 @@ class _Parser:
         self._ignored: list[tuple[str, Unsupported]] = []
 
     def parse(self) -> DevContainer:
-        image, dockerfile, context, build_args = self._image_or_build()
+        image, dockerfile, context, build_args, target = self._image_or_build()
         features = self._take_object("features")
         env = {**self._strings("containerEnv"), **self._strings("remoteEnv")}
         user = self._take_text("remoteUser") or self._take_text("containerUser")
@@ -149,12 +153,15 @@ class _Parser:
             self._ignored += [(key, Unsupported.NEEDS_CONTAINER) for key, wanted in wants.items() if wanted]
             image = dockerfile = user = ""
             features = {}
+        elif user not in ("", "coder"):
+            self._ignored.append(("remoteUser", Unsupported.OWN_USER))
         self._note_the_rest()
         return DevContainer(
             image=image,
             dockerfile=dockerfile,
             build_context=context,
             build_args=MappingProxyType(build_args),
+            build_target=target,
             features=MappingProxyType(features),
             env=MappingProxyType(env),
             user=user,
@@ -165,7 +172,7 @@ class _Parser:
             ignored=tuple(self._ignored),
         )
 
-    def _image_or_build(self) -> tuple[str, str, str, dict[str, str]]:
+    def _image_or_build(self) -> tuple[str, str, str, dict[str, str], str]:
         image = self._take_text("image")
         build = self._take_object("build")
         dockerfile = _text(build, "dockerfile") or self._take_text("dockerFile")
@@ -177,7 +184,9 @@ class _Parser:
             raise Invalid("build.args holds texts")
         for key, value in (("build.dockerfile", dockerfile), ("build.context", context)):
             _check_inside(key, value)
-        return image, dockerfile, context, {name: self._expand(value) for name, value in arguments.items()}
+        self._ignored += [(f"build.{key}", Unsupported.NOT_ALLOWED) for key in build if key in _BUILD_NOT_ALLOWED]
+        expanded = {name: self._expand(value) for name, value in arguments.items()}
+        return image, dockerfile, context, expanded, _text(build, "target")
 
     def _commands(self, when: When) -> list[Command]:
         value = self._left.pop(when.value, None)

@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from codehub.domain.applied_template import AppliedTemplate
+from codehub.domain.dev_image import DevImage
 from codehub.domain.repository import RepositorySource
 from codehub.domain.setup import SetupState
 
@@ -205,6 +206,11 @@ class Workspace:
     repo: RepositorySource | None = None
     setup: SetupState | None = None
     setup_retry: int = 0
+    # The image of its devcontainer.json that it runs with, and the one that it is restarted with. `dev_image_auto` is set
+    # until it has one: later changes of devcontainer.json wait for its owner.
+    dev_image: DevImage | None = None
+    dev_image_next: DevImage | None = None
+    dev_image_auto: bool = False
     # How large its home was when it was last measured; None when that is unknown.
     disk_bytes: int | None = None
     disk_checked_at: datetime | None = None

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Network
 
 _PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "198.18.0.0/15")
-# "This network", link-local (cloud metadata), multicast, reserved.
-_NEVER = ("0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4")
+LINK_LOCAL = "169.254.0.0/16"  # cloud metadata
+# "This network", link-local, multicast, reserved.
+_NEVER = ("0.0.0.0/8", LINK_LOCAL, "224.0.0.0/4", "240.0.0.0/4")
 
 
 def blocked_networks(own_addresses: Iterable[str], allowed: Sequence[str]) -> list[str]:

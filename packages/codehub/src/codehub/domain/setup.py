@@ -136,6 +136,14 @@ def _text(value: object) -> str:
     return "".join(char for char in text[:_LONGEST_TEXT] if char.isprintable() or char == "\n")
 
 
+def retry_label(state: SetupState) -> str:
+    """Return the text of the button that repeats failed steps or applies an image that waits; empty if there is none."""
+    if state.failed or state.error:
+        return "Try again"
+    waits = any(step.state is StepState.SKIPPED and step.id.startswith("image-") for step in state.steps)
+    return "Apply the image" if waits and not state.running else ""
+
+
 def expected_ports(of_template: Sequence[int], state: SetupState | None) -> tuple[int, ...]:
     """Return the ports that the template and devcontainer.json name, in their order."""
     return tuple(dict.fromkeys((*of_template, *(state.ports if state is not None else ()))))
@@ -151,6 +159,9 @@ def setup_sentence(state: SetupState) -> str:
     if state.failed:
         step = state.failed[0]
         return f"{step.title} failed. {step.message}".strip()
+    waiting = [step for step in state.steps if step.state is StepState.SKIPPED and step.id.startswith("image-")]
+    if waiting and not state.error:
+        return f"{waiting[0].title}: {waiting[0].message}"
     if state.error or not state.ignored:
         return state.error
     keys = [key[:50] for key, _ in state.ignored]

@@ -73,6 +73,8 @@ _IS_A_COPY = Requirement(
     "it is a copy without an archive yet", lambda row: row.copy_of is not None and row.archive_key is None
 )
 
+_IMAGE_WAITS = Requirement("an image of its devcontainer.json is ready", lambda row: row.dev_image_next is not None)
+
 _R, _S, _A, _D = DesiredState.RUNNING, DesiredState.STANDBY, DesiredState.ARCHIVED, DesiredState.DELETED
 
 EDGES: tuple[Edge, ...] = (
@@ -85,6 +87,7 @@ EDGES: tuple[Edge, ...] = (
     Edge(Phase.ARCHIVED, frozenset({_S, _R}), Operation.RESTORING, Phase.STANDBY),
     Edge(Phase.STANDBY, frozenset({_R}), Operation.STARTING, Phase.RUNNING),
     Edge(Phase.RUNNING, frozenset({_S, _A, _D}), Operation.STOPPING, Phase.STANDBY),
+    Edge(Phase.RUNNING, frozenset({_R}), Operation.STOPPING, Phase.STANDBY, _IMAGE_WAITS),
     Edge(Phase.STANDBY, frozenset({_A, _D}), Operation.ARCHIVING, Phase.ARCHIVED),
     Edge(Phase.PENDING, frozenset({_D}), Operation.DELETING, Phase.DELETED),
     Edge(Phase.ARCHIVED, frozenset({_D}), Operation.DELETING, Phase.DELETED),

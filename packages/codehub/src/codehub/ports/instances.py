@@ -77,6 +77,7 @@ class InstanceStatus:
     upstream: Upstream | None = None
     exit_reason: str | None = None  # "OOMKilled", "ExitCode:137", "ImageMissing", …
     unknown: str = ""  # why its run state is unknown: its node does not answer. Neither running nor gone
+    image: str = ""  # what it was started with, where the backend runs images and knows it
     # The address of this start's `workspaced`; None if it was started without it.
     workspaced: Upstream | None = None
 

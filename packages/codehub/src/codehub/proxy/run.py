@@ -15,6 +15,7 @@ from ipaddress import ip_network
 
 import structlog
 
+from codehub.adapters.front_socket import listen_front
 from codehub.domain.connection_cap import most_per_address
 from codehub.domain.effective import effective_profile
 from codehub.domain.errors import CodeHubError, Invalid
@@ -111,6 +112,8 @@ async def run_proxy(
     server.on_tick += [targets.sweep, admission.sweep]
     server.on_stop += [admission.close, targets.close]
     listeners = sockets or passed_sockets() or [listen(settings.proxy_bind)]
+    if settings.proxy_socket is not None:
+        listeners = [*listeners, listen_front(settings.proxy_socket, "CODEHUB_PROXY_SOCKET")]
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(buffer.run(), name="activity")

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from codehub.domain.connection_cap import MOST_PER_ADDRESS, ConnectionCap
+from codehub.domain.connection_cap import MOST_PER_ADDRESS, UNIX_PEER, ConnectionCap
 from codehub.proxy.admission.decision import Admission, Admitter, Reply
 from codehub.proxy.coarse_clock import CoarseClock
 from codehub.proxy.connections.client import ClientConnection
@@ -30,6 +30,7 @@ _log = structlog.get_logger()
 TICK_S: Final = 0.25
 BACKLOG: Final = 1024
 SETTLE_S: Final = 0.1
+_UNIX_PEER: Final = UNIX_PEER.encode()
 
 Network = IPv4Network | IPv6Network
 
@@ -87,6 +88,8 @@ class ProxyServer:
 
     def forwarded_for(self, request: RequestHead, peer: bytes) -> bytes:
         """Return the X-Forwarded-For value. Only a trusted proxy may add to the chain."""
+        if peer == _UNIX_PEER:
+            return request.fields.forwarded_for or b"unknown"
         if not self._trusted or not request.fields.forwarded_for:
             return peer
         address = ip_address(peer.decode())
@@ -110,12 +113,7 @@ class ProxyServer:
     async def run(self, sockets: list[socket.socket], ready: Callable[[], None] = lambda: None) -> None:
         self.loop = asyncio.get_running_loop()
         self.clock.tick()
-        for sock in sockets:
-            enable_keepalive(sock)
-        servers = [
-            await self.loop.create_server(lambda: ClientConnection(self), sock=sock, backlog=BACKLOG)
-            for sock in sockets
-        ]
+        servers = [await self._listen(sock) for sock in sockets]
         ready()
         try:
             while True:
@@ -123,6 +121,12 @@ class ProxyServer:
                 self._tick()
         finally:
             await asyncio.shield(self._shut_down(servers))
+
+    async def _listen(self, sock: socket.socket) -> asyncio.Server:
+        if sock.family == socket.AF_UNIX:
+            return await self.loop.create_unix_server(lambda: ClientConnection(self), sock=sock, backlog=BACKLOG)
+        enable_keepalive(sock)
+        return await self.loop.create_server(lambda: ClientConnection(self), sock=sock, backlog=BACKLOG)
 
     def _tick(self) -> None:
         self.clock.tick()

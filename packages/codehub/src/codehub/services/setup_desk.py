@@ -99,6 +99,8 @@ class PostgresSetupDesk:
                 return await self._sign(owner_user_id, question)
             case "devcontainer":
                 return await self._devcontainer(workspace_id, question)
+            case "image":
+                return {}  # the coordinator prepares it
             case _:
                 raise Invalid("this CodeHub does not know what the workspace asks for")
 
@@ -150,11 +152,8 @@ class PostgresSetupDesk:
 
 
 def devcontainer_message(found: DevContainer) -> dict[str, object]:
-    """Return the part that the workspace applies. An image or a build is decided before the workspace starts."""
+    """Return the part that the workspace applies. The coordinator applies images (`control/dev_images.py`)."""
     ignored = [[key, str(reason)] for key, reason in found.ignored]
-    for key, wanted in (("image", found.image), ("build", found.dockerfile), ("features", found.features)):
-        if wanted:
-            ignored.append([key, "is not applied to a workspace that exists: choose the image when you create it"])
     return {
         "env": dict(found.env),
         "commands": [_command(command) for command in found.commands],

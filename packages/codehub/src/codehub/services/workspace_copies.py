@@ -59,6 +59,7 @@ class WorkspaceCopies:
                 copy_of=workspace_id,
                 archive_key=key,
                 template=original.template_next or original.template,
+                dev_image=original.dev_image_next or original.dev_image,
             )
             await workspaces.insert(tx, copy)
             if key is not None:

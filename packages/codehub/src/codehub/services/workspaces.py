@@ -143,6 +143,7 @@ class Workspaces:
             if new.start:
                 await workspaces.take_running_slot(tx, who.user_id, workspace_id, self.limits)
             workspace = await self._from_template(tx, who, workspace, new, backends.runs)
+            workspace = replace(workspace, dev_image_auto=workspace.repo is not None)
             await workspaces.insert(tx, workspace)
             message = "created and started" if new.start else "created"
             await record(tx, self.clock, workspace_id, who, "created", f"{message} from {_origin(workspace)}")

@@ -153,6 +153,21 @@ class Settings(BaseModel):
         alias="CODEHUB_ALLOWED_IMAGES",
         description="Images that users may choose, as glob patterns, in addition to those of the profiles.",
     )
+    devcontainer_builds: bool = Field(
+        False,
+        alias="CODEHUB_DEVCONTAINER_BUILDS",
+        description="Whether Dockerfiles and features of a repository's devcontainer.json are built on Docker. Build steps "
+        "run as root in containers. Images without a build need no switch.",
+    )
+    build_timeout_s: Seconds = Field(
+        1800.0,
+        gt=0,
+        alias="CODEHUB_BUILD_TIMEOUT",
+        description="How long the build or pull of such an image may take.",
+    )
+    build_size: Bytes = Field(
+        20 << 30, alias="CODEHUB_BUILD_SIZE", description="How large such an image may become while it is built."
+    )
     instance_memory: Bytes = Field(
         4 << 30, alias="CODEHUB_INSTANCE_MEMORY", description="Memory limit of a workspace."
     )
@@ -227,6 +242,15 @@ class Settings(BaseModel):
         description="Gives each workspace its own host name, for example `*.ws.example.org`. `none`: all share the host of "
         "CODEHUB_WORKSPACE_BASE_URL. Unset: `codehub up` uses `*.localhost` if both listeners and both URLs are on this "
         "machine only.",
+    )
+    api_socket: Path | None = Field(
+        None,
+        alias="CODEHUB_API_SOCKET",
+        description="The API also listens on this Unix socket, for a reverse proxy on the same machine. The X-Forwarded-* "
+        "headers of requests there are trusted. Everyone in the group of its directory may connect.",
+    )
+    proxy_socket: Path | None = Field(
+        None, alias="CODEHUB_PROXY_SOCKET", description="The same for the workspace proxy."
     )
     trusted_proxies: Words = Field(
         (),

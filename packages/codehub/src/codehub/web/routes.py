@@ -11,24 +11,7 @@ from codehub.web.assets import Asset, assets
 
 router = APIRouter(include_in_schema=False)
 
-# Only our own files are executed, and text never becomes markup (trusted types, with no policy allowed).
-CONTENT_SECURITY_POLICY: Final = "; ".join(
-    [
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self'",
-        "connect-src 'self'",
-        "frame-src 'self'",  # the terminal's page, as a panel
-        "form-action 'self'",
-        "base-uri 'none'",
-        "frame-ancestors 'none'",
-        "require-trusted-types-for 'script'",
-        "trusted-types 'none'",
-    ]
-)
 SECURITY_HEADERS: Final = {
-    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
@@ -36,6 +19,19 @@ SECURITY_HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
+# Only our own files are executed, and text never becomes markup (trusted types, with no policy allowed).
+_POLICY: Final = (
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self'",
+    "frame-src 'self'",  # the terminal's page, as a panel
+    "form-action 'self'",
+    "base-uri 'none'",
+    "frame-ancestors 'none'",
+    "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+)
 _FOR_EVER = "public, max-age=31536000, immutable"
 _ASK_EVERY_TIME = "no-cache"
 _LONGEST_QUERY = 4096
@@ -55,9 +51,8 @@ async def open_in_codehub(request: Request) -> Response:
     Signing in comes first, and keeps the address.
     """
     query = request.url.query[:_LONGEST_QUERY]
-    return Response(
-        status_code=302, headers={**SECURITY_HEADERS, "Location": f"/#/new?{query}", "Cache-Control": "no-store"}
-    )
+    headers = {**_security_headers(request), "Location": f"/#/new?{query}", "Cache-Control": "no-store"}
+    return Response(status_code=302, headers=headers)
 
 
 @router.get("/assets/{version}/{path:path}")
@@ -80,8 +75,14 @@ async def icon(request: Request) -> Response:
     return _answer(request, found.files["icon.svg"], f'W/"{found.version}"', _ASK_EVERY_TIME)
 
 
+def _security_headers(request: Request) -> dict[str, str]:
+    """`app.state.connect_sources` holds the other origins that the dashboard may call."""
+    sources = " ".join(("'self'", *getattr(request.app.state, "connect_sources", ())))
+    return {**SECURITY_HEADERS, "Content-Security-Policy": "; ".join((*_POLICY, f"connect-src {sources}"))}
+
+
 def _answer(request: Request, file: Asset, etag: str, caching: str) -> Response:
-    headers = {**SECURITY_HEADERS, "ETag": etag, "Cache-Control": caching, "Vary": "Accept-Encoding"}
+    headers = {**_security_headers(request), "ETag": etag, "Cache-Control": caching, "Vary": "Accept-Encoding"}
     if etag in (tag.strip() for tag in request.headers.get("if-none-match", "").split(",")):
         return Response(status_code=304, headers=headers)
     if "gzip" in request.headers.get("accept-encoding", ""):

@@ -55,7 +55,6 @@ class App:
         self._history = activity.History()
         self._process_routes = ProcessRoutes(self.processes, self._history)
         self._started_at = time.time()
-        self._moved_at = 0.0  # when a stream to a port last carried data
 
     async def sample(self) -> None:
         """Sample the process table every few seconds, for the rule about the last minute."""
@@ -65,6 +64,9 @@ class App:
 
     def _take(self, message: dict[str, object]) -> None:
         """Handle a message from CodeHub: the owner's current secrets and git hosts, and what to set up."""
+        if message.get("event") == "image":
+            self.setup.image.take(message)
+            return
         git = message.get("git")
         if isinstance(git, dict):
             hosts = git.get("hosts")
@@ -130,7 +132,8 @@ class App:
             if query.get("list", "0") not in ("0", ""):
                 return self.files.list(path, whole_number(query.get("depth", "1"), "depth"))
             if TAR in request.headers.get("accept", "") or self.files.is_directory(path):
-                return archives.download(self.files.home, path)
+                ignore = query.get("dockerignore", "0") not in ("0", "")
+                return archives.download(self.files.home, path, dockerignore=ignore)
             return self.files.read(path, request.headers.get("range", ""))
         if method == "PUT":
             if request.headers.get("content-type", "").startswith(TAR):
@@ -193,10 +196,7 @@ class App:
         except BaseException:
             other.close()
             raise
-        await streams.relay(request.connection, other, self._moved)
-
-    def _moved(self, size: int) -> None:
-        self._moved_at = time.time()
+        await streams.relay(request.connection, other)
 
     async def _ssh(self, request: Request, parts: list[str]) -> Response | None:
         if parts == ["host-key"] and request.method == "POST":

@@ -38,13 +38,14 @@ def _spawn(what: str, folder: int) -> subprocess.Popen[bytes]:
     )
 
 
-def download(home: bytes, path: bytes) -> Response:
+def download(home: bytes, path: bytes, *, dockerignore: bool = False) -> Response:
     folder = open_folder(home, path, make=False)
-    return Response(200, {"Content-Type": "application/x-tar"}, _packed(folder))
+    what = "context" if dockerignore else "pack"
+    return Response(200, {"Content-Type": "application/x-tar"}, _packed(what, folder))
 
 
-async def _packed(folder: int) -> AsyncIterator[bytes]:
-    process = _spawn("pack", folder)
+async def _packed(what: str, folder: int) -> AsyncIterator[bytes]:
+    process = _spawn(what, folder)
     os.close(folder)
     try:
         with _pipes(process):

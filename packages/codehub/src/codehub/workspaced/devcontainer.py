@@ -26,7 +26,10 @@ def find(folder: str) -> str | None:
 
 
 async def load(link: Link, home: str, folder: str) -> dict[str, object]:
-    """Return the file's requests as CodeHub interprets them: env, commands, extensions, settings, ports, ignored, error."""
+    """Return the file's requests as CodeHub interprets them: env, commands, extensions, settings, ports, ignored, error.
+
+    `image` describes what becomes of its image; `request` is sent again to have it prepared.
+    """
     place = os.path.join(home, folder)
     name = find(place)
     if name is None:
@@ -38,10 +41,12 @@ async def load(link: Link, home: str, folder: str) -> dict[str, object]:
         return {"error": f"{name} cannot be read: {error}"}
     if len(text) > _LONGEST:
         return {"error": f"{name} is larger than 1 MiB"}
+    request: dict[str, object] = {"text": text, "folder": place, "home": home, "file": name, "clone": folder}
     try:
-        found = await link.ask("devcontainer", {"text": text, "folder": place, "home": home})
+        found = await link.ask("devcontainer", request)
     except LinkError as error:
         return {"error": f"{name}: {error}"}
+    found["request"] = request
     if found.get("error"):
         found["error"] = f"{name}: {found['error']}"
     return found

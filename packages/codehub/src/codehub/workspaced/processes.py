@@ -131,6 +131,9 @@ class Processes:
                 folder, command, where, {**self._env, **(env or {})}, stdin=stdin, merged=kind == "process"
             )
             started = holder.start(launch)
+            if stdin is not None:
+                # The process has it open. It may be a secret, and homes are archived.
+                os.unlink(os.path.join(folder, "stdin"))
             process = Process(id_, kind, list(command), self._clock(), started.pid, started.start, folder)
             _write(process)
         except OSError as error:

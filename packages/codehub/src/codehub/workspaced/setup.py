@@ -21,6 +21,7 @@ from .errors import RequestError
 from .git_access import write_file
 from .git_errors import last_progress
 from .holder import shell
+from .image_step import ImageStep
 from .link import Link
 from .processes import Process, Processes, bounded
 from .setup_plan import Step
@@ -43,6 +44,8 @@ class Setup:
         self._steps: list[Step] = []
         self._message: dict[str, object] = {}
         self._found: dict[str, object] = {}  # of devcontainer.json
+        self._wants_image = False  # its owner asked for the image
+        self.image = ImageStep(link)
         self._retry = 0
         self._task: asyncio.Task[None] | None = None
         self._busy = self._again = False
@@ -58,7 +61,7 @@ class Setup:
             self._steps = setup_plan.first_steps(message)
             self._begin()
         if number > self._retry:
-            self._retry = number
+            self._retry, self._wants_image = number, True
             self._done_now["retry"] = {"n": number}
             self._message = {**self._message, "repo": message.get("repo"), "dotfiles": message.get("dotfiles")}
             self._forget_failed()
@@ -98,12 +101,54 @@ class Setup:
         )
         if cloned:
             self._found = await devcontainer.load(self._link, self._home, folder)
+            await self._image()
             self._apply()
             steps += setup_plan.command_steps(self._found.get("commands"), "devcontainer", folder, needs_clone=True)
         self._steps += [step for step in steps if step.id not in {known.id for known in self._steps}]
         await self.report()
         for group in _groups(self._steps[len(setup_plan.first_steps(self._message)) :]):
             await asyncio.gather(*(self._step(step) for step in group))
+
+    async def _image(self) -> None:
+        """Wait for the image of devcontainer.json: its commands need it. Without it, they run where the workspace is."""
+        image = self._found.get("image")
+        if not isinstance(image, dict):
+            return
+        step = Step("image-" + str(image.get("id")), str(image.get("title")), "image", False, {})
+        self._steps = [known for known in self._steps if known.kind != "image"]
+        self._steps.insert(len(setup_plan.first_steps(self._message)), step)
+        state, message = image.get("state"), str(image.get("message") or "")
+        if state == "applied":
+            self._done_once.pop(step.id, None)
+            self._done_now[step.id] = {"state": "done"}
+        elif state == "failed":
+            self._done_once[step.id] = {"state": "failed", "message": message, "ended_at": time.time()}
+        elif step.id not in self._done_once:  # one that failed waits for its owner
+            if state != "auto" and not self._wants_image:
+                self._done_now[step.id] = {"state": "skipped", "message": message}
+            else:
+                await self._prepare(step)
+        self._wants_image = False
+        self._save()
+        await self.report()
+
+    async def _prepare(self, step: Step) -> None:
+        self._done_now[step.id] = {"state": "running", "started_at": time.time()}
+        request = self._found.get("request")
+
+        def keep_output() -> None:
+            with contextlib.suppress(OSError):
+                write_file(self._log_file(step), plain(self.image.output))
+
+        why = await self.image.prepare(request if isinstance(request, dict) else {}, self.report, keep_output)
+        self._done_now[step.id] = {"state": "done"}
+        if why:
+            del self._done_now[step.id]
+            message = f"{why[:1].upper()}{why[1:]}. The workspace goes on with the image of its template."
+            self._done_once[step.id] = {"state": "failed", "message": message, "ended_at": time.time()}
+
+    def _log_file(self, step: Step) -> str:
+        return os.path.join(self._folder, f"{step.id}.log")
 
     def _apply(self) -> None:
         env = self._found.get("env")
@@ -137,6 +182,8 @@ class Setup:
         return self._done_once.get(id_) or self._done_now.get(id_) or {}
 
     async def _step(self, step: Step) -> None:
+        if step.kind == "image":
+            return
         known = self._known(step)
         entry = known.get(step.id, {})
         if entry.get("state") in ("done", "failed", "skipped"):
@@ -228,7 +275,7 @@ class Setup:
     def _keep_log(self, step: Step, process: Process) -> None:
         text, _ = bounded(process.log_path("stdout"), process.log_path("stdout"))
         with contextlib.suppress(OSError):
-            write_file(os.path.join(self._folder, f"{step.id}.log"), plain(text)[-_KEPT_LOG:])
+            write_file(self._log_file(step), plain(text)[-_KEPT_LOG:])
 
     def _save(self) -> None:
         write_file(self._home_file, json.dumps(self._done_once))
@@ -250,6 +297,8 @@ class Setup:
 
     def _shown_step(self, step: Step) -> dict[str, object]:
         entry = self._entry(step.id)
+        if step.kind == "image" and entry.get("state") == "running":
+            entry = {**entry, "progress": self.image.progress}
         names = ("message", "kind", "progress", "exit_code", "notes", "started_at", "ended_at")
         shown = {name: entry[name] for name in names if entry.get(name) is not None}
         return {
@@ -274,11 +323,13 @@ class Setup:
         return "\n".join(part if part.endswith("\n") else part + "\n" for part in parts)
 
     def _log_of(self, step: Step, entry: dict[str, object]) -> str:
+        if step.kind == "image" and entry.get("state") == "running":
+            return plain(self.image.output)
         process = self._running(entry)
         if entry.get("state") == "running" and process is not None:
             return plain(bounded(process.log_path("stdout"), process.log_path("stdout"))[0])
         with contextlib.suppress(OSError):
-            with open(os.path.join(self._folder, f"{step.id}.log"), encoding="utf-8", errors="replace") as file:
+            with open(self._log_file(step), encoding="utf-8", errors="replace") as file:
                 return file.read()
         return ""
 

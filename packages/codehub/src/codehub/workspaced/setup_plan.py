@@ -13,7 +13,7 @@ class Step(NamedTuple):
 
     id: str
     title: str
-    kind: str  # clone, dotfiles or command
+    kind: str  # clone, dotfiles, image or command
     once: bool
     spec: dict[str, object]
     group: str = ""

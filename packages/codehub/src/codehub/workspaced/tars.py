@@ -1,8 +1,9 @@
-"""Packs and unpacks folders as tar in a separate process: `python tars.py pack|unpack FD`, data on stdin/stdout.
+"""Packs and unpacks folders as tar in a separate process: `python tars.py pack|context|unpack FD`, data on stdin/stdout.
 
 The folder is an open descriptor, so its path cannot change meanwhile. Unpacking uses a staging folder beside the target's
 content, which is moved into place when the archive has ended properly: an interrupted upload leaves nothing. Members that
-point outside the folder are refused, devices are left out.
+point outside the folder are refused, devices are left out. `context` packs what an image is built from: without what
+.dockerignore names.
 """
 
 from __future__ import annotations
@@ -14,16 +15,39 @@ import signal
 import stat
 import sys
 import tarfile
+from typing import Callable
+
+if not __package__:  # started by file
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    __package__ = os.path.basename(os.path.dirname(os.path.abspath(__file__)))
+    __import__(__package__)
+
+from . import dockerignore
 
 _PREFIX = ".codehub-upload-"
 _MOST_MEMBERS = 1_000_000
+_LONGEST_IGNORE = 256 << 10
 
 
-def pack() -> None:
+def pack(left_out: Callable[[str, bool], bool] = lambda path, is_folder: False) -> None:
+    def packed(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        return None if left_out(member.name, member.isdir()) else _packed(member)
+
     with tarfile.open(fileobj=sys.stdout.buffer, mode="w|", format=tarfile.PAX_FORMAT, bufsize=1 << 18) as archive:
         for name in sorted(os.listdir(".")):
-            archive.add(name, recursive=True, filter=_packed)
+            archive.add(name, recursive=True, filter=packed)
     sys.stdout.buffer.flush()
+
+
+def pack_context() -> None:
+    try:
+        with open(".dockerignore", encoding="utf-8", errors="replace") as file:
+            text = file.read(_LONGEST_IGNORE)
+    except OSError:
+        text = ""
+    ignored = dockerignore.ignores(text)
+    # CodeHub sends a .dockerignore of its own to the engine.
+    pack(lambda path, is_folder: path == ".dockerignore" or ignored(path, is_folder))
 
 
 def _packed(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -126,6 +150,8 @@ def main() -> int:
     try:
         if sys.argv[1] == "pack":
             pack()
+        elif sys.argv[1] == "context":
+            pack_context()
         else:
             sys.stdout.write(str(unpack()))
     except (tarfile.TarError, ValueError, EOFError) as error:

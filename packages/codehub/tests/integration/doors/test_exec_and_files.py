@@ -33,6 +33,7 @@ def test_exec_takes_words_environment_folder_and_input(doors: Doors) -> None:
     assert lines[0] == "a b"
     assert lines[1].endswith("/sub")
     assert lines[2] == "typed"
+    assert doors.sh("find ~/.local/state/codehub -name stdin") == "", "input may be a secret, and homes are archived"
 
 
 def test_exec_runs_as_the_workspace_and_sees_no_secret_of_ours(doors: Doors) -> None:

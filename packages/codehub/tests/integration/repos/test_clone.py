@@ -26,6 +26,32 @@ def test_a_public_repository_is_cloned_and_the_ide_opens_there(shop: Repositorie
     assert made.view()["repo"] == {"url": git_server.url("public/hello"), "ref": "", "path": "docs"}
 
 
+def test_the_command_line_creates_from_a_branch_and_duplicates_with_the_files(
+    shop: Repositories, git_server: GitServer
+) -> None:
+    git_server.make("public/by-command", {"README.md": "of the branch\n"}, branch="develop")
+    url = git_server.url("public/by-command")
+    shop.codehub("ws", "create", "by-command", "--repo", url, "--ref", "develop", "--wait")
+    (item,) = shop.ask("GET", "workspaces")["items"]
+    made = shop.doors(item["id"])
+    assert made.settled()["state"] == "done", made.setup()
+    made.sh("echo mine > ~/by-command/notes")
+    shop.codehub("ws", "stop", "by-command", "--wait")
+    before = made.view()
+    shop.codehub("ws", "duplicate", "by-command", "its copy", "--wait")
+    (copy,) = [each for each in shop.ask("GET", "workspaces")["items"] if each["name"] == "its copy"]
+    there = shop.doors(copy["id"])
+    assert there.sh("cat ~/by-command/README.md ~/by-command/notes") == "of the branch\nmine\n"
+    assert there.sh("git -C ~/by-command branch --show-current") == "develop\n"
+    # The copy changes, and the original stays as it was.
+    there.sh("echo changed > ~/by-command/notes")
+    after = made.view()
+    assert {name: after[name] for name in ("phase", "archive_key", "name")} == {
+        name: before[name] for name in ("phase", "archive_key", "name")
+    }
+    assert (made.files() / "by-command/notes").read_text() == "mine\n"
+
+
 def test_a_private_repository_needs_a_credential_and_a_button_tries_again(
     shop: Repositories, git_server: GitServer
 ) -> None:
@@ -185,19 +211,25 @@ def test_a_clone_that_was_killed_says_so_and_is_repeated_by_the_button(
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(900)
 def test_a_repository_of_500_megabytes_is_cloned_without_old_contents(
     shop: Repositories, git_server: GitServer
 ) -> None:
     work = git_server.place / "huge-work"
     bare = git_server.make("public/huge", {"README.md": "x"})
     git("/", "clone", "-q", str(bare), str(work))
+    # Random bytes: looking for deltas and compressing would take minutes and gain nothing.
+    for repository in (bare, work):
+        for name, value in (("core.compression", "0"), ("core.bigFileThreshold", "1m"), ("pack.window", "0")):
+            git(repository, "config", name, value)
     for number in range(10):
         (work / "data.bin").write_bytes(os.urandom(50 << 20))
         git(work, "add", "-A")
-        git(work, "-c", "core.compression=0", "commit", "-q", "-m", f"Version {number}")
+        git(work, "commit", "-q", "-m", f"Version {number}")
     git(work, "push", "-q", "origin", "HEAD")
     made = shop.create("huge", repo={"url": git_server.url("public/huge")})
-    assert made.settled()["state"] == "done", made.setup()
+    done = made.settled()
+    assert done["state"] == "done", (done["text"], made.codehub("ws", "setup-log", made.workspace_id).stdout)
     assert any("Partial clone" in note for note in made.step("clone")["notes"])
     # The newest version alone, in the object store and checked out.
     assert int(made.sh("du -sm ~/huge | cut -f1")) < 150

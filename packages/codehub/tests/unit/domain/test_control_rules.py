@@ -51,6 +51,7 @@ from codehub.domain.progress import (
     to_error,
 )
 from codehub.domain.stores import too_many_losses
+from codehub.domain.transitions import is_done
 from testing.codehub.workspaces import NOW, WORKSPACE_ID, workspace
 
 KEY = archive_key_of(WORKSPACE_ID, "op-1")
@@ -551,3 +552,11 @@ def test_an_orphan_is_removed_after_its_grace() -> None:
 )
 def test_many_losses_at_once_are_likelier_a_mistake(lost: int, total: int, alarm: bool) -> None:
     assert too_many_losses(lost, total, 3) is alarm
+
+
+def test_a_restore_is_done_with_exactly_the_recorded_archive() -> None:
+    ready = Conditions(volume_ready=Condition(ConditionStatus.TRUE, "Ready"))
+    row = _under_way(Operation.RESTORING, ARCHIVED, conditions=ready)
+    assert is_done(replace(row, home_ctx=HomeCtx("inc-9", KEY)))
+    assert not is_done(replace(row, home_ctx=HomeCtx("inc-9", "another")))
+    assert not is_done(replace(row, home_ctx=None))

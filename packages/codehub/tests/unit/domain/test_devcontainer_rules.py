@@ -59,7 +59,8 @@ def test_only_a_dockerfile_or_features_need_a_build() -> None:
 def test_the_remote_user_comes_before_the_containers_user() -> None:
     assert read(remoteUser="a", containerUser="b").user == "a"
     assert read(containerUser="b").user == "b"
-    assert read(remoteUser="a", containerUser="b").ignored == ()
+    assert read(remoteUser="a", containerUser="b").ignored == (("remoteUser", Unsupported.OWN_USER),)
+    assert read(remoteUser="coder").ignored == ()
 
 
 def test_the_remote_environment_comes_before_the_containers_and_null_unsets() -> None:

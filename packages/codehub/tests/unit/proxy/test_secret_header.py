@@ -31,3 +31,9 @@ def test_another_header_replaces_what_the_browser_sent() -> None:
 def test_code_server_gets_its_secret_as_the_cookie_of_its_session() -> None:
     assert CODE_SERVER.env["HASHED_PASSWORD"] == "{secret}"
     assert secret_of(CODE_SERVER, "s" * 43) == ("Cookie", "code-server-session=" + "s" * 43)
+
+
+def test_the_secret_of_a_reverse_proxy_never_reaches_a_workspace() -> None:
+    lines = sent((b"authorization", b"token right"), b"X-CodeHub-Proxy-Secret: of the proxy\r\nX-Other: 1", [])
+    assert b"X-Other: 1" in lines
+    assert not [line for line in lines if b"of the proxy" in line]

@@ -19,7 +19,7 @@ from codehub.domain.routing import workspace_path
 from codehub.ports.instances import InstanceSpec, MountKind
 
 # Programs of profiles that CodeHub can provide in an image that lacks them.
-_BROUGHT = {"code-server": f"{IDE_PLACE}/bin/code-server"}
+BROUGHT = {"code-server": f"{IDE_PLACE}/bin/code-server"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ def plan_of(spec: InstanceSpec, image: ImageInfo) -> Plan:
         if not image.command:
             raise Terminal(f"the image {spec.image} has no command to start")
         return Plan(image.command, brings_ide=False, bridged=image.ide is not Ide.SOCKET)
-    program = _BROUGHT.get(spec.profile.command[0]) if spec.profile.command else None
+    program = BROUGHT.get(spec.profile.command[0]) if spec.profile.command else None
     if program is None:
         raise Terminal(
             f"the image {spec.image} has no IDE (no label codehub.ide), and the profile {spec.profile.name!r} has none "
-            f"that can be brought along; those are {', '.join(_BROUGHT)}"
+            f"that can be brought along; those are {', '.join(BROUGHT)}"
         )
     command = (program, *spec.profile.command[1:])
     return Plan(command, brings_ide=True, bridged=not any("{socket}" in word for word in command))

@@ -23,7 +23,7 @@ from codehub.domain.images import parse_image
 from codehub.domain.model import Progress
 from codehub.ports.fence import Report
 
-_IDE_LABEL = "codehub.ide"
+IDE_LABEL = "codehub.ide"
 _ROLE_INSPECT = "inspect"
 _LONGEST_TABLE = 256 << 10
 _NO_USERS = "root:x:0:0:root:/root:/bin/sh\n"
@@ -91,7 +91,7 @@ async def inspect_image(engine: Engine, found: Mapping[str, Any]) -> ImageInfo:
     """Read the image's users and shell through a container that never runs."""
     config = found.get("Config") or {}
     command = (*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ()))
-    label = (config.get("Labels") or {}).get(_IDE_LABEL, "")
+    label = (config.get("Labels") or {}).get(IDE_LABEL, "")
     ide = Ide(label) if label in set(Ide) else Ide.NONE
     body = {
         "Image": found["Id"],

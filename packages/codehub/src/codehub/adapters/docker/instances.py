@@ -17,6 +17,7 @@ from typing import Any
 
 from codehub.adapters.docker.container import (
     DockerLimits,
+    Plan,
     Surroundings,
     container_config,
     launch_of,
@@ -66,13 +67,23 @@ class DockerInstances:
     name = "local-docker"
     runs = Runs.IMAGE
 
-    def __init__(self, engine: Engine, options: DockerOptions, ide: IdeTool | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        options: DockerOptions,
+        ide: IdeTool | None = None,
+        *,
+        network: Network | None = None,
+        plan: Plan | None = None,
+    ) -> None:
+        """`network` and `plan` replace the installation's network and the images' own commands, for `codehub doctor`."""
         self._engine = engine
         self._options = options
         self._starts = StartDirs(options.sockets_dir)
         self._images: dict[str, ImageInfo] = {}
         self._looking = asyncio.Lock()
-        self.network = Network(engine, options.allowed_networks)
+        self.network = network or Network(engine, options.allowed_networks)
+        self._plan = plan
         self.tools = Tools(engine, ide)
 
     async def ping(self) -> None:
@@ -88,7 +99,7 @@ class DockerInstances:
             if found["State"]["Running"] and labels.get(_SPEC) == digest and not replace:
                 return
         image = await self._image(spec.image, report)
-        plan = plan_of(spec, image)
+        plan = self._plan or plan_of(spec, image)
         tools = await self.tools.mounts(report, ide=plan.brings_ide)
         network = await self.network.ensure()
         # Directories of earlier starts. Listed before the fence check, so they never include one that a later leader
@@ -207,10 +218,12 @@ class DockerInstances:
             return ABSENT
         ports = (found["NetworkSettings"].get("Ports") or {}).values()
         published = [int(binding["HostPort"]) for bindings in ports for binding in bindings or []]
-        return self._status(found["Id"], found["Config"]["Labels"], found["State"], published)
+        return self._status(
+            found["Id"], found["Config"]["Labels"], found["State"], published, found["Config"]["Image"]
+        )
 
     def _status(
-        self, container: str, labels: Mapping[str, str], state: Mapping[str, Any], published: list[int]
+        self, container: str, labels: Mapping[str, str], state: Mapping[str, Any], published: list[int], image: str
     ) -> InstanceStatus:
         running = bool(state.get("Running"))
         upstream = helper = None
@@ -231,6 +244,7 @@ class DockerInstances:
             spec_digest=labels.get(_SPEC, ""),
             upstream=upstream,
             exit_reason=_exit_reason(state),
+            image=image,
             workspaced=helper,
         )
 
@@ -242,6 +256,7 @@ class DockerInstances:
                 item["Labels"],
                 {"Running": True},
                 [int(port["PublicPort"]) for port in item.get("Ports") or [] if port.get("PublicPort")],
+                item["Image"],
             )
             for item in listed
             if item["State"] == "running"

@@ -23,8 +23,8 @@ from codehub.domain.stores import StoreRecord
 from codehub.ports.control_store import Change, Versioned
 
 # A complete commit in one statement and therefore one round trip: the fence, the conditional change and its timeline
-# entries. An intent also depends on desired_state (INV-8). The intent to start applies the template's update as it is at
-# that moment.
+# entries. An intent also depends on desired_state (INV-8). The intent to start applies the template's update and the
+# image of devcontainer.json as they are at that moment.
 _COMMIT = f"""
     WITH {TERM}, moved AS (
         UPDATE workspaces SET
@@ -36,7 +36,10 @@ _COMMIT = f"""
             retry_at = %(retry_at)s, deleted_at = %(deleted_at)s, updated_at = %(now)s,
             image_ref = CASE WHEN %(starts)s THEN coalesce(template_next ->> 'image_ref', image_ref) ELSE image_ref END,
             template = CASE WHEN %(starts)s THEN coalesce(template_next, template) ELSE template END,
-            template_next = CASE WHEN %(starts)s THEN NULL ELSE template_next END
+            template_next = CASE WHEN %(starts)s THEN NULL ELSE template_next END,
+            dev_image = CASE WHEN %(starts)s THEN coalesce(dev_image_next, dev_image) ELSE dev_image END,
+            dev_image_auto = dev_image_auto AND NOT (%(starts)s AND dev_image_next IS NOT NULL),
+            dev_image_next = CASE WHEN %(starts)s THEN NULL ELSE dev_image_next END
         WHERE {LEADS} AND id = %(id)s AND operation = %(was_operation)s
             AND archive_op_id IS NOT DISTINCT FROM %(was_archive_op_id)s
             AND archive_key IS NOT DISTINCT FROM %(was_archive_key)s

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from codehub.domain import applied_template
+from codehub.domain.dev_image import decode_dev_image
 from codehub.domain.model import (
     CONDITION_NAMES,
     NOT_OBSERVED,
@@ -86,6 +87,9 @@ def workspace_of(row: Mapping[str, Any]) -> Workspace:
         repo=repo_of(row["repo"]),
         setup=None if row["setup"] is None else parse_setup(row["setup"]),
         setup_retry=row["setup_retry"],
+        dev_image=decode_dev_image(row["dev_image"]),
+        dev_image_next=decode_dev_image(row["dev_image_next"]),
+        dev_image_auto=row["dev_image_auto"],
         disk_bytes=row["disk_bytes"],
         disk_checked_at=row["disk_checked_at"],
         of_newer_version=any(not _knows(kind, row[column]) for column, kind in _ENUMS if row[column]),

@@ -20,6 +20,7 @@ from codehub.adapters.postgres import locks
 from codehub.adapters.postgres.pool import Transaction
 from codehub.adapters.postgres.rows import repo_column, workspace_of
 from codehub.domain.applied_template import encode
+from codehub.domain.dev_image import encode_dev_image
 from codehub.domain.limits import RunningLimits, check_running_limits
 from codehub.domain.model import DesiredState, Workspace, WorkspaceWithOwner
 
@@ -108,8 +109,8 @@ async def insert(tx: Transaction, workspace: Workspace) -> None:
     await tx.execute(
         "INSERT INTO workspaces (id, owner_user_id, name, description, memo, image_ref, instance_backend,"
         " storage_backend, home_store_key, desired_state, archive_key, last_access_at, phase_changed_at, created_at,"
-        " updated_at, repo, template, template_latest, copy_of)"
-        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        " updated_at, repo, template, template_latest, copy_of, dev_image, dev_image_auto)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
         [
             workspace.id,
             workspace.owner_user_id,
@@ -130,6 +131,8 @@ async def insert(tx: Transaction, workspace: Workspace) -> None:
             None if workspace.template is None else Jsonb(encode(workspace.template)),
             workspace.template_latest,
             workspace.copy_of,
+            None if workspace.dev_image is None else Jsonb(encode_dev_image(workspace.dev_image)),
+            workspace.dev_image_auto,
         ],
     )
 

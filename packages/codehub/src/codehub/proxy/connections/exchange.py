@@ -6,12 +6,14 @@ The upstream side calls this half of a connection. `client` reads and forwards r
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Coroutine
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from codehub.domain.body_pace import PAUSE_S
+from codehub.domain.connection_cap import UNIX_PEER
 from codehub.proxy.admission.decision import Admission, Reply, refusal
 from codehub.proxy.connections.upstream import EVENT_STREAM, WRITE_HIGH, UpstreamConnection
 from codehub.proxy.http1.framing import BodyScanner
@@ -93,7 +95,13 @@ class Exchange(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=WRITE_HIGH)
         address = transport.get_extra_info("peername")
-        self.peer = address[0].encode() if isinstance(address, tuple) else b"127.0.0.1"
+        if isinstance(address, tuple):
+            self.peer = address[0].encode()
+        else:
+            # A connection of the Unix socket, or one that was reset already.
+            sock = transport.get_extra_info("socket")
+            is_unix = sock is not None and sock.family == socket.AF_UNIX
+            self.peer = UNIX_PEER.encode() if is_unix else b"0.0.0.0"
         self.deadline = self._server.clock.now + (FIRST_REQUEST_S if self._server.draining else HEAD_TIMEOUT_S)
         if not self._server.join(self):
             self.transport.abort()

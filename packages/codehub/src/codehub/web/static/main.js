@@ -2,6 +2,7 @@
 
 import {get, onSessionEnd, post, whoami} from "./api.js";
 import {el} from "./dom.js";
+import {checkOwnHosts} from "./own_hosts.js";
 import {forgetSessionKey} from "./session_key.js";
 import * as store from "./store.js";
 import {state} from "./store.js";
@@ -154,4 +155,5 @@ onSessionEnd(() => {
   if (state.user) signedOut("Your session has ended. Sign in to continue where you were.");
 });
 addEventListener("hashchange", () => route());
+checkOwnHosts();
 begin();

@@ -23,7 +23,8 @@ export function setupLine(current) {
       setHidden(bar, setup?.state !== "running" || !setup.text);
       if (setup?.percent == null) bar.removeAttribute("value");
       else bar.value = setup.percent;
-      setHidden(retry, setup?.state !== "failed" || workspace.phase !== "RUNNING");
+      setHidden(retry, !setup?.retry || setup.state === "running" || workspace.phase !== "RUNNING");
+      setText(retry, setup?.retry || "Try again");
     },
   };
 }

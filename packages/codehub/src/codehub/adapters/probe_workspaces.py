@@ -14,30 +14,23 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Protocol
 
-from codehub.adapters.base_python import base_python
+from codehub.adapters import boundary_probe
 from codehub.adapters.filesystem.remove import remove_tree
-from codehub.adapters.process import boundary_probe
-from codehub.adapters.process.cgroup import Limits
-from codehub.adapters.process.instances import ProcessInstances
-from codehub.adapters.process.isolation import find_isolation
-from codehub.adapters.process.launch_plan import ProcessOptions
-from codehub.adapters.process.records import RECORD
 from codehub.domain.boundaries import Attempt, Outcome
 from codehub.domain.errors import CodeHubError, Transient
-from codehub.domain.profiles import AppProfile
 from codehub.ports.fence import ignore_progress, no_fence
-from codehub.ports.instances import InstanceSpec, Mount, MountKind
+from codehub.ports.instances import Instances, InstanceSpec
 
 # Small, so that reaching them costs the machine little; enough for the helper and the probe themselves.
 PROBE_MEMORY_BYTES, PROBE_PIDS = 128 << 20, 64
+PROBE_FILE = "probe.py"  # in the home
 _PREFIX = "doctor-"
-_GRACE_S = 0.5
 _POLL_INTERVAL_S = 0.05
-_INTERFACE = "tap0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,34 +38,58 @@ class Neighbour:
     """Another workspace, and what it has that the first must not reach."""
 
     port: int
+    address: str  # in its network
     abstract: str
     socket_path: str
     home: Path
     record: Path  # what CodeHub keeps about it, secrets included
 
 
-class ProbeWorkspaces:
-    def __init__(self, base: Path, options: ProcessOptions, lifetime_s: int) -> None:
-        self._base = base
-        self._lifetime_s = lifetime_s
-        limits = Limits(
-            min(options.limits.memory_bytes, PROBE_MEMORY_BYTES),
-            options.limits.cpus,
-            min(options.limits.pids, PROBE_PIDS),
-        )
-        before = options.isolated_before
-        self._options = replace(
-            options,
-            grace_s=_GRACE_S,
-            limits=limits,
-            # Only real workspaces are proof that workspaces ran isolated here.
-            isolated_before=before if before is not None and before.exists() else None,
-        )
-        self._instances = ProcessInstances(base / "run", self._options)
+class ProbeRuntime(Protocol):
+    """What differs between runtimes. One for each directory of throw-away workspaces."""
+
+    memory_bytes: int
+    pids: int
+    interface: str  # of a workspace's way out; empty if workspaces have no network of their own
 
     @property
-    def limits(self) -> Limits:
-        return self._options.limits
+    def instances(self) -> Instances: ...
+
+    async def prepare(self) -> str:
+        """Prepare what only the first workspace of a machine waits for.
+
+        Returns the address in a workspace's network that would lead to this machine.
+        """
+        ...
+
+    def spec(self, name: str, home: Path, env: dict[str, str]) -> InstanceSpec:
+        """Return a workspace that runs the probe."""
+        ...
+
+    async def address(self, name: str) -> str:
+        """Return the address of a running workspace in its network."""
+        ...
+
+    def record(self, name: str) -> Path:
+        """Return a file that CodeHub keeps about a running workspace."""
+        ...
+
+    async def dropped_metadata(self) -> int | None:
+        """Return how many packets to cloud metadata were dropped without an answer; None if that is not known."""
+        ...
+
+    async def close(self) -> None:
+        """Remove what is left when all workspaces are deleted, and close connections."""
+        ...
+
+
+class ProbeWorkspaces:
+    def __init__(self, base: Path, runtime: ProbeRuntime, lifetime_s: int) -> None:
+        self._base = base
+        self._runtime = runtime
+        self._instances = runtime.instances
+        self._lifetime_s = lifetime_s
+        self._started = False
 
     async def start_neighbour(self) -> Neighbour:
         name = f"{_PREFIX}b-{secrets.token_hex(6)}"
@@ -80,9 +97,9 @@ class ProbeWorkspaces:
         async for line in self._lines(name):
             upstream = await self._instances.resolve_upstream(name)
             if "port" in line and upstream is not None:
-                return Neighbour(
-                    int(str(line["port"])), name, upstream.socket_path, home, self._base / "run" / name / RECORD
-                )
+                address = await self._runtime.address(name)
+                record = self._runtime.record(name)
+                return Neighbour(int(str(line["port"])), address, name, upstream.socket_path, home, record)
         raise Transient("the second workspace ended before it listened")
 
     async def attack(self, attempts: Sequence[Attempt], outcomes: dict[Attempt, Outcome]) -> None:
@@ -90,38 +107,41 @@ class ProbeWorkspaces:
         name = f"{_PREFIX}a-{secrets.token_hex(6)}"
         plan = {
             "seconds": self._lifetime_s,
-            "interface": _INTERFACE if self._options.use_bubblewrap and find_isolation().slirp else "",
+            "interface": self._runtime.interface,
             "network_s": self._lifetime_s / 2,
             "attempts": [asdict(attempt) for attempt in attempts],
         }
+        dropped = await self._runtime.dropped_metadata()
         await self._start(name, plan)
         async for line in self._lines(name):
             if "number" in line:
                 succeeded = line["succeeded"]
+                attempt = attempts[int(str(line["number"]))]
                 outcome = Outcome(succeeded if isinstance(succeeded, bool) else None, str(line["said"]))
-                outcomes[attempts[int(str(line["number"]))]] = outcome
+                if outcome.succeeded is None and not attempt.answers and await self._dropped_since(dropped):
+                    outcome = Outcome(False, "dropped by the packet filter")
+                outcomes[attempt] = outcome
             elif line.get("done"):
                 return
+
+    async def _dropped_since(self, before: int | None) -> bool:
+        """Return whether the packet filter counted packets to cloud metadata. Silence alone proves nothing."""
+        now = await self._runtime.dropped_metadata()
+        return before is not None and now is not None and now > before
 
     async def _start(self, name: str, plan: dict[str, object]) -> Path:
         home = self._base / "homes" / name
         home.mkdir(parents=True)
         home.parent.chmod(0o711)
         home.chmod(0o700)
-        shutil.copyfile(boundary_probe.__file__, home / "probe.py")
-        command = (str(base_python()), "-I", "-S", "-B", "{home}/probe.py", "{socket}")
-        spec = InstanceSpec(
-            name,
-            "probe",
-            AppProfile(name="probe", command=command),
-            Mount(MountKind.DIR, str(home)),
-            env={boundary_probe.VARIABLE: json.dumps(plan)},
-        )
+        shutil.copyfile(boundary_probe.__file__, home / PROBE_FILE)
+        self._started = True
+        spec = self._runtime.spec(name, home, {boundary_probe.VARIABLE: json.dumps(plan)})
         await self._instances.start(spec, ignore_progress, no_fence)
         return home
 
     async def _lines(self, name: str) -> AsyncIterator[dict[str, object]]:
-        """What the probe says, until it ends. Lines of other programs of the workspace are passed over."""
+        """Yield what the probe reports, until it ends. Skips lines of other programs of the workspace."""
         seen = 0
         while True:
             running = (await self._instances.status(name)).running
@@ -135,49 +155,53 @@ class ProbeWorkspaces:
                 return
             await asyncio.sleep(_POLL_INTERVAL_S)
 
-    async def remove(self) -> None:
-        names = await self._instances.list_all()
+    async def remove(self, *, abandoned: bool = False) -> None:
+        # An engine that does not answer has nothing to remove if nothing was started.
+        names = await self._instances.list_all() if self._started or abandoned else ()
         done = await asyncio.gather(
             *(self._instances.delete(name, no_fence) for name in names), return_exceptions=True
         )
         for failed in done:
             if isinstance(failed, BaseException):
                 raise failed
+        await self._runtime.close()
         await asyncio.to_thread(remove_tree, self._base)
 
 
+# Makes the runtime for a directory.
+MakeRuntime = Callable[[Path], ProbeRuntime]
+
+
 @contextlib.asynccontextmanager
-async def probe_workspaces(
-    data_dir: Path, options: ProcessOptions, lifetime_s: int
-) -> AsyncIterator[ProbeWorkspaces]:
-    """Beside the real ones, or, where there is no data directory yet, in a temporary one."""
+async def probe_workspaces(data_dir: Path, make: MakeRuntime, lifetime_s: int) -> AsyncIterator[ProbeWorkspaces]:
+    """Open throw-away workspaces beside the real ones, or in a temporary directory if there is no data directory yet."""
     parent = data_dir / "run"
     if os.access(parent, os.W_OK | os.X_OK):
-        await _remove_abandoned(parent, options)
+        await _remove_abandoned(parent, make)
     else:
         parent = Path(tempfile.gettempdir())
     base = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
     with _held(base):
         base.chmod(0o711)
-        made = ProbeWorkspaces(base, options, lifetime_s)
+        made = ProbeWorkspaces(base, make(base), lifetime_s)
         try:
             yield made
         finally:
             await asyncio.shield(made.remove())
 
 
-async def _remove_abandoned(parent: Path, options: ProcessOptions) -> None:
+async def _remove_abandoned(parent: Path, make: MakeRuntime) -> None:
     for base in parent.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError, CodeHubError):  # in use, or gone: its own doctor removes it
             # Records name processes to end: those of another user are not believed.
             if base.lstat().st_uid == os.geteuid():
                 with _held(base):
-                    await ProbeWorkspaces(base, options, 0).remove()
+                    await ProbeWorkspaces(base, make(base), 0).remove(abandoned=True)
 
 
 @contextlib.contextmanager
 def _held(base: Path) -> Iterator[None]:
-    """For as long as its doctor lives, so that no other one takes the directory for abandoned."""
+    """Lock the directory while its doctor lives, so that no other one removes it as abandoned."""
     fd = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

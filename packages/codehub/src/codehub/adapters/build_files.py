@@ -1,0 +1,91 @@
+"""ports.image_builds.BuildFiles: reads what an image is built from through the `workspaced` of the workspace.
+
+It reads with the workspace's own rights, so no link leads to a file of the host. Its answers are bounded and never trusted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tarfile
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from codehub.adapters.workspaced_client import Answer, WorkspacedClient
+from codehub.domain.dev_features import File
+from codehub.domain.errors import Invalid, UpstreamUnavailable
+from codehub.ports.instances import Upstream
+
+_MOST_FILES = 200
+_TAR = {"Accept": "application/x-tar"}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspacedFiles:
+    client: WorkspacedClient = field(default_factory=WorkspacedClient)
+
+    async def read(self, upstream: Upstream, path: str, most: int) -> bytes | None:
+        async with self.client.request(upstream, "GET", _target(path)) as answer:
+            if answer.headers.get("content-type", "").startswith("application/x-tar"):
+                return None  # a folder
+            return await _whole(answer, path, most)
+
+    async def folder(self, upstream: Upstream, path: str, most: int) -> Mapping[str, File] | None:
+        async with self.client.request(upstream, "GET", _target(path), _TAR) as answer:
+            raw = await _whole(answer, path, most)
+        return None if raw is None else _files(raw, path)
+
+    @contextlib.asynccontextmanager
+    async def context(self, upstream: Upstream, path: str, most: int) -> AsyncIterator[AsyncIterator[bytes]]:
+        async with self.client.request(upstream, "GET", _target(path) + "?dockerignore=1", _TAR) as answer:
+            if answer.status != 200:
+                raise Invalid(f"the folder {path} of the build cannot be read")
+            yield _bounded(answer, path, most)
+
+
+def _target(path: str) -> str:
+    return "/files/" + quote(path, safe="/", errors="surrogateescape")
+
+
+async def _whole(answer: Answer, path: str, most: int) -> bytes | None:
+    if answer.status in (400, 404):  # 400: a file where a folder is expected
+        return None
+    if answer.status != 200:
+        raise UpstreamUnavailable(f"{path} cannot be read")
+    whole = bytearray()
+    async for part in answer.body:
+        whole += part
+        if len(whole) > most:
+            raise Invalid(f"{path} is larger than {most >> 10} KiB")
+    return bytes(whole)
+
+
+async def _bounded(answer: Answer, path: str, most: int) -> AsyncIterator[bytes]:
+    size = 0
+    async for part in answer.body:
+        size += len(part)
+        if size > most:
+            raise Invalid(
+                f"the files of the build are larger than {most >> 20} MiB: "
+                f"name what it does not need in {path}/.dockerignore"
+            )
+        yield part
+
+
+def _files(raw: bytes, path: str) -> dict[str, File]:
+    found: dict[str, File] = {}
+    try:
+        with tarfile.open(fileobj=io.BytesIO(raw), mode="r:") as archive:
+            for member in archive:
+                name = member.name.removeprefix("./")
+                if member.isdir():
+                    continue
+                content = archive.extractfile(member) if member.isfile() else None
+                inside = not name.startswith("/") and ".." not in name.split("/") and name.isprintable()
+                if content is None or not inside or len(found) >= _MOST_FILES:
+                    raise Invalid(f"{path} may hold at most {_MOST_FILES} files, and no links")
+                found[name] = File(content.read(), executable=bool(member.mode & 0o100))
+    except (tarfile.TarError, EOFError, ValueError) as error:
+        raise UpstreamUnavailable(f"{path} cannot be read") from error
+    return found
