@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -94,7 +95,8 @@ class Workspace:
             self.address = str(made.json()["url"])
             token = client.post("/api/v1/tokens", json={"name": name})
             assert token.status_code == 201, token.text
-        self._headers = {"Authorization": f"Bearer {token.json()['token']}"}
+        self._token = str(token.json()["token"])
+        self._headers = {"Authorization": f"Bearer {self._token}"}
 
     def now(self) -> dict[str, object]:
         address = f"{self.stack.url}/api/v1/workspaces/{self.id}"
@@ -104,6 +106,10 @@ class Workspace:
         address = f"{self.stack.url}/api/v1/workspaces/{self.id}:stop"
         answer = httpx.post(address, headers=self._headers, timeout=60, trust_env=False)
         assert answer.status_code == 202, answer.text
+
+    def exec(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a command in the workspace with `codehub ws exec`."""
+        return self.stack.run("ws", "exec", self.name, "--", *words, CODEHUB_TOKEN=self._token)
 
     @property
     def home(self) -> Path:

@@ -108,7 +108,8 @@ def _replacements(node: ast.AST) -> list[ast.AST]:
             return [ast.Pass()]
         case ast.Continue():
             return [ast.Break()]
-        case ast.Return(value=value) if value is not None and not _is_none(value):
+        # None is as false as False, which is changed to True on its own.
+        case ast.Return(value=value) if value is not None and not _is_none_or_false(value):
             return [ast.Return(ast.Constant(None))]
         case _:
             return []
@@ -121,8 +122,8 @@ def _is_text(node: ast.BinOp) -> bool:
     )
 
 
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
+def _is_none_or_false(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and (node.value is None or node.value is False)
 
 
 def _replace(tree: ast.AST, old: ast.AST, new: ast.AST) -> None:

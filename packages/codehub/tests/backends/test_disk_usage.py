@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import threading
@@ -15,6 +16,7 @@ from codehub.adapters.homes.local_dir import LocalDirHomes
 from codehub.adapters.homes.usage import disk_usage
 from codehub.adapters.objectstore.store import Store
 from codehub.domain.errors import BackendDown
+from codehub.ports.fence import no_fence
 from testing.codehub.contracts.homes import key
 from testing.codehub.trees import make_rich_tree
 
@@ -106,3 +108,22 @@ async def test_a_disk_that_is_not_there_is_down_and_not_empty(tmp_path: Path) ->
     homes = LocalDirHomes(tmp_path / "homes", Store((tmp_path / "archives").as_uri()))
     with pytest.raises(BackendDown):
         await homes.size(key())
+
+
+@pytest.mark.needs("root")
+async def test_a_home_on_a_full_disk_is_measured_like_any_other(tmp_path: Path) -> None:
+    """When people look at sizes most: to measure writes nothing."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", tmp_path], check=True)
+    try:
+        homes = LocalDirHomes(tmp_path / "homes", Store((tmp_path / "archives").as_uri()))
+        await homes.provision(key(), "inc-1", no_fence)
+        with Path(homes.mount(key()).source, "filler").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(4096))
+        with pytest.raises(OSError, match="No space left"):
+            (tmp_path / "one more").write_bytes(bytes(4096))
+        found = await homes.size(key())
+        assert found is not None
+        assert 2 * MIB < found <= 4 * MIB
+    finally:
+        subprocess.run(["umount", "--lazy", tmp_path], check=True)

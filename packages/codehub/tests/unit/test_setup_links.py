@@ -1,4 +1,5 @@
-"""A start waits until git and secrets are configured, and for nothing that will not come."""
+"""A start waits until git and secrets are configured, and for nothing that will not come. A workspace that floods its link
+takes little from others."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from codehub.adapters.setup_channel import _Stream
 from codehub.control.heartbeat import Heartbeat
 from codehub.control.metrics import Metrics
 from codehub.control.setup_links import SetupLinks
@@ -115,3 +117,98 @@ def test_a_start_does_not_wait_for_a_configuration_that_it_may_not_have() -> Non
 
 def test_a_workspace_whose_helper_never_answers_runs_all_the_same() -> None:
     assert waited(Workspaced(refused_connections=10_000)) < 30
+
+
+@dataclass
+class Flood(Workspaced):
+    """Reports its setup and asks questions as fast as it is listened to."""
+
+    notes: int = 0
+    asked: int = 0
+    at_once: int = 0
+    most_at_once: int = 0
+
+    async def note(self, workspace_id: str, state: SetupState) -> None:
+        self.notes += 1
+
+    async def answer(self, workspace_id: str, instance: str, owner_user_id: str, question: Message) -> object:
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await asyncio.sleep(0.1)  # the database takes its time
+        self.at_once -= 1
+        return None
+
+    async def messages(self) -> AsyncIterator[Message]:
+        while True:
+            await asyncio.sleep(0.001)
+            self.asked += 1
+            yield {"event": "setup", "setup": {"steps": [{"id": str(self.asked), "state": "running"}]}}
+            yield {"id": self.asked, "question": "credential"}
+
+
+def run_for(seconds: float, world: Workspaced) -> None:
+    loop = VirtualLoop()
+
+    async def main() -> None:
+        heartbeat = Heartbeat("setup_links", VirtualClock(loop), Metrics(), no_fence)
+        links = SetupLinks(cast(Any, world), cast(Any, world), {"process": cast(Any, world)}, heartbeat)
+        running = asyncio.create_task(links.run())
+        await asyncio.sleep(seconds)
+        running.cancel()
+        await asyncio.wait([running])
+
+    run_virtual(main(), loop)
+
+
+def test_a_flood_of_reports_is_written_once_a_second_and_of_questions_eight_are_answered_at_once() -> None:
+    world = Flood()
+    run_for(30, world)
+    assert 20 <= world.notes <= 32
+    assert world.most_at_once == 8
+    assert world.asked <= 30 * 8 / 0.1 + 16, "it is not listened to faster than it is answered"
+
+
+@dataclass
+class Bytes:
+    """A connection that always has this to read."""
+
+    piece: bytes
+    reads: int = 0
+
+    async def read(self) -> bytes:
+        self.reads += 1
+        return self.piece
+
+
+def heard_within(seconds: float, stream: Bytes) -> int:
+    """Return how many messages were heard, until the link was given up or the time was over."""
+    loop = VirtualLoop()
+    heard = 0
+
+    async def listen() -> None:
+        nonlocal heard
+        async for _ in _Stream(cast(Any, stream)).messages():
+            heard += 1
+
+    async def main() -> None:
+        try:
+            await asyncio.wait_for(listen(), seconds)
+        except TimeoutError:
+            pass
+
+    run_virtual(main(), loop)
+    return heard
+
+
+def test_a_flood_of_lines_is_read_at_the_pace_of_a_few_hundred_a_second() -> None:
+    for line in (b"{}\n", b"\n", b"[1]\n"):
+        stream = Bytes(line * 1000)
+        heard = heard_within(60, stream)
+        assert stream.reads <= 32, "a thousand lines every two seconds"
+        assert heard == (1000 * stream.reads if line == b"{}\n" else 0)
+
+
+def test_a_line_without_an_end_is_given_up() -> None:
+    stream = Bytes(b"x" * 65_536)
+    assert heard_within(3600, stream) == 0
+    assert stream.reads <= (8 << 20) // 65_536 + 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
@@ -14,6 +15,10 @@ from codehub.ports.setup import LinkStream, Message
 
 # A devcontainer.json of 1 MiB, escaped. Our helper never sends more.
 _LONGEST_LINE = 8 << 20
+# The link is read more slowly the more a workspace sends, so that a flood takes little of the coordinator's time. A helper
+# sends a few lines a second.
+_PER_READ_S = 0.002
+_PER_LINE_S = 0.002
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,7 @@ class _Stream:
             raise UpstreamUnavailable("the workspace hung up") from error
 
     async def messages(self) -> AsyncIterator[Message]:
-        ahead = b""
+        ahead = bytearray()
         while True:
             try:
                 data = await self.stream.read()
@@ -35,7 +40,11 @@ class _Stream:
                 return
             if not data:
                 return
-            *lines, ahead = (ahead + data).split(b"\n")
+            ahead += data
+            lines: list[bytes] = []
+            if b"\n" in data:
+                *lines, rest = bytes(ahead).split(b"\n")
+                ahead = bytearray(rest)
             if len(ahead) > _LONGEST_LINE:
                 return
             for line in lines:
@@ -45,6 +54,7 @@ class _Stream:
                     continue
                 if isinstance(message, dict):
                     yield message
+            await asyncio.sleep(_PER_READ_S + _PER_LINE_S * len(lines))
 
 
 @dataclass(frozen=True, slots=True)

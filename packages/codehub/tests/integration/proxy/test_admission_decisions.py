@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from html import unescape
 
 import pytest
 import pytest_asyncio
@@ -100,6 +101,24 @@ async def test_over_the_limit_the_page_lists_what_runs(here: World) -> None:
     for other in running:
         assert f"http://127.0.0.1:8000/#/workspaces/{other}?action=stop" in page.text
     assert (await here.row(workspace_id))["desired_state"] == "STANDBY"
+
+
+async def test_at_the_limit_of_the_installation_the_page_says_whose_workspaces_take_the_places(
+    database: Database,
+) -> None:
+    async with world(database, LIMITS_MAX_RUNNING_GLOBAL="1") as here:
+        other = await here.api.user("ada")
+        running = await here.workspace(other)
+        workspace_id = await here.workspace(phase="STANDBY", desired_state="STANDBY")
+        browser = await here.signed_in(workspace_id)
+        page = await browser.get(f"/w/{workspace_id}/", headers=NAVIGATION)
+        assert page.status_code == 502
+        assert "Other users' workspaces take every place" in unescape(page.text)
+        assert running not in page.text, "nothing is told about the workspaces of others"
+        assert (await here.row(workspace_id))["desired_state"] == "STANDBY"
+        await put_in_state(here.database, running, phase="STANDBY", desired_state="STANDBY")
+        assert (await browser.get(f"/w/{workspace_id}/", headers=NAVIGATION)).status_code == 503
+        assert (await here.row(workspace_id))["desired_state"] == "RUNNING"
 
 
 @pytest.mark.parametrize("work", ["a navigation", "a request of a page at work", "a token"])

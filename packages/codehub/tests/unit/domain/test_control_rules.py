@@ -50,7 +50,9 @@ from codehub.domain.progress import (
     spread,
     to_error,
 )
-from codehub.domain.stores import too_many_losses
+from codehub.domain.stores import Absent, Use, judge_store, too_many_losses
+from codehub.domain.stores import Claim as Claim_
+from codehub.domain.transitions import is_done
 from testing.codehub.workspaces import NOW, WORKSPACE_ID, workspace
 
 KEY = archive_key_of(WORKSPACE_ID, "op-1")
@@ -547,7 +549,33 @@ def test_an_orphan_is_removed_after_its_grace() -> None:
 
 
 @pytest.mark.parametrize(
+    ("has_data", "proven", "seen", "verdict"),
+    [
+        (False, False, None, Claim_()),
+        (False, False, "id", Use("id", record=True)),
+        (True, True, None, Claim_()),
+        (True, True, "id", Use("id", record=True)),
+        (True, False, None, None),
+        (True, False, "id", None),
+    ],
+)
+def test_a_store_without_a_record_is_taken_if_it_is_new_or_holds_our_data(
+    has_data: bool, proven: bool, seen: str | None, verdict: object
+) -> None:
+    found = judge_store("homes", "/srv", seen, None, has_data=has_data, proven=proven)
+    assert isinstance(found, Absent) if verdict is None else found == verdict
+
+
+@pytest.mark.parametrize(
     ("lost", "total", "alarm"), [(3, 3, False), (4, 39, True), (4, 40, False), (4, 41, False), (0, 0, False)]
 )
 def test_many_losses_at_once_are_likelier_a_mistake(lost: int, total: int, alarm: bool) -> None:
     assert too_many_losses(lost, total, 3) is alarm
+
+
+def test_a_restore_is_done_with_exactly_the_recorded_archive() -> None:
+    ready = Conditions(volume_ready=Condition(ConditionStatus.TRUE, "Ready"))
+    row = _under_way(Operation.RESTORING, ARCHIVED, conditions=ready)
+    assert is_done(replace(row, home_ctx=HomeCtx("inc-9", KEY)))
+    assert not is_done(replace(row, home_ctx=HomeCtx("inc-9", "another")))
+    assert not is_done(replace(row, home_ctx=None))

@@ -30,7 +30,7 @@ _DROPPED_PACKAGES = (
     "@vscode/windows-registry",
 )
 # Exists once `_finish` has run. Changing the number runs it again on installs of older versions.
-_FINISHED = "finished-1"
+_FINISHED = "finished-2"
 _START = """#!/bin/sh
 # Starts code-server on its own Node. A chat pane nobody asked for would steal the keyboard, and its empty place a quarter
 # of the window: off unless turned on.
@@ -42,6 +42,33 @@ if [ ! -e "$settings/settings.json" ]; then
         > "$settings/settings.json"
 fi
 exec "$here/node/bin/node" "$here/node_modules/code-server/out/node/entry.js" "$@"
+"""
+# In the IDE's own terminals, VS Code's `code` comes first on PATH and knows its window.
+_CODE = """#!/bin/sh
+# `code FILE` in a shell outside of the IDE (SSH, `codehub ws exec`, the web terminal): opens the file in the open window.
+here=$(dirname "$(dirname "$(readlink -f "$0")")")
+find_window='
+const request = {
+  socketPath: process.argv[1],
+  path: "/session?filePath=" + encodeURIComponent(process.cwd() + "/"),
+};
+const fail = () => process.exit(1);
+require("http").get(request, (answer) => {
+  let text = "";
+  answer.on("data", (piece) => { text += piece; });
+  answer.on("end", () => {
+    try { process.stdout.write(JSON.parse(text).socketPath); } catch { fail(); }
+  });
+}).on("error", fail);'
+if [ -z "$VSCODE_IPC_HOOK_CLI" ]; then
+    sessions="${XDG_DATA_HOME:-$HOME/.local/share}/code-server/code-server-ipc.sock"
+    VSCODE_IPC_HOOK_CLI=$("$here/node/bin/node" -e "$find_window" "$sessions") || {
+        echo "code: no window of this workspace is open. Open the workspace in your browser, then try again." >&2
+        exit 1
+    }
+    export VSCODE_IPC_HOOK_CLI
+fi
+exec "$here/node_modules/code-server/lib/vscode/bin/remote-cli/code" "$@"
 """
 
 
@@ -102,12 +129,15 @@ class CodeServerInstall:
         return self.installed and (self.home / _FINISHED).exists()
 
     def _finish(self) -> None:
-        """Complete its terminals: `code FILE`, and an npm that installs into the home."""
+        """Complete its terminals: `code FILE` in every shell, and an npm that installs into the home."""
         package = self.home / "node_modules/code-server"
         cli = package / "lib/vscode/bin/remote-cli"
         if cli.is_dir():
             _link(cli / "code", "code-linux.sh")
             _link(package / "lib/node", "../../../node/bin/node")
+            code = self.bin_dir / "code"
+            code.write_text(_CODE)
+            code.chmod(0o755)
         finish_npm(self.home / "node")
         (self.home / _FINISHED).touch(mode=0o644)
 
