@@ -107,8 +107,11 @@ class DockerImageBuilder:
             percent = 100 * progress.done // progress.total if progress.total else None
             tell(BuildNews(doing=f"Pull {image}", percent=percent))
 
-        async with asyncio.timeout(self._limits.time_s):
-            await ensure_image(self._engine, image, report)
+        try:
+            async with asyncio.timeout(self._limits.time_s):
+                await ensure_image(self._engine, image, report)
+        except TimeoutError:
+            raise Terminal(f"the image {image} took longer than {self._minutes} minutes to pull") from None
 
     async def build(self, order: BuildOrder, context: AsyncIterator[bytes] | None, tell: Tell) -> None:
         for base in order.bases:
@@ -127,7 +130,7 @@ class DockerImageBuilder:
                     async for line in response.content:
                         await self._note(build, json.loads(line))
         except TimeoutError:
-            raise Terminal(f"the build took longer than {self._limits.time_s / 60:g} minutes") from None
+            raise Terminal(f"the build took longer than {self._minutes} minutes (CODEHUB_BUILD_TIMEOUT)") from None
         except CodeHubError as error:
             reason = next((e for e in build.broken if isinstance(e, CodeHubError)), None)
             raise (Terminal(build.trouble) if build.trouble else reason or error) from error
@@ -209,6 +212,10 @@ class DockerImageBuilder:
                 if found is not None and int(found.get("SizeRootFs") or 0) > self._limits.bytes:
                     build.trouble = self._too_large()
                     await self._engine.send("POST", f"containers/{container}/kill", absent_is_none=True)
+
+    @property
+    def _minutes(self) -> str:
+        return f"{self._limits.time_s / 60:.2g}"
 
     def _too_large(self) -> str:
         return f"the image is larger than {self._limits.bytes / (1 << 30):.1f} GiB (CODEHUB_BUILD_SIZE)"
