@@ -29,7 +29,7 @@ from sari.ranking.extract import file_terms
 from sari.ranking.file_kind import FileKind, kind_of
 from sari.ranking.git_log import read_history
 from sari.ranking.rank import Ranked
-from sari.ranking.ranker import Looked, answer, looked_into
+from sari.ranking.ranker import FileContent, answer, file_content
 from sari.ranking.snippets import Snippet, pack
 from sari.ranking.term_segment import TermSegment, write_segment
 from sari.ranking.terms import count_terms
@@ -72,30 +72,30 @@ class Built:
         self.corpus = Corpus([self.segment], where, read_history(root))
         self.build_s = time.monotonic() - began
         self.bytes = segment_at.stat().st_size
-        self._looked: dict[bytes, Looked | None] = {}
+        self._contents: dict[bytes, FileContent | None] = {}
         self._plain: dict[str, list[tuple[int, int]]] | None = None
 
-    def look(self, path: bytes) -> Looked | None:
-        if path not in self._looked:
+    def content(self, path: bytes) -> FileContent | None:
+        if path not in self._contents:
             base = os.fsencode(self.root)
             read, parsed = read_text(base, path, 1 << 20), symbols_of(base, path)
             lines = [] if read is None else read[0].decode("utf-8", "replace").split("\n")
-            self._looked[path] = looked_into(lines, parsed.symbols if parsed else [])
-        return self._looked[path]
+            self._contents[path] = file_content(lines, parsed.symbols if parsed else [])
+        return self._contents[path]
 
     def ask(self, question: str, weights: Weights = DEFAULT) -> list[Ranked]:
-        return answer(self.corpus, question, self.look, weights=weights)
+        return answer(self.corpus, question, self.content, weights=weights)
 
     def snippets(self, question: str, max_tokens: int) -> list[Snippet]:
-        return pack(self.ask(question), self.look, max_tokens)
+        return pack(self.ask(question), self.content, max_tokens)
 
     def plain(self, question: str) -> list[str]:
         """Plain BM25 over source files, the peer."""
         if self._plain is None:
             self._plain = {}
             for number, path in enumerate(self.segment.paths):
-                looked = self.look(path)
-                for term, count in count_terms("\n".join(looked.lines) if looked else "").items():
+                content = self.content(path)
+                for term, count in count_terms("\n".join(content.lines) if content else "").items():
                     self._plain.setdefault(term, []).append((number, count))
         lengths = self.segment.body_lengths
         mean = sum(lengths) / max(1, len(lengths))

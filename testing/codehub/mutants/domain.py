@@ -61,11 +61,11 @@ def tests_of(lines: Lines, file: str, change: Change) -> list[str]:
     return sorted(own, key=lambda test: len(tests[test]))[:_MOST_TESTS]
 
 
-def check_unchanged(path: Path, lines: Lines) -> None:
+def check_unchanged(file: str, source: str, lines: Lines) -> None:
     """Raise unless the tests of a module pass on its own source: every change would appear to be noticed."""
-    tests = sorted(lines.get(path.name, {}))
-    if tests and _fails(path.name, path.read_text(encoding="utf-8"), tests):
-        raise SystemExit(f"the tests of {path.name} fail on the source as it is")
+    tests = sorted(lines.get(file, {}))
+    if tests and _fails(file, source, tests):
+        raise SystemExit(f"the tests of {file} fail on the source as it is")
 
 
 def noticed(file: str, change: Change, tests: Sequence[str]) -> bool:
@@ -87,12 +87,13 @@ def main() -> int:
     parser.add_argument("--lines", type=Path, help="which tests run which lines, as an earlier run recorded it here")
     parser.add_argument("--goal", type=float, default=0.9, help="exit with 1 below this share")
     asked = parser.parse_args()
-    every = [
-        (path, site)
+    # Read once: somebody may work on the files meanwhile.
+    sources = {
+        path.name: path.read_text(encoding="utf-8")
         for path in sorted(_DOMAIN.glob("*.py"))
         if not asked.only or path.name.startswith(tuple(asked.only))
-        for site in sites(path.read_text(encoding="utf-8"))
-    ]
+    }
+    every = [(file, site) for file, source in sources.items() for site in sites(source)]
     chosen = every
     if asked.sample:
         chosen = random.Random(asked.seed).sample(every, min(asked.sample, len(every)))
@@ -101,15 +102,15 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="codehub-mutants-") as place:
         lines = record_lines(asked.lines or Path(place, "lines.json"))
         preload([*_COMMON, *_TESTS])
-        for path in sorted({path for path, _ in chosen}):
-            check_unchanged(path, lines)
-        for number, (path, site) in enumerate(chosen, 1):
-            change = change_at(path.read_text(encoding="utf-8"), site)
-            tests = tests_of(lines, path.name, change)
-            if not noticed(path.name, change, tests):
+        for file in sorted({file for file, _ in chosen}):
+            check_unchanged(file, sources[file], lines)
+        for number, (file, site) in enumerate(chosen, 1):
+            change = change_at(sources[file], site)
+            tests = tests_of(lines, file, change)
+            if not noticed(file, change, tests):
                 survivors += 1
                 why = "" if tests else "  (no test runs this file)"
-                print(f"SURVIVED  {path.name}:{change.line}  {change.what}{why}", flush=True)
+                print(f"SURVIVED  {file}:{change.line}  {change.what}{why}", flush=True)
             elif number % 50 == 0:
                 print(f"{number} of {len(chosen)}: {survivors} survived", flush=True)
     share = 1 - survivors / max(1, len(chosen))

@@ -142,6 +142,30 @@ def test_an_index_is_used_again_after_a_restart_and_a_damaged_one_rebuilt(root: 
     rebuilt.close()
 
 
+def test_a_persisted_index_answers_at_once_when_a_workspace_is_opened_again(root: Path, tmp_path: Path) -> None:
+    first = open_workspace(root, tmp_path / "data")
+    assert first.terms.wait_built(120)
+    expected = places(ask(first, "expired sessions"))
+    first.close()
+    again = open_workspace(root, tmp_path / "data")
+    assert again.terms.usable
+    # Until git's history is read again, later places may be in another order.
+    assert places(ask(again, "expired sessions"))[0] == expected[0]
+    again.close()
+
+
+def test_a_file_deleted_while_closed_is_never_shown(root: Path, tmp_path: Path) -> None:
+    first = open_workspace(root, tmp_path / "data")
+    assert first.terms.wait_built(120)
+    first.close()
+    os.unlink(root / "auth/session.py")
+    again = open_workspace(root, tmp_path / "data")
+    found = places(ask(again, "where are expired sessions deleted?"))
+    again.close()
+    assert found
+    assert not any(place.startswith("auth/session.py") for place in found)
+
+
 def test_a_segment_damaged_in_use_is_dropped_and_the_question_answered(root: Path, tmp_path: Path) -> None:
     opened = open_workspace(root, tmp_path / "data")
     assert opened.terms.wait_built(120)

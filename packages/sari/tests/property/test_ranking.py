@@ -14,7 +14,7 @@ from sari.ranking.corpus import Corpus
 from sari.ranking.file_history import FIELD, RECORD, FileHistory, parse_log
 from sari.ranking.question import read_question
 from sari.ranking.rank import History, Ranked, name_match, rank
-from sari.ranking.ranker import Looked
+from sari.ranking.ranker import FileContent
 from sari.ranking.retrieval import Retrieved, retrieve, weigh
 from sari.ranking.similar_commits import changed_by_similar, collect
 from sari.ranking.snippets import pack
@@ -162,7 +162,7 @@ def test_snippets_stay_within_their_budget(files: list[list[str]], max_tokens: i
         Ranked(path, 1.0, (ScoredChunk(Chunk(1, len(rows), "f"), 2.0), ScoredChunk(Chunk(1, 1), 1.9)))
         for path, rows in lines.items()
     ]
-    snippets = pack(ranked, lambda path: Looked(lines[path], ()), max_tokens)
+    snippets = pack(ranked, lambda path: FileContent(lines[path], ()), max_tokens)
     assert snippets[0].path == b"f0.py"
     spent = sum(len(one.text.encode()) + len(one.path) for one in snippets)
     assert spent <= max_tokens * 4 or len(snippets) == 1

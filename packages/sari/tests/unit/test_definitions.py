@@ -5,7 +5,7 @@ import re
 import pytest
 
 from sari.languages import catalog, parse
-from sari.languages.macros import without_macros
+from sari.languages.macros import by_namespace, first_branches, without_macros
 
 
 def _symbols(language_name: str, text: str) -> set[str]:
@@ -33,6 +33,13 @@ def _symbols(language_name: str, text: str) -> set[str]:
         ("struct handle {\n  HANDLE_FIELDS\n  STREAM_FIELDS\n};", {"struct handle"}),
         ("enum color {\n  RED_ONE,\n  BLUE_TWO\n};", {"enum color", "constant color.RED_ONE", "constant color.BLUE_TWO"}),
         ("#define LIMIT_MAX (128*1024)\nvoid after(void) {}", {"macro LIMIT_MAX", "function after"}),
+        ("MODULE_API int (*callback)(void) MODULE_ATTR;", {"variable callback"}),
+        ("typedef int (WINAPI *peer)(int);\nvoid g(FILE *f);", {"type peer", "function g"}),
+        ("typedef unsigned char BYTE;\nstatic int COUNT;", {"type BYTE", "constant COUNT"}),
+        ("struct req {\n  REQ_FIELDS\n  int x;\n  PRIVATE_FIELDS\n};\nint after;",
+         {"struct req", "field req.x", "variable after"}),
+        ("#define HEAD(name) \\\nstruct name { /* the root */ \\\n}\n#define INIT(r) do { \\\n} while (/*X*/ 0)\nint z;",
+         {"macro HEAD", "macro INIT", "variable z"}),
     ],
 )  # fmt: skip
 def test_definitions_of_c(text: str, expected: set[str]) -> None:
@@ -54,6 +61,10 @@ def test_definitions_of_c(text: str, expected: set[str]) -> None:
          {"struct S", "method S.operator bool", "method S.operator=="}),
         ("void a::B::run(int) {}", {"method a.B.run"}),
         ("FMT_API void f();\nFMT_CONSTEXPR auto g() -> int { return 1; }", {"function f", "function g"}),
+        ("struct M { void Lock() EXCLUSIVE_LOCK_FUNCTION() {} int n GUARDED_BY(mu); };",
+         {"struct M", "method M.Lock", "field M.n"}),
+        ("struct N { FMT_CONSTEXPR N(int x) : v(x) {} int v; };", {"struct N", "method N.N", "field N.v"}),
+        ("WARNINGS_PUSH_(4251 \\\n/* text */)\nclass A {};\nWARNINGS_POP_()  // 4251\nclass B {};", {"class A", "class B"}),
         ("namespace a::b { int value; }", {"namespace a.b", "variable a.b.value"}),
         ("namespace std _GLIBCXX_VISIBILITY(default) {\n_GLIBCXX_BEGIN_NAMESPACE\n"
          "class v { int size() const _GLIBCXX_NOEXCEPT { return 0; } };\n}",
@@ -98,7 +109,7 @@ def test_a_macro_called_after_a_condition_stays_a_call() -> None:
          {"interface I", "constant I.MAX", "class R", "field R.a", "field R.b", "interface N", "method N.value"}),
         ("go", "type A struct { Base; *other.Thing }", {"struct A", "field A.Base", "field A.Thing"}),
         ("ruby", "class A\n  attr_accessor :b, :c\n  alias d e\nend",
-         {"class A", "property A.b", "property A.c", "method A.d"}),
+         {"class A", "property A.b", "property A.b=", "property A.c", "property A.c=", "method A.d"}),
         ("csharp", "class A { event H Changed; ~A() {} }", {"class A", "field A.Changed", "method A.A"}),
         ("python", "a, b = 1, 2\nif X:\n    C = 1\nelse:\n    D = 2\n",
          {"variable a", "variable b", "variable C", "variable D"}),
@@ -149,3 +160,67 @@ def test_words_that_are_keywords_elsewhere_are_names() -> None:
     assert "function union" in _symbols("typescript", "export function union(a: number) { return a; }")
     assert "property STATUS.ok" in _symbols("javascript", "const STATUS = { ok: 200, run: () => 1 };")
     assert "method STATUS.run" in _symbols("javascript", "const STATUS = { ok: 200, run: () => 1 };")
+
+
+def test_branches_that_share_the_end_of_a_definition_are_understood() -> None:
+    heads = "".join(
+        f"#if X{n}\nclass A{n} {{\n#else\nclass B{n} : C {{\n#endif\n  int v{n};\n}};\n" for n in range(30)
+    )
+    found = _symbols("cpp", f"namespace n {{\n{heads}\nint last;\n}}\n")
+    assert {f"class n.A{n}" for n in range(30)} | {"variable n.last"} <= found
+
+
+def test_only_the_first_branch_of_a_condition_is_kept() -> None:
+    text = b"#if A && \\\n B\none\n#elif C\ntwo\n# if D\nthree\n# endif\n#else\nfour\n#endif\n"
+    text += b"#if 0\nfive\n#else\nsix\n#endif\nend"
+    kept = first_branches(text)
+    assert kept.split() == [b"one", b"six", b"end"]
+    assert [len(line) for line in kept.split(b"\n")] == [len(line) for line in text.split(b"\n")]
+
+
+def test_each_namespace_is_separated_at_its_place() -> None:
+    text = b"x;\nnamespace a {\nint v;\n}\nnamespace b {\nint w;\n}\n"
+    first, second = by_namespace(text, 1000)
+    assert first.split() == [b"namespace", b"a", b"{", b"int", b"v;", b"}"]
+    assert second.index(b"namespace b") == text.index(b"namespace b")
+    assert by_namespace(text, len(text)) == []
+
+
+@pytest.mark.parametrize(
+    ("first_line", "language"),
+    [
+        ("#!/bin/sh", "bash"),
+        ("#!/usr/bin/env bash", "bash"),
+        ("#! /usr/bin/env -S FOO=1 python3.11 -u", "python"),
+        ("#!/usr/local/bin/node", "javascript"),
+        ("#!/usr/bin/perl", None),
+        ("plain text", None),
+    ],
+)
+def test_a_script_without_a_suffix_is_known_by_its_interpreter(first_line: str, language: str | None) -> None:
+    found = catalog.of_file("bin/tool", f"{first_line}\nx\n".encode())
+    assert (found.name if found else None) == language
+
+
+def test_a_header_is_cpp_wherever_its_first_class_is() -> None:
+    long = b"/* text\nclass of things, using them.\n*/\n" * 2000
+    late, plain = catalog.of_file("a.h", long + b"namespace x {\n}\n"), catalog.of_file("a.h", long)
+    assert late is not None
+    assert late.name == "cpp"
+    assert plain is not None
+    assert plain.name == "c"
+
+
+def test_ruby_accessors_define_setters() -> None:
+    text = "class A\n  attr_reader :r\n  attr_writer :w\n  attr_accessor :b\nend"
+    assert _symbols("ruby", text) == {"class A", "property A.r", "property A.w=", "property A.b", "property A.b="}
+
+
+def test_javascript_objects_and_assigned_functions_are_definitions() -> None:
+    text = "function f() {\n  const options = { a: 1 };\n  done = function () {};\n  this.state = { x: 1 };\n}"
+    assert _symbols("javascript", text) == {
+        "function f",
+        "variable f.options",
+        "function f.done",
+        "property f.state",
+    }

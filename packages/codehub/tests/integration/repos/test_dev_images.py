@@ -319,9 +319,6 @@ def test_an_image_that_was_removed_is_made_again_and_one_that_does_not_start_is_
     # One whose IDE ends at once: the next attempt starts with the template's image.
     made.sh("printf 'FROM codehub-test/go:1\\nRUN echo x > /broken\\nCMD [\"false\"]\\n' > ~/removed/Dockerfile")
     builder_shop.ask("POST", f"workspaces/{made.workspace_id}:retry-setup")
-    rest_and_wake(made)
-    until_image(made, "skipped")
-    builder_shop.ask("POST", f"workspaces/{made.workspace_id}:retry-setup")
     failed = until_image(made, "failed")
     assert "did not start with this image" in failed["text"]
     assert made.sh("test ! -e /broken; echo usable") == "usable\n"

@@ -87,6 +87,11 @@ def test_a_ref_is_one_that_git_accepts(ref: str) -> None:
     assert parse_source("https://a.b/c", "feature/x.y_z-1!").ref
 
 
+def test_without_a_ref_and_a_path_they_are_empty() -> None:
+    found = parse_source("https://a.b/c")
+    assert (found.ref, found.path) == ("", "")
+
+
 def test_a_folder_inside_the_clone_is_normalized() -> None:
     assert parse_source("https://a.b/c", path="x/y/").path == "x/y"
     assert parse_source("https://a.b/c", path="x/.hidden/...").path == "x/.hidden/..."

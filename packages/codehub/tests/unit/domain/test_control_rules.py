@@ -50,7 +50,8 @@ from codehub.domain.progress import (
     spread,
     to_error,
 )
-from codehub.domain.stores import too_many_losses
+from codehub.domain.stores import Absent, Use, judge_store, too_many_losses
+from codehub.domain.stores import Claim as Claim_
 from codehub.domain.transitions import is_done
 from testing.codehub.workspaces import NOW, WORKSPACE_ID, workspace
 
@@ -545,6 +546,24 @@ def test_an_orphan_is_removed_after_its_grace() -> None:
     assert not is_due(NOW, NOW + ORPHAN_GRACE - SECOND)
     assert is_due(NOW, NOW + ORPHAN_GRACE)
     assert timedelta(hours=2) == ORPHAN_GRACE, "longer than any operation"
+
+
+@pytest.mark.parametrize(
+    ("has_data", "proven", "seen", "verdict"),
+    [
+        (False, False, None, Claim_()),
+        (False, False, "id", Use("id", record=True)),
+        (True, True, None, Claim_()),
+        (True, True, "id", Use("id", record=True)),
+        (True, False, None, None),
+        (True, False, "id", None),
+    ],
+)
+def test_a_store_without_a_record_is_taken_if_it_is_new_or_holds_our_data(
+    has_data: bool, proven: bool, seen: str | None, verdict: object
+) -> None:
+    found = judge_store("homes", "/srv", seen, None, has_data=has_data, proven=proven)
+    assert isinstance(found, Absent) if verdict is None else found == verdict
 
 
 @pytest.mark.parametrize(

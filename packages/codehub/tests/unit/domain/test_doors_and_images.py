@@ -56,6 +56,11 @@ def test_a_host_of_another_domain_or_of_no_workspace_is_no_door() -> None:
     assert read_host(f"3000-{_ID}.WS.Example.org", "*.ws.EXAMPLE.org") is not None
 
 
+def test_a_path_that_ends_before_the_port_is_the_ides() -> None:
+    for rest in ("", "/", "/port", "/port/", "/portal/80"):
+        assert read_path(f"/w/{_ID}{rest}") == (_ID, IDE)
+
+
 def test_an_administrator_narrows_a_share_and_never_widens_it() -> None:
     assert narrowed("link", "users") == "users"
     assert narrowed("owner", "link") == "owner"

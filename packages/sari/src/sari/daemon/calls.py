@@ -83,7 +83,7 @@ class Calls:
         meta = params.get("_meta")
         meta = meta if isinstance(meta, dict) else {}
         try:
-            asked = self._asked(name, arguments, meta, root)
+            by_root = self._arguments_by_root(name, arguments, meta, root)
         except (RefusedRoot, ValueError) as error:
             return mcp.tool_answer(message, _refused(str(error)))
         call = RunningCall(_progress(notify, meta.get("progressToken")), self._limit_s)
@@ -91,9 +91,9 @@ class Calls:
         if session is not None:
             session.running += 1
         try:
-            result = await self._in_all(meta.get("sari/key"), name, asked, session, call)
+            result = await self._in_all(meta.get("sari/key"), name, by_root, session, call)
         except Exception as error:  # noqa: BLE001 - a bug in a tool fails one call, not the daemon
-            logger.exception("call failed %s", fields(tool=name, root=", ".join(asked)))
+            logger.exception("call failed %s", fields(tool=name, root=", ".join(by_root)))
             text = f"`{name}` failed inside sari ({type(error).__name__}: {error}): run `sari doctor`"
             return jsonrpc.failure(message["id"], jsonrpc.INTERNAL_ERROR, text)
         finally:
@@ -103,7 +103,7 @@ class Calls:
                 session.last_request = time.monotonic()
         return mcp.tool_answer(message, result)
 
-    def _asked(self, name: str, arguments: Message, meta: Message, root: str) -> dict[str, Message]:
+    def _arguments_by_root(self, name: str, arguments: Message, meta: Message, root: str) -> dict[str, Message]:
         """Return the arguments for each workspace of a call. Raises `RefusedRoot` and `ValueError`."""
         named = named_workspaces(arguments.get("workspace"))
         if named is None or len(named) < 2:
@@ -117,24 +117,24 @@ class Calls:
         if len(named) > MOST_ROOTS:
             raise ValueError(f"a call may name at most {MOST_ROOTS} workspaces, not {len(named)}")
         roots = [self._access.root_of({"workspace": one}, meta, root) for one in named]
-        asked = arguments_by_root(arguments, list(dict.fromkeys(roots)))
+        by_root = arguments_by_root(arguments, list(dict.fromkeys(roots)))
         takes = _SPECS[name].input_schema["properties"]
         assert isinstance(takes, Mapping)
         return {
             where: {key: own[key] for key in own if key != "max_tokens" or key in takes}
-            for where, own in asked.items()
+            for where, own in by_root.items()
         }
 
     async def _in_all(
-        self, key: object, tool: str, asked: Mapping[str, Message], session: Session | None, call: RunningCall
+        self, key: object, tool: str, by_root: Mapping[str, Message], session: Session | None, call: RunningCall
     ) -> ToolResult:
-        if len(asked) == 1:
-            ((where, arguments),) = asked.items()
+        if len(by_root) == 1:
+            ((where, arguments),) = by_root.items()
             return await self._once(key, tool, arguments, where, session, call)
         answers: dict[str, ToolResult] = {}
-        for where, arguments in asked.items():
+        for where, arguments in by_root.items():
             answers[where] = await self._run(tool, arguments, where, session, call)
-        is_ranked = any(arguments.get("mode") == "ranked" for arguments in asked.values())
+        is_ranked = any(arguments.get("mode") == "ranked" for arguments in by_root.values())
         return merge(tool, is_ranked, answers)
 
     async def call(self, root: str, tool: str, arguments: Mapping[str, object]) -> ToolResult:

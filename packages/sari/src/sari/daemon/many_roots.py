@@ -53,15 +53,15 @@ def arguments_by_root(arguments: Mapping[str, object], roots: Sequence[str]) -> 
             raise ValueError("`cursor` is not one that sari gave for these workspaces. Leave it out.") from error
     budget = arguments.get("max_tokens")
     each = (budget if isinstance(budget, int) else _DEFAULT_TOKENS) // max(1, len(left))
-    asked: dict[str, dict[str, object]] = {}
+    by_root: dict[str, dict[str, object]] = {}
     for root, after in left.items():
         own = {name: value for name, value in arguments.items() if name not in ("workspace", "cursor")}
         if "max_tokens" in own or len(left) > 1:
             own["max_tokens"] = max(100, each)
         if after:
             own["cursor"] = after
-        asked[root] = own
-    return asked
+        by_root[root] = own
+    return by_root
 
 
 def merge(tool: str, is_ranked: bool, answers: Mapping[str, ToolResult]) -> ToolResult:

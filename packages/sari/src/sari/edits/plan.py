@@ -23,10 +23,10 @@ class Plan:
 
 def request_digest(tool: str, arguments: Mapping[str, object]) -> str:
     """Return an id for the request, the same whether it is previewed or applied."""
-    asked = sorted(
+    named = sorted(
         (name, repr(value)) for name, value in arguments.items() if name not in ("apply", "preview", "key")
     )
-    return _digest(tool, *(part for pair in asked for part in pair))
+    return _digest(tool, *(part for pair in named for part in pair))
 
 
 def preview_id(root: str, request: str, changes: Sequence[FileChange]) -> str:

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import os
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import islice
 
 from sari.index.segment import ALONE, LARGE, LARGE_ALONE, TEXT, Segment
 from sari.index.trigram_query import TrigramQuery
 
 Numbers = tuple[int, int, int, int]
+# How many changes are remembered one by one, for readers that follow the table.
+_JOURNAL = 4_096
 
 
 def numbers_of(stat: os.stat_result) -> Numbers:
@@ -61,7 +65,7 @@ class Candidates:
 class Table:
     """Maps each path to its place in the index, and holds the pending files."""
 
-    def __init__(self) -> None:
+    def __init__(self, change: int = 0) -> None:
         self._parts: dict[int, _Part] = {}
         self._next_part = 0
         self._at: dict[bytes, int] = {}
@@ -70,7 +74,9 @@ class Table:
         # Path → the change that made it pending. A segment built before that change does not index it.
         self.pending: dict[bytes, int] = {}
         # Counts every change, so that an answer can be distinguished from an older one.
-        self.change = 0
+        self.change = change
+        # The path of each of the last changes.
+        self._journal: deque[bytes] = deque(maxlen=_JOURNAL)
         self._folders: dict[bytes, set[bytes]] = {}
 
     def __len__(self) -> int:
@@ -114,12 +120,25 @@ class Table:
 
     def mark(self, path: bytes) -> None:
         """Record that the file exists and has changed."""
-        self.change += 1
+        self._count(path)
         if path not in self:
             self._folders.setdefault(path.rpartition(b"/")[0], set()).add(path)
         self._unindex(path)
         self._judged.pop(path, None)
         self.pending[path] = self.change
+
+    def _count(self, path: bytes) -> None:
+        self.change += 1
+        self._journal.append(path)
+
+    def changed_since(self, change: int) -> tuple[set[bytes], set[bytes]] | None:
+        """Return the files that changed after a change, and those removed; None if that is not remembered."""
+        count = self.change - change
+        if not 0 <= count <= len(self._journal):
+            return None
+        touched = set(islice(reversed(self._journal), count))
+        changed = {path for path in touched if path in self}
+        return changed, touched - changed
 
     def judge(self, path: bytes, change: int, kind: int, stamp: Numbers) -> None:
         """Record a pending file's kind in this state, unless it has changed since."""
@@ -137,7 +156,7 @@ class Table:
         """Remove a file that no longer exists or is now ignored."""
         if path not in self:
             return
-        self.change += 1
+        self._count(path)
         self._unindex(path)
         self.pending.pop(path, None)
         self._judged.pop(path, None)

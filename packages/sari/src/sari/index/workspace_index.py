@@ -76,11 +76,11 @@ class WorkspaceIndex:
         """Return where to search, and the state of the tree that this belongs to. None: not listed yet, let ripgrep
         walk.
         """
-        asked_at = time.monotonic()
+        queried_at = time.monotonic()
         if not self._listed.is_set() and not (self._is_persisted and self._listed.wait(_LISTING_TIMEOUT_S)):
             return None, -1
         with self._lock:
-            self.refresh(asked_at)
+            self.refresh(queried_at)
             while True:
                 try:
                     found = self._table.candidates(query)
@@ -132,6 +132,11 @@ class WorkspaceIndex:
     def known_change(self) -> int:
         """Return the same number as of the last refresh; -1 before the first listing."""
         return self._table.change if self._listed.is_set() else -1
+
+    def changed_since(self, change: int) -> tuple[set[bytes], set[bytes]] | None:
+        """Return the files that changed since `change()` was this number, and those removed; None if not known."""
+        with self._lock:
+            return self._table.changed_since(change) if self._listed.is_set() else None
 
     def wait_settled(self, timeout_s: float) -> bool:
         """Wait until everything is indexed."""
@@ -194,14 +199,14 @@ class WorkspaceIndex:
 
     # Keeping up with the disk. All of this holds the lock.
 
-    def refresh(self, asked_at: float = float("inf")) -> None:
-        """Apply all changes made until now, or at least until `asked_at`."""
+    def refresh(self, queried_at: float = float("inf")) -> None:
+        """Apply all changes made until now, or at least until `queried_at`."""
         if self._watcher is not None and self._disk.root_identity() != self._watched_root:
             # The root was moved or replaced, and the watches with it. The thread sets new ones.
             self._stop_watching("the root was replaced")
         if self._watcher is None:
             # A comparison that began after the query arrived knows of every save made before it.
-            if self._compare_began < asked_at:
+            if self._compare_began < queried_at:
                 self._compare()
             return
         try:
@@ -264,7 +269,8 @@ class WorkspaceIndex:
         began = time.monotonic()
         numbers = {path: found for path in self._disk.list_files() if (found := self._disk.numbers(path)) is not None}
         with self._lock:
-            table = Table()
+            # The numbers of changes go on, so that a reader of the previous table does not mistake one for another.
+            table = Table(self._table.change + 1)
             for segment in segments:
                 table.adopt(segment, 0, lambda path, stamp: numbers.get(path) == stamp)
             for path in numbers:

@@ -31,7 +31,7 @@ class Change:
 
     @property
     def path(self) -> Path:
-        return self.found.asked
+        return self.found.path
 
     @property
     def needed(self) -> bool:

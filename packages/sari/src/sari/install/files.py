@@ -24,7 +24,7 @@ _LARGEST: Final = 64 * 1024 * 1024
 class Found:
     """A file that was read: its real path and its bytes (None: the file does not exist)."""
 
-    asked: Path
+    path: Path
     real: Path
     data: bytes | None
 
@@ -35,7 +35,7 @@ class Found:
             return (self.data or b"").removeprefix(codecs.BOM_UTF8).decode("utf-8")
         except UnicodeDecodeError as error:
             line = (self.data or b"").count(b"\n", 0, error.start) + 1
-            raise Refused(self.asked, f"line {line} is not UTF-8 text") from error
+            raise Refused(self.path, f"line {line} is not UTF-8 text") from error
 
     def encoded(self, text: str) -> bytes:
         """Return `text` encoded for this file."""
@@ -77,7 +77,7 @@ def replace(found: Found, data: bytes) -> bool:
             file.flush()
             os.fsync(file.fileno())
         _like(Path(name), real)
-        if find(found.asked).data != found.data:
+        if find(found.path).data != found.data:
             return False
         os.replace(name, real)
         return True
@@ -126,4 +126,4 @@ def _like(new: Path, old: Path) -> None:
 
 
 def _not_writable(found: Found, error: OSError) -> Refused:
-    return Refused(found.asked, f"it cannot be written ({error.strerror or error})")
+    return Refused(found.path, f"it cannot be written ({error.strerror or error})")

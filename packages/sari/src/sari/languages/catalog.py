@@ -71,8 +71,26 @@ _BY_NAME = {spelled: language for language in ALL for spelled in (language.name,
 _BY_ENDING = {ending: language for language in ALL for ending in language.endings}
 _BY_FILE = {file: language for language in ALL for file in language.files}
 _loading = threading.Lock()
-# A header with C++ in its first lines is parsed as C++.
-_CPP_HEADER = re.compile(rb"^\s*(?:class\s+\w+|namespace\s+\w+|template\s*<|using\s+\w+)", re.MULTILINE)
+# A header with one of these is parsed as C++.
+_CPP_HEADER = re.compile(
+    rb"^[ \t]*(?:class[ \t]+\w+[\w\s:<>,]{0,200}[{;]|namespace[ \t]+\w+[\w\s:]{0,200}\{|template[ \t]*<"
+    rb"|using[ \t]+(?:namespace[ \t]|\w+[ \t]*[=:]))",
+    re.MULTILINE,
+)
+# The interpreter of a script, without its version.
+_SHEBANG = re.compile(rb"#![ \t]*\S*?(?:/env[ \t]+(?:-S[ \t]+)?(?:\w+=\S*[ \t]+)*(?:\S*/)?|/)(\w+?)[\d.]*(?:\s|$)")
+_INTERPRETERS = {
+    b"sh": "bash",
+    b"bash": "bash",
+    b"dash": "bash",
+    b"ksh": "bash",
+    b"zsh": "bash",
+    b"python": "python",
+    b"node": "javascript",
+    b"deno": "typescript",
+    b"ruby": "ruby",
+    b"php": "php",
+}
 
 
 def named(name: str) -> Language | None:
@@ -86,10 +104,18 @@ def of_path(path: str) -> Language | None:
     return _BY_ENDING.get("." + file.rpartition(".")[2].lower() if "." in file else "") or _BY_FILE.get(file)
 
 
+def may_be_script(path: str) -> bool:
+    """Whether only a file's content can say its language: its name has no suffix."""
+    return "." not in path.rpartition("/")[2]
+
+
 def of_file(path: str, text: bytes) -> Language | None:
-    """Return the language of a file, by its name and, for headers, its content."""
+    """Return the language of a file, by its name and, for headers and scripts without a suffix, its content."""
     language = of_path(path)
-    if language is not None and path.endswith(".h") and _CPP_HEADER.search(text[:20_000]):
+    if language is None and may_be_script(path):
+        found = _SHEBANG.match(text[:200])
+        return _BY_NAME.get(_INTERPRETERS.get(found[1], "")) if found else None
+    if language is not None and path.endswith(".h") and _CPP_HEADER.search(text):
         return _BY_NAME["cpp"]
     return language
 

@@ -13,10 +13,12 @@ from tree_sitter import Node, Parser, QueryCursor, Tree
 from sari.languages import catalog
 from sari.languages.catalog import Language
 from sari.languages.declarators import declared_by, is_extern
-from sari.languages.macros import without_conditions, without_macros
+from sari.languages.macros import by_namespace, first_branches, without_conditions, without_macros
 
 # Larger files are usually generated, and a tree takes about ten times a file's size.
 MAX_PARSED_BYTES = 4 << 20
+# The most text that is parsed in order to understand a file with many errors: about a second.
+_MOST_PARSED_AGAIN = 32 << 20
 _HOLDERS = frozenset({"class", "struct", "interface", "trait", "impl", "enum"})
 _CAPTURES_OF_KIND = ("name", "super", "container", "declarator")
 _PARAMETER_PROPERTIES = ("required_parameter", "optional_parameter")
@@ -66,12 +68,51 @@ def symbols(language: Language, text: bytes) -> list[Symbol]:
     if len(text) > MAX_PARSED_BYTES:
         return []
     tree = tree_of(language, text)
+    found = _symbols_in(language, text, tree)
+    if language.name in _C_FAMILY and _is_mostly_error(tree):
+        better = _symbols_despite_errors(language, text)
+        names = {symbol.name for symbol in better}
+        found = sorted([*better, *(one for one in found if one.name not in names)], key=lambda one: one.line)
+    return found
+
+
+def _symbols_despite_errors(language: Language, text: bytes) -> list[Symbol]:
+    """Parse one branch of each condition; if that is not enough, one namespace at a time."""
+    text = first_branches(text)
+    tree = tree_of(language, text)
+    found = _symbols_in(language, text, tree)
+    if not _is_mostly_error(tree):
+        return found
+    parts = by_namespace(text, _MOST_PARSED_AGAIN)
+    return (
+        found
+        if not parts
+        else [symbol for part in parts for symbol in _symbols_in(language, part, tree_of(language, part))]
+    )
+
+
+def _symbols_in(language: Language, text: bytes, tree: Tree) -> list[Symbol]:
     drafts: dict[tuple[int, int, str], _Draft] = {}
     for pattern, captures in QueryCursor(catalog.definitions(language)).matches(tree.root_node):
         kind = next(name for name in captures if name not in _CAPTURES_OF_KIND and not name.startswith("_"))
         _add(drafts, pattern, kind, captures)
     rows = text.split(b"\n") if language.name == "python" else None
     return list(_nested(drafts, rows))
+
+
+def _is_mostly_error(tree: Tree) -> bool:
+    """Whether the parser understood less than three quarters of the file."""
+    root = tree.root_node
+    if not root.has_error:
+        return False
+    waiting, unknown = [root], 0
+    while waiting:
+        node = waiting.pop()
+        if node.type == "ERROR":
+            unknown += node.end_byte - node.start_byte
+        elif node.has_error:
+            waiting.extend(node.children)
+    return unknown * 4 > root.end_byte
 
 
 def _add(
@@ -82,8 +123,13 @@ def _add(
     containers = captures.get("container")
     for declarator in captures.get("declarator", ()):
         _add_declared(drafts, pattern, kind, node, declarator, supers)
-    for name_node in captures.get("name", ()):
-        name = _text(name_node).removeprefix(":")
+    how = _text(captures["_how"][0]) if "_how" in captures else ""
+    names = [_text(name_node).removeprefix(":") for name_node in captures.get("name", ())]
+    if how in ("attr_writer", "attr_accessor"):
+        # Ruby's `attr_writer :name` defines the method `name=`.
+        setters = [f"{name}=" for name in names]
+        names = setters if how == "attr_writer" else names + setters
+    for name in names:
         if not name or (kind == "function" and name in _NEVER_NAMES):
             continue
         container = _text(containers[0]) if containers else None

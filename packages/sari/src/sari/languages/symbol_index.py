@@ -154,13 +154,20 @@ class SymbolIndex:
                 self._catch_up(change)
 
     def _catch_up(self, change: int) -> None:
-        paths = {path for path in self._index.paths() if _parseable(path)}
-        self._files = len(paths)
-        gone = [path for path in self._store.stamps if path not in paths]
+        since = self._index.changed_since(self._done_for)
+        if since is None:
+            existing = {path for path in self._index.paths() if _parseable(path)}
+            gone = [path for path in self._store.stamps if path not in existing]
+            self._files = len(existing)
+        else:
+            existing = {path for path in since[0] if _parseable(path)}
+            gone = [path for path in since[1] if path in self._store.stamps]
         self._store.put((path, None) for path in gone)
-        waiting = sorted(path for path in paths if not self._current(path))
+        waiting = sorted(path for path in existing if not self._current(path))
         for parsed in parse_files(self._root, waiting, self._stop.is_set, background=True):
             self._store.put(parsed)
+        if since is not None:
+            self._files = len(self._store.stamps)
         if not self._stop.is_set():
             self._done_for = change
 
@@ -171,4 +178,5 @@ class SymbolIndex:
 
 
 def _parseable(path: bytes) -> bool:
-    return catalog.of_path(os.fsdecode(path)) is not None
+    name = os.fsdecode(path)
+    return catalog.of_path(name) is not None or catalog.may_be_script(name)

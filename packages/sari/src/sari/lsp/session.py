@@ -147,7 +147,7 @@ class ServerSession:
         if program is None:
             raise NoTypes(f"{self.spec.name} is not installed")
         os.makedirs(self._private, mode=0o700, exist_ok=True)
-        asked = self._initialize(program)
+        params = self._initialize(program)
         client = LspClient(
             [program, *self.spec.command[1:], *self._extra_arguments()],
             self._environment(),
@@ -161,7 +161,7 @@ class ServerSession:
             raise NoTypes(f"{self.spec.name} is being ended")
         self._indexing.clear()
         self._indexed.clear()
-        answer = client.request("initialize", asked).result(_START_TIMEOUT_S)
+        answer = client.request("initialize", params).result(_START_TIMEOUT_S)
         capabilities = answer.get("capabilities") if isinstance(answer, dict) else None
         self._capabilities = capabilities if isinstance(capabilities, dict) else {}
         client.notify("initialized", {})
@@ -262,13 +262,13 @@ class ServerSession:
                 client.notify("textDocument/didOpen", {"textDocument": self._document(path)})
             self._wait_indexed()
             for place in places:
-                asked: dict[str, object] = {
+                params: dict[str, object] = {
                     "textDocument": {"uri": self.uri(os.fsencode(place.path))},
                     "position": {"line": place.line - 1, "character": place.column},
                 }
                 if method == "textDocument/references":
-                    asked["context"] = {"includeDeclaration": True}
-                answer = client.request(method, asked).result(_ANSWER_TIMEOUT_S)
+                    params["context"] = {"includeDeclaration": True}
+                answer = client.request(method, params).result(_ANSWER_TIMEOUT_S)
                 found.update(dict.fromkeys(self._places(answer)))
         finally:
             for path in opened:

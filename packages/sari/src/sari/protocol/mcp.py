@@ -96,9 +96,9 @@ def _result(method: str, params: Message) -> Message | None:
 
 
 def _initialize(params: Message) -> Message:
-    asked = params.get("protocolVersion")
+    requested = params.get("protocolVersion")
     return {
-        "protocolVersion": asked if asked in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1],
+        "protocolVersion": requested if requested in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1],
         "capabilities": _capabilities(),
         "serverInfo": server_info(),
         "instructions": _INSTRUCTIONS,
@@ -123,10 +123,10 @@ def _dress(result: Message, params: Message) -> Message:
 
 def _unknown_version(request_id: object, params: Message) -> Message | None:
     meta = params.get("_meta")
-    asked = meta.get(VERSION_KEY) if isinstance(meta, dict) else None
-    if asked is None or asked in MODERN_VERSIONS:
+    requested = meta.get(VERSION_KEY) if isinstance(meta, dict) else None
+    if requested is None or requested in MODERN_VERSIONS:
         return None
-    data = {"supported": [*MODERN_VERSIONS, *HANDSHAKE_VERSIONS], "requested": asked}
+    data = {"supported": [*MODERN_VERSIONS, *HANDSHAKE_VERSIONS], "requested": requested}
     return jsonrpc.failure(request_id, jsonrpc.UNSUPPORTED_VERSION, "Unsupported protocol version", data)
 
 

@@ -15,7 +15,7 @@ from sari.ranking.question import Question
 from sari.ranking.rank import name_match
 
 _MOST_TERMS = 12
-_MOST_FILES = 120
+_MOST_FILES = 48
 _MOST_A_FILE = 50
 _MOST_OUTPUT = 32 << 20
 

@@ -1,4 +1,4 @@
-"""Classifies a file by its path: source, test, documentation and data, or vendored and generated. Pure."""
+"""Classifies a file by its path: source, test, documentation and data, vendored and generated, and others. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import sys
 from enum import Enum
 from functools import lru_cache
 
+from sari.languages import catalog
+
 
 class FileKind(Enum):
     SOURCE = "source"
     TEST = "test"
     DOCUMENT = "document"
+    RECORD = "record"
+    AUXILIARY = "auxiliary"
     VENDORED = "vendored"
 
 
@@ -26,9 +30,16 @@ _TEST = re.compile(
     r"|(?:^|/)test_[^/]*$|(?:^|/)(?:tests|conftest)\.py$|[._-](?:tests?|spec)\.[^/]+$|(?:Test|Tests|Spec)\.\w+$"
 )
 _DOCUMENT = re.compile(
-    r"\.(?:md|mdx|rst|txt|adoc|html?|css|json|jsonl|ya?ml|toml|lock|svg|csv|tsv|po|pot|xml|ini|cfg|ipynb|bib|tex)$"
-    r"|(?:^|/)(?:docs?|docs_src|examples?|samples?|benchmarks?|changelogs?)/"
-    r"|(?:^|/)(?:changes|changelog|history|readme|license|authors|copying|notice)(?:\.\w+)?$",
+    r"\.(?:md|mdx|rst|txt|adoc|html?|css|json|jsonl|ya?ml|toml|lock|svg|csv|tsv|po|pot|xml|ini|cfg|conf|ipynb|bib|tex"
+    r"|properties|plist|pem|crt|log|pbxproj|xcscheme|xcworkspacedata|storyboard|xib|sln|csproj|fsproj|vbproj|vcxproj|props"
+    r"|nuspec|podspec|cabal|nix|cmake)$"
+    r"|(?:^|/)(?:docs?|docs_src|examples?|samples?|benchmarks?)/",
+    re.IGNORECASE,
+)
+# Texts about the project as a whole.
+_RECORD = re.compile(
+    r"(?:^|/)(?:changes|changelog|history|news|releases?|upgrading|readme|licen[cs]e|authors|contributing|copying|notice)"
+    r"[\w-]*(?:\.(?:md|rst|txt|adoc|html?))?$|(?:^|/)changelogs?/",
     re.IGNORECASE,
 )
 
@@ -40,6 +51,12 @@ def kind_of(path: str) -> FileKind:
         return FileKind.VENDORED
     if _TEST.search(path):
         return FileKind.TEST
+    if catalog.of_path(path) is None:
+        if _RECORD.search(path):
+            return FileKind.RECORD
+        name = path.rpartition("/")[2]
+        if "." not in name.removeprefix("."):
+            return FileKind.AUXILIARY
     return FileKind.DOCUMENT if _DOCUMENT.search(path) else FileKind.SOURCE
 
 

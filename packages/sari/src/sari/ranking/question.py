@@ -25,6 +25,14 @@ _WEAK_WORDS = (
 _WEAK = frozenset(term for word in _WEAK_WORDS.split() for term in terms_of_word(word))
 _WEAK_WEIGHT = 0.4
 _PART_WEIGHT = 0.7
+# `printer: fix …`, `net/http: …`, `fix(router)!: …`: many projects begin a message with the part that it is about.
+_SCOPE = re.compile(r"\s*(?:[A-Za-z]+\(([^()\n]{1,60})\)!?|([\w./,\- ]{1,40})):\s")
+# The kinds of changes, which name no part of the project.
+_CHANGE_KIND_WORDS = (
+    "feat feature fix bugfix bug chore docs doc documentation test tests refactor style perf build ci revert lint impl "
+    "release deps wip"
+)
+_CHANGE_KINDS = frozenset(_CHANGE_KIND_WORDS.split())
 _URL = re.compile(r"https?://\S+")
 _TRAILER = re.compile(r"(?im)^(?:signed-off-by|co-authored-by|reviewed-by|reported-by|change-id|cherry.picked).*$")
 # The first words of a question say what it is about; the body of a long message counts less.
@@ -35,12 +43,15 @@ _MOST_WORDS = 200
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A parsed question: terms with their weights, neighbouring words joined into one term, and literal names."""
+    """A parsed question: terms with their weights, neighbouring words joined into one term, literal names, and the terms
+    of the part of the project that it begins with.
+    """
 
     terms: dict[str, float]
     joined: frozenset[str]
     names: frozenset[str]
     wants_tests: bool
+    scope: frozenset[str] = frozenset()
 
 
 def read_question(text: str) -> Question:
@@ -59,7 +70,16 @@ def read_question(text: str) -> Question:
         frozenset(_joined(telling[:_FIRST_WORDS])) - terms.keys(),
         frozenset(telling),
         bool(lower & {"test", "tests", "testing", "spec"}),
+        frozenset(_scope_terms(text)),
     )
+
+
+def _scope_terms(text: str) -> Iterator[str]:
+    found = _SCOPE.match(text)
+    if found is not None:
+        for word in words_of(found[1] or found[2]):
+            if word.lower() not in _CHANGE_KINDS:
+                yield from terms_of_word(word)
 
 
 def _weighted(word: str) -> Iterator[tuple[str, float]]:

@@ -43,15 +43,18 @@ def rank(
 ) -> list[Ranked]:
     """Return the files, best first."""
     found = []
-    asked = sum(terms.get(term, 0.0) for term in question.terms)
+    # The weight of the complete question, to which the history and the scope are relative.
+    total = sum(terms.get(term, 0.0) for term in question.terms)
     for file, chunks in files:
         places = tuple(sorted(chunks, key=lambda one: (-one.score, one.chunk.start)))
         best = places[0].score if places else 0.0
         path = file.path.decode("utf-8", "replace")
         score = (file.score + weights.chunk * best) * (1 + weights.coverage * file.coverage)
-        score += weights.similar_commits * asked * history.similar.get(file.path, 0.0)
+        score += weights.similar_commits * total * history.similar.get(file.path, 0.0)
         score *= 1 + weights.activity * history.activity.get(file.path, 0.0)
-        score += weights.file_name * name_match(path, terms)
+        score += weights.file_name * name_match(path, terms) + weights.scope * total * scope_match(
+            path, question.scope
+        )
         score *= _kind_factor(kind_of(path), question, weights) * _variant_factor(path, question, weights)
         found.append(Ranked(file.path, score, places))
     return sorted(found, key=lambda one: (-one.score, one.path))
@@ -64,6 +67,16 @@ def name_match(path: str, terms: Mapping[str, float]) -> float:
     if not weight:
         return 0.0
     return weight * sum(part in terms for part in parts) / len(parts)
+
+
+def scope_match(path: str, scope: frozenset[str]) -> float:
+    """Return the share of a question's scope that the path contains."""
+    return len(scope & _path_terms(path)) / len(scope) if scope else 0.0
+
+
+@lru_cache(maxsize=1 << 14)
+def _path_terms(path: str) -> frozenset[str]:
+    return frozenset(term for word in words_of(path) for term in terms_of_word(word))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -82,9 +95,13 @@ def _kind_factor(kind: FileKind, question: Question, weights: Weights) -> float:
         case FileKind.SOURCE:
             return 1.0
         case FileKind.TEST:
-            return 1.0 if question.wants_tests else weights.tests
+            return weights.wanted_tests if question.wants_tests else weights.tests
         case FileKind.DOCUMENT:
             return weights.documents
+        case FileKind.RECORD:
+            return weights.records
+        case FileKind.AUXILIARY:
+            return weights.auxiliary
         case FileKind.VENDORED:
             return weights.vendored
 

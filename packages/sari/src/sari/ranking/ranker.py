@@ -1,6 +1,6 @@
 """Answers a question from a corpus: finds files with the term index, reads the best of them, and sorts places.
 
-The caller reads files: `look` returns a file's current lines and symbols, or None if it no longer exists.
+The caller reads files: `read_content` returns a file's current lines and symbols, or None if it no longer exists.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from sari.ranking.weights import DEFAULT, Weights
 
 _MOST_RETRIEVED = 150
 # Reading a file takes a third of a millisecond, or a tenth if it was read before.
-MOST_LOOKED_INTO = 24
+MOST_READ = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class FileContent:
     """A file's current content."""
 
     lines: Sequence[str]
     chunks: Sequence[CountedChunk]
 
 
-def looked_into(lines: Sequence[str], symbols: Sequence[Symbol]) -> Looked:
+def file_content(lines: Sequence[str], symbols: Sequence[Symbol]) -> FileContent:
     """Return the content of a file with these lines and symbols."""
-    return Looked(lines, count(lines, cut(symbols, lines)))
+    return FileContent(lines, count(lines, cut(symbols, lines)))
 
 
-Look = Callable[[bytes], Looked | None]
+ReadContent = Callable[[bytes], FileContent | None]
 
 
 def answer(
     corpus: Corpus,
     text: str,
-    look: Look,
+    read_content: ReadContent,
     *,
     keep: Callable[[bytes], bool] | None = None,
     weights: Weights = DEFAULT,
@@ -58,12 +58,12 @@ def answer(
     )
     first = rank(((file, ()) for file in retrieved), question, terms, history, weights)
     by_path = {file.path: file for file in retrieved}
-    looked: list[tuple[Retrieved, Sequence[ScoredChunk]]] = []
+    scored_files: list[tuple[Retrieved, Sequence[ScoredChunk]]] = []
     for one in first:
-        if len(looked) == MOST_LOOKED_INTO or cancelled():
+        if len(scored_files) == MOST_READ or cancelled():
             break
-        file = look(one.path)
+        file = read_content(one.path)
         if file is not None:
             scored = score_chunks(file.chunks, terms, question.names, weights.exact_name)
-            looked.append((by_path[one.path], scored))
-    return rank(looked, question, terms, history, weights)
+            scored_files.append((by_path[one.path], scored))
+    return rank(scored_files, question, terms, history, weights)

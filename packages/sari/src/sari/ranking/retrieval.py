@@ -28,7 +28,7 @@ class WeightedTerm:
 
     term: str
     weight: float
-    asked: bool
+    in_question: bool
     rows: Sequence[Row]
 
     @property
@@ -53,13 +53,13 @@ def weigh(corpus: Corpus, question: Question, weights: Weights) -> list[Weighted
     for term in question.joined:
         wanted.setdefault(term, (weights.joined, False))
     found = []
-    for term, (weight, asked) in wanted.items():
+    for term, (weight, in_question) in wanted.items():
         rows = corpus.rows(term)
         rarity = corpus.inverse_frequency(rows)
         if rarity:
-            found.append(WeightedTerm(term, weight * rarity, asked, rows))
-        elif asked and term in corpus.history.messages:
-            found.append(WeightedTerm(term, weight, asked, rows))
+            found.append(WeightedTerm(term, weight * rarity, in_question, rows))
+        elif in_question and term in corpus.history.messages:
+            found.append(WeightedTerm(term, weight, in_question, rows))
     return sorted(found, key=lambda one: (one.postings, one.term))
 
 
@@ -92,9 +92,9 @@ def retrieve(
         for document, count in counts.items():
             gain = one.weight * count / (count + weights.k1)
             scores[document] = scores.get(document, 0.0) + gain
-            if one.asked:
+            if one.in_question:
                 covered[document] = covered.get(document, 0.0) + one.weight
-    total = sum(one.weight for one in terms if one.asked) or 1.0
+    total = sum(one.weight for one in terms if one.in_question) or 1.0
     found: list[Retrieved] = []
     for document in sorted(scores, key=lambda one: -scores[one]) if keep else _best(scores, 2 * most):
         path = corpus.path(document)
@@ -167,7 +167,7 @@ def _scale(norms: Norms, field: str) -> Sequence[float] | None:
 def _add_messages(corpus: Corpus, one: WeightedTerm, counts: dict[int, float], weights: Weights) -> None:
     history = corpus.history
     by_path = history.messages.get(one.term)
-    if by_path is None or not weights.messages or not one.asked:
+    if by_path is None or not weights.messages or not one.in_question:
         return
     b = weights.b_messages
     for path, count in by_path.items():

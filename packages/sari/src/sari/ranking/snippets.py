@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sari.ranking.chunks import Chunk
 from sari.ranking.rank import Ranked
-from sari.ranking.ranker import Look
+from sari.ranking.ranker import ReadContent
 
 _BYTES_PER_TOKEN = 4
 # Tokens for a snippet's path, line and name in the answer.
@@ -32,16 +32,16 @@ class Snippet:
     text: str
 
 
-def pack(ranked: Sequence[Ranked], look: Look, max_tokens: int) -> list[Snippet]:
+def pack(ranked: Sequence[Ranked], read_content: ReadContent, max_tokens: int) -> list[Snippet]:
     """Return snippets, best first, until the budget is used. Always returns the first."""
     left = max_tokens * _BYTES_PER_TOKEN
     snippets: list[Snippet] = []
     for path, chunk in _order(ranked):
-        looked = look(path)
-        if looked is None:
+        content = read_content(path)
+        if content is None:
             continue
         most = _LINES[len(snippets)] if len(snippets) < len(_LINES) else _LEAST_LINES
-        snippet = _snippet(path, chunk, looked.lines, most)
+        snippet = _snippet(path, chunk, content.lines, most)
         cost = len(snippet.text.encode("utf-8", "replace")) + len(path) + len(snippet.name) + _OVERHEAD
         if cost > left and snippets:
             break

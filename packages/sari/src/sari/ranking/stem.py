@@ -47,6 +47,9 @@ _SUFFIXES = (
     ("at", "", 4),
     ("e", "", 3),
 )
+_BY_LAST_LETTER = {
+    last: tuple(one for one in _SUFFIXES if one[0][-1] == last) for last in {s[-1] for s, _, _ in _SUFFIXES}
+}
 _KEPT_DOUBLE = frozenset("lsz")
 _VOWELS = frozenset("aeiouy")
 
@@ -73,7 +76,7 @@ def _singular(word: str) -> str:
 
 
 def _shorten(word: str) -> str:
-    for suffix, replacement, least in _SUFFIXES:
+    for suffix, replacement, least in _BY_LAST_LETTER.get(word[-1], ()):
         if not word.endswith(suffix):
             continue
         base = word[: -len(suffix)]

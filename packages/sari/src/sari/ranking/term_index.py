@@ -7,15 +7,13 @@ returns, so a snippet always shows the current content; the index only decides w
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 from sari.index.workspace_index import WorkspaceIndex
 from sari.languages.read import read_text, stamp_of
@@ -25,10 +23,10 @@ from sari.ranking.corpus import SHIFT, Corpus
 from sari.ranking.extract import MAX_BYTES
 from sari.ranking.file_history import FileHistory
 from sari.ranking.rank import Ranked
-from sari.ranking.ranker import Looked, answer, looked_into
+from sari.ranking.ranker import FileContent, answer, file_content
+from sari.ranking.segment_builder import WORKERS, File, SegmentBuilder
 from sari.ranking.segment_store import SegmentStore
 from sari.ranking.term_segment import DamagedSegment, TermSegment
-from sari.ranking.worker import build_segment
 
 _PAUSE_S = 1.0
 # A question indexes up to this many changed files itself; more are left to the background.
@@ -52,19 +50,21 @@ class TermIndex:
         self._symbols = symbols
         self._root = os.fsencode(index.root)
         self._store = SegmentStore(index.store.folder / "terms" if index.store.try_lock() else None)
-        self._segments = self._store.load()
+        self._builder = SegmentBuilder(self._root)
+        self._segments: list[TermSegment] = []
         self._history = FileHistory()
         self._corpus = Corpus((), {}, self._history)
         self._stamps: dict[bytes, int] = {}
         self._done_for = -2
         self._head, self._head_at = "", -_HEAD_EVERY_S
         self._began = time.monotonic()
-        self._looked: OrderedDict[bytes, tuple[int, Looked]] = OrderedDict()
+        self._contents: OrderedDict[bytes, tuple[int, FileContent]] = OrderedDict()
+        self._loading = threading.Lock()
+        self._loaded = False
         self._working = threading.Lock()
         self._caught_up = threading.Event()
         self._keeping = threading.Lock()
         self._stop = threading.Event()
-        self._worker: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._run, name="sari-terms", daemon=True)
         self._thread.start()
 
@@ -87,7 +87,7 @@ class TermIndex:
         complete = self.complete or self._catch_up_few()
         for _ in range(3):
             try:
-                return answer(self._corpus, question, self.look, keep=keep, cancelled=cancelled), complete
+                return answer(self._corpus, question, self.content, keep=keep, cancelled=cancelled), complete
             except DamagedSegment:
                 with self._working:
                     self._drop_damaged()
@@ -96,54 +96,64 @@ class TermIndex:
 
     @property
     def usable(self) -> bool:
-        """Whether most files are indexed, so that an answer is useful."""
-        return len(self._stamps) >= _MOSTLY * self._index_size()
-
-    def _index_size(self) -> int:
+        """Whether most files are indexed, so that an answer is useful. A persisted index is usable at once."""
+        self._load()
+        if self._index.known_change() == -1:
+            return bool(self._stamps)
         files = self._index.status()["files"]
-        return files if isinstance(files, int) and self._index.known_change() != -1 else 1 << 40
+        return isinstance(files, int) and len(self._stamps) >= _MOSTLY * files
+
+    def _load(self) -> None:
+        """Open the persisted segments, once. Not while a workspace is opened: its first query may not need them."""
+        with self._loading:
+            if not self._loaded:
+                self._segments = self._store.load()
+                if self._segments:
+                    self._arrange({path for segment in self._segments for path in segment.paths})
+                self._loaded = True
 
     def ask_of(self, question: str, paths: Sequence[bytes], cancelled: Callable[[], bool]) -> list[Ranked]:
         """Like `ask`, but for these files alone, read now. Used before the index exists."""
         store = SegmentStore(None)
         try:
             target = store.new_segment()
-            build_segment(self._root, target, [(path, self._symbols.known_names(path)) for path in paths])
+            # Parsing all of them would take seconds. The best of them are parsed when they are read.
+            self._builder.build(target, [(path, self._symbols.known_names(path) or ()) for path in paths])
             segment = TermSegment(target)
             try:
                 where = {path: number for number, path in enumerate(segment.paths)}
-                return answer(Corpus([segment], where, self._history), question, self.look, cancelled=cancelled)
+                return answer(Corpus([segment], where, self._history), question, self.content, cancelled=cancelled)
             finally:
                 segment.close()
         finally:
             store.close()
 
-    def look(self, path: bytes) -> Looked | None:
+    def content(self, path: bytes) -> FileContent | None:
         """Return a file's current content; None if it no longer exists or is not text."""
         stamp = self._stamp(path)
         if stamp is None:
             return None
         with self._keeping:
-            kept = self._looked.get(path)
+            kept = self._contents.get(path)
             if kept is not None and kept[0] == stamp:
-                self._looked.move_to_end(path)
+                self._contents.move_to_end(path)
                 return kept[1]
         read = read_text(self._root, path, MAX_BYTES)
         if read is None or b"\0" in read[0][:8_000]:
             return None
         lines = read[0].decode("utf-8", "replace").split("\n")
-        looked = looked_into(lines, self._symbols.of_file(path) or ())
+        content = file_content(lines, self._symbols.of_file(path) or ())
         with self._keeping:
-            self._looked[path] = (read[1], looked)
-            while len(self._looked) > _KEPT_FILES:
-                self._looked.popitem(last=False)
-        return looked
+            self._contents[path] = (read[1], content)
+            while len(self._contents) > _KEPT_FILES:
+                self._contents.popitem(last=False)
+        return content
 
     def close(self) -> None:
         self._stop.set()
         self._thread.join()
         with self._working:
-            self._end_worker()
+            self._builder.close()
             for segment in self._segments:
                 segment.close()
             self._store.close()
@@ -152,6 +162,7 @@ class TermIndex:
 
     def _run(self) -> None:
         while not self._stop.wait(_PAUSE_S):
+            self._load()
             if self._index.status()["state"] != "ready":
                 continue
             change = self._index.known_change()
@@ -186,7 +197,7 @@ class TermIndex:
             if len(waiting) > FEW:
                 return False
             if waiting:
-                self._build(waiting, by_worker=False)
+                self._build([waiting], in_workers=False)
             self._done_for = change
             return True
         except (OSError, sqlite3.Error):
@@ -195,25 +206,30 @@ class TermIndex:
             self._working.release()
 
     def _catch_up(self, change: int) -> None:
-        waiting = self._waiting()
-        for at in range(0, len(waiting), _BATCH):
-            if self._stop.is_set():
-                return
-            batch = waiting[at : at + _BATCH]
-            self._build(batch, by_worker=len(batch) >= _ALONE_BELOW)
+        self._build_all(self._waiting())
         self._compact()
-        self._end_worker()
+        self._builder.close()
         if not self._stop.is_set():
             self._done_for = change
             self._caught_up.set()
 
+    def _build_all(self, paths: Sequence[bytes]) -> None:
+        """Index files, in as many segments as there are workers, or in more if they are many."""
+        size = max(_ALONE_BELOW, min(_BATCH, -(-len(paths) // WORKERS)))
+        batches = [paths[at : at + size] for at in range(0, len(paths), size)]
+        for at in range(0, len(batches), WORKERS):
+            if self._stop.is_set():
+                return
+            self._build(batches[at : at + WORKERS], in_workers=len(paths) >= _ALONE_BELOW)
+
     def _waiting(self) -> list[bytes]:
         """Return files whose current state is not indexed. Removes missing ones."""
-        now = {path: stamp for path in self._index.paths() if (stamp := self._stamp(path)) is not None}
-        if not self._stamps and self._segments:
-            self._arrange(now.keys())
-        if self._stamps.keys() - now.keys():
-            self._arrange(now.keys())
+        since = self._index.changed_since(self._done_for)
+        existing = set(self._index.paths()) if since is None else since[0]
+        now = {path: stamp for path in existing if (stamp := self._stamp(path)) is not None}
+        gone = self._stamps.keys() - now.keys() if since is None else (since[0] - now.keys()) | since[1]
+        if not gone.isdisjoint(self._stamps):
+            self._arrange(self._stamps.keys() - gone)
         return sorted(path for path, stamp in now.items() if self._stamps.get(path) != stamp)
 
     def _stamp(self, path: bytes) -> int | None:
@@ -223,15 +239,22 @@ class TermIndex:
             return None
         return stamp_of(stat) if stat.st_mode & 0o170000 == 0o100000 else None
 
-    def _build(self, paths: Sequence[bytes], *, by_worker: bool) -> None:
-        target = self._store.new_segment()
-        files = [(path, self._symbols.known_names(path)) for path in paths]
-        if not by_worker or not self._ask_worker(os.fspath(target), files):
-            build_segment(self._root, target, files)
-        with contextlib.suppress(DamagedSegment, OSError):
-            self._segments.append(TermSegment(target))
-            self._arrange({*self._corpus.where, *paths})
-            self._store.save(self._segments)
+    def _build(self, batches: Sequence[Sequence[bytes]], *, in_workers: bool) -> None:
+        """Add a segment for each batch."""
+        files: list[tuple[Path, Sequence[File]]] = [
+            (self._store.new_segment(), [(path, self._symbols.known_names(path)) for path in batch])
+            for batch in batches
+        ]
+        if in_workers:
+            self._builder.build_in_workers(files)
+        else:
+            for target, batch in files:
+                self._builder.build(target, batch)
+        for target, _ in files:
+            with contextlib.suppress(DamagedSegment, OSError):
+                self._segments.append(TermSegment(target))
+        self._arrange({*self._corpus.where, *(path for batch in batches for path in batch)})
+        self._store.save(self._segments)
 
     def _arrange(self, live: Iterable[bytes]) -> None:
         """Build the corpus of live files. If several segments contain a file, the newest counts."""
@@ -258,9 +281,9 @@ class TermIndex:
             return
         paths = [path for path, document in self._corpus.where.items() if document >> SHIFT in chosen]
         old = [self._segments[number] for number in sorted(chosen)]
-        for at in range(0, len(paths), _BATCH):
-            self._build(paths[at : at + _BATCH], by_worker=len(paths) >= _ALONE_BELOW)
-        self._remove(old)
+        self._build_all(paths)
+        if not self._stop.is_set():
+            self._remove(old)
 
     def _drop_damaged(self) -> None:
         damaged = []
@@ -280,35 +303,3 @@ class TermIndex:
         self._segments = [segment for segment in self._segments if segment not in old]
         self._arrange(live)
         self._store.save(self._segments)
-
-    def _ask_worker(self, target: str, files: Sequence[tuple[bytes, Sequence[str] | None]]) -> bool:
-        if self._worker is None or self._worker.poll() is not None:
-            self._end_worker()
-            self._worker = subprocess.Popen(
-                # Without -P, Python would search the current folder for modules first.
-                [sys.executable, "-P", "-m", "sari.ranking.worker", os.fsdecode(self._root)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                cwd=os.path.dirname(sys.executable),
-            )
-        stdin, stdout = self._worker.stdin, self._worker.stdout
-        assert stdin is not None
-        assert stdout is not None
-        try:
-            stdin.write(json.dumps([target, [(os.fsdecode(path), names) for path, names in files]]).encode() + b"\n")
-            stdin.flush()
-            return int(stdout.readline()) >= 0
-        except (OSError, ValueError):
-            self._end_worker()
-            return False
-
-    def _end_worker(self) -> None:
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            worker.kill()
-            for pipe in (worker.stdin, worker.stdout):
-                if pipe is not None:
-                    with contextlib.suppress(OSError):
-                        pipe.close()
-            worker.wait()

@@ -21,17 +21,25 @@ class Weights:
     # Two neighbouring words of the question written as one.
     joined: float = 1.0
     # How much of the file's name the question contains.
-    file_name: float = 3.0
+    file_name: float = 4.0
     # The best place within the file.
-    chunk: float = 0.6
+    chunk: float = 1.0
     # A definition that the question names exactly as it is written.
     exact_name: float = 4.0
     # The files that commits with a similar message changed.
-    similar_commits: float = 0.5
-    coverage: float = 0.2
+    similar_commits: float = 0.75
+    # A file in the folder or module that the question begins with (`printer: …`, `fix(router): …`).
+    scope: float = 0.33
+    coverage: float = 0.1
     activity: float = 0.04
-    tests: float = 0.35
-    documents: float = 0.6
+    tests: float = 0.25
+    # Tests, if the question mentions tests.
+    wanted_tests: float = 0.7
+    documents: float = 0.35
+    # A changelog, a licence, a readme: they contain words of everything.
+    records: float = 0.2
+    # A file that is neither code by its name nor a document: a makefile, a script without a suffix.
+    auxiliary: float = 0.5
     vendored: float = 0.3
     # A header or a stub.
     declarations: float = 0.8

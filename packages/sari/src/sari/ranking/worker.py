@@ -21,7 +21,8 @@ from sari.ranking.term_segment import write_segment
 def build_segment(root: bytes, target: Path, files: Iterable[tuple[bytes, Sequence[str] | None]]) -> int:
     """Read files, with the names that they define if known, and write a segment of those that exist."""
     found = (file_terms(root, path, names) for path, names in files)
-    return write_segment(target, [file for file in found if file is not None])
+    # One file at a time: the terms of a large batch take hundreds of megabytes.
+    return write_segment(target, (file for file in found if file is not None))
 
 
 def main() -> None:

@@ -31,16 +31,16 @@ def stop_all(layout: Layout) -> list[int]:
 
 
 def _stop(entry: DaemonEntry) -> None:
-    asked = False
+    identified = False
     if not is_stopped(entry.pid):
         with contextlib.suppress(OSError, SariError, dial.Answered):
             sock = dial.connect(entry.host, entry.port)
             with DaemonClient(sock) as client:
-                asked = dial.identify(sock, entry.token, dial.IDENTIFY_TIMEOUT_S).boot_id == entry.boot_id
+                identified = dial.identify(sock, entry.token, dial.IDENTIFY_TIMEOUT_S).boot_id == entry.boot_id
                 # A successor may share the port.
-                if asked:
+                if identified:
                     client.request("sari/stop", {}, _STOP_REQUEST_S)
-        if asked and _gone(entry, _STOP_REQUEST_S):
+        if identified and _gone(entry, _STOP_REQUEST_S):
             return
     steps = ((signal.SIGTERM, _SIGTERM_S), (_KILL, _SIGKILL_S))
     # A stopped process reacts to SIGKILL only.

@@ -25,7 +25,7 @@ class WorkspaceRoot:
         self._answered = threading.Event()
         self._asked_id: str | None = None
         self._asks = 0
-        self._asked_at = 0.0
+        self._requested_at = 0.0
         self._client_roots: list[str] = []
         self._can_ask = False
 
@@ -43,7 +43,7 @@ class WorkspaceRoot:
         with self._lock:
             self._asks += 1
             self._asked_id = f"sari-roots-{self._asks}"
-            self._asked_at = time.monotonic()
+            self._requested_at = time.monotonic()
             self._answered.clear()
             request_id = self._asked_id
         self._ask({"jsonrpc": "2.0", "id": request_id, "method": "roots/list"})
@@ -77,7 +77,7 @@ class WorkspaceRoot:
             from sari.registry.roots import find_root
 
         if self._asked_id is not None:
-            left = self._asked_at + _ROOTS_TIMEOUT_S - time.monotonic()
+            left = self._requested_at + _ROOTS_TIMEOUT_S - time.monotonic()
             self._answered.wait(max(0.0, left))
         with self._lock:
             roots = list(self._client_roots)

@@ -31,13 +31,13 @@ _MOST_FILES = 400
 _NAME = re.compile(r"[^\W\d][\w$]*[?!]?|[$_][\w$]*")
 
 
-def answer_symbols(scope: Scope, asked: Arguments) -> ToolResult:
-    query = asked.text("query").strip().removesuffix("()")
+def answer_symbols(scope: Scope, arguments: Arguments) -> ToolResult:
+    query = arguments.text("query").strip().removesuffix("()")
     if not query:
         raise BadArguments("`query` is empty. Give a name or a part of it; `outline` lists a file's symbols.")
-    kinds = {_kind(kind) for kind in asked.names("kind")}
-    keep = path_filter(scope.root, (), asked.names("languages"))
-    limit = asked.number("limit", 50)
+    kinds = {_kind(kind) for kind in arguments.names("kind")}
+    keep = path_filter(scope.root, (), arguments.names("languages"))
+    limit = arguments.number("limit", 50)
     qualifier, name = split_name(query)
     placed, complete = scope.symbols.named(name, 20_000)
     notes = [] if complete else [_PARTIAL]
@@ -121,9 +121,9 @@ def _dotted(row: dict[str, object]) -> str:
     return f"{row['container']}.{row['name']}" if row["container"] else str(row["name"])
 
 
-def answer_implementations(scope: Scope, asked: Arguments) -> ToolResult:
-    name = _name(asked)
-    given = asked.text("name").strip()
+def answer_implementations(scope: Scope, arguments: Arguments) -> ToolResult:
+    name = _name(arguments)
+    given = arguments.text("name").strip()
     pending = begin_typed(scope, "implementations", given, lambda: placed_named(scope, given))
     types, complete = scope.symbols.extending(name, _MOST_SYMBOLS)
     again, also = scope.symbols.exactly(name, _MOST_SYMBOLS)
@@ -136,35 +136,35 @@ def answer_implementations(scope: Scope, asked: Arguments) -> ToolResult:
     complete = complete and also
     note = _BY_SYNTAX if complete else f"{_BY_SYNTAX} {_PARTIAL}"
     query = f"implementations {given}"
-    typed = pending.take() if is_cursor_of(asked.text("cursor"), f"{query} by types") else None
+    typed = pending.take() if is_cursor_of(arguments.text("cursor"), f"{query} by types") else None
     by = "syntax"
     if typed is not None:
         by, query, complete = "types", f"{query} by types", True
         rows, note = implementation_rows(scope, typed, as_data), f"By types ({typed.server})."
     else:
         note = f"{note} {pending.why_not()}".strip()
-    page = take_page(rows, query, read_cursor(asked.text("cursor"), query), _budget(asked))
+    page = take_page(rows, query, read_cursor(arguments.text("cursor"), query), _budget(arguments))
     lines = [f"{row['path']}:{row['line']}-{row['end_line']} {row['kind']} {_dotted(row)}" for row in page.rows]
     nothing = f"Nothing extends or implements {name!r}, and no method has that name."
     return _paged("implementations", page, lines, len(rows), complete, note, nothing, by)
 
 
-def answer_references(scope: Scope, asked: Arguments, call: Call) -> ToolResult:
-    name = _name(asked)
-    within = asked.text("path")
+def answer_references(scope: Scope, arguments: Arguments, call: Call) -> ToolResult:
+    name = _name(arguments)
+    within = arguments.text("path")
     folder = os.fsencode(scope.path(within)) if within else b"."
     nothing = f"{name!r} is used nowhere in code. `search` also looks into comments."
-    return _answer_uses("references", scope, asked, name, folder, nothing, call)
+    return _answer_uses("references", scope, arguments, name, folder, nothing, call)
 
 
-def answer_callers(scope: Scope, asked: Arguments, call: Call) -> ToolResult:
-    name = _name(asked)
+def answer_callers(scope: Scope, arguments: Arguments, call: Call) -> ToolResult:
+    name = _name(arguments)
     nothing = f"{name!r} is called nowhere. `references` lists its other uses."
-    return _answer_uses("callers", scope, asked, name, b".", nothing, call)
+    return _answer_uses("callers", scope, arguments, name, b".", nothing, call)
 
 
-def _name(asked: Arguments) -> str:
-    given = asked.text("name").strip().removesuffix("()")
+def _name(arguments: Arguments) -> str:
+    given = arguments.text("name").strip().removesuffix("()")
     _, name = split_name(given)
     if not _NAME.fullmatch(name):
         raise BadArguments(
@@ -173,8 +173,8 @@ def _name(asked: Arguments) -> str:
     return name
 
 
-def _budget(asked: Arguments) -> int:
-    return asked.number("max_tokens", DEFAULT_TOKENS)
+def _budget(arguments: Arguments) -> int:
+    return arguments.number("max_tokens", DEFAULT_TOKENS)
 
 
 def _paged(
@@ -192,26 +192,26 @@ def _paged(
 
 
 def _answer_uses(
-    key: str, scope: Scope, asked: Arguments, name: str, folder: bytes, nothing: str, call: Call
+    key: str, scope: Scope, arguments: Arguments, name: str, folder: bytes, nothing: str, call: Call
 ) -> ToolResult:
-    given = asked.text("name").strip()
+    given = arguments.text("name").strip()
     pending = begin_typed(scope, "references", given, lambda: placed_named(scope, given))
     query = f"{key} {given} {shown(folder)}"
     typed_query = f"{query} by types"
-    first = asked.text("cursor")
+    first = arguments.text("cursor")
     if is_cursor_of(first, query):
         after = read_cursor(first, query)
         uses, rest, unparsed = _uses(scope, name, folder, after, call)
     typed = pending.take() if is_cursor_of(first, typed_query) else None
     if typed is not None:
         rows = use_rows(scope, typed, name, shown(folder), _around, calls_only=key == "callers")
-        page = take_page(rows, typed_query, read_cursor(first, typed_query), _budget(asked))
+        page = take_page(rows, typed_query, read_cursor(first, typed_query), _budget(arguments))
         note = f"By types ({typed.server})."
         return _paged(key, page, _use_lines(page), len(rows), True, note, nothing, "types")
     if not is_cursor_of(first, query):
         raise BadArguments("`cursor` belongs to an answer that is no longer there. Leave it out to begin again.")
     rows = [(place, use) for place, use in uses if key == "references" or use.pop("role") == "call"]
-    page = take_page(rows, query, after, _budget(asked))
+    page = take_page(rows, query, after, _budget(arguments))
     if page.cursor is None and rest is not None:
         # These files are done. The files after them are parsed for the next page.
         page = Page(page.rows, write_cursor(query, rest))

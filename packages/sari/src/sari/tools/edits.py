@@ -32,22 +32,22 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _FAMILIES = (("c", "cpp"), ("javascript", "typescript", "tsx"), ("java", "kotlin"))
 
 
-def answer_rename(scope: Scope, transactions: Transactions, asked: Arguments, call: Call) -> ToolResult:
-    return _previewed_or_applied(scope, transactions, asked, lambda: _plan_rename(scope, asked, call))
+def answer_rename(scope: Scope, transactions: Transactions, arguments: Arguments, call: Call) -> ToolResult:
+    return _previewed_or_applied(scope, transactions, arguments, lambda: _plan_rename(scope, arguments, call))
 
 
-def answer_replace(scope: Scope, transactions: Transactions, asked: Arguments) -> ToolResult:
-    return _previewed_or_applied(scope, transactions, asked, lambda: _plan_replace(scope, asked))
+def answer_replace(scope: Scope, transactions: Transactions, arguments: Arguments) -> ToolResult:
+    return _previewed_or_applied(scope, transactions, arguments, lambda: _plan_replace(scope, arguments))
 
 
 def _previewed_or_applied(
-    scope: Scope, transactions: Transactions, asked: Arguments, make_plan: Callable[[], Plan]
+    scope: Scope, transactions: Transactions, arguments: Arguments, make_plan: Callable[[], Plan]
 ) -> ToolResult:
     if os.name != "posix":
         raise BadArguments("sari does not edit files on this system yet.")
-    root, request = str(scope.root), request_digest(asked.tool, asked.values)
-    apply = asked.text("apply").strip()
-    key = asked.text("key").strip()
+    root, request = str(scope.root), request_digest(arguments.tool, arguments.values)
+    apply = arguments.text("apply").strip()
+    key = arguments.text("key").strip()
     journal = journal_key(root, key or apply)
     done = transactions.applied(journal) if apply else None
     if done is not None and done[0] != request:
@@ -62,7 +62,7 @@ def _previewed_or_applied(
         raise BadArguments(str(refused)) from refused
     preview = preview_id(root, request, plan.changes)
     if not apply:
-        return _previewed(plan, preview, asked.number("max_tokens", _DEFAULT_TOKENS))
+        return _previewed(plan, preview, arguments.number("max_tokens", _DEFAULT_TOKENS))
     if preview != apply:
         if done is not None:
             return _answered(done[1], "This was applied before; nothing was changed again.")
@@ -110,15 +110,15 @@ def _answered(result: object, note: str) -> ToolResult:
 # rename_symbol
 
 
-def _plan_rename(scope: Scope, asked: Arguments, call: Call) -> Plan:
-    new_name = asked.text("new_name").strip()
-    given = asked.text("name").strip().removesuffix("()")
+def _plan_rename(scope: Scope, arguments: Arguments, call: Call) -> Plan:
+    new_name = arguments.text("new_name").strip()
+    given = arguments.text("name").strip().removesuffix("()")
     _, name = split_name(given)
     if not is_name(new_name):
         raise BadArguments(f"`new_name` must be one identifier, not a reserved word; not {new_name!r}.")
     if new_name == name:
         raise BadArguments("`name` and `new_name` are the same.")
-    folder = scope.path(asked.text("path")) if asked.text("path").strip() else "."
+    folder = scope.path(arguments.text("path")) if arguments.text("path").strip() else "."
     definition = _only_definition(scope, given, folder)
     language = catalog.of_path(shown(definition.path))
     assert language is not None
@@ -223,11 +223,11 @@ def _check_free(scope: Scope, new_name: str, paths: Sequence[bytes]) -> None:
 # replace_symbol
 
 
-def _plan_replace(scope: Scope, asked: Arguments) -> Plan:
-    text = asked.text("text")
+def _plan_replace(scope: Scope, arguments: Arguments) -> Plan:
+    text = arguments.text("text")
     if not text.strip():
         raise BadArguments("`text` is empty. Give the whole new definition.")
-    path = scope.file(asked.text("path"))
+    path = scope.file(arguments.text("path"))
     if is_read_only(path):
         raise BadArguments(f"{shown(path)} belongs to an installed dependency or to git: sari does not change it.")
     language = catalog.of_path(shown(path))
@@ -236,7 +236,7 @@ def _plan_replace(scope: Scope, asked: Arguments) -> Plan:
     with open_folders(scope.root) as folders:
         content = _content(folders.of(path), path)
     symbols = scope.symbols.of_file(path) or []
-    symbol = _only_symbol(symbols, asked.text("symbol").strip(), Path(shown(path)))
+    symbol = _only_symbol(symbols, arguments.text("symbol").strip(), Path(shown(path)))
     after = replace_in(language, content, symbols, symbol, text)
     if after == content:
         raise BadArguments("`text` is what the file already holds.")

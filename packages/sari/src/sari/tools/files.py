@@ -15,12 +15,12 @@ from sari.tools.scope import Scope, path_filter, path_tier, shown, uncancelled
 _SINCE = re.compile(r"(\d+)\s*(m|min|minutes?|h|hours?|d|days?|w|weeks?)(?:\s+ago)?")
 
 
-def answer_find_files(scope: Scope, asked: Arguments, call: Call) -> ToolResult:
-    query = asked.text("query").strip().strip("/").removeprefix("./").lower().replace("\\", "/")
+def answer_find_files(scope: Scope, arguments: Arguments, call: Call) -> ToolResult:
+    query = arguments.text("query").strip().strip("/").removeprefix("./").lower().replace("\\", "/")
     lead = str(scope.root).lower().strip("/") + "/"
     query = query.removeprefix(lead)
-    limit = asked.number("limit", 50)
-    keep = path_filter(scope.root, asked.names("globs"), ())
+    limit = arguments.number("limit", 50)
+    keep = path_filter(scope.root, arguments.names("globs"), ())
     letters = "".join(query.split())
     found: list[tuple[tuple[int, int, int, int], str]] = []
     for path in uncancelled(scope.index.paths(), call):
@@ -76,9 +76,9 @@ def subsequence_span(letters: str, text: str) -> int | None:
     return end + 1 - start
 
 
-def answer_recent(scope: Scope, asked: Arguments, call: Call) -> ToolResult:
-    limit = asked.number("limit", 30)
-    since = _since(asked.text("since"))
+def answer_recent(scope: Scope, arguments: Arguments, call: Call) -> ToolResult:
+    limit = arguments.number("limit", 30)
+    since = _since(arguments.text("since"))
     rows: dict[str, dict[str, object]] = {}
     with open_repository(scope.root) as repository:
         if repository is not None:

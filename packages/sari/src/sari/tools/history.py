@@ -36,14 +36,14 @@ _MOST_SHOWN_PATHS = 8
 _LONGEST_TEXT = 2_000
 
 
-def answer_history(scope: Scope, messages: CommitMessages, asked: Arguments, call: Call) -> ToolResult:
+def answer_history(scope: Scope, messages: CommitMessages, arguments: Arguments, call: Call) -> ToolResult:
     with open_repository(scope.root) as repository:
         if repository is None:
             raise BadArguments(f"{scope.root} is not in a git repository, so it has no history.")
         if repository.head is None:
             raise BadArguments("The repository has no commit yet.")
         try:
-            return _History(scope, repository, messages, asked, call).answer()
+            return _History(scope, repository, messages, arguments, call).answer()
         except Stopped as stopped:
             raise ripgrep.Cancelled from stopped
         except GitFailed as failed:
@@ -54,38 +54,40 @@ class _History:
     """One call."""
 
     def __init__(
-        self, scope: Scope, repository: Repository, messages: CommitMessages, asked: Arguments, call: Call
+        self, scope: Scope, repository: Repository, messages: CommitMessages, arguments: Arguments, call: Call
     ) -> None:
         self._scope, self._repository, self._messages, self._call = scope, repository, messages, call
-        self._asked = asked
+        self._asked = arguments
         self._notes: list[str] = []
-        self._path = scope.path(asked.text("path")) if asked.text("path").strip() else ""
+        self._path = scope.path(arguments.text("path")) if arguments.text("path").strip() else ""
         self._query = "history " + "\0".join(
-            str(asked.values.get(name, "")) for name in ("query", "path", "symbol", "start", "end", "text", "regex")
+            str(arguments.values.get(name, ""))
+            for name in ("query", "path", "symbol", "start", "end", "text", "regex")
         )
-        after = read_cursor(asked.text("cursor"), self._query)
+        after = read_cursor(arguments.text("cursor"), self._query)
         # Later pages continue from the head of the first one, whatever was committed in between.
         self._after = after
         self._head = after[1] if after is not None else str(repository.head)
         self._began = time.monotonic()
 
     def answer(self) -> ToolResult:
-        asked = self._asked
-        ways = [name for name in ("query", "symbol", "start", "text") if asked.values.get(name)]
+        arguments = self._asked
+        ways = [name for name in ("query", "symbol", "start", "text") if arguments.values.get(name)]
         if len(ways) > 1:
             raise BadArguments(
                 f"Give one of `query`, `symbol`, `start` and `text`, not {' and '.join(ways)} at once."
             )
         if ways == ["query"]:
-            return self._by_message(asked.text("query"))
+            return self._by_message(arguments.text("query"))
         if ways == ["symbol"]:
-            return self._by_symbol(asked.text("symbol").strip())
+            return self._by_symbol(arguments.text("symbol").strip())
         if ways == ["start"]:
             if not self._path:
                 raise BadArguments("`start` needs `path`: the file whose lines you mean.")
-            return self._by_lines(self._path, asked.number("start", 1), asked.number("end", asked.number("start", 1)))
+            start = arguments.number("start", 1)
+            return self._by_lines(self._path, start, arguments.number("end", start))
         if ways == ["text"]:
-            return self._by_text(asked.text("text"), is_regex=asked.flag("regex"))
+            return self._by_text(arguments.text("text"), is_regex=arguments.flag("regex"))
         return self._walked(())
 
     # Kinds of queries.

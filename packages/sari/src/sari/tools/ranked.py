@@ -13,21 +13,22 @@ _DEFAULT_TOKENS = 2_000
 _LONGEST_QUESTION = 20_000
 
 
-def answer_ranked(scope: Scope, asked: Arguments, call: Call) -> ToolResult:
-    text = asked.text("query")[:_LONGEST_QUESTION]
+def answer_ranked(scope: Scope, arguments: Arguments, call: Call) -> ToolResult:
+    text = arguments.text("query")[:_LONGEST_QUESTION]
     question = read_question(text)
     if not question.terms:
         raise BadArguments(
             "`query` holds no word to rank by. Ask a question or name things, e.g. `where sessions expire`."
         )
-    keep = path_filter(scope.root, asked.names("globs"), asked.names("languages"))
+    keep = path_filter(scope.root, arguments.names("globs"), arguments.names("languages"))
     if scope.terms.usable:
         ranked, complete = scope.terms.ask(text, keep, lambda: call.cancelled)
+        note = "" if complete else "The ranked index is being updated; files that changed meanwhile may be missing."
     else:
         paths = cold.candidates(scope.root, question, keep, lambda: call.cancelled)
         ranked, complete = scope.terms.ask_of(text, paths, lambda: call.cancelled), False
-    snippets = pack(ranked, scope.terms.look, asked.number("max_tokens", _DEFAULT_TOKENS))
-    note = "" if complete else "The ranked index is being built; this order is by a quick scan and gets better soon."
+        note = "The ranked index is being built; this order is by a quick scan and gets better soon."
+    snippets = pack(ranked, scope.terms.content, arguments.number("max_tokens", _DEFAULT_TOKENS))
     structured: dict[str, object] = {
         "matches": [{"path": shown(one.path), "line": one.start, "text": one.text} for one in snippets],
         "total": len(snippets),

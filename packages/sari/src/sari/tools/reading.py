@@ -16,8 +16,8 @@ _MOST_BYTES = 60_000
 _MOST_LINE = 2_000
 
 
-def answer_read(scope: Scope, asked: Arguments) -> ToolResult:
-    path = scope.file(asked.text("path"))
+def answer_read(scope: Scope, arguments: Arguments) -> ToolResult:
+    path = scope.file(arguments.text("path"))
     read = read_text(os.fsencode(scope.root), path)
     if read is None:
         raise BadArguments(f"{shown(path)} cannot be read: it is too large or not a regular file.")
@@ -27,7 +27,7 @@ def answer_read(scope: Scope, asked: Arguments) -> ToolResult:
     rows = data.split(b"\n")
     if rows and not rows[-1]:
         rows.pop()
-    start, end = _range(scope, asked, path, len(rows))
+    start, end = _range(scope, arguments, path, len(rows))
     shown_rows: list[str] = []
     size = 0
     for number in range(start, end + 1):
@@ -44,7 +44,7 @@ def answer_read(scope: Scope, asked: Arguments) -> ToolResult:
         "end": end,
         "text": text,
         "total_lines": len(rows),
-        "complete": end >= len(rows) or asked.optional("end") == end or bool(asked.text("symbol")),
+        "complete": end >= len(rows) or arguments.optional("end") == end or bool(arguments.text("symbol")),
     }
     if not rows:
         return ToolResult(f"{shown(path)} is empty.", structured)
@@ -60,8 +60,8 @@ def _line(row: bytes) -> str:
     return text if len(text) <= _MOST_LINE else text[:_MOST_LINE] + f"… ({len(text)} characters)"
 
 
-def _range(scope: Scope, asked: Arguments, path: bytes, total: int) -> tuple[int, int]:
-    symbol = asked.text("symbol").strip()
+def _range(scope: Scope, arguments: Arguments, path: bytes, total: int) -> tuple[int, int]:
+    symbol = arguments.text("symbol").strip()
     if symbol:
         found = find_symbol(scope.symbols.of_file(path) or [], symbol)
         if found is None:
@@ -70,10 +70,10 @@ def _range(scope: Scope, asked: Arguments, path: bytes, total: int) -> tuple[int
                 f"{shown(path)} defines no `{symbol}`. It defines: {names or 'nothing sari can parse'}."
             )
         return found.line, min(found.end_line, total)
-    start = asked.number("start", 1)
+    start = arguments.number("start", 1)
     if start > max(total, 1):
         raise BadArguments(f"{shown(path)} has {total} lines; `start` {start} is behind its end.")
-    wanted = asked.optional("end")
+    wanted = arguments.optional("end")
     if wanted is not None and wanted < start:
         raise BadArguments(f"`end` {wanted} is before `start` {start}. Lines count from 1, both ends included.")
     return start, min(wanted if wanted is not None else start + _DEFAULT_LINES - 1, total)
@@ -90,8 +90,8 @@ def find_symbol(symbols: list[Symbol], wanted: str) -> Symbol | None:
     return None
 
 
-def answer_outline(scope: Scope, asked: Arguments) -> ToolResult:
-    path = scope.file(asked.text("path"))
+def answer_outline(scope: Scope, arguments: Arguments) -> ToolResult:
+    path = scope.file(arguments.text("path"))
     language = catalog.of_path(shown(path))
     if language is None:
         known = ", ".join(one.name for one in catalog.ALL)

@@ -90,9 +90,9 @@ def _mentions(scope: Scope, path: bytes, wanted: set[bytes]) -> frozenset[str]:
     return frozenset(word.decode("utf-8", "surrogateescape") for word in words & wanted)
 
 
-def answer_repo_map(scope: Scope, kept: RepoMap, asked: Arguments) -> ToolResult:
+def answer_repo_map(scope: Scope, kept: RepoMap, arguments: Arguments) -> ToolResult:
     """Return files by how much the code depends on their definitions, each with its top definitions, within the budget."""
-    budget = asked.number("max_tokens", 4000) * 4
+    budget = arguments.number("max_tokens", 4000) * 4
     drawn = kept.draw(scope)
     definitions = drawn.ranks.definitions
     ranked = sorted(definitions, key=lambda path: (_tier(path), -_worth(definitions[path].values()), path))

@@ -72,13 +72,13 @@ class Searches:
                 self._kept.popitem(last=False)
 
 
-def answer_search(scope: Scope, searches: Searches, asked: Arguments, call: Call) -> ToolResult:
-    query = _query(asked)
-    key = json.dumps([query.text, query.mode, query.case, asked.names("globs"), asked.names("languages")])
-    after = _read_cursor(asked.text("cursor"), key)
-    answer = _answer(scope, searches, query, key, asked, call)
+def answer_search(scope: Scope, searches: Searches, arguments: Arguments, call: Call) -> ToolResult:
+    query = _query(arguments)
+    key = json.dumps([query.text, query.mode, query.case, arguments.names("globs"), arguments.names("languages")])
+    after = _read_cursor(arguments.text("cursor"), key)
+    answer = _answer(scope, searches, query, key, arguments, call)
     with answer.lock:
-        page, cursor = _page(scope, answer, asked, after, key, call)
+        page, cursor = _page(scope, answer, arguments, after, key, call)
         total = answer.found.total
         if answer.found.kept > _KEPT_LINES:
             answer.found.forget_lines()
@@ -89,8 +89,8 @@ def answer_search(scope: Scope, searches: Searches, asked: Arguments, call: Call
     return ToolResult(_as_text(page, total, cursor, note, query), structured)
 
 
-def _query(asked: Arguments) -> Query:
-    text = asked.text("query")
+def _query(arguments: Arguments) -> Query:
+    text = arguments.text("query")
     if not text:
         raise BadArguments("`query` is empty. Say what to look for; `find_files` lists files.")
     if "\0" in text:
@@ -99,14 +99,14 @@ def _query(asked: Arguments) -> Query:
         text.encode()
     except UnicodeEncodeError as error:
         raise BadArguments("`query` holds half a surrogate pair. Send it as whole UTF-8 text.") from error
-    return Query(text, asked.text("mode", "literal"), asked.text("case", "smart"))
+    return Query(text, arguments.text("mode", "literal"), arguments.text("case", "smart"))
 
 
-def _answer(scope: Scope, searches: Searches, query: Query, key: str, asked: Arguments, call: Call) -> _Answer:
+def _answer(scope: Scope, searches: Searches, query: Query, key: str, arguments: Arguments, call: Call) -> _Answer:
     kept = searches.get(key, scope.index.change())
     if kept is not None:
         return kept
-    keep = path_filter(scope.root, asked.names("globs"), asked.names("languages"))
+    keep = path_filter(scope.root, arguments.names("globs"), arguments.names("languages"))
     found, change = search(scope.index, query, keep, lambda: call.cancelled)
     defining = _defining(scope, query, found, call)
     ranked = sorted((_rank(path, path in defining), path) for path in found.counts)
@@ -139,10 +139,10 @@ def _defining(scope: Scope, query: Query, found: Found, call: Call) -> set[bytes
 
 
 def _page(
-    scope: Scope, answer: _Answer, asked: Arguments, after: tuple[Rank, int] | None, key: str, call: Call
+    scope: Scope, answer: _Answer, arguments: Arguments, after: tuple[Rank, int] | None, key: str, call: Call
 ) -> tuple[list[dict[str, object]], str | None]:
-    context = asked.number("context", 0)
-    budget = asked.number("max_tokens", 4000) * _BYTES_PER_TOKEN
+    context = arguments.number("context", 0)
+    budget = arguments.number("max_tokens", 4000) * _BYTES_PER_TOKEN
     page: list[dict[str, object]] = []
     last: tuple[Rank, int] | None = None
     ranked = answer.ranked if after is None else [entry for entry in answer.ranked if entry[0] >= after[0]]

@@ -79,44 +79,44 @@ class Workspace:
         except ripgrep.Cancelled:
             return _refused("The call was cancelled.")
 
-    def _answer(self, asked: Arguments, call: Call) -> ToolResult:
+    def _answer(self, arguments: Arguments, call: Call) -> ToolResult:
         scope = self._scope
-        match asked.tool:
-            case "search" if asked.text("mode") == "ranked":
-                return answer_ranked(scope, asked, call)
+        match arguments.tool:
+            case "search" if arguments.text("mode") == "ranked":
+                return answer_ranked(scope, arguments, call)
             case "search":
-                return answer_search(scope, self._searches, asked, call)
+                return answer_search(scope, self._searches, arguments, call)
             case "find_files":
-                return files.answer_find_files(scope, asked, call)
+                return files.answer_find_files(scope, arguments, call)
             case "symbols":
-                return code.answer_symbols(scope, asked)
+                return code.answer_symbols(scope, arguments)
             case "outline":
-                return reading.answer_outline(scope, asked)
+                return reading.answer_outline(scope, arguments)
             case "references":
-                return code.answer_references(scope, asked, call)
+                return code.answer_references(scope, arguments, call)
             case "callers":
-                return code.answer_callers(scope, asked, call)
+                return code.answer_callers(scope, arguments, call)
             case "implementations":
-                return code.answer_implementations(scope, asked)
+                return code.answer_implementations(scope, arguments)
             case "read":
-                return reading.answer_read(scope, asked)
+                return reading.answer_read(scope, arguments)
             case "recent":
-                return files.answer_recent(scope, asked, call)
+                return files.answer_recent(scope, arguments, call)
             case "history":
-                return answer_history(scope, self._messages, asked, call)
+                return answer_history(scope, self._messages, arguments, call)
             case "rename_symbol":
-                return answer_rename(scope, self._transactions, asked, call)
+                return answer_rename(scope, self._transactions, arguments, call)
             case "replace_symbol":
-                return answer_replace(scope, self._transactions, asked)
+                return answer_replace(scope, self._transactions, arguments)
             case "repo_map":
-                return answer_repo_map(scope, self._map, asked)
+                return answer_repo_map(scope, self._map, arguments)
             case "status":
                 return overview.answer_status(scope)
             case "rescan":
                 return overview.answer_rescan(scope)
             case "doctor":
                 return overview.answer_doctor(scope)
-        raise AssertionError(f"the catalogue names {asked.tool}, but nothing answers it")
+        raise AssertionError(f"the catalogue names {arguments.tool}, but nothing answers it")
 
     def status(self) -> Mapping[str, object]:
         return overview.status(self._scope)

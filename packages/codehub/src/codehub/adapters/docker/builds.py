@@ -109,8 +109,11 @@ class DockerImageBuilder:
             percent = 100 * progress.done // progress.total if progress.total else None
             tell(BuildNews(doing=f"Pull {image}", percent=percent))
 
-        async with asyncio.timeout(self._limits.time_s):
-            await ensure_image(self._engine, image, report)
+        try:
+            async with asyncio.timeout(self._limits.time_s):
+                await ensure_image(self._engine, image, report)
+        except TimeoutError:
+            raise Terminal(f"the image {image} took longer than {self._minutes} minutes to pull") from None
 
     async def build(self, order: BuildOrder, context: AsyncIterator[bytes] | None, tell: Tell) -> None:
         for base in order.bases:
@@ -129,7 +132,7 @@ class DockerImageBuilder:
                     async for line in response.content:
                         await self._note(build, json.loads(line))
         except TimeoutError:
-            raise Terminal(f"the build took longer than {self._limits.time_s / 60:g} minutes") from None
+            raise Terminal(f"the build took longer than {self._minutes} minutes (CODEHUB_BUILD_TIMEOUT)") from None
         except CodeHubError as error:
             reason = next((e for e in build.broken if isinstance(e, CodeHubError)), None)
             raise (Terminal(build.trouble) if build.trouble else reason or error) from error
@@ -222,6 +225,10 @@ class DockerImageBuilder:
             if step["Id"][:12] in build.containers:
                 build.trouble = self._too_large()
             await self._engine.send("POST", f"containers/{step['Id']}/kill", absent_is_none=True)
+
+    @property
+    def _minutes(self) -> str:
+        return f"{self._limits.time_s / 60:.2g}"
 
     def _too_large(self) -> str:
         return f"the image is larger than {self._limits.bytes / (1 << 30):.1f} GiB (CODEHUB_BUILD_SIZE)"

@@ -15,3 +15,6 @@
 (program (lexical_declaration (variable_declarator value: (object (pair key: (property_identifier) @name) @property))))
 (program (export_statement (lexical_declaration (variable_declarator value: (object (pair key: (property_identifier) @name) @property)))))
 (pair key: (property_identifier) @name value: [(arrow_function) (function_expression)]) @method
+(variable_declarator name: (identifier) @name value: (object)) @variable
+(assignment_expression left: (member_expression property: (property_identifier) @name) right: (object)) @property
+(assignment_expression left: (identifier) @name right: [(function_expression) (arrow_function) (class)]) @function

@@ -1,0 +1,91 @@
+"""Builds term segments: a few files in this process, many files in worker processes.
+
+Splitting text holds the GIL, so it runs in separate processes in order not to slow the daemon's answers. Knows neither
+which files need indexing nor which segments make up an index.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from sari.ranking.worker import build_segment
+
+# A file to index, with the names that it defines if they are known.
+File = tuple[bytes, Sequence[str] | None]
+# More workers would slow everything else on the machine down.
+WORKERS = max(1, min(os.cpu_count() or 1, 4))
+
+
+class SegmentBuilder:
+    """The workers of one workspace, started when needed. Not thread-safe: its owner holds a lock."""
+
+    def __init__(self, root: bytes) -> None:
+        self._root = root
+        self._workers: dict[int, subprocess.Popen[bytes]] = {}
+
+    def build(self, target: Path, files: Sequence[File]) -> None:
+        """Write one segment in this process."""
+        build_segment(self._root, target, files)
+
+    def build_in_workers(self, batches: Sequence[tuple[Path, Sequence[File]]]) -> None:
+        """Write up to `WORKERS` segments at the same time. If a worker fails, its segment is written in this process."""
+        started = [self._send(number, target, files) for number, (target, files) in enumerate(batches)]
+        for number, (target, files) in enumerate(batches):
+            if not (started[number] and self._wait(number)):
+                self._end(number)
+                self.build(target, files)
+
+    def close(self) -> None:
+        """End the workers. They are started again when needed."""
+        for number in list(self._workers):
+            self._end(number)
+
+    def _send(self, number: int, target: Path, files: Sequence[File]) -> bool:
+        stdin = self._started(number).stdin
+        assert stdin is not None
+        request = [os.fspath(target), [(os.fsdecode(path), names) for path, names in files]]
+        try:
+            stdin.write(json.dumps(request).encode() + b"\n")
+            stdin.flush()
+        except (OSError, ValueError):
+            return False
+        return True
+
+    def _wait(self, number: int) -> bool:
+        stdout = self._workers[number].stdout
+        assert stdout is not None
+        try:
+            return int(stdout.readline()) >= 0
+        except (OSError, ValueError):
+            return False
+
+    def _started(self, number: int) -> subprocess.Popen[bytes]:
+        worker = self._workers.get(number)
+        if worker is not None and worker.poll() is None:
+            return worker
+        self._end(number)
+        worker = self._workers[number] = subprocess.Popen(
+            # Without -P, Python would search the current folder for modules first.
+            [sys.executable, "-P", "-m", "sari.ranking.worker", os.fsdecode(self._root)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=os.path.dirname(sys.executable),
+        )
+        return worker
+
+    def _end(self, number: int) -> None:
+        worker = self._workers.pop(number, None)
+        if worker is not None:
+            worker.kill()
+            for pipe in (worker.stdin, worker.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):
+                        pipe.close()
+            worker.wait()
