@@ -24,7 +24,7 @@ from websockets.sync.client import ClientConnection, connect
 from codehub.workspaced.vt import Terminal as Model
 from testing.codehub.docker import TINY_IMAGE, DockerEngine
 from testing.codehub.doors import Doors, open_doors
-from testing.codehub.full_stack import PATIENCE_S, fresh_stack
+from testing.codehub.full_stack import TIMEOUT_S, fresh_stack
 from testing.codehub.laptop import Laptop
 from testing.codehub.services import service_dir
 from testing.ports import free_port
@@ -149,7 +149,7 @@ def _flood(doors: Doors, terminal: str) -> tuple[list[float], int, float]:
     with _attached(doors, terminal) as socket_:
         begun = time.monotonic()
         while zeros < FLOOD:
-            message = socket_.recv(timeout=PATIENCE_S)
+            message = socket_.recv(timeout=TIMEOUT_S)
             assert isinstance(message, bytes)
             if message[:1] == b"S":
                 (at,) = struct.unpack(">Q", message[1:9])
@@ -171,7 +171,7 @@ def _flood(doors: Doors, terminal: str) -> tuple[list[float], int, float]:
 def _attach_s(doors: Doors, terminal: str) -> float:
     begun = time.monotonic()
     with _attached(doors, terminal) as socket_:
-        message = socket_.recv(timeout=PATIENCE_S)
+        message = socket_.recv(timeout=TIMEOUT_S)
         took = time.monotonic() - begun
     assert isinstance(message, bytes)
     model = Model(120, 40)
@@ -328,7 +328,7 @@ def _idle(doors: Doors) -> list[Row]:
     with contextlib.ExitStack() as stack:
         before = _memory(proxy)
         for _ in range(STREAMS):
-            opened = stack.enter_context(socket.create_connection(("127.0.0.1", int(base)), timeout=PATIENCE_S))
+            opened = stack.enter_context(socket.create_connection(("127.0.0.1", int(base)), timeout=TIMEOUT_S))
             opened.sendall(
                 f"GET /_codehub/{doors.workspace_id}/tcp/{port} HTTP/1.1\r\nHost: localhost\r\n"
                 f"Authorization: Bearer {doors.token}\r\nConnection: Upgrade\r\nUpgrade: codehub-stream\r\n\r\n".encode()
@@ -376,7 +376,7 @@ def _listens(port: int) -> bool:
 
 
 def _until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not done():
         assert time.monotonic() < deadline
         time.sleep(0.1)

@@ -212,13 +212,13 @@ def predecessor() -> list[Row]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-_OLD_PATIENCE_S = 40.0
+_OLD_TIMEOUT_S = 40.0
 
 
 def _old_row(way: str, first: float | None, times: list[float], otherwise: str) -> Row:
     what = f"sari 0.1.26, 1k files, {way}: rare literal"
     if first is None:
-        return {"what": what, "value": f"no right answer in {_OLD_PATIENCE_S:.0f} s", "unit": otherwise}
+        return {"what": what, "value": f"no right answer in {_OLD_TIMEOUT_S:.0f} s", "unit": otherwise}
     return {"what": what, "value": statistics.median(times) * 1000, "unit": f"ms p50, the first after {first:.1f} s"}
 
 
@@ -232,7 +232,7 @@ def _old_stdio(program: str, root: Path, env: dict[str, str]) -> Row:
         stderr=subprocess.DEVNULL,
     )
     # It may not answer at all.
-    watchdog = threading.Timer(_OLD_PATIENCE_S + 20, process.kill)
+    watchdog = threading.Timer(_OLD_TIMEOUT_S + 20, process.kill)
     watchdog.start()
     client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "b", "version": "1"}}
     call = {"name": "search", "arguments": {"query": "unique_000777_fn", "limit": 10}}
@@ -246,7 +246,7 @@ def _old_stdio(program: str, root: Path, env: dict[str, str]) -> Row:
             if "file_777.py" in _ask(process, number, "tools/call", call):
                 first = first or time.perf_counter() - began
                 times.append(time.perf_counter() - asked)
-            if len(times) == 5 or time.perf_counter() - began > _OLD_PATIENCE_S:
+            if len(times) == 5 or time.perf_counter() - began > _OLD_TIMEOUT_S:
                 break
             time.sleep(0.05)
     except (OSError, ValueError) as error:
@@ -270,7 +270,7 @@ def _old_http(program: str, root: Path, env: dict[str, str]) -> Row:
     times: list[float] = []
     first, otherwise = None, ""
     try:
-        while len(times) < 5 and time.perf_counter() - began < _OLD_PATIENCE_S:
+        while len(times) < 5 and time.perf_counter() - began < _OLD_TIMEOUT_S:
             asked = time.perf_counter()
             with contextlib.suppress(OSError, http.client.HTTPException):
                 if b"file_777.py" in _get(ports[1], "/search?q=unique_000777_fn&limit=10"):

@@ -14,7 +14,7 @@ from playwright.async_api import BrowserContext, Error, Page
 from e2e.pages import open_workspace, sign_in
 from testing.codehub.full_stack import Stack
 
-PATIENCE_S = 150.0
+TIMEOUT_S = 150.0
 WORKBENCH = ".monaco-workbench .part.statusbar .statusbar-item"
 EDITOR = ".editor-instance .view-lines"
 CODE_SERVER_TERMINAL = ".terminal-wrapper .xterm-screen"
@@ -24,7 +24,7 @@ LAB = "#jp-main-dock-panel"
 JUPYTER_TERMINAL = ".jp-Terminal .xterm-screen"
 
 
-async def until(true: Callable[[], Awaitable[bool]], what: str, within_s: float = PATIENCE_S) -> None:
+async def until(true: Callable[[], Awaitable[bool]], what: str, within_s: float = TIMEOUT_S) -> None:
     deadline = time.monotonic() + within_s
     while not await true():
         assert time.monotonic() < deadline, f"not so after {within_s:g} s: {what}"

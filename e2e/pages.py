@@ -8,11 +8,11 @@ from typing import Protocol
 from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import Locator, Page, expect
 
-from testing.browser import PATIENCE_MS
+from testing.browser import TIMEOUT_MS
 from testing.codehub.dashboard import ADMIN, PASSWORD
 
 # Playwright's own five seconds are for quiet machines.
-expect.set_options(timeout=PATIENCE_MS)
+expect.set_options(timeout=TIMEOUT_MS)
 
 
 class Served(Protocol):
@@ -70,7 +70,7 @@ async def _post(inside: Page, path: str, body: str) -> str:
       const response = await fetch(path, {method: "POST", body});
       return response.status === 503 ? null : response.text();
     }"""
-    async with asyncio.timeout(PATIENCE_MS / 1000):
+    async with asyncio.timeout(TIMEOUT_MS / 1000):
         while (answer := await _evaluated(inside, asked, [path, body])) is None:
             await asyncio.sleep(0.2)
     return answer

@@ -12,7 +12,7 @@ from playwright.async_api import BrowserContext, Page, expect
 from e2e.ide_tabs import (
     CODE_SERVER_TERMINAL,
     EDITOR,
-    PATIENCE_S,
+    TIMEOUT_S,
     WORKBENCH,
     Workspace,
     arrives,
@@ -160,12 +160,12 @@ async def test_text_that_was_not_saved_is_there_again_after_the_workspace_slept(
     page.on("dialog", lambda dialog: asyncio.ensure_future(dialog.accept()))
     await asyncio.to_thread(quiet.stop)
     asleep = page.get_by_role("dialog", name="quiet is asleep")
-    await expect(asleep).to_be_visible(timeout=PATIENCE_S * 1000)
+    await expect(asleep).to_be_visible(timeout=TIMEOUT_S * 1000)
     await asleep.get_by_role("button", name="Wake up").click()
     await quiet.comes_to(phase="RUNNING")
-    await expect(asleep).to_be_hidden(timeout=PATIENCE_S * 1000)
+    await expect(asleep).to_be_hidden(timeout=TIMEOUT_S * 1000)
     await arrives(page, WORKBENCH)
-    await expect(page.locator(EDITOR).last).to_contain_text("unsaved without a name", timeout=PATIENCE_S * 1000)
+    await expect(page.locator(EDITOR).last).to_contain_text("unsaved without a name", timeout=TIMEOUT_S * 1000)
     await page.locator(".tabs-container .tab", has_text="notes.txt").click()
     await expect(page.locator(EDITOR).last).to_contain_text("unsaved in a file saved")
 

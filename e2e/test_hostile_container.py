@@ -16,7 +16,7 @@ from playwright.async_api import BrowserContext, Error, expect
 
 from testing.codehub.docker import DockerEngine
 from testing.codehub.doors import Doors, on_docker, open_doors
-from testing.codehub.full_stack import PATIENCE_S, Stack, fresh_stack
+from testing.codehub.full_stack import TIMEOUT_S, Stack, fresh_stack
 from testing.ports import free_ports
 
 pytestmark = [pytest.mark.needs("docker", "root"), pytest.mark.timeout(900)]
@@ -60,7 +60,7 @@ def serve_page(doors: Doors, port: int, page: str) -> str:
     with doors.client() as client:
         assert client.put(doors.api + "/files/page.html", content=page.encode()).is_success
         client.post(doors.api + "/processes", json={"command": ["python3", "-c", SERVER, str(port)]})
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
             found = {item["port"]: item for item in client.get(doors.api + "/ports").json()["items"]}
             if port in found:

@@ -17,7 +17,7 @@ from e2e.ide_tabs import (
     FRESH_LAB,
     JUPYTER_TERMINAL,
     LAB,
-    PATIENCE_S,
+    TIMEOUT_S,
     WORKBENCH,
     Workspace,
     arrives,
@@ -181,14 +181,14 @@ async def types_idles_and_wakes(
     # From here on the open tab is idle. It says so itself, and keeps what is typed into it.
     await room.comes_to(phase="STANDBY", desired_state="STANDBY")
     dialog = page.get_by_role("dialog", name=f"{room.name} is asleep")
-    await expect(dialog).to_be_visible(timeout=PATIENCE_S * 1000)
+    await expect(dialog).to_be_visible(timeout=TIMEOUT_S * 1000)
     await dialog.get_by_role("textbox").fill("typed while asleep")
     assert (await asyncio.to_thread(room.now))["desired_state"] == "STANDBY", "neither the page nor typing wakes it"
     await dialog.get_by_role("button", name="Wake up").click()
     await room.comes_to(phase="RUNNING")
     kept = page.get_by_role("region", name="Typed while asleep")
     await expect(kept.get_by_role("textbox")).to_have_value(
-        re.compile("typed while asleep$"), timeout=PATIENCE_S * 1000
+        re.compile("typed while asleep$"), timeout=TIMEOUT_S * 1000
     )
     await arrives(page, arrived)
     # Opening it again wakes it, too.

@@ -13,7 +13,7 @@ from playwright.async_api import Page
 from e2e.pages import sign_in
 from e2e.stacks import browser_stack
 from testing.codehub.doors import Doors, open_doors
-from testing.codehub.full_stack import PATIENCE_S, Stack
+from testing.codehub.full_stack import TIMEOUT_S, Stack
 from testing.ports import free_ports
 
 pytestmark = pytest.mark.xdist_group("interfaces")
@@ -56,7 +56,7 @@ def serve(doors: Doors) -> str:
     (port,) = free_ports(1)
     with doors.client() as client:
         client.post(doors.api + "/processes", json={"command": ["python3", "-c", API, str(port)]})
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
             found = {item["port"]: item for item in client.get(doors.api + "/ports").json()["items"]}
             if port in found:

@@ -16,7 +16,7 @@ from e2e.pages import sign_in
 from e2e.stacks import browser_stack
 from testing.codehub import vite
 from testing.codehub.doors import Doors, open_doors
-from testing.codehub.full_stack import PATIENCE_S
+from testing.codehub.full_stack import TIMEOUT_S
 from testing.ports import free_ports
 
 pytestmark = pytest.mark.xdist_group("interfaces")
@@ -81,7 +81,7 @@ async def running(site: Site, command: str, port: int) -> AsyncIterator[str]:
         made = await client.post(doors.api + "/processes", json={"command": ["sh", "-c", "exec " + command]})
         process = f"{doors.api}/processes/{made.json()['id']}"
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 while True:
                     found = {p["port"]: p for p in (await client.get(doors.api + "/ports")).json()["items"]}
                     if port in found:

@@ -33,12 +33,12 @@ FLAGS = (
     "--disable-sync",
 )
 # Two workers and their services share two cores: a step that takes half a second alone may take a minute.
-PATIENCE_MS = 90_000
+TIMEOUT_MS = 90_000
 _LAUNCHES = 3
 # Closing takes a second or two. Once it took longer than the whole test may, after everything was checked.
 _CLOSES_WITHIN_S = 60.0
 # `expect` has a separate timeout, five seconds by default.
-expect.set_options(timeout=PATIENCE_MS)
+expect.set_options(timeout=TIMEOUT_MS)
 
 
 async def launch(playwright: Playwright, program: str = CHROMIUM) -> Browser:
@@ -46,7 +46,7 @@ async def launch(playwright: Playwright, program: str = CHROMIUM) -> Browser:
     for attempt in range(_LAUNCHES):
         try:
             return await playwright.chromium.launch(
-                executable_path=program, headless=True, args=list(FLAGS), timeout=PATIENCE_MS
+                executable_path=program, headless=True, args=list(FLAGS), timeout=TIMEOUT_MS
             )
         except PlaywrightError:
             if attempt == _LAUNCHES - 1:
@@ -88,8 +88,8 @@ async def close_context(context: BrowserContext) -> None:
 
 def patient(context: BrowserContext) -> BrowserContext:
     """Give every wait of this context enough time for a busy machine."""
-    context.set_default_timeout(PATIENCE_MS)
-    context.set_default_navigation_timeout(PATIENCE_MS)
+    context.set_default_timeout(TIMEOUT_MS)
+    context.set_default_navigation_timeout(TIMEOUT_MS)
     return context
 
 

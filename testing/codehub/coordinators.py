@@ -30,7 +30,7 @@ from testing.codehub.memory.activity import MemoryActivity
 from testing.codehub.memory.bus import MemoryBus
 from testing.codehub.memory.world import MemoryArchives, MemoryHomes, MemoryInstances
 
-PATIENCE_S = 90.0
+TIMEOUT_S = 90.0
 LOCK_ID = 4711
 PROFILE = AppProfile("code-server", health_timeout_s=60.0)
 
@@ -95,7 +95,7 @@ async def leading(
         yield task
     finally:
         task.cancel()
-        await asyncio.wait([task], timeout=PATIENCE_S)
+        await asyncio.wait([task], timeout=TIMEOUT_S)
 
 
 async def row_of(database: Database, workspace_id: str) -> Workspace:
@@ -104,7 +104,7 @@ async def row_of(database: Database, workspace_id: str) -> Workspace:
 
 async def until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
     """Wait for a condition, with a generous deadline."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while not await holds():
             await asyncio.sleep(0.02)
         return

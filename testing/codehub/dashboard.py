@@ -31,7 +31,7 @@ from testing.ports import free_port
 
 ADMIN: Final = "admin"
 PASSWORD: Final = "correct horse battery"
-PATIENCE_S: Final = 90.0
+TIMEOUT_S: Final = 90.0
 _PROFILES: Final = {
     name: AppProfile(name=name, command=("true",), image=f"example/{name}:1")
     for name in ("code-server", "jupyterlab")
@@ -105,7 +105,7 @@ class DashboardServer:
 
 async def until(happened: Callable[[], bool], what: str) -> None:
     """Wait for a condition, with a generous deadline."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while not happened():
             await asyncio.sleep(0.02)
     assert happened(), what
@@ -171,7 +171,7 @@ class Stage:
 
     async def until(self, workspace_id: str, **columns: object) -> dict[str, Any]:
         """Wait until a row has these values."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while True:
                 row = await self.row(workspace_id)
                 if all(row[name] == value for name, value in columns.items()):
@@ -180,7 +180,7 @@ class Stage:
 
     async def named(self, name: str) -> str:
         """Return the id of the workspace with this name, once it exists."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while True:
                 async with self.database.transaction() as tx:
                     row = await (await tx.execute("SELECT id FROM workspaces WHERE name = %s", [name])).fetchone()

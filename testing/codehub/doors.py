@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from testing.codehub.docker import DOORS_IMAGE, DockerEngine
-from testing.codehub.full_stack import PATIENCE_S, Stack
+from testing.codehub.full_stack import TIMEOUT_S, Stack
 
 # Configures a stack that is not started yet for a runtime with the tiny IDE.
 Runtime = Callable[[Stack], None]
@@ -64,7 +64,7 @@ class Doors:
             env={**self.stack.environment, "CODEHUB_SERVER": self.stack.url, "CODEHUB_TOKEN": self.token},
             input=stdin,
             capture_output=True,
-            timeout=PATIENCE_S,
+            timeout=TIMEOUT_S,
             check=False,
         )
 
@@ -81,7 +81,7 @@ class Doors:
             return str(client.get(self.api).json()["phase"])
 
     def until(self, phase: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while self.phase() != phase:
             assert time.monotonic() < deadline, self.stack.said()
             time.sleep(0.1)

@@ -24,7 +24,7 @@ from testing.codehub import tiny_ide
 from testing.codehub.ide import put_xterm
 from testing.codehub.services import service_dir
 
-PATIENCE_S = 180.0
+TIMEOUT_S = 180.0
 
 
 class Stack:
@@ -68,7 +68,7 @@ class Stack:
             env={**self.environment, **environment},
             capture_output=True,
             text=True,
-            timeout=PATIENCE_S,
+            timeout=TIMEOUT_S,
             check=False,
         )
 
@@ -89,7 +89,7 @@ class Stack:
         """Send Ctrl-C: CodeHub ends, its workspaces continue."""
         assert self.process is not None
         self.process.send_signal(signal.SIGINT)
-        self.process.wait(PATIENCE_S)
+        self.process.wait(TIMEOUT_S)
 
     def _ended(self) -> bool:
         return self.process is not None and self.process.poll() is not None
@@ -98,7 +98,7 @@ class Stack:
         return self.log.read_text(errors="replace")
 
     def wait(self, done: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not done():
             assert time.monotonic() < deadline, self.said()
             time.sleep(0.05)

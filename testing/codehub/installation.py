@@ -36,7 +36,7 @@ from testing.codehub.rows import put_workspace
 from testing.codehub.services import service_dir
 from testing.codehub.workspaces import workspace
 
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 _LOCK_ID = 12345
 
 
@@ -48,7 +48,7 @@ class Coordinator:
 
     async def died(self) -> None:
         """Wait until the coordinator was killed at its point."""
-        await asyncio.to_thread(self.process.wait, PATIENCE_S)
+        await asyncio.to_thread(self.process.wait, TIMEOUT_S)
         assert self.process.returncode == -signal.SIGKILL, self.log_file.with_suffix(".log").read_text()[-3000:]
 
     async def froze(self) -> None:
@@ -59,7 +59,7 @@ class Coordinator:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(PATIENCE_S)
+        self.process.wait(TIMEOUT_S)
 
     def answers(self) -> list[str]:
         """Return the answers that it received after its freeze."""
@@ -185,7 +185,7 @@ class Installation:
     async def end(self) -> None:
         for one in self._coordinators:
             one.process.kill()
-            one.process.wait(PATIENCE_S)
+            one.process.wait(TIMEOUT_S)
         await ProcessInstances(self.data_dir / "run/instances").delete(self.row.id, no_fence)
 
     def _logs(self) -> str:
@@ -212,7 +212,7 @@ async def _now(value: bool) -> bool:
 
 async def until(holds: Callable[[], Awaitable[bool]], what: str, details: Callable[[], str] = str) -> None:
     """Wait for a condition, with a generous deadline. An unavailable database counts as False."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE_S
+    deadline = asyncio.get_running_loop().time() + TIMEOUT_S
     while True:
         try:
             if await holds():

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from testing.codehub.doors import Doors
-from testing.codehub.full_stack import PATIENCE_S
+from testing.codehub.full_stack import TIMEOUT_S
 
 
 class Laptop:
@@ -35,7 +35,7 @@ class Laptop:
             env=self.environment,
             input=stdin,
             capture_output=True,
-            timeout=PATIENCE_S,
+            timeout=TIMEOUT_S,
             check=False,
             cwd=self.home,
         )

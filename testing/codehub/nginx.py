@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from testing.codehub.rawhttp import PATIENCE_S, Peer
+from testing.codehub.rawhttp import TIMEOUT_S, Peer
 from testing.ports import free_port
 
 _CONFIG = """
@@ -41,7 +41,7 @@ class RunningNginx:
         self.port = port
 
     def connect(self) -> Peer:
-        return Peer(socket.create_connection(("127.0.0.1", self.port), PATIENCE_S))
+        return Peer(socket.create_connection(("127.0.0.1", self.port), TIMEOUT_S))
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def running_nginx(upstream: int, prefix: str) -> Iterator[RunningNginx]:
     program = shutil.which("nginx", path=path) or "nginx"
     process = subprocess.Popen([program, "-c", str(place / "conf"), "-p", str(place)], stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
             assert process.poll() is None, "nginx did not start"
             with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):

@@ -26,7 +26,7 @@ from codehub.proxy.http1.headers import PathRewrite as AddressMapping
 from codehub.proxy.http1.messages import RequestHead
 from codehub.proxy.server import ProxyServer
 from testing.codehub.memory.activity import MemoryActivity
-from testing.codehub.rawhttp import PATIENCE_S, Peer, ScriptedUpstream, scripted_upstream
+from testing.codehub.rawhttp import TIMEOUT_S, Peer, ScriptedUpstream, scripted_upstream
 
 WORKSPACE = "01890000-0000-7000-8000-000000000001"
 PREFIX = f"/w/{WORKSPACE}"
@@ -89,7 +89,7 @@ class RunningProxy:
         self.stop: Callable[[], None] = lambda: None
 
     def connect(self) -> Peer:
-        return Peer(socket.create_connection(("127.0.0.1", self.port), PATIENCE_S))
+        return Peer(socket.create_connection(("127.0.0.1", self.port), TIMEOUT_S))
 
     def skip(self, seconds: float) -> None:
         self.skipped_s += seconds

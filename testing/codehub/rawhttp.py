@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Peer:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self.sock.settimeout(PATIENCE_S)
+        self.sock.settimeout(TIMEOUT_S)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1) if sock.family != socket.AF_UNIX else None
         self._buffer = b""
 
@@ -190,13 +190,13 @@ class ScriptedUpstream:
     def close(self) -> None:
         with suppress(OSError):
             self.listener.shutdown(socket.SHUT_RDWR)
-        self._accepting.join(PATIENCE_S)
+        self._accepting.join(TIMEOUT_S)
         self.listener.close()
         for peer in self._peers:
             with suppress(OSError):
                 peer.sock.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
-            thread.join(PATIENCE_S)
+            thread.join(TIMEOUT_S)
 
 
 @contextmanager

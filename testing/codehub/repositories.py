@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from testing.codehub.doors import Doors
-from testing.codehub.full_stack import PATIENCE_S, Stack
+from testing.codehub.full_stack import TIMEOUT_S, Stack
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Made(Doors):
         return dict(found[0]) if found else {"state": "none", "message": ""}
 
     def until_setup(self, done: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
             now = self.setup()
             if done(now):

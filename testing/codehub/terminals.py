@@ -13,7 +13,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from codehub.workspaced.vt import Terminal as Model
 from testing.codehub.doors import Doors
-from testing.codehub.full_stack import PATIENCE_S
+from testing.codehub.full_stack import TIMEOUT_S
 
 
 class Viewer:
@@ -27,7 +27,7 @@ class Viewer:
         self.exit: int | None = None
 
     def take(self) -> bytes:
-        message = self.socket.recv(timeout=PATIENCE_S)
+        message = self.socket.recv(timeout=TIMEOUT_S)
         assert isinstance(message, bytes)
         kind, body = message[:1], message[1:]
         if kind == b"S":
@@ -62,7 +62,7 @@ class Viewer:
 
     def until(self, text: str, times: int = 1) -> None:
         """Wait until this many lines of the screen contain the text."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while sum(text in line for line in self.lines) < times:
             assert time.monotonic() < deadline, self.lines
             self.take()

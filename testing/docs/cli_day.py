@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from testing.codehub.full_stack import PATIENCE_S, Stack, fresh_stack
+from testing.codehub.full_stack import TIMEOUT_S, Stack, fresh_stack
 
 DOC: Final = Path(__file__).resolve().parents[2] / "docs/a-day.md"
 # Not compressible. For the docs, large enough that archiving and restoring can be watched.
@@ -41,7 +41,7 @@ class Day:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=PATIENCE_S,
+            timeout=TIMEOUT_S,
         )
         assert done.returncode == code, (words, done)
         assert "Traceback" not in done.stderr, (words, done)
@@ -66,7 +66,7 @@ class Day:
                 assert line, (words, said)
                 said += line
             process.send_signal(signal.SIGINT)
-            process.wait(PATIENCE_S)
+            process.wait(TIMEOUT_S)
         assert process.returncode == 130, process.returncode
         self._keep(f"codehub {words}", said + "^C", 130)
 

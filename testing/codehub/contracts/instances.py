@@ -14,7 +14,7 @@ from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.instances import ABSENT, Instances, InstanceSpec, InstanceStatus
 from testing.codehub.contracts.archives import lost_after
 
-PATIENCE_S = 90.0
+TIMEOUT_S = 90.0
 T = TypeVar("T")
 
 
@@ -39,7 +39,7 @@ def wid(number: int = 1) -> str:
 
 
 async def until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while not await holds():
             await asyncio.sleep(0.02)
         return
@@ -145,7 +145,7 @@ class InstancesContract:
                 status = await world.instances.status(wid())
                 return not status.running and status.exit_reason is not None
 
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 # The stream may open after a crash: single hints may be lost, but not all.
                 while True:
                     await world.crash(wid())
@@ -168,7 +168,7 @@ class InstancesContract:
         await until(written, "its output is there")
         assert [part async for part in world.instances.logs(wid(2), follow=False)] == []
         seen = b""
-        async with asyncio.timeout(PATIENCE_S), aclosing(_opened(world.instances.logs(wid(), follow=True))) as follow:
+        async with asyncio.timeout(TIMEOUT_S), aclosing(_opened(world.instances.logs(wid(), follow=True))) as follow:
             async for part in follow:
                 seen += part
                 if greeting in seen:

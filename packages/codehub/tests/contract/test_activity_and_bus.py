@@ -20,7 +20,7 @@ from codehub.ports.bus import Bus
 from testing.codehub.memory.activity import MemoryActivity
 from testing.codehub.memory.bus import MemoryBus
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
 
 @pytest_asyncio.fixture(params=["memory", "redis"])
@@ -99,7 +99,7 @@ async def heard(bus: Bus, *channels: str, count: int, listening: asyncio.Event) 
 @pytest.mark.parametrize("channels", [("one", "two"), ("one", "tw*")])
 async def test_a_subscriber_hears_its_channels_and_no_others(bus: Bus, channels: tuple[str, ...]) -> None:
     listening = asyncio.Event()
-    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(TIMEOUT_S), asyncio.TaskGroup() as group:
         hearing = group.create_task(heard(bus, *channels, count=2, listening=listening))
         while not listening.is_set():
             await bus.publish("one", "hello")
@@ -122,7 +122,7 @@ async def test_a_cancelled_subscription_ends(bus: Bus) -> None:
     task = asyncio.create_task(listen())
     await asyncio.sleep(0)
     task.cancel()
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         with pytest.raises(asyncio.CancelledError):
             await task
 
@@ -140,7 +140,7 @@ async def test_a_valkey_that_dies_is_said_to_be_away_and_serves_again_when_it_is
         await activity.flush({"a": 2.0})
     with pytest.raises(BackendDown):
         await bus.publish("channel", "x")
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         with pytest.raises(BackendDown):
             await broken
     valkey_server.start()

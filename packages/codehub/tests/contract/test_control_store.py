@@ -15,7 +15,7 @@ from codehub.adapters.postgres.pool import Database
 from codehub.domain.errors import Deposed
 from codehub.domain.model import Workspace
 from testing.codehub.contracts.control_store import ControlStoreContract, intent, ws
-from testing.codehub.coordinators import PATIENCE_S
+from testing.codehub.coordinators import TIMEOUT_S
 from testing.codehub.memory.database import MemoryDatabase
 from testing.codehub.rows import put_workspace
 from testing.codehub.workspaces import NOW
@@ -78,7 +78,7 @@ class TestOnPostgres(ControlStoreContract):
 
 
 async def _waits_for_a_lock(database: Database) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while True:
             async with database.transaction() as tx:
                 rows = await (

@@ -28,7 +28,7 @@ from codehub.domain.model import DesiredState, HomeCtx, Operation, Phase, Worksp
 from codehub.ports.fence import no_fence
 from codehub.ports.homes import HomeKey
 from codehub.ports.instances import InstanceSpec
-from testing.codehub.coordinators import LOCK_ID, PATIENCE_S, PROFILE, MemoryParts, leading, row_of, settings, until
+from testing.codehub.coordinators import LOCK_ID, PROFILE, TIMEOUT_S, MemoryParts, leading, row_of, settings, until
 from testing.codehub.rows import put_workspace
 from testing.codehub.workspaces import workspace
 
@@ -71,7 +71,7 @@ def process(url: str, node_id: str) -> Iterator[subprocess.Popen[bytes]]:
         yield started
     finally:
         started.kill()
-        started.wait(PATIENCE_S)
+        started.wait(TIMEOUT_S)
 
 
 async def leads(database: Database, node_id: str) -> None:
@@ -242,7 +242,7 @@ async def test_a_term_ends_when_its_connection_is_cut(database_url: str, databas
                 " WHERE application_name = 'codehub-leader' AND datname = current_database()"
             )
         with pytest.raises(Deposed):
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 await lease.hold()
         with pytest.raises(Deposed):
             lease.fence()
@@ -280,7 +280,7 @@ async def test_a_standby_waits_inside_the_lock_and_is_elected_when_it_is_freed(
         await until(waiting, "the standby waits")
         assert not standing.done()
         epoch = lease.epoch
-    assert await asyncio.wait_for(standing, PATIENCE_S) == epoch + 1
+    assert await asyncio.wait_for(standing, TIMEOUT_S) == epoch + 1
 
 
 async def test_a_restarted_database_is_led_again(postgres_server: EmbeddedPostgres) -> None:

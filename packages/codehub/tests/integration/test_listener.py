@@ -16,7 +16,7 @@ from codehub.adapters.redis.bus import RedisBus
 from codehub.adapters.redis.client import connect
 from codehub.domain.errors import BackendDown
 from codehub.domain.model import DesiredState, Phase
-from testing.codehub.coordinators import PATIENCE_S, MemoryParts, leading, row_of, until
+from testing.codehub.coordinators import TIMEOUT_S, MemoryParts, leading, row_of, until
 from testing.codehub.rows import put_workspace
 from testing.codehub.workspaces import workspace
 
@@ -30,7 +30,7 @@ async def test_what_changes_is_published_to_its_owner_and_wakes_everybody(databa
     wanted = {f"codehub:sse:{OWNER}", "codehub:wake:wc", "codehub:wake:ob"}
     heard: set[str] = set()
     try:
-        async with leading(database, parts), asyncio.timeout(PATIENCE_S):
+        async with leading(database, parts), asyncio.timeout(TIMEOUT_S):
             stream = cast(Any, RedisBus(client).subscribe("codehub:*"))
             async with aclosing(stream):
                 changes = asyncio.create_task(_change_for_ever(database))

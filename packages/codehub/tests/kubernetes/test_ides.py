@@ -18,7 +18,7 @@ from e2e.ide_tabs import (
     CODE_SERVER_TERMINAL,
     EDITOR,
     LAB,
-    PATIENCE_S,
+    TIMEOUT_S,
     WORKBENCH,
     arrives,
     holds,
@@ -107,7 +107,7 @@ async def opened(here: Here, context: BrowserContext, profile: str, note: str = 
 async def wakes_by_its_overlay(here: Here, workspace_id: str, tab: Page, arrived: str) -> None:
     await here.ask(workspace_id, "stop", "STANDBY")
     dialog = tab.get_by_role("dialog", name="is asleep")
-    await expect(dialog).to_be_visible(timeout=PATIENCE_S * 1000)
+    await expect(dialog).to_be_visible(timeout=TIMEOUT_S * 1000)
     await dialog.get_by_role("button", name="Wake up").click()
     await asyncio.to_thread(here.walk.reach, here.client, workspace_id, "RUNNING")
     await arrives(tab, arrived)

@@ -10,7 +10,7 @@ from .link import Link, LinkError
 
 _KEPT_OUTPUT = 256 << 10
 # Longer than CodeHub lets a build take, whatever it is configured to: CodeHub decides.
-_PATIENCE_S = 7 * 86400.0
+_TIMEOUT_S = 7 * 86400.0
 _RESTART_WITHIN_S = 60.0
 
 
@@ -35,7 +35,7 @@ class ImageStep:
         """Return why there is no image; empty once the workspace runs with it. The restart ends this process."""
         self.output, self.progress = "", {}
         while True:
-            asking = asyncio.ensure_future(self._link.ask("image", request, _PATIENCE_S))
+            asking = asyncio.ensure_future(self._link.ask("image", request, _TIMEOUT_S))
             try:
                 await self._follow(asking, report)
                 answer = await asking

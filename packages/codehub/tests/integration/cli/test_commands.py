@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 
-from testing.codehub.dashboard import ARCHIVED, PASSWORD, PATIENCE_S, RUNNING, DashboardServer, Stage
+from testing.codehub.dashboard import ARCHIVED, PASSWORD, RUNNING, TIMEOUT_S, DashboardServer, Stage
 
 from .conftest import Command
 
@@ -91,7 +91,7 @@ async def test_following_says_in_lines_how_far_it_is_where_nothing_can_be_drawn_
         ),
     ):
         await stage.change(workspace_id, **changes)
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             assert (await process.stderr.readline()).decode() == said
     # A moment in which nothing is known of how far it is, is nothing new.
     await stage.change(workspace_id, progress=None)

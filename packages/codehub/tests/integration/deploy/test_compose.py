@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.soak,
     pytest.mark.timeout(900),
 ]
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 
 
 @pytest.mark.parametrize("make_image", [import_image, build_image], ids=["as installed here", "by the Dockerfile"])
@@ -72,7 +72,7 @@ def _ready(hub: Composed) -> bool:
 
 
 def _until(true: Callable[[], bool], hub: Composed) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not true():
         assert time.monotonic() < deadline, hub.run("logs", "--no-color", "--tail", "40")
         time.sleep(0.2)

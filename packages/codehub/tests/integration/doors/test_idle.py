@@ -7,7 +7,7 @@ import time
 import pytest
 
 from testing.codehub.doors import Runtime, open_doors
-from testing.codehub.full_stack import PATIENCE_S, fresh_stack
+from testing.codehub.full_stack import TIMEOUT_S, fresh_stack
 from testing.codehub.terminals import attached, opened
 
 pytestmark = pytest.mark.timeout(900)
@@ -27,7 +27,7 @@ def test_work_keeps_a_workspace_awake_and_waiting_does_not(runtime: Runtime) -> 
             spin = ["python3", "-c", "while True: pass"]
             made = client.post(doors.api + "/processes", json={"command": spin}).json()
             client.post(doors.api + "/processes", json={"command": ["sleep", "infinity"]})
-            deadline = time.monotonic() + PATIENCE_S
+            deadline = time.monotonic() + TIMEOUT_S
             while (found := client.get(doors.api).json())["kept_awake_by"] is None:
                 assert time.monotonic() < deadline, found
                 assert found["phase"] == "RUNNING"
@@ -39,7 +39,7 @@ def test_work_keeps_a_workspace_awake_and_waiting_does_not(runtime: Runtime) -> 
         # Neither a terminal that is looked at nor a page that refreshes itself is work.
         terminal = opened(doors, ["bash", "--norc"])
         with attached(doors, terminal), doors.client() as client:
-            deadline = time.monotonic() + PATIENCE_S
+            deadline = time.monotonic() + TIMEOUT_S
             while doors.phase() != "STANDBY":
                 client.get(doors.api + "/ports", params={"wake": 0})
                 assert time.monotonic() < deadline

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from testing.codehub.doors import Doors
-from testing.codehub.full_stack import PATIENCE_S
+from testing.codehub.full_stack import TIMEOUT_S
 from testing.ports import free_port
 
 pytestmark = pytest.mark.xdist_group("doors")
@@ -42,7 +42,7 @@ def test_idle_streams_are_cheap_and_stay_open(doors: Doors, count: int) -> None:
     port = free_port()
     with doors.client() as client:
         made = client.post(doors.api + "/processes", json={"command": ["python3", "-c", LISTENER, str(port)]}).json()
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while port not in {found["port"] for found in client.get(doors.api + "/ports").json()["items"]}:
             assert time.monotonic() < deadline
             time.sleep(0.1)
@@ -66,7 +66,7 @@ def test_idle_streams_are_cheap_and_stay_open(doors: Doors, count: int) -> None:
 
 
 def _stream(doors: Doors, listening: int, port: int) -> socket.socket:
-    opened = socket.create_connection(("127.0.0.1", listening), timeout=PATIENCE_S)
+    opened = socket.create_connection(("127.0.0.1", listening), timeout=TIMEOUT_S)
     opened.sendall(
         f"GET /_codehub/{doors.workspace_id}/tcp/{port} HTTP/1.1\r\nHost: localhost\r\n"
         f"Authorization: Bearer {doors.token}\r\nConnection: Upgrade\r\nUpgrade: codehub-stream\r\n\r\n".encode()

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from testing.codehub.doors import Doors
-from testing.codehub.full_stack import PATIENCE_S
+from testing.codehub.full_stack import TIMEOUT_S
 
 SERVER = """
 import http.server, socket, sys
@@ -52,7 +52,7 @@ def serving(doors: Doors, address: str, port: int) -> Iterator[str]:
     with doors.client() as client:
         made = client.post(doors.api + "/processes", json={"command": ["python3", "-c", SERVER, address, str(port)]})
         process = f"{doors.api}/processes/{made.json()['id']}"
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
             found = {item["port"]: item for item in client.get(doors.api + "/ports").json()["items"]}
             if port in found:
@@ -160,7 +160,7 @@ while True:
 
 def upgraded(doors: Doors, port: int, token: str) -> socket.socket:
     proxy = urlsplit(doors.at_proxy("/"))
-    opened = socket.create_connection(("127.0.0.1", proxy.port or 80), timeout=PATIENCE_S)
+    opened = socket.create_connection(("127.0.0.1", proxy.port or 80), timeout=TIMEOUT_S)
     opened.sendall(
         f"GET /w/{doors.workspace_id}/port/{port}/ HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
         "Connection: Upgrade\r\nUpgrade: echo\r\n\r\n".encode()
@@ -177,7 +177,7 @@ def test_a_guests_open_socket_ends_when_the_port_is_shared_less(doors: Doors) ->
         owner.patch(f"{doors.api}/ports/{port}", json={"share": "users"})
         # Another port that stays shared must not keep this one open.
         owner.patch(f"{doors.api}/ports/1", json={"share": "users"})
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while port not in {item["port"] for item in owner.get(doors.api + "/ports").json()["items"]}:
             assert time.monotonic() < deadline
             time.sleep(0.1)

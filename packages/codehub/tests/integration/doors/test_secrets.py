@@ -8,7 +8,7 @@ import subprocess
 import time
 
 from testing.codehub.doors import Doors
-from testing.codehub.full_stack import PATIENCE_S
+from testing.codehub.full_stack import TIMEOUT_S
 
 _SECRET = "s3cret-of-this-test"
 # What a program started now finds, by parts of it: what a command prints is kept in the home. The image has few programs.
@@ -26,7 +26,7 @@ print(json.dumps({
 
 
 def until_sees(doors: Doors, env: str, files: dict[str, str]) -> dict[str, str]:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while True:
         seen = dict(json.loads(doors.sh(shlex.join(["python3", "-c", _LOOK]))))
         if (seen["env"], seen["files"]) == (env, files):

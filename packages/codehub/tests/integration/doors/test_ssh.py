@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from testing.codehub.doors import Doors
-from testing.codehub.full_stack import PATIENCE_S
+from testing.codehub.full_stack import TIMEOUT_S
 from testing.codehub.laptop import Laptop
 
 pytestmark = pytest.mark.needs("sshd", "rsync", "git")
@@ -30,7 +30,7 @@ def free_port() -> int:
 
 
 def reached(port: int) -> socket.socket:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:
             return socket.create_connection(("127.0.0.1", port), timeout=60)
@@ -87,7 +87,7 @@ def test_a_port_of_the_workspace_is_forwarded_to_the_laptop(laptop: Laptop) -> N
     listen = f"s=socket.create_server(('127.0.0.1',{inside}))"
     serve = f"python3 -u -c \"import socket; {listen}; c,_=s.accept(); c.sendall(b'pong')\""
     with laptop.background("-L", f"{local}:127.0.0.1:{inside}", laptop.host, serve):
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
             with reached(local) as connection:
                 if connection.recv(4) == b"pong":
@@ -115,7 +115,7 @@ def test_a_port_of_the_laptop_is_forwarded_to_the_workspace(laptop: Laptop) -> N
 def test_a_control_master_carries_further_sessions(laptop: Laptop, tmp_path: Path) -> None:
     control = f"ControlPath={tmp_path}/c"
     with laptop.background("-N", "-M", "-o", control, laptop.host):
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not (tmp_path / "c").exists():
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -138,7 +138,7 @@ def test_an_agent_is_forwarded(laptop: Laptop, tmp_path: Path) -> None:
         ["ssh-agent", "-D", "-a", str(tmp_path / "agent")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not (tmp_path / "agent").exists():
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -158,7 +158,7 @@ def test_a_unix_socket_is_forwarded_as_desktop_ides_do(laptop: Laptop, tmp_path:
         " c,_=s.accept(); c.sendall(b'ready')\""
     )
     with laptop.background("-L", f"{tmp_path}/ide:/tmp/ide-server", laptop.host, serve):
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
             with socket.socket(socket.AF_UNIX) as client:
                 with contextlib.suppress(OSError):

@@ -12,7 +12,7 @@ from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
 from testing.codehub.doors import Doors
-from testing.codehub.full_stack import PATIENCE_S
+from testing.codehub.full_stack import TIMEOUT_S
 from testing.codehub.terminals import attached, opened
 
 
@@ -60,7 +60,7 @@ def test_a_flood_is_seen_to_the_last_byte(doors: Doors) -> None:
         viewer.take()
         begun = viewer.next
         while viewer.exit is None:
-            message = viewer.socket.recv(timeout=PATIENCE_S)
+            message = viewer.socket.recv(timeout=TIMEOUT_S)
             assert isinstance(message, bytes)
             if message[:1] == b"O":
                 (begin,) = struct.unpack(">Q", message[1:9])
@@ -76,7 +76,7 @@ def test_a_flood_is_seen_to_the_last_byte(doors: Doors) -> None:
 def test_a_viewer_that_never_acknowledges_does_not_hold_up_the_program(doors: Doors) -> None:
     terminal = opened(doors, "head -c 5000000 /dev/zero | tr '\\0' x > /dev/tty; touch ~/flood-is-over; sleep 600")
     with attached(doors, terminal):
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while "flood-is-over" not in doors.sh("ls"):
             assert time.monotonic() < deadline
     with doors.client() as client:
@@ -91,7 +91,7 @@ def test_a_terminal_outlives_a_killed_workspaced_with_its_screen(doors: Doors) -
     helper = doors.sh("for p in $(pgrep -f -- --supervise); do pgrep -P $p -f -- --supervise; done | head -1").strip()
     with doors.client() as client:
         client.post(doors.api + "/exec", json={"command": f"kill -KILL {helper}", "wait": False})
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:
             with attached(doors, terminal) as again:
@@ -120,7 +120,7 @@ def test_strangers_and_terminals_that_are_gone_are_refused(doors: Doors) -> None
             connect(address, additional_headers=headers, proxy=None) as socket,
             pytest.raises(ConnectionClosed) as refused,
         ):
-            socket.recv(timeout=PATIENCE_S)
+            socket.recv(timeout=TIMEOUT_S)
         assert refused.value.rcvd is not None
         assert refused.value.rcvd.code == code
 
@@ -134,13 +134,13 @@ def test_a_browsers_session_shows_a_terminal_only_with_its_key(doors: Doors) -> 
     both = [Subprotocol("codehub.terminal"), Subprotocol(f"codehub.key.{key}")]
     with connect(address, additional_headers=cookie, subprotocols=both, proxy=None) as socket:
         assert socket.subprotocol == "codehub.terminal"
-        assert socket.recv(timeout=PATIENCE_S)[:1] == b"S"
+        assert socket.recv(timeout=TIMEOUT_S)[:1] == b"S"
     for offered in ([both[0]], [both[0], Subprotocol("codehub.key.wrong")]):
         with (
             connect(address, additional_headers=cookie, subprotocols=offered, proxy=None) as socket,
             pytest.raises(ConnectionClosed) as refused,
         ):
-            socket.recv(timeout=PATIENCE_S)
+            socket.recv(timeout=TIMEOUT_S)
         assert refused.value.rcvd is not None
         assert refused.value.rcvd.code == 4401
     with doors.client() as client:

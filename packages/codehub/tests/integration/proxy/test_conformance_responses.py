@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from testing.codehub.proxy import PREFIX, RunningProxy, wired
-from testing.codehub.rawhttp import PATIENCE_S, Message, Peer, ScriptedUpstream, answer
+from testing.codehub.rawhttp import TIMEOUT_S, Message, Peer, ScriptedUpstream, answer
 
 HOST = "Host: localhost:8001\r\n"
 GET = f"GET {PREFIX}/ HTTP/1.1\r\n{HOST}\r\n"
@@ -132,7 +132,7 @@ def test_events_arrive_one_by_one_and_silence_between_them_is_normal(
         peer.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
         for n in range(3):
             peer.send(f"9\r\ndata: {n}\n\n\r\n")
-            assert seen.acquire(timeout=PATIENCE_S)
+            assert seen.acquire(timeout=TIMEOUT_S)
         peer.send("0\r\n\r\n")
 
     upstream.script = script

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from testing.codehub.proxy import PREFIX
-from testing.codehub.rawhttp import PATIENCE_S, Peer, ScriptedUpstream, scripted_upstream
+from testing.codehub.rawhttp import TIMEOUT_S, Peer, ScriptedUpstream, scripted_upstream
 
 SIZE = 256 * 1024 * 1024
 PIECE = bytes(1024 * 1024)
@@ -29,7 +29,7 @@ def proxy_process(upstream: int) -> Iterator[tuple[int, psutil.Process]]:
         assert process.stdout is not None
         yield int(process.stdout.readline()), psutil.Process(process.pid)
     finally:
-        process.communicate(timeout=PATIENCE_S)  # the end of its input ends it
+        process.communicate(timeout=TIMEOUT_S)  # the end of its input ends it
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def rss(process: psutil.Process) -> int:
 
 def warm_up(port: int) -> None:
     """A first exchange, so that what every process allocates once is there."""
-    with Peer(socket.create_connection(("127.0.0.1", port), PATIENCE_S)) as client:
+    with Peer(socket.create_connection(("127.0.0.1", port), TIMEOUT_S)) as client:
         client.send(f"GET {PREFIX}/small HTTP/1.1\r\n{HOST}\r\n")
         assert client.read_message().status == 200
 
@@ -76,7 +76,7 @@ def test_a_long_download_passes_in_bounded_memory(upstream: ScriptedUpstream, pa
     with proxy_process(upstream.port) as (port, process):
         warm_up(port)
         before = most = rss(process)
-        with Peer(socket.create_connection(("127.0.0.1", port), PATIENCE_S)) as client:
+        with Peer(socket.create_connection(("127.0.0.1", port), TIMEOUT_S)) as client:
             client.send(f"GET {PREFIX}/{path} HTTP/1.1\r\n{HOST}Connection: close\r\n\r\n")
             assert client.read_head()[0].endswith("200 OK")
             got = 0
@@ -93,7 +93,7 @@ def test_a_long_upload_passes_in_bounded_memory(upstream: ScriptedUpstream) -> N
     with proxy_process(upstream.port) as (port, process):
         warm_up(port)
         before = most = rss(process)
-        with Peer(socket.create_connection(("127.0.0.1", port), PATIENCE_S)) as client:
+        with Peer(socket.create_connection(("127.0.0.1", port), TIMEOUT_S)) as client:
             client.send(f"PUT {PREFIX}/up HTTP/1.1\r\n{HOST}Content-Length: {SIZE}\r\n\r\n")
             for number in range(SIZE // len(PIECE)):
                 client.send(PIECE)
@@ -108,12 +108,12 @@ def test_a_reader_that_stops_holds_up_the_upstream_and_not_our_memory(upstream: 
     with proxy_process(upstream.port) as (port, process):
         warm_up(port)
         before = rss(process)
-        stalled = [Peer(socket.create_connection(("127.0.0.1", port), PATIENCE_S)) for _ in range(8)]
+        stalled = [Peer(socket.create_connection(("127.0.0.1", port), TIMEOUT_S)) for _ in range(8)]
         for client in stalled:
             client.send(f"GET {PREFIX}/large HTTP/1.1\r\n{HOST}\r\n")
             client.read_until(b"\r\n\r\n")
         # Another one goes through all of its own while these take nothing.
-        with Peer(socket.create_connection(("127.0.0.1", port), PATIENCE_S)) as client:
+        with Peer(socket.create_connection(("127.0.0.1", port), TIMEOUT_S)) as client:
             client.send(f"GET {PREFIX}/large HTTP/1.1\r\n{HOST}Connection: close\r\n\r\n")
             assert len(client.read_until(b"\r\n\r\n")) > 0
             got = 0

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from testing.codehub.docker import GIT_IMAGE, DockerEngine
-from testing.codehub.full_stack import PATIENCE_S, fresh_stack
+from testing.codehub.full_stack import TIMEOUT_S, fresh_stack
 from testing.codehub.git_server import GitServer
 from testing.codehub.repositories import Made, Repositories, open_repositories
 
@@ -334,7 +334,7 @@ def test_a_coordinator_that_is_killed_while_it_builds_goes_on_after_it(
         "Dockerfile": "FROM codehub-test/java:1\nRUN echo begun && sleep 20 && echo whole > /whole\n",
     }
     made = open_repository(builder_shop, git_server, "killed", files)
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while "begun" not in (said := output(made)):
         assert time.monotonic() < deadline, said
         time.sleep(0.2)

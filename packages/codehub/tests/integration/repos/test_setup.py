@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from testing.codehub.full_stack import PATIENCE_S
+from testing.codehub.full_stack import TIMEOUT_S
 from testing.codehub.git_server import TOKEN, USER, GitServer
 from testing.codehub.repositories import Made, Repositories
 
@@ -24,7 +24,7 @@ def _digest(text: str) -> str:
 
 
 def until_prints(made: Made, command: str, wanted: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while (said := made.sh(command)) != wanted:
         assert time.monotonic() < deadline, said
         time.sleep(0.2)

@@ -209,7 +209,8 @@ class DockerImageBuilder:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(build.begun.wait(), _CHECK_EVERY_S)
             build.begun.clear()
-            with contextlib.suppress(CodeHubError):  # a step that has just ended, or an engine that does not answer now
+            # A step may just have ended, and the engine may not answer now.
+            with contextlib.suppress(CodeHubError):
                 steps = await self._engine.get("containers/json", size="true", filters=json.dumps({"label": labels}))
                 for step in steps or ():
                     await self._limit(build, step, limited)
