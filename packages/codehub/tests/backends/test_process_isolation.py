@@ -382,4 +382,7 @@ def test_the_machines_mounts_stay_where_they_are_shared() -> None:
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        assert (Path(place) / "after").read_text() == (Path(place) / "before").read_text()
+        before, after = (set((Path(place) / name).read_text().splitlines()) for name in ("before", "after"))
+        # A mount point that another program removes meanwhile, as container engines do, is unmounted everywhere.
+        gone = {line for line in before - after if not os.path.lexists(line.split()[4])}
+        assert after == before - gone
