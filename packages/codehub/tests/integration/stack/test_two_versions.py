@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from testing.codehub.dashboard import PASSWORD
@@ -40,15 +41,18 @@ def first_release(tmp_path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def parts_of_the_first_release(source: Path, ours: Stack, **binds: str) -> Iterator[None]:
+def parts_of_the_first_release(
+    source: Path, ours: Stack, **binds: str
+) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
     """Its three processes, with the settings that are in force for ours and addresses of their own."""
     in_force = dict(line.split("=", 1) for line in ours.run("env").stdout.splitlines())
     # It does not know the default `*.localhost` of ours, and has path mode.
     environment = {**ours.environment, **in_force, **binds, "PYTHONPATH": str(source), "CODEHUB_WORKSPACE_HOST": ""}
+    processes = {}
     with contextlib.ExitStack() as started:
         for part in ("api", "proxy", "coordinator"):
             output = started.enter_context((ours.data_dir / f"old-{part}.output").open("wb"))
-            process = subprocess.Popen(
+            process = processes[part] = subprocess.Popen(
                 [sys.executable, "-m", "codehub.cli.main", "serve", part],
                 env=environment,
                 cwd=source,
@@ -57,7 +61,7 @@ def parts_of_the_first_release(source: Path, ours: Stack, **binds: str) -> Itera
             )
             started.callback(process.wait, 60)
             started.callback(process.terminate)
-        yield
+        yield processes
 
 
 def answers(client: httpx.Client, path: str) -> bool:
@@ -68,6 +72,17 @@ def answers(client: httpx.Client, path: str) -> bool:
 
 def phase_of(client: httpx.Client, workspace_id: str) -> str:
     return str(client.get(f"/api/v1/workspaces/{workspace_id}").json()["phase"])
+
+
+def leader_of(client: httpx.Client) -> str:
+    leader = client.get("/health/coordinator").json().get("leader") or {}
+    return str(leader.get("holder_id", ""))
+
+
+def coordinator_of(stack: Stack) -> psutil.Process:
+    assert stack.process is not None
+    children = psutil.Process(stack.process.pid).children(recursive=True)
+    return next(child for child in children if child.cmdline()[-2:] == ["serve", "coordinator"])
 
 
 def test_the_first_release_serves_beside_ours_while_it_is_replaced(first_release: Path) -> None:
@@ -93,7 +108,7 @@ def test_the_first_release_serves_beside_ours_while_it_is_replaced(first_release
             "CODEHUB_COORDINATOR_BIND": f"127.0.0.1:{old_coordinator}",
         }
         with (
-            parts_of_the_first_release(first_release, ours, **binds),
+            parts_of_the_first_release(first_release, ours, **binds) as old_parts,
             client_of(api) as new,
             client_of(old_api) as old,
             client_of(proxy) as new_door,
@@ -110,6 +125,22 @@ def test_the_first_release_serves_beside_ours_while_it_is_replaced(first_release
                 assert phase_of(old, workspace_id) == "RUNNING"
                 for door in (old_door, new_door):
                     assert door.get(f"/w/{workspace_id}/").status_code == 200
+            # The old coordinator leads while ours does not answer, and stops what it is asked to and nothing else.
+            our_leader, paused = leader_of(new), coordinator_of(ours)
+            paused.suspend()
+            try:
+                ours.wait(lambda: leader_of(old) not in ("", our_leader))
+                assert old.post(f"/api/v1/workspaces/{made[0]}:stop").status_code == 202
+                ours.wait(lambda: phase_of(old, made[0]) == "STANDBY")
+                assert phase_of(new, made[1]) == "RUNNING"
+                for door in (old_door, new_door):
+                    assert door.get(f"/w/{made[1]}/").status_code == 200
+            finally:
+                paused.resume()
+            old_parts["coordinator"].terminate()
+            ours.wait(lambda: leader_of(new) == our_leader)
+            assert new.post(f"/api/v1/workspaces/{made[0]}:start").status_code == 202
+            ours.wait(lambda: phase_of(new, made[0]) == "RUNNING")
             # Each stops what the other created.
             for one, workspace_id in zip((new, old), made, strict=True):
                 assert one.post(f"/api/v1/workspaces/{workspace_id}:stop").status_code in (200, 202)
