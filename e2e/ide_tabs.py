@@ -107,6 +107,10 @@ class Workspace:
         answer = httpx.post(address, headers=self._headers, timeout=60, trust_env=False)
         assert answer.status_code == 202, answer.text
 
+    def keep_awake(self) -> None:
+        done = self.stack.run("ws", "keep-awake", self.name, "1h", CODEHUB_TOKEN=self._token)
+        assert done.returncode == 0, done.stderr
+
     def exec(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a command in the workspace with `codehub ws exec`."""
         return self.stack.run("ws", "exec", self.name, "--", *words, CODEHUB_TOKEN=self._token)

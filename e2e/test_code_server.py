@@ -201,6 +201,8 @@ async def test_an_idle_tab_sleeps_while_its_neighbour_opens_ports_and_computes(
     await working.keyboard.press("Control+Backquote")
     await working.wait_for_selector(CODE_SERVER_TERMINAL)
     await run_in_terminal(working, CODE_SERVER_TERMINAL, BUSY, busy.home / "busy.txt")
+    # Its job is in the background, which alone keeps no workspace awake.
+    await asyncio.to_thread(busy.keep_awake)
     await window(browser_context, quiet)
     await restart(stack, **SLEEPY)
     await quiet.comes_to(phase="STANDBY", desired_state="STANDBY")
