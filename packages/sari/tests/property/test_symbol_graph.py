@@ -72,7 +72,9 @@ def test_a_large_part_does_not_hide_the_foremost_file_of_another() -> None:
     assert order[-2:] == [b"app/views/more.py", b"app/x/y.py"]
 
 
-@given(st.dictionaries(st.sampled_from([b"a.py", b"x/a.py", b"x/y/a.py", b"x/y/z/a.py", b"x/y/b.py"]), st.floats(0, 9)))
+@given(
+    st.dictionaries(st.sampled_from([b"a.py", b"x/a.py", b"x/y/a.py", b"x/y/z/a.py", b"x/y/b.py"]), st.floats(0, 9))
+)
 def test_every_file_is_listed_once_and_the_foremost_one_first(worth: dict[bytes, float]) -> None:
     order = foremost_first(worth)
     assert sorted(order) == sorted(worth)
