@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sari.ranking.symbol_graph import FileNames, importance, specificity
+from sari.ranking.symbol_graph import FileNames, foremost_first, importance, specificity
 
 _NAMES = st.sampled_from(["QuerySet", "View", "join", "first", "open_file", "App", "_private", "x"])
 _SIZES = st.dictionaries(_NAMES, st.integers(1, 500), max_size=4)
@@ -52,3 +52,30 @@ def test_a_file_that_nobody_uses_ranks_below_one_that_is_used() -> None:
     ranks = importance(files)
     assert ranks.files[b"used.py"] > ranks.files[b"unused.py"]
     assert ranks.definitions[b"unused.py"]["Gearbox"] == 0
+
+
+def test_a_definition_that_several_folders_use_comes_before_one_that_a_single_folder_uses() -> None:
+    files = {
+        b"core/wide.py": FileNames({"Engine": 10}, {}, frozenset()),
+        b"core/narrow.py": FileNames({"Gearbox": 10}, {}, frozenset()),
+        **{b"part%d/user.py" % n: FileNames({}, {}, frozenset({"Engine"})) for n in range(4)},
+        **{b"part0/other%d.py" % n: FileNames({}, {}, frozenset({"Gearbox"})) for n in range(4)},
+    }
+    ranks = importance(files).definitions
+    assert ranks[b"core/wide.py"]["Engine"] > ranks[b"core/narrow.py"]["Gearbox"] > 0
+
+
+def test_a_large_part_does_not_hide_the_foremost_file_of_another() -> None:
+    large = {b"app/db/%d.py" % n: 50.0 - n for n in range(10)}
+    order = foremost_first({**large, b"app/views/base.py": 20.0, b"app/views/more.py": 19.0, b"app/x/y.py": 0.0})
+    assert order[:3] == [b"app/db/0.py", b"app/views/base.py", b"app/db/1.py"]
+    assert order[-2:] == [b"app/views/more.py", b"app/x/y.py"]
+
+
+@given(
+    st.dictionaries(st.sampled_from([b"a.py", b"x/a.py", b"x/y/a.py", b"x/y/z/a.py", b"x/y/b.py"]), st.floats(0, 9))
+)
+def test_every_file_is_listed_once_and_the_foremost_one_first(worth: dict[bytes, float]) -> None:
+    order = foremost_first(worth)
+    assert sorted(order) == sorted(worth)
+    assert not order or worth[order[0]] == max(worth.values())

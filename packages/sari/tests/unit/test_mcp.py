@@ -46,9 +46,11 @@ def test_all_tools_are_on_the_first_page_with_annotations_and_schemas(params: di
     assert "nextCursor" not in result
     for tool in result["tools"]:
         hints = tool["annotations"]
-        assert hints["destructiveHint"] is (tool["name"] in ("rename_symbol", "replace_symbol"))
-        assert hints["readOnlyHint"] is not hints["destructiveHint"]
-        assert hints["openWorldHint"] is False
+        writes = tool["name"] in ("rename_symbol", "replace_symbol")
+        assert hints["readOnlyHint"] is not writes
+        assert (hints.get("destructiveHint"), hints.get("openWorldHint")) == (
+            (True, False) if writes else (None, None)
+        )
         assert isinstance(hints["idempotentHint"], bool)
         assert tool["inputSchema"]["type"] == tool["outputSchema"]["type"] == "object"
         assert "workspace" in tool["inputSchema"]["properties"]

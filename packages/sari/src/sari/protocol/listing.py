@@ -22,17 +22,17 @@ def describe(spec: ToolSpec) -> dict[str, object]:
     """Return one tool as an element of the list."""
     return {
         "name": spec.name,
-        "title": spec.title,
         "description": spec.description,
         "inputSchema": _short(_with_listed_arguments(spec)),
         "outputSchema": {"type": "object", "required": spec.output_schema["required"]},
-        "annotations": {
-            "readOnlyHint": spec.read_only,
-            "destructiveHint": not spec.read_only,
-            "idempotentHint": spec.idempotent,
-            "openWorldHint": False,
-        },
+        "annotations": _hints(spec),
     }
+
+
+def _hints(spec: ToolSpec) -> dict[str, bool]:
+    """Return a tool's annotations. Clients use the last two only to decide whether to ask before a change."""
+    hints = {"readOnlyHint": spec.read_only, "idempotentHint": spec.idempotent}
+    return hints if spec.read_only else {**hints, "destructiveHint": True, "openWorldHint": False}
 
 
 def _with_listed_arguments(spec: ToolSpec) -> dict[str, object]:

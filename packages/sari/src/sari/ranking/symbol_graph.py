@@ -1,7 +1,8 @@
 """Ranks the definitions that the rest of the code uses most: PageRank over files that use each other's names.
 
 A file passes its rank on to the files that define the names it uses, weighted by how specific each name is:
-`HttpRequest` identifies a file, `default` does not. Uses names alone. Pure.
+`HttpRequest` identifies a file, `default` does not. A definition counts more if several folders use it. Uses names
+alone. Pure.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ _ROUNDS = 15
 # A name that more files than this define identifies none of them.
 _MOST_DEFINERS = 8
 _TYPE_FACTOR = 3.0
+# Chosen on django, where it brings the views beside the much larger database layer.
+_FOREMOST_FACTOR = 6.0
 # The part of a file's rank that is not passed on, so that a file with only generic words does not give all its rank to
 # them.
 _UNUSED = 8.0
@@ -73,10 +76,42 @@ def importance(files: Mapping[bytes, FileNames]) -> Importance:
         total = sum(share for _, _, share in links) + _UNUSED
         for name, target, share in links:
             definitions[target][name] += ranks[path] * files[path].counts * share / total
+    spread = _spread(uses)
     for path, names in files.items():
         for name, lines in (*names.functions.items(), *names.types.items()):
-            definitions[path][name] *= math.log2(2 + lines)
+            folders = len(spread[name] - {_folder(path)}) / len(definers[name])
+            definitions[path][name] *= math.log2(2 + lines) * (1 + math.log2(1 + folders))
     return Importance(ranks, definitions)
+
+
+def foremost_first(worth: Mapping[bytes, float]) -> list[bytes]:
+    """Return files by their worth. The foremost file of each part of the repository counts more, so that a large part
+    does not hide the others.
+    """
+    by_worth = sorted(worth, key=lambda path: (-worth[path], path))
+    foremost: dict[bytes, bytes] = {}
+    for path in by_worth:
+        foremost.setdefault(_part(path), path)
+    first = frozenset(foremost.values())
+    return sorted(by_worth, key=lambda path: -worth[path] * (_FOREMOST_FACTOR if path in first else 1.0))
+
+
+def _folder(path: bytes) -> bytes:
+    return path.rpartition(b"/")[0]
+
+
+def _part(path: bytes) -> bytes:
+    """Return the part of the repository that a file belongs to: its first two folders, e.g. `django/views`."""
+    return b"/".join(_folder(path).split(b"/")[:2])
+
+
+def _spread(uses: Mapping[bytes, list[tuple[str, bytes, float]]]) -> defaultdict[str, set[bytes]]:
+    """Return the folders that use each name."""
+    spread: defaultdict[str, set[bytes]] = defaultdict(set)
+    for path, links in uses.items():
+        for name, _, _ in links:
+            spread[name].add(_folder(path))
+    return spread
 
 
 def _uses(

@@ -13,7 +13,7 @@ from sari.languages import catalog
 from sari.languages.parse import Symbol
 from sari.protocol.tooling import ToolResult
 from sari.ranking.file_kind import FileKind, kind_of
-from sari.ranking.symbol_graph import FileNames, Importance, importance
+from sari.ranking.symbol_graph import FileNames, Importance, foremost_first, importance
 from sari.tools.arguments import Arguments
 from sari.tools.scope import Scope, path_tier, shown
 
@@ -95,7 +95,7 @@ def answer_repo_map(scope: Scope, kept: RepoMap, arguments: Arguments) -> ToolRe
     budget = arguments.number("max_tokens", 4000) * 4
     drawn = kept.draw(scope)
     definitions = drawn.ranks.definitions
-    ranked = sorted(definitions, key=lambda path: (_tier(path), -_worth(definitions[path].values()), path))
+    ranked = sorted(foremost_first({path: _worth(of.values()) for path, of in definitions.items()}), key=_tier)
     tree = _folders(drawn.paths)
     budget -= sum(len(row) + 8 for row in tree)
     files: list[dict[str, object]] = []
