@@ -192,6 +192,8 @@ async def test_recent_lists_the_workspaces_own_folders_only(
         await page.close()
 
 
+# In `make soak` until it is known why the tab, reconnected after the restart, sometimes keeps its workspace awake.
+@pytest.mark.soak
 async def test_an_idle_tab_sleeps_while_its_neighbour_opens_ports_and_computes(
     stack: Stack, quiet: Workspace, busy: Workspace, browser_context: BrowserContext
 ) -> None:
