@@ -29,10 +29,8 @@ from e2e.ide_tabs import (
     until,
 )
 from e2e.pages import sign_in
-from testing.codehub.dashboard import PASSWORD
-from testing.codehub.full_stack import Stack, fresh_stack
-from testing.codehub.ide import IDE_DIR, installed_code_server
-from testing.ports import free_ports
+from e2e.stacks import code_server_stack
+from testing.codehub.full_stack import Stack
 
 pytestmark = [
     pytest.mark.needs("bwrap"),
@@ -48,16 +46,7 @@ SLEEPY = {"TTL_STANDBY_SECONDS": f"{TTL_S:g}", "ACTIVITY_FLUSH_INTERVAL": "1", "
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
     """One CodeHub for all of them, at the same addresses after a restart."""
-    installed_code_server()
-    api, proxy = free_ports(2)
-    with fresh_stack() as made:
-        (made.data_dir / "ide").symlink_to(IDE_DIR)
-        made.environment |= {
-            "CODEHUB_ADMIN_PASSWORD": PASSWORD,
-            "CODEHUB_API_BIND": f"127.0.0.1:{api}",
-            "CODEHUB_PROXY_BIND": f"127.0.0.1:{proxy}",
-        }
-        made.up()
+    with code_server_stack() as made:
         yield made
 
 

@@ -50,7 +50,7 @@ def configuration() -> str:
     lines = [
         "# Configuration",
         "",
-        "Generated from `codehub/settings/model.py` by `python -m testing.docs.pages`.",
+        "Generated from `codehub/settings` by `python -m testing.docs.pages`.",
         "",
         "Every setting is an environment variable. `CODEHUB_CONFIG_FILE` may name a TOML file with the same names as keys;",
         "environment variables take precedence over it. An empty variable counts as unset. With an invalid value CodeHub",
