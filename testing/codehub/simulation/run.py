@@ -222,8 +222,8 @@ class Simulation:
             touched[row.id] = self.clock.now().timestamp()
         elif roll < 0.68 and (instead := cancel_target(row)) is not None:
             self._say(f"{row.id[-3:]} cancel {row.operation}")
-            asked = replace(row, desired_state=instead, cancel_op_started_at=row.op_started_at)
-            self.world.database.put(replace(asked, updated_at=self.clock.now()))
+            changed = replace(row, desired_state=instead, cancel_op_started_at=row.op_started_at)
+            self.world.database.put(replace(changed, updated_at=self.clock.now()))
         elif row.desired_state is not DesiredState.DELETED:
             desired = self.dice.choices(list(DesiredState), [5.0, 3.0, 3.0, 0.5])[0]
             self._say(f"{row.id[-3:]} → {desired}")

@@ -66,10 +66,10 @@ class World:
     def __post_init__(self) -> None:
         self.clock = VirtualClock(self.loop)
         self.homes: MemoryHomes = MemoryHomes(self.archives)
-        self.asked: list[str] = []
+        self.probed: list[str] = []
 
     async def work(self, upstream: Upstream, path: str, now: datetime) -> Work | None:
-        self.asked.append(path)
+        self.probed.append(path)
         return Work(now, "a test")
 
     @asynccontextmanager
@@ -347,7 +347,7 @@ def test_a_gap_is_kept_as_long_as_the_ttl_of_a_template_needs_it() -> None:
         await world.database.record_coverage(world.database.epoch, ActivityCoverage(now, (gap,)))
         await world.runner().tick()
         assert gap in (await world.database.coverage()).gaps
-        assert not world.asked
+        assert not world.probed
         assert world.database.rows[row.id].desired_state is DesiredState.RUNNING, "unseen time is not idle time"
 
     run(world, main)
@@ -369,7 +369,7 @@ def test_the_ide_is_asked_before_its_workspace_is_put_to_sleep() -> None:
         for _ in range(30):
             await asyncio.sleep(60)
             await runner.tick()
-        assert world.asked
+        assert world.probed
         assert world.database.rows[row.id].desired_state is DesiredState.RUNNING
 
     run(world, main)

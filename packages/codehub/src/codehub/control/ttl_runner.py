@@ -26,7 +26,7 @@ from codehub.ports.liveness import AsksActivity
 _log = structlog.get_logger()
 
 # How many IDEs are asked for their activity at the same time.
-_ASKED_AT_ONCE = 16
+_MAX_CONCURRENT_PROBES = 16
 _HELPER_PATH = "/activity"  # of workspaced
 
 
@@ -102,7 +102,7 @@ class TtlRunner:
 
     async def _ask(self, idle: Iterable[Workspace], now: datetime) -> None:
         """Whether a program is working in it. Asked only for workspaces that are about to be put to sleep."""
-        gate = asyncio.Semaphore(_ASKED_AT_ONCE)
+        gate = asyncio.Semaphore(_MAX_CONCURRENT_PROBES)
         busy_max = timedelta(seconds=self._settings.busy_max_s)
 
         async def ask(workspace: Workspace) -> tuple[Workspace, Work | None]:
