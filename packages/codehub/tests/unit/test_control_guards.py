@@ -118,7 +118,7 @@ class World:
             assert self.clock.monotonic() < deadline, row
             await asyncio.sleep(0.5)
 
-    def runner(self) -> TtlRunner:
+    def runner(self, settings: TtlSettings | None = None) -> TtlRunner:
         lease = cast(Any, _Lease(self.database.epoch))
         heartbeat = Heartbeat("ttl_runner", self.clock, Metrics(), no_fence)
         return TtlRunner(
@@ -130,7 +130,7 @@ class World:
             lambda _: None,
             lease,
             self.clock,
-            TtlSettings(interval_s=60, standby_s=600, archive_s=1e9, flush_interval_s=30),
+            settings or TtlSettings(interval_s=60, standby_s=600, archive_s=1e9, flush_interval_s=30),
             heartbeat,
         )
 
@@ -329,6 +329,22 @@ def test_a_new_term_does_not_trust_what_it_did_not_see() -> None:
         await world.database.record_coverage(world.database.epoch, ActivityCoverage(now))
         await world.runner().tick()
         assert (await world.database.coverage()).gaps, "the first tick of a term counts as blind"
+
+    run(world, main)
+
+
+@pytest.mark.parametrize("late_s", [4, 25])
+def test_an_idle_workspace_is_put_to_sleep_by_ticks_that_come_late(late_s: float) -> None:
+    """On an overloaded machine each tick seemed to end a gap, and an idle workspace stayed awake for ever."""
+    world = World()
+
+    async def main() -> None:
+        row = world.put(phase=Phase.RUNNING, home_ctx=_CTX)
+        runner = world.runner(TtlSettings(interval_s=1, standby_s=15, archive_s=1e9, flush_interval_s=1))
+        for _ in range(20):
+            await runner.tick()
+            await asyncio.sleep(late_s)
+        assert world.database.rows[row.id].desired_state is DesiredState.STANDBY
 
     run(world, main)
 
