@@ -11,6 +11,7 @@ import yaml
 from codehub.adapters.kubernetes.helper import Helper
 from codehub.adapters.kubernetes.manifests import InstancePod, PodOptions, TransferJob, instance_pod, transfer_job
 from codehub.adapters.kubernetes.preflight import probe_pod
+from codehub.adapters.kubernetes.probes import attacking_pod
 from testing.codehub.pod_security import containers, violations
 
 DEPLOY = Path(__file__).resolve().parents[4] / "deploy/kubernetes"
@@ -54,7 +55,7 @@ def created() -> list[dict[str, Any]]:
         for direction in ("archive", "restore"):
             job = TransferJob("j", "i", "w", "op", direction, "codehub:1", "c", "u", "secret", direction == "archive")
             pods.append(transfer_job(job, options)["spec"]["template"]["spec"])
-    return [*pods, probe_pod("codehub:1")["spec"]]
+    return [*pods, probe_pod("codehub:1")["spec"], attacking_pod("codehub:1", {"seconds": 60})["spec"]]
 
 
 @pytest.mark.parametrize("spec", created())
