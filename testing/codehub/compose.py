@@ -85,8 +85,25 @@ class Composed:
     proxy_port: int
 
     def run(self, *words: str) -> str:
+        return _docker(self._command(*words), self.environment)
+
+    def doctor(self) -> str:
+        """Run it as the coordinator and return its JSON. It exits with 1 if it found a problem."""
+        words = ("run", "--rm", "--no-deps", "coordinator", "doctor", "--json", "--boundaries-timeout", "120")
+        done = subprocess.run(
+            self._command(*words),
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+        assert done.stdout.startswith("["), (done.stdout[-3000:], done.stderr[-3000:])
+        return done.stdout
+
+    def _command(self, *words: str) -> list[str]:
         program = Path(sys.executable).with_name("docker-compose")
-        return _docker([str(program), "-f", str(self.place / "compose.yaml"), *words], self.environment)
+        return [str(program), "-f", str(self.place / "compose.yaml"), *words]
 
 
 @contextmanager

@@ -77,3 +77,12 @@ async def test_a_stream_is_opened_again_while_nothing_has_flowed(tmp_path: Path)
         assert isinstance(answer, Answer)
         assert answer.status == 404
     assert helper.requests == [b"GET"] * 3
+
+
+async def test_an_answer_that_would_take_long_to_parse_is_refused(tmp_path: Path) -> None:
+    """32 MB of empty lists took seconds, in which nobody's requests were answered."""
+    body = b"[" + b"[]," * 200_000 + b"0]"
+    helper = Helper(breaks=0, answer=b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    async with running(helper, tmp_path) as (doors, upstream):
+        with pytest.raises(UpstreamUnavailable, match="too long"):
+            await doors.json(upstream, "GET", "/ports")
