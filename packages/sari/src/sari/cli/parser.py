@@ -17,10 +17,36 @@ from sari import __version__
 from sari.cli.main import COMMANDS
 from sari.protocol.errors import SariError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class _Formatter(argparse.HelpFormatter):
+    """Like its base, which imports `shutil` with all of its compressors to learn the width of the terminal."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_columns() - 2)
+
+
+def _columns() -> int:
+    with contextlib.suppress(ValueError):
+        return int(os.environ.get("COLUMNS", "")) or 80
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80  # type: ignore[union-attr]
+    return 80
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser, and the class of its commands' parsers."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=_Formatter, **options)
+
 
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     """Return the parser for one command, or for all commands."""
-    parser = argparse.ArgumentParser(prog="sari", description="One shared code-search daemon for all your AI tools.")
+    parser = _Parser(prog="sari", description="One shared code-search daemon for all your AI tools.")
     parser.add_argument("--version", action="version", version=f"sari {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in [command] if command is not None else COMMANDS:
