@@ -26,7 +26,7 @@ from codehub.ports.liveness import AsksActivity
 _log = structlog.get_logger()
 
 # How many IDEs are asked for their activity at the same time.
-_ASKED_AT_ONCE = 16
+_MAX_CONCURRENT_PROBES = 16
 _HELPER_PATH = "/activity"  # of workspaced
 
 
@@ -54,7 +54,8 @@ class TtlRunner:
         self._clock = clock
         self._settings = settings
         self._heartbeat = heartbeat
-        self._last_tick = timedelta()  # its duration
+        # How long the last tick took, by a clock that stands still while the machine is suspended: that time is a gap.
+        self._last_tick = timedelta()
         # Whether the last read of the activity store succeeded. A new term does not know; guessing wrong stops work.
         self._saw = False
 
@@ -66,9 +67,9 @@ class TtlRunner:
 
     async def tick(self) -> None:
         coverage = await self._take_in_activity()
-        now = self._clock.now()
-        await self._put_to_rest(coverage, now)
-        self._last_tick = self._clock.now() - now
+        begun = self._clock.monotonic()
+        await self._put_to_rest(coverage, self._clock.now())
+        self._last_tick = timedelta(seconds=self._clock.monotonic() - begun)
 
     async def _put_to_rest(self, coverage: ActivityCoverage, now: datetime) -> None:
         standby = timedelta(seconds=self._settings.standby_s)
@@ -108,7 +109,7 @@ class TtlRunner:
 
     async def _ask(self, idle: Iterable[Workspace], now: datetime) -> None:
         """Whether a program is working in it. Asked only for workspaces that are about to be put to sleep."""
-        gate = asyncio.Semaphore(_ASKED_AT_ONCE)
+        gate = asyncio.Semaphore(_MAX_CONCURRENT_PROBES)
         busy_max = timedelta(seconds=self._settings.busy_max_s)
 
         async def ask(workspace: Workspace) -> tuple[Workspace, Work | None]:
