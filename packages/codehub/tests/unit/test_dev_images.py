@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any, cast
 
 import pytest
@@ -137,7 +138,8 @@ def _run(
 
     async def main() -> Any:
         some = cast(Any, world)
-        deps = DevImageDeps(some, some, some, _check, lambda row: ("x", profile), lambda: "place", builds)
+        places = (f"place-{number}" for number in count())
+        deps = DevImageDeps(some, some, some, _check, lambda row: ("x", profile), lambda: next(places), builds)
         images = DevImages(deps, some, some)
         running = asyncio.create_task(images.run())
         await asyncio.sleep(0)
@@ -249,6 +251,18 @@ def test_an_image_is_built_once_for_all_that_wait_for_it_and_two_at_once() -> No
     crowd = _world()
     _run(crowd, several)
     assert crowd.at_once[1] == 2
+
+
+def test_no_build_replaces_the_image_of_another_workspace() -> None:
+    # The same Dockerfile can copy other files: each build has a name of its own.
+    world = _world()
+
+    async def both(images: DevImages) -> None:
+        for each in ("a", "b"):
+            await images.prepare(each, _status(), _question(_BUILD), lambda news: None)
+
+    _run(world, both)
+    assert len(world.built) == len(set(world.built)) == 2
 
 
 def test_a_build_that_fails_leaves_the_row_alone_and_one_that_nobody_waits_for_ends() -> None:

@@ -124,7 +124,7 @@ class Flood(Workspaced):
     """Reports its setup and asks questions as fast as it is listened to."""
 
     notes: int = 0
-    asked: int = 0
+    questions: int = 0
     at_once: int = 0
     most_at_once: int = 0
 
@@ -141,9 +141,9 @@ class Flood(Workspaced):
     async def messages(self) -> AsyncIterator[Message]:
         while True:
             await asyncio.sleep(0.001)
-            self.asked += 1
-            yield {"event": "setup", "setup": {"steps": [{"id": str(self.asked), "state": "running"}]}}
-            yield {"id": self.asked, "question": "credential"}
+            self.questions += 1
+            yield {"event": "setup", "setup": {"steps": [{"id": str(self.questions), "state": "running"}]}}
+            yield {"id": self.questions, "question": "credential"}
 
 
 def run_for(seconds: float, world: Workspaced) -> None:
@@ -165,7 +165,7 @@ def test_a_flood_of_reports_is_written_once_a_second_and_of_questions_eight_are_
     run_for(30, world)
     assert 20 <= world.notes <= 32
     assert world.most_at_once == 8
-    assert world.asked <= 30 * 8 / 0.1 + 16, "it is not listened to faster than it is answered"
+    assert world.questions <= 30 * 8 / 0.1 + 16, "it is not listened to faster than it is answered"
 
 
 @dataclass

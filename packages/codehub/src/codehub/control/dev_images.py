@@ -62,7 +62,10 @@ class DevImageDeps:
 
 @dataclass(slots=True)
 class _Job:
+    """`ref` is new for each build: what another workspace builds of the same Dockerfile can hold other files."""
+
     digest: str
+    ref: str
     task: asyncio.Task[str]
     tell: Tell
 
@@ -127,23 +130,23 @@ class DevImages:
         if wanted is None or not _keys(wanted):
             raise Invalid("devcontainer.json requests no image any more")
         plan = await self._plan(row, wanted, status, question)
-        error = await asyncio.shield(self._job(row, plan, status, tell))
+        job = self._job(row, plan, status, tell)
+        error = await asyncio.shield(job.task)
         if error:
             raise Invalid(error)
-        ref = _ref(self._deps.builder, plan)
-        if status.image == ref and row.dev_image is not None and row.dev_image.digest == plan.digest:
+        if status.image == job.ref and row.dev_image is not None and row.dev_image.digest == plan.digest:
             return {"restart": False}
-        image = DevImage(plan.digest, ref, plan.bases)
+        image = DevImage(plan.digest, job.ref, plan.bases)
         if not await self._deps.store.put_next(self._lease.epoch, workspace_id, status.identity, image):
             raise Conflict("the workspace was stopped meanwhile")
         return {"restart": True}
 
-    def _job(self, row: Workspace, plan: Plan, status: InstanceStatus, tell: Tell) -> asyncio.Task[str]:
+    def _job(self, row: Workspace, plan: Plan, status: InstanceStatus, tell: Tell) -> _Job:
         """One job per workspace: the same one is joined, another one is replaced."""
         known = self._jobs.get(row.id)
         if known is not None and known.digest == plan.digest and not known.task.done():
             known.tell = tell
-            return known.task
+            return known
         self.abandon(row.id)
 
         def pass_on(news: BuildNews) -> None:
@@ -151,9 +154,11 @@ class DevImages:
 
         if self._group is None:
             raise Conflict("images are not prepared yet: try again in a moment")
-        task = self._group.create_task(self._work(row, plan, status, pass_on), name=f"image {row.id}")
-        self._jobs[row.id] = _Job(plan.digest, task, tell)
-        return task
+        place = self._deps.new_place()
+        ref = self._deps.builder.ref(f"{plan.digest}-{place}") if isinstance(plan, Build) else plan.image
+        task = self._group.create_task(self._work(row, plan, ref, status, pass_on), name=f"image {row.id}")
+        self._jobs[row.id] = _Job(plan.digest, ref, task, tell)
+        return self._jobs[row.id]
 
     def abandon(self, workspace_id: str) -> None:
         """Nobody waits for the image any more: the workspace stops or is deleted."""
@@ -161,14 +166,14 @@ class DevImages:
         if job is not None:
             job.task.cancel()
 
-    async def _work(self, row: Workspace, plan: Plan, status: InstanceStatus, tell: Tell) -> str:
+    async def _work(self, row: Workspace, plan: Plan, ref: str, status: InstanceStatus, tell: Tell) -> str:
         """Return why the image could not be prepared; empty if it is there."""
         if self._gate.locked():
             tell(BuildNews("Waiting for other builds.\n", "Waiting for other builds"))
         try:
             async with self._gate:
-                await self._make(plan, status, tell)
-            return await self._deps.builder.why_not(_ref(self._deps.builder, plan), self._deps.profile_of(row)[1])
+                await self._make(plan, ref, status, tell)
+            return await self._deps.builder.why_not(ref, self._deps.profile_of(row)[1])
         except TimeoutError:
             return "it took too long"
         except CodeHubError as error:
@@ -177,12 +182,11 @@ class DevImages:
             _log.error("an image could not be prepared", workspace_id=row.id, exc_info=error)
             return f"{type(error).__name__}: {error}"
 
-    async def _make(self, plan: Plan, status: InstanceStatus, tell: Tell) -> None:
+    async def _make(self, plan: Plan, ref: str, status: InstanceStatus, tell: Tell) -> None:
         builder = self._deps.builder
         if isinstance(plan, Pull):
             await builder.pull(plan.image, tell)
             return
-        ref = builder.ref(plan.digest)
         base = f"{ref}-base" if plan.features else ref
         if plan.context is not None:
             assert status.workspaced is not None
@@ -234,13 +238,18 @@ class DevImages:
         async with asyncio.TaskGroup() as self._group:
             await self._collect()
 
+    async def _used(self) -> set[str]:
+        # A build that ended just now is recorded a moment later, and its image may be an old one from the cache.
+        jobs = {name for job in self._jobs.values() for name in (job.ref, f"{job.ref}-base")}
+        return {*await self._deps.store.used(), *jobs}
+
     async def _collect(self) -> None:
         pause_s = _COLLECT_AFTER_S
         while True:
             await asyncio.sleep(pause_s)
             pause_s = _COLLECT_EVERY_S
             try:
-                await self._deps.builder.collect(self._deps.store.used, self._lease.fence)
+                await self._deps.builder.collect(self._used, self._lease.fence)
             except FenceLost:
                 raise
             except CodeHubError as error:
@@ -259,10 +268,6 @@ def _keys(wanted: DevContainer) -> list[str]:
     """Return the keys of devcontainer.json that need an image."""
     named: Mapping[str, object] = {"image": wanted.image, "build": wanted.dockerfile, "features": wanted.features}
     return [key for key, value in named.items() if value]
-
-
-def _ref(builder: ImageBuilder, plan: Plan) -> str:
-    return builder.ref(plan.digest) if isinstance(plan, Build) else plan.image
 
 
 async def _found(reading: Awaitable[T | None], path: str) -> T:
