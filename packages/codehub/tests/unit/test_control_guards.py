@@ -349,6 +349,39 @@ def test_an_idle_workspace_is_put_to_sleep_by_ticks_that_come_late(late_s: float
     run(world, main)
 
 
+class _SuspendedClock(VirtualClock):
+    """A machine that was suspended: the time of day goes on, the monotonic clock does not."""
+
+    asleep = timedelta()
+
+    def now(self) -> datetime:
+        return super().now() + self.asleep
+
+
+def test_a_machine_suspended_in_the_middle_of_a_tick_counts_as_a_gap() -> None:
+    world = World()
+    world.clock = clock = _SuspendedClock(world.loop)
+
+    async def main() -> None:
+        row = world.put(phase=Phase.RUNNING, home_ctx=_CTX)
+        runner, put_to_sleep = world.runner(), world.database.put_to_sleep
+
+        async def suspended(*arguments: Any) -> list[str]:
+            slept = await put_to_sleep(*arguments)
+            clock.asleep = timedelta(hours=8)
+            return slept
+
+        await world.activity.unbroken()
+        await runner.tick()
+        cast(Any, world.database).put_to_sleep = suspended
+        await runner.tick()
+        cast(Any, world.database).put_to_sleep = put_to_sleep
+        await runner.tick()
+        assert world.database.rows[row.id].desired_state is DesiredState.RUNNING, "nobody could work in it meanwhile"
+
+    run(world, main)
+
+
 def test_a_gap_is_kept_as_long_as_the_ttl_of_a_template_needs_it() -> None:
     world = World()
 

@@ -12,18 +12,32 @@ The row is the only state. Whatever is interrupted is requested again by the wor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import structlog
 
-from codehub.domain.dev_image import LOCK_FILE, Build, DevImage, Plan, Pull, forbidden_base, places_of, plan_image
+from codehub.control.dev_features import collect_features
+from codehub.domain.dev_features import Feature
+from codehub.domain.dev_image import (
+    Build,
+    DevImage,
+    Plan,
+    Pull,
+    feature_files,
+    feature_lines,
+    forbidden_base,
+    places_of,
+    plan_image,
+)
 from codehub.domain.devcontainer import DevContainer, parse_devcontainer
 from codehub.domain.errors import CodeHubError, Conflict, FenceLost, Invalid
+from codehub.domain.feature_refs import LOCK_FILE, FeatureRules
 from codehub.domain.model import Workspace
 from codehub.domain.profiles import AppProfile
 from codehub.ports.control_store import ControlStore
+from codehub.ports.feature_source import FeatureSource
 from codehub.ports.image_builds import BuildFiles, BuildNews, BuildOrder, DevImageStore, ImageBuilder, Tell
 from codehub.ports.instances import InstanceStatus
 from codehub.ports.leadership import Lease
@@ -37,7 +51,6 @@ _AT_ONCE: Final = 2
 _LONGEST_FILE: Final = 256 << 10
 _LONGEST_FEATURE: Final = 2 << 20
 _LARGEST_CONTEXT: Final = 1 << 30
-_MOST_FEATURES: Final = 20
 _COLLECT_AFTER_S: Final = 60.0
 _COLLECT_EVERY_S: Final = 600.0
 
@@ -49,7 +62,10 @@ _NEXT_START = "is applied after the workspace was stopped and started"
 
 @dataclass(frozen=True, slots=True)
 class DevImageDeps:
-    """`check` is the catalog's rule for images: it raises Invalid. `builds` is the administrator's switch."""
+    """`check` is the catalog's rule for images: it raises Invalid. `builds` is the administrator's switch.
+
+    `features` fetches those from a registry, as far as `feature_rules` allow.
+    """
 
     builder: ImageBuilder
     files: BuildFiles
@@ -57,6 +73,8 @@ class DevImageDeps:
     check: Callable[[str], object]
     profile_of: Callable[[Workspace], tuple[str, AppProfile]]
     new_place: Callable[[], str]
+    features: FeatureSource
+    feature_rules: FeatureRules
     builds: bool = False
 
 
@@ -68,6 +86,7 @@ class _Job:
     ref: str
     task: asyncio.Task[str]
     tell: Tell
+    ignored: tuple[tuple[str, str], ...] = ()
 
 
 class DevImages:
@@ -106,7 +125,9 @@ class DevImages:
         state, message = await self._state(row, plan, status)
         image = {"id": plan.digest[:12], "title": plan.title, "state": state, "message": message}
         if isinstance(plan, Build):
-            ignored += [[f"{each.key} {name}", _OF_FEATURE] for each in plan.features for name in each.ignored]
+            made = row.dev_image if row.dev_image is not None and row.dev_image.digest == plan.digest else None
+            unused = dict.fromkeys([*plan.ignored, *(made.ignored if made else ())])
+            ignored += [[f"{feature} {key}", _OF_FEATURE] for feature, key in unused]
         return {**answer, "image": image, "ignored": ignored}
 
     async def _state(self, row: Workspace, plan: Plan, status: InstanceStatus) -> tuple[str, str]:
@@ -136,7 +157,7 @@ class DevImages:
             raise Invalid(error)
         if status.image == job.ref and row.dev_image is not None and row.dev_image.digest == plan.digest:
             return {"restart": False}
-        image = DevImage(plan.digest, job.ref, plan.bases)
+        image = DevImage(plan.digest, job.ref, plan.bases, job.ignored)
         if not await self._deps.store.put_next(self._lease.epoch, workspace_id, status.identity, image):
             raise Conflict("the workspace was stopped meanwhile")
         return {"restart": True}
@@ -172,7 +193,8 @@ class DevImages:
             tell(BuildNews("Waiting for other builds.\n", "Waiting for other builds"))
         try:
             async with self._gate:
-                await self._make(plan, ref, status, tell)
+                features = await self._make(plan, ref, status, tell)
+            self._jobs[row.id].ignored = tuple((each.key, name) for each in features for name in each.ignored)
             return await self._deps.builder.why_not(ref, self._deps.profile_of(row)[1])
         except TimeoutError:
             return "it took too long"
@@ -182,24 +204,32 @@ class DevImages:
             _log.error("an image could not be prepared", workspace_id=row.id, exc_info=error)
             return f"{type(error).__name__}: {error}"
 
-    async def _make(self, plan: Plan, ref: str, status: InstanceStatus, tell: Tell) -> None:
+    async def _make(self, plan: Plan, ref: str, status: InstanceStatus, tell: Tell) -> Sequence[Feature]:
+        """Returns the features that were installed."""
         builder = self._deps.builder
         if isinstance(plan, Pull):
             await builder.pull(plan.image, tell)
-            return
-        base = f"{ref}-base" if plan.features else ref
+            return ()
+
+        def fetching(line: str) -> None:
+            tell(BuildNews(f"{line}\n", line))
+
+        # Before anything is built: a feature that cannot be had is the quickest to fail.
+        features = await collect_features(plan.features, self._deps.feature_rules, self._deps.features, fetching)
+        base = f"{ref}-base" if features else ref
         if plan.context is not None:
             assert status.workspaced is not None
             name = f".codehub-{self._deps.new_place()}"
             order = BuildOrder(base, plan.recipe.text, name, plan.bases, plan.args)
             async with self._deps.files.context(status.workspaced, plan.context, _LARGEST_CONTEXT) as context:
                 await builder.build(order, context, tell)
-        if plan.features:
+        if features:
             below = base if plan.context is not None else plan.bases[0]
-            order = BuildOrder(ref, plan.feature_lines(below), bases=(below,), files=plan.feature_files())
+            order = BuildOrder(ref, feature_lines(below, features), bases=(below,), files=feature_files(features))
             await builder.build(order, None, tell)
             if plan.context is not None:
                 await builder.remove(base)
+        return features
 
     async def _plan(self, row: Workspace, wanted: DevContainer, status: InstanceStatus, question: Message) -> Plan:
         """Raises Invalid with the reason why nothing is done for the image."""
@@ -210,8 +240,6 @@ class DevImages:
             raise Invalid(_NEXT_START)  # a helper of an older version
         if wanted.needs_build and not self._deps.builds:
             raise Invalid(_OFF)
-        if len(wanted.features) > _MOST_FEATURES:
-            raise Invalid(f"has more than {_MOST_FEATURES} features")
         places = places_of(wanted, clone, file)
         files, there = self._deps.files, status.workspaced
         dockerfile = b""
@@ -222,7 +250,8 @@ class DevImages:
             for key, path in places.features.items()
         }
         lock = await files.read(there, f"{clone}/{file.removesuffix('devcontainer.json')}{LOCK_FILE}", _LONGEST_FILE)
-        plan = plan_image(wanted, places, dockerfile.decode("utf-8", "replace"), features, lock or b"")
+        text, rules = dockerfile.decode("utf-8", "replace"), self._deps.feature_rules
+        plan = plan_image(wanted, places, text, features, lock or b"", rules)
         if refused := forbidden_base(plan.bases, self._deps.check):
             raise Invalid(refused)
         return plan

@@ -54,7 +54,8 @@ class TtlRunner:
         self._clock = clock
         self._settings = settings
         self._heartbeat = heartbeat
-        self._last_tick = timedelta()  # its duration
+        # How long the last tick took, by a clock that stands still while the machine is suspended: that time is a gap.
+        self._last_tick = timedelta()
         # Whether the last read of the activity store succeeded. A new term does not know; guessing wrong stops work.
         self._saw = False
 
@@ -66,9 +67,9 @@ class TtlRunner:
 
     async def tick(self) -> None:
         coverage = await self._take_in_activity()
-        now = self._clock.now()
-        await self._put_to_rest(coverage, now)
-        self._last_tick = self._clock.now() - now
+        begun = self._clock.monotonic()
+        await self._put_to_rest(coverage, self._clock.now())
+        self._last_tick = timedelta(seconds=self._clock.monotonic() - begun)
 
     async def _put_to_rest(self, coverage: ActivityCoverage, now: datetime) -> None:
         standby = timedelta(seconds=self._settings.standby_s)
