@@ -18,7 +18,8 @@ from codehub.domain.jsonc import parse_jsonc
 # Possible paths of the file, in order of preference. Then one folder below the first, sorted by name.
 PATHS = (".devcontainer/devcontainer.json", ".devcontainer.json")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-_VARIABLE = re.compile(r"\$\{([A-Za-z]+)(?::([^}:]*)(?::([^}]*))?)?\}")
+# No `$` inside: otherwise each beginning of a variable would be searched to the end of the text.
+_VARIABLE = re.compile(r"\$\{([A-Za-z]+)(?::([^}:$]*)(?::([^}$]*))?)?\}")
 _EXTENSION = re.compile(r"-?[A-Za-z0-9][A-Za-z0-9-]*\.[A-Za-z0-9][A-Za-z0-9._-]*(?:@[0-9A-Za-z.+-]+)?")
 _MOST = 100
 
