@@ -53,7 +53,7 @@ fastcgi_param GIT_CONFIG_KEY_1 safe.directory; fastcgi_param GIT_CONFIG_VALUE_1 
 fastcgi_param GIT_CONFIG_KEY_2 uploadpack.packObjectsHook; fastcgi_param GIT_CONFIG_VALUE_2 {place}/pack.sh;
 fastcgi_read_timeout 600;
 """
-# Sends half of what is cloned from a repository that has a gate, and the rest once the gate is open, unless it is broken off.
+# Sends half of what is cloned from a repository that has a gate, and the rest once it is open, unless it is broken off.
 _PACK = """#!/bin/sh
 [ -e gate ] || exec "$@"
 echo clone >> clones
