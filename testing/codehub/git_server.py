@@ -53,7 +53,7 @@ fastcgi_param GIT_CONFIG_KEY_1 safe.directory; fastcgi_param GIT_CONFIG_VALUE_1 
 fastcgi_param GIT_CONFIG_KEY_2 uploadpack.packObjectsHook; fastcgi_param GIT_CONFIG_VALUE_2 {place}/pack.sh;
 fastcgi_read_timeout 600;
 """
-# Sends half of what is cloned from a repository that has a gate, and the rest once the gate is open.
+# Sends half of what is cloned from a repository that has a gate, and the rest once it is open, unless it is broken off.
 _PACK = """#!/bin/sh
 [ -e gate ] || exec "$@"
 echo clone >> clones
@@ -62,6 +62,7 @@ pack=$(mktemp) && trap 'rm -f "$pack"' EXIT
 half=$(($(stat -c %s "$pack") / 2))
 head -c $half "$pack"
 while [ -e gate ]; do sleep 0.1; done
+[ ! -e broken ] || exit 1
 tail -c +$((half + 1)) "$pack"
 """
 _SSHD = """
@@ -83,6 +84,11 @@ class Gate:
 
     def open(self) -> None:
         self.file.unlink()
+
+    def break_off(self) -> None:
+        """End what is being cloned in the middle. A later clone gets everything."""
+        (self.file.parent / "broken").touch()
+        self.open()
 
     def clones(self) -> int:
         """Return how often its contents were asked for while the gate was closed."""

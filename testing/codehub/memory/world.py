@@ -88,6 +88,7 @@ class MemoryArchives:
 class Volume:
     ctx: HomeCtx
     files: dict[str, bytes] = field(default_factory=dict)
+    limit: int | None = None
 
 
 class MemoryHomes:
@@ -123,7 +124,10 @@ class MemoryHomes:
 
     async def limit(self, home: HomeKey, limit: int | None) -> bool:
         self.answer()
-        return False
+        volume = self.volumes.get(home.workspace_id)
+        if volume is not None:
+            volume.limit = limit
+        return volume is not None and limit is not None
 
     async def size(self, home: HomeKey) -> int | None:
         self.answer()

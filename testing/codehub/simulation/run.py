@@ -28,6 +28,7 @@ from codehub.domain.errors import Deposed
 from codehub.domain.model import DesiredState, ErrorReason, Operation, Phase, Workspace
 from codehub.domain.profiles import AppProfile
 from codehub.domain.schedule import Schedule, shown_schedule
+from codehub.domain.template_options import Size
 from codehub.ports.clock import Clock
 from codehub.ports.leadership import Lease
 from testing.codehub.memory.activity import MemoryActivity
@@ -244,7 +245,8 @@ class Simulation:
         if self.planned.random() < 0.7:
             schedule = replace(schedule, stop=stop.time().replace(second=0, microsecond=0))
         self._say(f"scheduled {shown_schedule(schedule)}")
-        return AppliedTemplate("t", 1, "code-server", "code-server", schedule=schedule)
+        size = Size(disk_bytes=self.planned.choice([None, 1 << 30]))
+        return AppliedTemplate("t", 1, "code-server", "code-server", size=size, schedule=schedule)
 
     def _duplicate(self, original: Workspace) -> None:
         """Duplicate a workspace as `Workspaces.duplicate` does."""

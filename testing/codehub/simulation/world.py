@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from codehub.domain.disk import disk_limit
 from codehub.domain.errors import Conflict, Transient
 from codehub.domain.gc import archive_key_of
 from codehub.domain.limits import RunningLimits
@@ -155,6 +156,9 @@ class SimHomes(MemoryHomes):
         super().__init__(world.archives)
         self._world = world
         self._late: set[asyncio.Future[HomeCtx]] = set()
+
+    async def limit(self, home: HomeKey, limit: int | None) -> bool:
+        return "no-disk-limit" not in self._world.bugs and await super().limit(home, limit)
 
     async def archive(self, home: HomeKey, ctx: HomeCtx, op_id: str, report: Report, fence: Fence) -> ArchiveReceipt:
         world = self._world
@@ -308,6 +312,10 @@ class SimDatabase(MemoryDatabase):
             starts = workspace.operation is Operation.STARTING and old.operation is Operation.NONE
             taken = starts and workspace.dev_image == old.dev_image_next
             must(taken or workspace.dev_image_next is not None, f"{workspace.id} lost its image")
+        if old is not None and old.operation is Operation.STARTING and workspace.phase is Phase.RUNNING:
+            volume = self._world.homes.volumes.get(workspace.id)
+            limited = volume is None or volume.limit == disk_limit(workspace)
+            must(limited, f"disk: {workspace.id} runs without the size of its template")
         began = workspace.archive_key is not None and (old is None or old.archive_key is None)
         if workspace.copy_of is not None and began:
             self._world.copied(workspace)

@@ -1,4 +1,4 @@
-"""The control plane under a thousand seeds of faults, and six planted bugs that it finds."""
+"""The control plane under a thousand seeds of faults, and seven planted bugs that it finds."""
 
 from __future__ import annotations
 
@@ -62,6 +62,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
         ("ttl-ignores-desired", "the TTL overrides"),
         ("epoch-unchecked", "11:"),
         ("schedule-forgets", "a schedule acts twice"),
+        ("no-disk-limit", "disk:"),
         # A leader must freeze in the last instant before a restore, and come late when the place is free again.
         ("marker-ignored", "stale:|lost:"),
     ],

@@ -8,6 +8,7 @@ is safe to repeat at any point. The result is written to `result`.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -28,6 +29,8 @@ _ANSWER_TIMEOUT_S = 45.0
 _MARK = "codehub-clone"  # in .git: identifies our clone
 _EARLY_BYTES = 20 << 20  # enough data to estimate the total
 _KEPT_OUTPUT = 256 << 10
+_FULL_BYTES = 256 << 10  # with less room than this, a clone that failed has filled the disk
+NO_SPACE = errno.ENOSPC  # the exit code if there was no room to say how it ended
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 
 
@@ -42,7 +45,10 @@ def git_environment() -> dict[str, str]:
 
     It also disables protocols that run programs or read files.
     """
-    ssh = "ssh -o BatchMode=yes -o StrictHostKeyChecking=accept-new -o ConnectTimeout=30"
+    ssh = (
+        "ssh -o BatchMode=yes -o StrictHostKeyChecking=accept-new -o ConnectTimeout=30 "
+        "-o ServerAliveInterval=30 -o ServerAliveCountMax=4"
+    )
     return {
         **os.environ,
         "LC_ALL": "C",
@@ -52,8 +58,10 @@ def git_environment() -> dict[str, str]:
         "GIT_ALLOW_PROTOCOL": "https:http:ssh",
         "GIT_SSH_COMMAND": os.environ.get("GIT_SSH_COMMAND", ssh),
         "GIT_LFS_SKIP_SMUDGE": "1",
-        "GIT_HTTP_LOW_SPEED_LIMIT": "1000",
-        "GIT_HTTP_LOW_SPEED_TIME": "60",
+        # Nothing at all for two minutes. While a server counts and compresses a large repository, it sends only a few
+        # bytes now and then: a higher limit would end such clones.
+        "GIT_HTTP_LOW_SPEED_LIMIT": "1",
+        "GIT_HTTP_LOW_SPEED_TIME": "120",
     }
 
 
@@ -77,6 +85,14 @@ class Clone:
             )
         shutil.rmtree(self.staging, ignore_errors=True)
         os.makedirs(os.path.dirname(self.staging), exist_ok=True)
+        try:
+            self._stage()
+        except BaseException:
+            # The user does not see it, and on a full disk it is what fills it.
+            shutil.rmtree(self.staging, ignore_errors=True)
+            raise
+
+    def _stage(self) -> None:
         filters = self._look()
         self._clone(filters)
         self._check_out()
@@ -187,6 +203,10 @@ class Clone:
             self.notes.append(f"Large files (Git LFS) were not fetched: {trouble.message}")
 
     def _must(self, code: int, said: str) -> None:
+        if code == -signal.SIGKILL:
+            said += "\nout of memory"  # the usual reason; what was killed says nothing
+        if code != 0 and _is_full(os.path.dirname(self.staging)):
+            said += "\nNo space left on device"  # not all of git's programs say so
         if code != 0:
             raise Failed(explain(said, self.url, self.ref))
 
@@ -251,9 +271,30 @@ def _is_empty_folder(path: str) -> bool:
     return os.path.isdir(path) and not os.path.islink(path) and not os.listdir(path)
 
 
+def _is_full(path: str) -> bool:
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < _FULL_BYTES
+
+
 def _fetch_capability(trace: str) -> str:
     found = re.search(r"< fetch=([^\n]*)", trace)
     return found[1] if found else ""
+
+
+def write_result(spec: dict[str, str], result: dict[str, object]) -> int:
+    """Write what `workspaced` reads, and return the exit code. Without room for that, the code says so."""
+    temporary = spec["result"] + ".new"
+    try:
+        with open(temporary, "w") as file:
+            json.dump(result, file)
+        os.rename(temporary, spec["result"])
+    except OSError as error:
+        print(error, flush=True)
+        return NO_SPACE if error.errno in (errno.ENOSPC, errno.EDQUOT) else 1
+    return 0 if result["state"] == "done" else 1
 
 
 def main() -> int:
@@ -270,11 +311,7 @@ def main() -> int:
         result = {"state": "failed", "kind": trouble.kind, "message": trouble.message, "id": spec["id"]}
         print(error, flush=True)
     result["notes"] = clone.notes
-    temporary = spec["result"] + ".new"
-    with open(temporary, "w") as file:
-        json.dump(result, file)
-    os.rename(temporary, spec["result"])
-    return 0 if result["state"] == "done" else 1
+    return write_result(spec, result)
 
 
 if __name__ == "__main__":

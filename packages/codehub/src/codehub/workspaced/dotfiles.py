@@ -15,8 +15,8 @@ if not __package__:
     __package__ = os.path.basename(os.path.dirname(os.path.abspath(__file__)))
     __import__(__package__)
 
-from .clone import Clone, Failed
-from .git_errors import Trouble
+from .clone import Clone, Failed, write_result
+from .git_errors import Trouble, explain
 
 # In the order of GitHub Codespaces.
 SCRIPTS = (
@@ -95,13 +95,10 @@ def main() -> int:
         result = {"state": "failed", "kind": error.trouble.kind, "message": error.trouble.message, "id": spec["id"]}
         print(error.trouble.message, flush=True)
     except OSError as error:
-        result = {"state": "failed", "kind": "other", "message": f"Dotfiles failed: {error}", "id": spec["id"]}
+        trouble = explain(str(error), spec["url"], spec["ref"])
+        result = {"state": "failed", "kind": trouble.kind, "message": trouble.message, "id": spec["id"]}
         print(error, flush=True)
-    temporary = spec["result"] + ".new"
-    with open(temporary, "w") as file:
-        json.dump(result, file)
-    os.rename(temporary, spec["result"])
-    return 0 if result["state"] == "done" else 1
+    return write_result(spec, result)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,10 @@ from typing import NamedTuple
 
 
 class Trouble(NamedTuple):
-    """A problem and its explanation. `kind` is for programs: auth, missing, host, timeout, tls, ref, space, git, other."""
+    """A problem and its explanation.
+
+    `kind` is for programs: auth, missing, host, timeout, tls, ref, space, memory, broken, git, other.
+    """
 
     kind: str
     message: str
@@ -16,7 +19,7 @@ class Trouble(NamedTuple):
 _RULES: list[tuple[str, str, str]] = [
     (
         "space",
-        r"No space left on device|Disk quota exceeded",
+        r"No space left on device|Disk quota exceeded|Failure writing output to destination",
         "There is no room left for the clone. Delete files in the workspace, then try again.",
     ),
     (
@@ -43,9 +46,23 @@ _RULES: list[tuple[str, str, str]] = [
         "There is no host named {host}. Check the URL.",
     ),
     (
+        "memory",
+        r"index-pack died of signal 9|unpack-objects died of signal 9|[Oo]ut of memory|cannot allocate memory|"
+        r"Cannot allocate memory",
+        "git had too little memory for this repository. Choose a template with more memory, or close other programs and "
+        "try again.",
+    ),
+    (
         "timeout",
         r"Connection timed out|Operation timed out|Failed to connect to .* Timeout|timed out|Operation too slow",
         "{host} does not answer. Check the URL, or try again later.",
+    ),
+    (
+        "broken",
+        # What git says when a download that had begun ends: the same words as for a host that cannot be reached follow.
+        r"RPC failed; (?!HTTP 404)|early EOF|unexpected disconnect|transfer closed|not closed cleanly|"
+        r"invalid index-pack output|Connection to \S+ closed by remote host|Timeout, server \S+ not responding",
+        "The connection to {host} broke off during the download. Try again.",
     ),
     (
         "host",

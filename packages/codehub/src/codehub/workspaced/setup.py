@@ -17,9 +17,10 @@ import time
 from typing import Callable
 
 from . import devcontainer, setup_plan
+from .clone import NO_SPACE
 from .errors import RequestError
 from .git_access import write_file
-from .git_errors import last_progress
+from .git_errors import explain, last_progress
 from .holder import shell
 from .image_step import ImageStep
 from .link import Link
@@ -266,6 +267,9 @@ class Setup:
             if result.get("state") in ("done", "failed"):
                 kept: tuple[str, ...] = ("state", "kind", "message", "notes")
                 return {**base, **{name: result[name] for name in kept if name in result}}
+            if code == NO_SPACE:
+                full = explain("No space left on device", "", "")
+                return {**base, "state": "failed", "kind": full.kind, "message": full.message}
             return {**base, "state": "failed", "message": "It was interrupted. Try again."}
         if code == 0:
             return {**base, "state": "done"}

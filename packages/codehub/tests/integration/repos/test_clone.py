@@ -210,6 +210,24 @@ def test_a_clone_that_was_killed_says_so_and_is_repeated_by_the_button(
     assert made.sh("git -C ~/broken-off fsck 2>&1 | grep -c error; ls ~/broken-off | wc -l").split() == ["0", "400"]
 
 
+def test_a_clone_that_its_server_breaks_off_says_so_and_leaves_nothing_behind(
+    shop: Repositories, git_server: GitServer
+) -> None:
+    gate = git_server.make_gated("dropped")
+    made = shop.create("dropped", repo={"url": gate.url})
+    made.until_setup(lambda now: now.get("percent") is not None)
+    gate.break_off()
+    failed = made.until_setup(lambda now: now["state"] == "failed")
+    step = made.step("clone")
+    assert (step["kind"], failed["retry"]) == ("broken", "Try again"), step
+    assert "broke off during the download" in failed["text"]
+    assert "fatal:" in made.codehub("ws", "setup-log", made.workspace_id).stdout.decode()
+    assert made.sh("find ~ -name '*.pack' -o -name 'tmp_pack*' | wc -l") == "0\n", "half a clone takes no space"
+    shop.ask("POST", f"workspaces/{made.workspace_id}:retry-setup")
+    made.until_setup(lambda now: now["state"] == "done" and now["folder"] == "dropped")
+    assert made.sh("ls ~/dropped | wc -l") == "400\n"
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_a_repository_of_500_megabytes_is_cloned_without_old_contents(
