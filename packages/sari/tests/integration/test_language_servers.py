@@ -86,12 +86,12 @@ def _tree(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
-def _typed(workspace: Workspace, tool: str, **asked: object) -> Any:
+def _typed(workspace: Workspace, tool: str, **arguments: object) -> Any:
     """The answer once it is by types; a note that says why not fails at once."""
     answers: list[Any] = []
 
     def is_typed() -> bool:
-        answers.append(call_tool(workspace, tool, **asked))
+        answers.append(call_tool(workspace, tool, **arguments))
         assert "No answer by types" not in answers[-1]["note"], answers[-1]["note"]
         return bool(answers[-1]["by"] == "types")
 

@@ -128,16 +128,16 @@ def test_all_pages_together_are_the_whole_answer(workspace: Workspace, ask: Ask,
 
 
 def test_pages_go_on_while_other_files_change(workspace: Workspace, ask: Ask) -> None:
-    asked = {"query": "return", "globs": "lib/**", "max_tokens": 100}
-    before = {(m["path"], m["line"]) for m in ask("search", **{**asked, "max_tokens": 9_000})["matches"]}
-    page = ask("search", **asked)
+    arguments = {"query": "return", "globs": "lib/**", "max_tokens": 100}
+    before = {(m["path"], m["line"]) for m in ask("search", **{**arguments, "max_tokens": 9_000})["matches"]}
+    page = ask("search", **arguments)
     seen = {(match["path"], match["line"]) for match in page["matches"]}
     extra = workspace.root / "lib" / "zz_extra.txt"
     extra.write_text("return of another\n")
     try:
         assert page["cursor"]
         while page["cursor"]:
-            page = ask("search", **asked, cursor=page["cursor"])
+            page = ask("search", **arguments, cursor=page["cursor"])
             seen |= {(match["path"], match["line"]) for match in page["matches"]}
         assert seen == before | {("lib/zz_extra.txt", 1)}
     finally:

@@ -262,7 +262,7 @@ class Table:
             self._drop(number)
         return bool(dead)
 
-    def tidy(self, most: int) -> list[bytes]:
+    def to_compact(self, most: int) -> list[bytes]:
         """Return the live files of segments that should be rebuilt: mostly dead ones, or the smallest of too many."""
         chosen = [n for n, part in self._parts.items() if part.dead * 2 > len(part.paths)]
         if len(self._parts) > most:

@@ -357,7 +357,7 @@ class WorkspaceIndex:
         if self.store.writer:
             self._build()
             with self._lock:
-                stale = self._table.tidy(_MOST_SEGMENTS)
+                stale = self._table.to_compact(_MOST_SEGMENTS)
                 for path in stale:
                     self._table.mark(path)
             if stale and not self._stop.is_set():
