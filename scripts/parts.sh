@@ -10,6 +10,7 @@ declare -A package_of=(
     [systemd-analyze]=systemd [sshd]=openssh-server [ssh]=openssh-client [rsync]=rsync [vim]=vim [htop]=htop
     [gopls]=gopls [go]=golang-go [clangd]=clangd [ctags]=universal-ctags
     [fcgiwrap]=fcgiwrap [git-lfs]=git-lfs [ip]=iproute2
+    [dpkg-source]=dpkg-dev [patch]=patch [curl]=curl
 )
 missing=()
 for command in "${!package_of[@]}"; do
