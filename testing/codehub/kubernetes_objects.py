@@ -19,6 +19,7 @@ from codehub.adapters.kubernetes.manifests import (
     transfer_job,
 )
 from codehub.adapters.kubernetes.preflight import access_review, probe_pod
+from codehub.adapters.kubernetes.probes import attacking_pod
 
 Json = dict[str, Any]
 _DEPLOY = Path(__file__).resolve().parents[2] / "deploy/kubernetes"
@@ -49,6 +50,7 @@ def created() -> list[Json]:
         *(one for options in (PodOptions(), EVERY_OPTION) for one in (*_pods(options), *_jobs(options))),
         *_claims(),
         probe_pod("codehub:1"),
+        attacking_pod("codehub:1", {"seconds": 60}),
         access_review("codehub-workspaces", "batch", "jobs", "", "create"),
     ]
 

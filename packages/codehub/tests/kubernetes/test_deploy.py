@@ -44,12 +44,12 @@ def test_the_role_is_what_doctor_asks_for() -> None:
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
-    asked = {
+    required = {
         (group, f"{resource}/{sub}" if sub else resource, verb)
         for group, resource, sub, verbs in PERMISSIONS
         for verb in verbs
     }
-    assert shipped == asked
+    assert shipped == required
 
 
 def test_the_server_takes_every_object_of_the_trial(node: Node) -> None:

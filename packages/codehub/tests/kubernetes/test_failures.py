@@ -147,9 +147,9 @@ async def test_a_namespace_that_does_not_exist_is_named_and_nothing_is_deleted(t
     cluster = Cluster(client, "test")
     try:
         homes = pvc_world(cluster, Store((tmp_path / "archives").as_uri())).homes
-        for asked in (cluster.ping(), homes.list_all(), homes.provision(HOME, "inc-1", no_fence)):
+        for call in (cluster.ping(), homes.list_all(), homes.provision(HOME, "inc-1", no_fence)):
             with pytest.raises(BackendDown, match="the namespace no-such-namespace does not exist"):
-                await asked
+                await call
         assert client.writes == 0
     finally:
         await cluster.close()
@@ -160,9 +160,9 @@ async def test_an_expired_token_is_unknown_for_instances_and_homes_alike(namespa
     cluster = Cluster(ApiClient(access), "test")
     try:
         homes = pvc_world(cluster, Store((tmp_path / "archives").as_uri())).homes
-        for asked in (KubernetesInstances(cluster).list_all(), homes.list_all(), cluster.ping()):
+        for call in (KubernetesInstances(cluster).list_all(), homes.list_all(), cluster.ping()):
             with pytest.raises(BackendDown, match="Renew the token"):
-                await asked
+                await call
         assert cluster.client.writes == 0
     finally:
         await cluster.close()
