@@ -5,7 +5,7 @@ SEEDS ?= 10000
 ARGS ?=
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 up: run-env  ## run CodeHub with its embedded servers (Ctrl-C stops it)
 	@exec .venv/bin/codehub up $(ARGS)
@@ -45,6 +45,9 @@ kubernetes-down:  ## stop it
 
 test-kubernetes: dev-env parts  ## run the tests that need a cluster, on that node
 	@scripts/kubernetes/test.sh $(ARGS)
+
+test-kubernetes-ci: dev-env parts  ## run a selection of them, on a node that is started for it and removed afterwards
+	@scripts/kubernetes/test.sh --ci $(ARGS)
 
 soak: dev-env parts  ## run the long tests that `make test` only samples
 	CODEHUB_TEST_SOAK=1 scripts/test.sh -m soak $(ARGS)
@@ -87,4 +90,4 @@ clean:  ## remove build products (not CodeHub's data)
 	rm -rf .venv .venvs .parts .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help up test check lint format bench simulate mutants kubernetes-up kubernetes-down test-kubernetes soak show-docker screens transcripts docs first-run run-env dev-env docs-env parts lock clean
+.PHONY: help up test check lint format bench simulate mutants kubernetes-up kubernetes-down test-kubernetes test-kubernetes-ci soak show-docker screens transcripts docs first-run run-env dev-env docs-env parts lock clean

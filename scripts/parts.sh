@@ -11,6 +11,7 @@ declare -A package_of=(
     [gopls]=gopls [go]=golang-go [clangd]=clangd [ctags]=universal-ctags
     [docker-registry]=docker-registry [linux.uml]=user-mode-linux [mkfs.xfs]=xfsprogs [mkfs.ext4]=e2fsprogs [insmod]=kmod
     [fcgiwrap]=fcgiwrap [git-lfs]=git-lfs [ip]=iproute2
+    [dpkg-source]=dpkg-dev [patch]=patch [curl]=curl
 )
 missing=()
 for command in "${!package_of[@]}"; do

@@ -49,7 +49,7 @@ class PostgresSetupDesk:
             await setup_links.note(tx, workspace_id, state)
 
     async def awaits_environment(self, owner_user_id: str) -> bool:
-        async with self.database.transaction() as tx:
+        async with self.database.statement() as tx:
             found = await user_setup.secrets_of(tx, owner_user_id)
         return any(secret.kind is SecretKind.ENV for secret in found)
 
