@@ -38,8 +38,11 @@ LANGUAGES = {
     "kotlin": "Kotlin",
     "bash": "Sh",
 }
-# The module that a file belongs to, and names that it imports: not definitions.
-_NOT_DEFINED_HERE = frozenset({"package", "packageName", "packages", "alias", "unknown", "namespace-import"})
+# The module that a file belongs to, names that it imports, the ends of texts in shell scripts,
+# the titles of tests: not definitions.
+_NOT_DEFINED_HERE = frozenset(
+    {"package", "packageName", "packages", "alias", "unknown", "heredoc", "describe", "context"}
+)
 _ANONYMOUS = re.compile(r"__anon|Anonymous|<", re.IGNORECASE)
 _VARIABLES = frozenset({"variable", "constant", "property", "field", "class", "local"})
 _BODY = re.compile(
@@ -50,6 +53,7 @@ _LITERAL = frozenset({"object", "pair", "array", "object_type", "dictionary", "h
 _JUNK = frozenset(
     {"", "if", "else", "for", "while", "return", "switch", "class", "public", "private", "protected", "struct"}
 )
+_ANY_MEMBER_NAME = ("javascript", "typescript", "tsx")
 _MOST_FILES = 2_000
 
 
@@ -84,7 +88,9 @@ def count(root: Path, counts: dict[str, Count]) -> None:
     listing = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, check=True).stdout
     by_language: dict[str, list[str]] = collections.defaultdict(list)
     for path in listing.decode("utf-8", "replace").split("\0"):
-        read = read_text(os.fsencode(root), os.fsencode(path), parse.MAX_PARSED_BYTES) if path else None
+        # Not a submodule, nor a link to a folder.
+        there = path and (root / path).is_file()
+        read = read_text(os.fsencode(root), os.fsencode(path), parse.MAX_PARSED_BYTES) if there else None
         language = catalog.of_file(path, read[0]) if read else None
         if language is not None and language.name in LANGUAGES:
             by_language[language.name].append(path)
@@ -115,12 +121,9 @@ def _compare(root: Path, language_name: str, path: str, tags: Iterable[Tag], int
     parsed = symbols_of(os.fsencode(root), os.fsencode(path))
     names = {re.sub(r"\s", "", symbol.name) for symbol in parsed.symbols} if parsed else set()
     into.files += 1
-    # JavaScript's generators have a method `return`.
-    into.junk += (
-        [f"{path}: {one.name!r}" for one in parsed.symbols if one.name in _JUNK and one.kind != "method"]
-        if parsed
-        else []
-    )
+    # JavaScript allows any word as a member's name: iterators have a method `return`.
+    junk = _JUNK if language_name not in _ANY_MEMBER_NAME else {""}
+    into.junk += [f"{path}: {name!r}" for name in sorted(names & junk)]
     names |= {name.lstrip("#$@:") for name in names}
     tree: Tree | None = None
     for tag in tags:
@@ -193,9 +196,11 @@ def _is_local(node: Node) -> bool:
 
 
 def _is_imported(node: Node) -> bool:
-    """Whether a name is taken out of another module: `const { join } = require("path")`."""
+    """Whether a name comes from another module: `import typing as t`, `const { join } = require("path")`."""
     at: Node | None = node
     while at is not None and at.type != "variable_declarator":
+        if "import" in at.type:
+            return True
         at = at.parent
     value = None if at is None else at.child_by_field_name("value")
     return value is not None and re.match(rb"(?:await +)?(?:require|import)\b", value.text or b"") is not None
@@ -215,7 +220,7 @@ def _is_reference(node: Node) -> bool:
     above = node.parent
     if above is None:
         return False
-    if any(above.child_by_field_name(one) == node for one in ("object", "function", "receiver", "operand")):
+    if any(above.child_by_field_name(one) == node for one in ("object", "function", "receiver", "operand", "module")):
         return True
     further = above.parent
     return further is not None and any(

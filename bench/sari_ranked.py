@@ -36,8 +36,8 @@ from sari.ranking.terms import count_terms
 from sari.ranking.weights import DEFAULT, Weights
 
 # How far back the indexed commit is, along first parents: the nearest one with enough questions after it is used.
-_WINDOWS = (60, 100, 150, 200, 300, 400, 500, 700, 1000)
-_ENOUGH_QUESTIONS = 130
+_WINDOWS = (60, 100, 150, 200, 300, 400, 500)
+_ENOUGH_QUESTIONS = 75
 _MOST_QUESTIONS = 150
 _MOST_ANSWERS = 3
 _MOST_CHANGED = 10

@@ -173,7 +173,7 @@ def test_a_sandbox_that_is_required_and_missing_is_not_replaced_by_a_weaker_one(
 
 
 @pytest.mark.parametrize(
-    ("runtime", "said"), [("docker", "engine does not answer"), ("kubernetes", "not tried on Kubernetes")]
+    ("runtime", "said"), [("docker", "engine does not answer"), ("kubernetes", "no cluster is configured")]
 )
 def test_what_is_not_tried_is_said(data_dir: Path, runtime: str, said: str) -> None:
     _, found = doctor(data_dir, CODEHUB_RUNTIME=runtime, DOCKER_HOST=f"unix://{data_dir}/none.sock")

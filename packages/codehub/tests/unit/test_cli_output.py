@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -54,3 +56,14 @@ def test_the_output_of_programs_keeps_colours_on_a_terminal_and_everything_in_a_
     assert output.program_output(coloured) == coloured
     assert not re.search("[\x07\x1b\x9b]", output.program_output(HOSTILE))
     assert not re.search("\x1b", output.program_output("\x1b[2J\x1b[H\x1bc\x1b[6n"))
+
+
+def test_a_log_line_is_one_line_without_control_characters() -> None:
+    program = (
+        "import structlog; from codehub.cli.logs import configure; configure('info', 'text');"
+        f"structlog.get_logger().warning('it failed', error={HOSTILE + chr(10) + 'forged'!r})"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    (line,) = done.stderr.splitlines()
+    assert not CONTROL.search(line)
+    assert "\\nforged" in line

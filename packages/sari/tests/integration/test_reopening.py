@@ -52,5 +52,6 @@ def test_the_first_answer_does_not_wait_for_watches(
     index = open_index(root)
     assert differences(index, root, [Query("unique_000077_fn"), Query("return")]) == []
     assert index.status()["pending"] == 0
+    assert index.status()["state"] == "ready"
     (root / "pkg1/mod0/new.py").write_text("made_before_watches = 1\n")
     assert differences(index, root, [Query("made_before_watches")]) == []

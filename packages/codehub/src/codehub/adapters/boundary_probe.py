@@ -6,7 +6,6 @@ is a line of its output. It is bounded: an alarm ends it, and it takes no more t
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import json
 import os
@@ -157,6 +156,10 @@ def try_processes(amount: int, seconds: int) -> tuple[bool | None, str]:
 
 
 def try_user_namespace() -> tuple[bool | None, str]:
+    try:
+        import ctypes
+    except ImportError as error:  # a Python without libffi: everything else can be tried
+        return None, f"the system call cannot be made: {error}"
     child = os.fork()
     if child == 0:
         os._exit(0 if ctypes.CDLL(None).unshare(_CLONE_NEWUSER) == 0 else 1)

@@ -31,6 +31,7 @@ PROBE_MEMORY_BYTES, PROBE_PIDS = 128 << 20, 64
 PROBE_FILE = "probe.py"  # in the home
 _PREFIX = "doctor-"
 _POLL_INTERVAL_S = 0.05
+_LAST_LINES = 5  # of a workspace that ended, for the message
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,9 @@ class ProbeWorkspaces:
                 address = await self._runtime.address(name)
                 record = self._runtime.record(name)
                 return Neighbour(int(str(line["port"])), address, name, upstream.socket_path, home, record)
-        raise Transient("the second workspace ended before it listened")
+        text = b"".join([piece async for piece in self._instances.logs(name, follow=False, tail=_LAST_LINES)])
+        said = text.decode(errors="replace").strip() or "it printed nothing"
+        raise Transient(f"the second workspace ended before it listened: {said}")
 
     async def attack(self, attempts: Sequence[Attempt], outcomes: dict[Attempt, Outcome]) -> None:
         """From a workspace of its own, into `outcomes`. A caller who stops waiting keeps what was seen until then."""

@@ -9,6 +9,8 @@ from typing import Any
 
 import structlog
 
+from codehub.cli.output import printable
+
 # Fields with these names are never logged, whatever their source.
 _SECRET_KEYS = frozenset({"password", "token", "secret", "ticket", "authorization", "cookie", "session"})
 
@@ -26,6 +28,7 @@ def configure(level: str, form: str) -> None:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             _without_secrets,
             structlog.processors.format_exc_info,
+            *([_on_one_line] if as_text else []),  # JSON escapes them
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
@@ -40,4 +43,12 @@ def _without_secrets(logger: object, method: str, event: MutableMapping[str, Any
     for key in event:
         if key.lower() in _SECRET_KEYS:
             event[key] = "…"
+    return event
+
+
+def _on_one_line(logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Spell out control characters: a workspace chooses some of the texts, and must not forge lines or use the terminal."""
+    for key, value in event.items():
+        if isinstance(value, str):
+            event[key] = printable(value if key == "exception" else value.replace("\n", "\\n"))
     return event

@@ -89,8 +89,7 @@ CODE_SERVER = AppProfile(
         "ws:vscode-keepalive",
         # Code-server's own files in the home, which it watches: a lock it touches every second, heartbeats, logs, state.
         "ws:vscode-message:/.local/share/code-server/",
-        # The browser's own log, which tells of an extension host that does not answer in time, again and again on a busy
-        # machine.
+        # The window's own log, of which it reports every change to the extension host.
         "ws:vscode-message:vscode-log:/",
         "ws:vscode-message:telemetry",
         "ws:vscode-message:$publicLog",

@@ -276,6 +276,8 @@ class WorkspaceIndex:
             self._table = table
             self._last_compare = time.monotonic()
             self._compare_began = began
+        if not table.pending:
+            self._settled.set()
         self._listed.set()
         if self._is_persisted:
             # The query that opened the workspace is answered first: setting watches would take its CPU time.

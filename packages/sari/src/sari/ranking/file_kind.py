@@ -21,7 +21,7 @@ class FileKind(Enum):
 
 _VENDORED = re.compile(
     r"(?:^|/)(?:node_modules|vendor|vendored|third_party|third-party|site-packages|bower_components|dist|build|out|target"
-    r"|generated|__generated__|\.yarn|Pods)/"
+    r"|generated|__generated__|\.yarn|Pods)/|^deps/"
     r"|\.min\.(?:js|css)$|[._-]generated\.|_pb2(?:_grpc)?\.pyi?$|\.pb\.go$|\.g\.(?:cs|dart)$|\.map$|\.snap$"
     r"|(?:^|/)(?:package-lock\.json|yarn\.lock|pnpm-lock\.yaml|poetry\.lock|uv\.lock|Cargo\.lock|go\.sum)$"
 )

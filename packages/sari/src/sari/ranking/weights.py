@@ -32,7 +32,7 @@ class Weights:
     scope: float = 0.33
     coverage: float = 0.1
     activity: float = 0.04
-    tests: float = 0.25
+    tests: float = 0.35
     # Tests, if the question mentions tests.
     wanted_tests: float = 0.7
     documents: float = 0.35

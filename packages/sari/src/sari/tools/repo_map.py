@@ -27,6 +27,9 @@ _MOST_NAMES = 8
 # A name as used in code: `Model)` or `Model.objects`, but not a capitalized word at the start of a sentence. It begins
 # at a word boundary and is possessive, so that a file consisting of one long word takes no longer than others.
 _MENTION = re.compile(rb"(?<![\w$\x80-\xff])[A-Za-z_$\x80-\xff][\w$\x80-\xff]*+(?=[(.\[,):>{;\]&*!<]|[ \t\r]*+\n)")
+# In Go, a qualifier is a package or a variable. Only the former can qualify a top-level name: `http.Handler` is not our
+# `Handler`, and `builder.String()` is not our type `String`.
+_GO_MENTION = re.compile(rb"(?<![\w.\x80-\xff])(?:(\w++)\.)?([^\W\d]\w*+)(?=[(.\[,):>{;\]&*!<]|[ \t\r]*+\n)")
 # A file's rank depends on its top definitions, not on its length.
 _FOREMOST = 5
 # A test uses the code that it tests, which is weaker evidence than a use in source code.
@@ -71,8 +74,9 @@ def _names(scope: Scope, paths: Sequence[bytes]) -> dict[bytes, FileNames]:
     wanted = {
         name.encode("utf-8", "surrogateescape") for both in defined.values() for names in both for name in names
     }
+    packages = {path.rpartition(b"/")[0].rpartition(b"/")[2] for path in defined if path.endswith(b".go")}
     return {
-        path: FileNames(types, others, _mentions(scope, path, wanted), _COUNTS[kind_of(shown(path))])
+        path: FileNames(types, others, _mentions(scope, path, wanted, packages), _COUNTS[kind_of(shown(path))])
         for path, (types, others) in defined.items()
     }
 
@@ -81,12 +85,17 @@ def _sizes(symbols: Sequence[Symbol], kinds: frozenset[str]) -> dict[str, int]:
     return {one.name: one.end_line - one.line + 1 for one in symbols if one.kind in kinds}
 
 
-def _mentions(scope: Scope, path: bytes, wanted: set[bytes]) -> frozenset[str]:
+def _mentions(scope: Scope, path: bytes, wanted: set[bytes], packages: set[bytes]) -> frozenset[str]:
     try:
         with open(os.path.join(os.fsencode(scope.root), path), "rb") as file:
-            words = set(_MENTION.findall(file.read(_READ_BYTES)))
+            text = file.read(_READ_BYTES)
     except OSError:
         return frozenset()
+    if path.endswith(b".go"):
+        packages = {*packages, os.fsencode(scope.root.name)}
+        words = {name for package, name in _GO_MENTION.findall(text) if not package or package in packages}
+    else:
+        words = set(_MENTION.findall(text))
     return frozenset(word.decode("utf-8", "surrogateescape") for word in words & wanted)
 
 
