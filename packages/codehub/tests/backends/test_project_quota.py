@@ -41,8 +41,15 @@ def test_disk_sizes_are_enforced_on_xfs_and_ext4(tmp_path: Path) -> None:
     for disk in disks.values():
         disk.touch()
         os.truncate(disk, 400 << 20)
-    subprocess.run(["mkfs.xfs", "-q", disks["ubdb"]], check=True)
-    subprocess.run(["mkfs.ext4", "-q", "-O", "quota,project", "-E", "quotatype=prjquota", disks["ubdc"]], check=True)
+    env = {
+        **os.environ,
+        "PATH": os.environ["PATH"] + ":/usr/sbin:/sbin",
+        "HOME": str(tmp_path),
+        "TMPDIR": str(tmp_path),
+    }
+    with_projects = ["-O", "quota,project", "-E", "quotatype=prjquota"]
+    subprocess.run(["mkfs.xfs", "-q", disks["ubdb"]], env=env, check=True)
+    subprocess.run(["mkfs.ext4", "-q", *with_projects, disks["ubdc"]], env=env, check=True)
     words = ["linux.uml", "rootfstype=hostfs", "rootflags=/", "ro", "mem=384M", "quiet", f"init={init}"]
     words += [f"{name}={path}" for name, path in disks.items()]
     guest = subprocess.run(
@@ -50,7 +57,7 @@ def test_disk_sizes_are_enforced_on_xfs_and_ext4(tmp_path: Path) -> None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env={**os.environ, "HOME": str(tmp_path), "TMPDIR": str(tmp_path)},
+        env=env,
         timeout=540,
         check=False,
     )
