@@ -1,5 +1,6 @@
 # CodeHub itself, for production. Workspaces have images of their own (see docs/operating.md).
-FROM python:3.12-slim-bookworm AS build
+ARG BASE=python:3.12-slim-bookworm@sha256:54c85f3c47607a77f32adec749d3c81d1348bf25833671f512b26a9b6d778cb3
+FROM ${BASE} AS build
 WORKDIR /src
 COPY requirements/run.txt requirements/run.txt
 RUN python -m venv /opt/codehub && /opt/codehub/bin/pip install --no-cache-dir --require-hashes -r requirements/run.txt
@@ -12,7 +13,7 @@ RUN /opt/codehub/bin/pip uninstall --yes --quiet tree-sitter-language-pack tree-
 RUN { [ -x /usr/sbin/sshd ] || { apt-get update && apt-get install -y --no-install-recommends openssh-server; }; } \
     && /opt/codehub/bin/python -m codehub.adapters.workspace_tools /opt/codehub/share/codehub/tools
 
-FROM python:3.12-slim-bookworm
+FROM ${BASE}
 RUN useradd --uid 10001 --create-home --home-dir /var/lib/codehub codehub
 COPY --from=build /opt/codehub /opt/codehub
 ENV PATH=/opt/codehub/bin:$PATH CODEHUB_DATA_DIR=/var/lib/codehub PYTHONUNBUFFERED=1

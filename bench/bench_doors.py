@@ -21,6 +21,7 @@ from pathlib import Path
 import psutil
 from websockets.sync.client import ClientConnection, connect
 
+from codehub.cli.ssh_files import CIPHERS
 from codehub.workspaced.vt import Terminal as Model
 from testing.codehub.docker import TINY_IMAGE, DockerEngine
 from testing.codehub.doors import Doors, open_doors
@@ -61,22 +62,37 @@ def _scp(doors: Doors, place: Path) -> list[Row]:
     file = place / "large"
     with file.open("wb") as out:
         out.truncate(COPIED)
-    ours = _fastest(
-        3, lambda: _checked(laptop.run("scp", "-q", "-F", str(laptop.config), str(file), f"{laptop.host}:/dev/null"))
-    )
+
+    def scp(*words: str) -> float:
+        return _fastest(1, lambda: _checked(laptop.run("scp", "-q", *words)))
+
     with _sshd(place) as config:
-        peer = _fastest(
-            3, lambda: _checked(laptop.run("scp", "-q", "-F", str(config), str(file), "direct:/dev/null"))
-        )
+        # In turns, so that other work on the machine slows down all of them.
+        rounds = [
+            (
+                scp("-F", str(laptop.config), str(file), f"{laptop.host}:/dev/null"),
+                scp("-F", str(config), str(file), "direct:/dev/null"),
+                scp("-F", str(config), "-o", f"Ciphers={CIPHERS}", str(file), "direct:/dev/null"),
+            )
+            for _ in range(5)
+        ]
+    ours, default, same = (min(times) for times in zip(*rounds, strict=True))
     return [
         {
             "what": "scp of 1 GB",
             "value": COPIED / 1e6 / ours,
             "unit": "MB/s",
             "peer": "OpenSSH directly",
-            "ratio": peer / ours,
+            "ratio": default / ours,
             "floor": 0.8,
-        }
+        },
+        {
+            "what": "the same, with our choice of ciphers on both sides",
+            "value": COPIED / 1e6 / ours,
+            "unit": "MB/s",
+            "peer": "OpenSSH directly",
+            "ratio": same / ours,
+        },
     ]
 
 

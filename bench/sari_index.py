@@ -146,14 +146,14 @@ def _run(command: list[str], root: Path, env: dict[str, str] | None) -> tuple[fl
 
 def _sari(root: Path, data: Path) -> dict:  # type: ignore[type-arg]
     # The peers distinguish case by default.
-    asked = {
+    request = {
         name: ({**arguments, "case": "sensitive"}, 100 if selective else 5)
         for name, (arguments, _, selective) in _QUERIES.items()
     }
     done = subprocess.run(
         [sys.executable, "-m", "bench.sari_index_probe", root, data],
         cwd=trees.REPOSITORY,
-        input=json.dumps(asked),
+        input=json.dumps(request),
         capture_output=True,
         text=True,
         check=True,
@@ -242,10 +242,10 @@ def _old_stdio(program: str, root: Path, env: dict[str, str]) -> Row:
         began = time.perf_counter()
         _ask(process, 1, "initialize", client)
         for number in range(2, 200):
-            asked = time.perf_counter()
+            started = time.perf_counter()
             if "file_777.py" in _ask(process, number, "tools/call", call):
                 first = first or time.perf_counter() - began
-                times.append(time.perf_counter() - asked)
+                times.append(time.perf_counter() - started)
             if len(times) == 5 or time.perf_counter() - began > _OLD_TIMEOUT_S:
                 break
             time.sleep(0.05)
@@ -271,11 +271,11 @@ def _old_http(program: str, root: Path, env: dict[str, str]) -> Row:
     first, otherwise = None, ""
     try:
         while len(times) < 5 and time.perf_counter() - began < _OLD_TIMEOUT_S:
-            asked = time.perf_counter()
+            started = time.perf_counter()
             with contextlib.suppress(OSError, http.client.HTTPException):
                 if b"file_777.py" in _get(ports[1], "/search?q=unique_000777_fn&limit=10"):
                     first = first or time.perf_counter() - began
-                    times.append(time.perf_counter() - asked)
+                    times.append(time.perf_counter() - started)
             time.sleep(0.05)
         with contextlib.suppress(OSError, http.client.HTTPException, ValueError, KeyError):
             status = json.loads(_get(ports[1], "/status"))

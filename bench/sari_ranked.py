@@ -2,8 +2,8 @@
 
 Nothing of either is in this repository. `SARI_BENCH_SEMBLE` names a folder with `repos.json`, `annotations/` and the
 checkouts under `checkouts/NAME`; `SARI_BENCH_REPOSITORIES` names git repositories, separated by `:`. A repository is
-indexed as it was `WINDOW` commits ago, and asked with the messages of the commits that came after, so that no answer is
-in the history that sari reads.
+indexed as it was before the last commits, and asked with their messages, so that no answer is in the history that sari
+reads. The tree is as recent as enough questions allow: in one of years ago, the code that a message is about may not exist.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ from sari.ranking.term_segment import TermSegment, write_segment
 from sari.ranking.terms import count_terms
 from sari.ranking.weights import DEFAULT, Weights
 
-WINDOW = 500
+# How far back the indexed commit is, along first parents: the nearest one with enough questions after it is used.
+_WINDOWS = (60, 100, 150, 200, 300, 400, 500, 700, 1000)
+_ENOUGH_QUESTIONS = 130
 _MOST_QUESTIONS = 150
 _MOST_ANSWERS = 3
 _MOST_CHANGED = 10
@@ -156,28 +158,31 @@ def git(root: Path, *arguments: str) -> str:
 
 def commit_tasks(repository: Path, into: Path) -> tuple[Path, list[Task]]:
     """A checkout of some commits ago, and the questions that came after."""
-    commits = git(repository, "rev-list", "--no-merges", "--first-parent", f"-n{WINDOW + 1}", "HEAD").split()
+    newest, *older = git(repository, "rev-list", "--first-parent", f"-n{_WINDOWS[-1] + 1}", "HEAD").split()
     subprocess.run(["git", "clone", "-q", "--shared", "--no-checkout", repository, into], check=True, timeout=300)
-    git(into, "checkout", "-q", commits[-1])
-    there = set(git(into, "ls-files").split("\n"))
+    tasks: list[Task] = []
+    base = newest
+    for window in _WINDOWS:
+        base = older[min(window, len(older)) - 1]
+        tasks = list(_tasks_between(into, base, newest))
+        if len(tasks) >= _ENOUGH_QUESTIONS or window >= len(older):
+            break
+    git(into, "checkout", "-q", base)
+    return into, tasks[:_MOST_QUESTIONS]
+
+
+def _tasks_between(repository: Path, base: str, newest: str) -> Iterator[Task]:
+    there = set(git(repository, "ls-tree", "-r", "-z", "--name-only", base).split("\0"))
     log = git(
-        into,
-        "log",
-        "--no-merges",
-        "--no-renames",
-        "--name-only",
-        "--format=%x01%B%x03",
-        f"{commits[-1]}..{commits[0]}",
+        repository, "log", "--no-merges", "--no-renames", "--name-only", "--format=%x01%B%x03", f"{base}..{newest}"
     )
-    tasks = []
     for record in log.split("\x01")[1:]:
         message, _, names = record.partition("\x03")
         changed = [name for name in names.strip().split("\n") if name]
         answers = [path for path in changed if catalog.of_path(path) and kind_of(path) is FileKind.SOURCE]
         usable = 0 < len(answers) <= _MOST_ANSWERS and len(changed) <= _MOST_CHANGED and there.issuperset(answers)
         if usable and len(message.split()) > 2 and not _ROUTINE.match(message):
-            tasks.append(Task(message.strip(), tuple(Target(path) for path in answers)))
-    return into, tasks[:_MOST_QUESTIONS]
+            yield Task(message.strip(), tuple(Target(path) for path in answers))
 
 
 def recall_and_reciprocal(found: Sequence[str], targets: Sequence[Target]) -> tuple[float, float]:

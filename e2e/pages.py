@@ -66,12 +66,12 @@ async def say_inside(inside: Page, text: str) -> None:
 
 async def _post(inside: Page, path: str, body: str) -> str:
     """From the workspace's page, or from the one that waits for it: then until the workspace is up."""
-    asked = """async ([path, body]) => {
+    script = """async ([path, body]) => {
       const response = await fetch(path, {method: "POST", body});
       return response.status === 503 ? null : response.text();
     }"""
     async with asyncio.timeout(TIMEOUT_MS / 1000):
-        while (answer := await _evaluated(inside, asked, [path, body])) is None:
+        while (answer := await _evaluated(inside, script, [path, body])) is None:
             await asyncio.sleep(0.2)
     return answer
 

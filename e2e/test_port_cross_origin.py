@@ -24,9 +24,9 @@ import http.server, json, sys
 class Handler(http.server.BaseHTTPRequestHandler):
     def answer(self):
         length = int(self.headers.get("Content-Length") or 0)
-        asked = [self.command, self.path, self.rfile.read(length).decode(), self.headers.get("Cookie")]
+        request = [self.command, self.path, self.rfile.read(length).decode(), self.headers.get("Cookie")]
         with open("heard", "a") as heard:
-            heard.write(json.dumps(asked) + "\\n")
+            heard.write(json.dumps(request) + "\\n")
         body = b"<title>port</title>"
         self.send_response(200)
         self.send_header("Content-Type", "text/html")

@@ -41,8 +41,8 @@ window.socket.onopen = () => { document.title = "notes.txt - IDE"; };
 def ide(peer: Peer) -> None:
     """Serves the page, and keeps its WebSocket open until the connection ends."""
     while True:
-        asked = peer.read_message()
-        headers = {name.lower(): value for name, value in asked.headers}
+        request = peer.read_message()
+        headers = {name.lower(): value for name, value in request.headers}
         if "sec-websocket-key" in headers:
             salted = headers["sec-websocket-key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
             accept = b64encode(hashlib.sha1(salted.encode(), usedforsecurity=False).digest()).decode()
@@ -131,9 +131,9 @@ async def test_a_connection_that_ends_while_the_workspace_runs_changes_nothing(
     here: World, browser_context: BrowserContext
 ) -> None:
     _, page = await opened(here, browser_context, "thesis")
-    async with page.expect_response("**/_codehub/status") as asked:
+    async with page.expect_response("**/_codehub/status") as response:
         await end_socket(page)
-    assert (await (await asked.value).json())["go"] is True
+    assert (await (await response.value).json())["go"] is True
     await expect(page.get_by_role("dialog")).to_be_hidden()
 
 

@@ -7,9 +7,30 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 names=("$@")
 [ ${#names[@]} -gt 0 ] || names=(code-server jupyterlab)
-base=${BASE:-debian:bookworm-slim}
+# One base for all: the digest that the recipes name.
+base=${BASE:-$(sed -n 's/^ARG BASE=//p' images/code-server/Dockerfile)}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+
+# locked_for VERSION FILE: the locked packages that a Python of this version needs. pip would ask the host's Python.
+locked_for() {
+    .venv/bin/python - "$@" <<'EOF'
+import sys
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+version, lock = sys.argv[1:]
+python = {"python_full_version": version, "python_version": ".".join(version.split(".")[:2])}
+for line in Path(lock).read_text().replace("\\\n", " ").splitlines():
+    named, *hashes = line.split(" --hash=")
+    if not hashes:
+        continue
+    locked = Requirement(named)
+    if locked.marker is None or locked.marker.evaluate(python):
+        print(f"{locked.name}{locked.specifier}", *(f"--hash={value.strip()}" for value in hashes))
+EOF
+}
 
 if ! docker image inspect "$base" >/dev/null 2>&1 && ! docker pull -q "$base" >/dev/null 2>&1; then
     base=codehub/base:1
@@ -34,9 +55,10 @@ for name in "${names[@]}"; do
             system=$(docker build -q --network host --build-arg BASE="$base" --target system "$work/$name")
             version=$(docker run --rm --network none "$system" python3 -c 'import platform; print(platform.python_version())')
             scripts/bootstrap.sh dev >/dev/null
-            pinned=$(grep -oE '^jupyterlab==[0-9.]+' requirements/dev.txt)
-            .venv/bin/python -m pip download -q --disable-pip-version-check --dest "$work/$name/wheels" \
-                --only-binary=:all: --python-version "$version" "$pinned" 2>"$work/pip.log" || { tail -5 "$work/pip.log" >&2; exit 1; } ;;
+            locked_for "$version" packages/codehub/src/codehub/adapters/ide/jupyterlab.txt >"$work/jupyterlab.txt"
+            .venv/bin/python -m pip download -q --disable-pip-version-check --dest "$work/$name/wheels" --no-deps --require-hashes \
+                --only-binary=:all: --python-version "$version" -r "$work/jupyterlab.txt" 2>"$work/pip.log" ||
+                { tail -5 "$work/pip.log" >&2; exit 1; } ;;
         *) echo "build: no recipe images/$name" >&2; exit 2 ;;
     esac
     docker build -q --network host --build-arg BASE="$base" -t "codehub/$name:1" "$work/$name"

@@ -9,6 +9,7 @@ declare -A package_of=(
     [zstd]=zstd [setfattr]=attr [git]=git [wrk]=wrk [g++]=g++ [openssl]=openssl
     [systemd-analyze]=systemd [sshd]=openssh-server [ssh]=openssh-client [rsync]=rsync [vim]=vim [htop]=htop
     [gopls]=gopls [go]=golang-go [clangd]=clangd [ctags]=universal-ctags
+    [docker-registry]=docker-registry [linux.uml]=user-mode-linux [mkfs.xfs]=xfsprogs [mkfs.ext4]=e2fsprogs [insmod]=kmod
     [fcgiwrap]=fcgiwrap [git-lfs]=git-lfs [ip]=iproute2
 )
 missing=()

@@ -16,6 +16,11 @@ import pytest
 # part → (the required program, where else to find it, how to get it)
 _PROGRAMS: dict[str, tuple[str, str]] = {
     "docker": ("dockerd", "Debian's docker.io"),
+    "docker-registry": ("docker-registry", "Debian's docker-registry"),
+    "uml": ("linux.uml", "Debian's user-mode-linux"),
+    "mkfs.xfs": ("mkfs.xfs", "Debian's xfsprogs"),
+    "mkfs.ext4": ("mkfs.ext4", "Debian's e2fsprogs"),
+    "insmod": ("insmod", "Debian's kmod"),
     "chromium": ("chromium", "Debian's chromium"),
     "debootstrap": ("debootstrap", "Debian's debootstrap"),
     "bwrap": ("bwrap", "Debian's bubblewrap"),

@@ -1,6 +1,6 @@
 """A base image for `Dockerfile` on machines that cannot pull one: this machine's Python, a shell and the recipe's programs.
 
-It is imported under the name in the recipe's FROM. Everything after FROM is what an operator builds.
+The build argument BASE names it. Everything after FROM is what an operator builds.
 """
 
 from __future__ import annotations
@@ -37,13 +37,6 @@ _LEFT_OUT: Final = (
     "lib2to3",
     "config-*",
 )
-
-
-def base_names(dockerfile: str) -> set[str]:
-    """Return the base images of a recipe."""
-    froms = [line.split() for line in dockerfile.splitlines() if line.startswith("FROM ")]
-    stages = {words[3] for words in froms if len(words) > 3}
-    return {words[1] for words in froms} - stages
 
 
 def make_root(root: Path) -> None:

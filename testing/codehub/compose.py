@@ -19,7 +19,7 @@ import httpx
 from codehub.adapters.embedded.account import server_account
 from codehub.adapters.embedded.binaries import valkey_server
 from codehub.adapters.embedded.postgres import EmbeddedPostgres
-from testing.codehub.base_image import ROOT, base_names, copy_distributions, make_root
+from testing.codehub.base_image import ROOT, copy_distributions, make_root
 from testing.codehub.dashboard import PASSWORD
 from testing.codehub.docker import TINY_IMAGE, DockerEngine
 from testing.codehub.objectstore import S3Server
@@ -27,20 +27,20 @@ from testing.codehub.services import service_dir
 from testing.ports import free_ports
 
 IMAGE: Final = "codehub"
+_BASE: Final = "codehub-test/python:1"
 _TIMEOUT_S: Final = 600
 
 
 def build_image(engine: DockerEngine) -> None:
-    """Run `docker build` on the recipe, with a base image from this machine if none can be pulled."""
+    """Run `docker build` on the recipe, on a base image made from this machine: none can be pulled here."""
     environment = {**os.environ, "DOCKER_HOST": engine.host, "DOCKER_BUILDKIT": "0"}
-    recipe = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory(prefix="base-", dir="/var/tmp") as root:
         make_root(Path(root))
-        for name in base_names(recipe):
-            # Behind a TLS-inspecting proxy, pip needs its certificates. Elsewhere they are the usual ones.
-            change = "ENV PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin PIP_CERT=/etc/ssl/certs/ca-certificates.crt"
-            _import(Path(root), name, [change], environment)
-    _docker(["docker", "build", "--network", "host", "-t", IMAGE, str(ROOT)], environment)
+        # Behind a TLS-inspecting proxy, pip needs its certificates. Elsewhere they are the usual ones.
+        change = "ENV PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin PIP_CERT=/etc/ssl/certs/ca-certificates.crt"
+        _import(Path(root), _BASE, [change], environment)
+    argument = f"BASE={_BASE}"
+    _docker(["docker", "build", "--network", "host", "--build-arg", argument, "-t", IMAGE, str(ROOT)], environment)
 
 
 def import_image(engine: DockerEngine) -> None:
@@ -85,8 +85,25 @@ class Composed:
     proxy_port: int
 
     def run(self, *words: str) -> str:
+        return _docker(self._command(*words), self.environment)
+
+    def doctor(self) -> str:
+        """Run it as the coordinator and return its JSON. It exits with 1 if it found a problem."""
+        words = ("run", "--rm", "--no-deps", "coordinator", "doctor", "--json", "--boundaries-timeout", "120")
+        done = subprocess.run(
+            self._command(*words),
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+        assert done.stdout.startswith("["), (done.stdout[-3000:], done.stderr[-3000:])
+        return done.stdout
+
+    def _command(self, *words: str) -> list[str]:
         program = Path(sys.executable).with_name("docker-compose")
-        return _docker([str(program), "-f", str(self.place / "compose.yaml"), *words], self.environment)
+        return [str(program), "-f", str(self.place / "compose.yaml"), *words]
 
 
 @contextmanager

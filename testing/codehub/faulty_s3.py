@@ -42,7 +42,7 @@ class FaultyS3:
                 self.failed += 1
                 await reader.readuntil(b"\r\n\r\n")
                 body = b"<Error><Code>Planned</Code><Message>planned failure</Message></Error>"
-                head = f"HTTP/1.1 {self.mode} Told\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+                head = f"HTTP/1.1 {self.mode} Injected\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
                 writer.write(head.encode() + body)
                 await writer.drain()
                 return

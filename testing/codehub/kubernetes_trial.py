@@ -12,6 +12,7 @@ import hashlib
 import importlib.metadata
 import io
 import json
+import re
 import socket
 import struct
 import subprocess
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from testing.codehub.docker import tiny_root
-from testing.codehub.kubernetes import ROOT, SCRIPTS, Node, tools
+from testing.codehub.kubernetes import DEPLOY, ROOT, SCRIPTS, Node, tools
 from testing.codehub.kubernetes_images import closure, is_dynamic
 
 DNS = "10.98.0.10"  # as scripts/kubernetes/up.sh configures the kubelet
@@ -72,7 +73,7 @@ def load_trial_images(node: Node) -> None:
     """Load one layer as four images, rebuilt only if one of its files changed."""
     files = _files()
     state = [(name, path.stat().st_size, path.stat().st_mtime_ns) for path, name in files.items()]
-    key = hashlib.sha256(repr((sorted(state), _START, IMAGES)).encode()).hexdigest()
+    key = hashlib.sha256(repr((sorted(state), _START, IMAGES, _pinned_names())).encode()).hexdigest()
     stamp = node.lab / "trial.loaded"
     if stamp.exists() and stamp.read_text() == key and "library/codehub:1" in node.ctr("images", "ls", "-q"):
         return
@@ -82,10 +83,20 @@ def load_trial_images(node: Node) -> None:
         pairs = [word for name, entry in IMAGES.items() for word in (name, json.dumps(entry))]
         subprocess.run([sys.executable, SCRIPTS / "image.py", archive, *pairs, layer_file], check=True)
         node.ctr("images", "import", str(archive))
+        for name, pinned in _pinned_names().items():
+            node.ctr("images", "tag", "--force", f"docker.io/{name}", f"docker.io/{pinned}")
     finally:
         layer_file.unlink(missing_ok=True)
         archive.unlink(missing_ok=True)
     stamp.write_text(key)
+
+
+def _pinned_names() -> dict[str, str]:
+    """Return how the deployment pins these images: the kubelet looks for the name with the digest, without the tag."""
+    manifests = "".join(path.read_text() for path in (DEPLOY / "overlays/trial").glob("*.yaml"))
+    pins = re.findall(r"image: (\S+?):(\S+?)@(sha256:\w+)", manifests)
+    full = {name: name if "/" in name else f"library/{name}" for name, _, _ in pins}
+    return {f"{full[name]}:{tag}": f"{full[name]}@{digest}" for name, tag, digest in pins}
 
 
 def _files() -> dict[Path, str]:

@@ -20,10 +20,10 @@ class _Handler(BaseHTTPRequestHandler):
     base: str
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         found = [
             {**each, "actions": {"download": {"href": f"{self.base}/lfs/objects/{each['oid']}"}}}
-            for each in asked["objects"]
+            for each in request["objects"]
         ]
         body = json.dumps({"transfer": "basic", "objects": found}).encode()
         self._send(200, "application/vnd.git-lfs+json", body)

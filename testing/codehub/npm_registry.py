@@ -42,7 +42,7 @@ def _tarball() -> bytes:
 class NpmRegistry:
     url: str = ""
     tarball: bytes = field(default_factory=_tarball)
-    asked: threading.Event = field(default_factory=threading.Event)  # a client waits for the tarball
+    requested: threading.Event = field(default_factory=threading.Event)  # a client waits for the tarball
     let: threading.Event = field(default_factory=threading.Event)  # the tarball may be sent
 
     @property
@@ -64,7 +64,7 @@ def npm_registry() -> Iterator[NpmRegistry]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if self.path.endswith(".tgz"):
-                registry.asked.set()
+                registry.requested.set()
                 registry.let.wait(120)
                 body = registry.tarball
             else:

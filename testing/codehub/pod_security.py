@@ -13,6 +13,8 @@ _VOLUMES = frozenset(
     {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
 )
 _PROFILES = ("RuntimeDefault", "Localhost")
+_SELINUX_TYPES = ("", "container_t", "container_init_t", "container_kvm_t", "container_engine_t")
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
 def violations(spec: Json) -> list[str]:
@@ -30,16 +32,26 @@ def _of_pod(spec: Json) -> Iterator[str]:
         if spec.get(field):
             yield field
     security = spec.get("securityContext") or {}
-    if security.get("runAsUser") == 0:
-        yield "runAsUser 0"
-    if security.get("sysctls") or security.get("windowsOptions"):
-        yield "sysctls or windowsOptions"
-    if (security.get("seLinuxOptions") or {}).get("user") or (security.get("seLinuxOptions") or {}).get("role"):
-        yield "seLinuxOptions"
+    if security.get("sysctls"):
+        yield "sysctls"  # some are allowed; CodeHub needs none
+    yield from _of_context(security)
     for volume in spec.get("volumes") or ():
         kinds = set(volume) - {"name"}
         if not kinds <= _VOLUMES:
             yield f"volume {volume['name']}: {', '.join(sorted(kinds - _VOLUMES))}"
+
+
+def _of_context(security: Json) -> Iterator[str]:
+    """Return what neither a Pod's security context nor a container's may say."""
+    if security.get("runAsUser") == 0:
+        yield "runAsUser 0"
+    if (security.get("windowsOptions") or {}).get("hostProcess"):
+        yield "windowsOptions"
+    linux = security.get("seLinuxOptions") or {}
+    if linux.get("user") or linux.get("role") or linux.get("type", "") not in _SELINUX_TYPES:
+        yield "seLinuxOptions"
+    if (security.get("appArmorProfile") or {}).get("type", _PROFILES[0]) not in _PROFILES:
+        yield "appArmorProfile"
 
 
 def _of_container(spec: Json, container: Json) -> Iterator[str]:
@@ -55,15 +67,15 @@ def _of_container(spec: Json, container: Json) -> Iterator[str]:
         yield f"{name}: capabilities are added"
     if own.get("runAsNonRoot", pod.get("runAsNonRoot")) is not True:
         yield f"{name}: runAsNonRoot"
-    if own.get("runAsUser") == 0:
-        yield f"{name}: runAsUser 0"
     profile = own.get("seccompProfile") or pod.get("seccompProfile") or {}
     if profile.get("type") not in _PROFILES:
         yield f"{name}: seccompProfile"
     if own.get("procMount", "Default") != "Default":
         yield f"{name}: procMount"
+    yield from (f"{name}: {found}" for found in _of_context(own))
     if any(port.get("hostPort") for port in container.get("ports") or ()):
         yield f"{name}: hostPort"
-    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
-        if ((container.get(probe) or {}).get("httpGet") or {}).get("host"):
-            yield f"{name}: {probe} names a host"
+    handlers = {**{probe: container.get(probe) for probe in _PROBES}, **(container.get("lifecycle") or {})}
+    for kind, handler in handlers.items():
+        if any((handler or {}).get(how, {}).get("host") for how in ("httpGet", "tcpSocket")):
+            yield f"{name}: {kind} names a host"

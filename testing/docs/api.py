@@ -52,7 +52,7 @@ def page() -> str:
     for path, operations in described["paths"].items():
         for method, operation in operations.items():
             body = _named(operation.get("requestBody", {}).get("content", {}).get("application/json", {}))
-            good = next(status for status in operation["responses"] if status.startswith("2"))
+            good = next(status for status in operation["responses"] if status.startswith(("1", "2")))
             answer = _named(operation["responses"][good].get("content", {}).get("application/json", {}))
             bodies.update(dict.fromkeys([body] if body else []))
             answers.update(dict.fromkeys([answer] if answer else []))
@@ -74,9 +74,9 @@ def page() -> str:
 def _row(path: str, method: str, operation: dict[str, Any], body: str, answer: str) -> str:
     query = [f"`{each['name']}`" for each in operation.get("parameters", []) if each["in"] == "query"]
     takes = ", ".join(([f"[{body}](#{body.lower()})"] if body else []) + query)
-    good = next(status for status in operation["responses"] if status.startswith("2"))
+    good = next(status for status in operation["responses"] if status.startswith(("1", "2")))
     shown = f"{good} [{answer}](#{answer.lower()})" if answer else good
-    others = ", ".join(status for status in operation["responses"] if not status.startswith("2"))
+    others = ", ".join(status for status in operation["responses"] if not status.startswith(("1", "2")))
     words = operation.get("description", "").replace("\n", " ").replace("|", "\\|")
     return f"| `{method.upper()} {path}` | {takes} | {shown}; {others} | {words} |"
 

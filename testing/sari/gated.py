@@ -38,8 +38,8 @@ def gated_sari(folder: Path, word: str) -> Gate:
     gate.mkdir(parents=True)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
     python = place / "bin" / "python"
-    asked = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    done = subprocess.run([str(python), "-c", asked], check=True, capture_output=True, text=True)
+    script = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    done = subprocess.run([str(python), "-c", script], check=True, capture_output=True, text=True)
     # `addsitedir` also reads the .pth files beside the packages: sari itself is linked into this environment.
     (Path(done.stdout.strip()) / "here.pth").write_text(
         f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"

@@ -121,6 +121,10 @@ class MemoryHomes:
         volume = None if self.hidden else self.volumes.get(home.workspace_id)
         return HomeStatus(HomeState.ABSENT) if volume is None else HomeStatus(HomeState.WHOLE, volume.ctx)
 
+    async def limit(self, home: HomeKey, limit: int | None) -> bool:
+        self.answer()
+        return False
+
     async def size(self, home: HomeKey) -> int | None:
         self.answer()
         volume = None if self.hidden else self.volumes.get(home.workspace_id)

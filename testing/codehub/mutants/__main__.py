@@ -49,11 +49,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make mutants")
     parser.add_argument("--only", default="", help="those whose name contains this")
     parser.add_argument("--baseline", action="store_true", help="first run every named test on the source as it is")
-    asked = parser.parse_args()
-    chosen = [mutant for mutant in MUTANTS if asked.only in mutant.name]
+    options = parser.parse_args()
+    chosen = [mutant for mutant in MUTANTS if options.only in mutant.name]
     survivors = []
     with tempfile.TemporaryDirectory(prefix="codehub-mutants-") as place:
-        if asked.baseline and _run(tuple(sorted({test for one in chosen for test in one.tests})), SOURCE) != 0:
+        if options.baseline and _run(tuple(sorted({test for one in chosen for test in one.tests})), SOURCE) != 0:
             raise SystemExit("the tests fail on the source as it is: nothing can be said")
         for mutant in chosen:
             found = noticed(mutant, Path(place))

@@ -88,21 +88,21 @@ def main() -> int:
     )
     parser.add_argument("--lines", type=Path, help="which tests run which lines, as an earlier run recorded it here")
     parser.add_argument("--goal", type=float, default=0.9, help="exit with 1 below this share")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     # Read once: somebody may work on the files meanwhile.
     sources = {
         path.name: path.read_text(encoding="utf-8")
         for path in sorted(_DOMAIN.glob("*.py"))
-        if not asked.only or path.name.startswith(tuple(asked.only))
+        if not options.only or path.name.startswith(tuple(options.only))
     }
     every = [(file, site) for file, source in sources.items() for site in sites(source)]
     chosen = every
-    if asked.sample:
-        chosen = random.Random(asked.seed).sample(every, min(asked.sample, len(every)))
+    if options.sample:
+        chosen = random.Random(options.seed).sample(every, min(options.sample, len(every)))
     print(f"{len(every)} changes, {len(chosen)} chosen", flush=True)
     survivors = 0
     with tempfile.TemporaryDirectory(prefix="codehub-mutants-") as place:
-        lines = record_lines(asked.lines or Path(place, "lines.json"))
+        lines = record_lines(options.lines or Path(place, "lines.json"))
         preload([*_COMMON, *_TESTS])
         for file in sorted({file for file, _ in chosen}):
             check_unchanged(file, sources[file], lines)
@@ -117,7 +117,7 @@ def main() -> int:
                 print(f"{number} of {len(chosen)}: {survivors} survived", flush=True)
     share = 1 - survivors / max(1, len(chosen))
     print(f"{len(chosen) - survivors} of {len(chosen)} changes were noticed ({share:.1%})")
-    return 0 if share >= asked.goal else 1
+    return 0 if share >= options.goal else 1
 
 
 if __name__ == "__main__":

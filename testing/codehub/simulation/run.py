@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Collection, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import count
 from typing import Any, cast
 
-from codehub.control import act, gc_runner
 from codehub.control.coordinator import run_coordinator
 from codehub.control.deps import (
     ControllerSettings,
@@ -21,14 +20,12 @@ from codehub.control.deps import (
     TtlSettings,
 )
 from codehub.control.metrics import Metrics
-from codehub.control.observe import home_key
-from codehub.domain import observed
 from codehub.domain.actions import cancel_target
 from codehub.domain.applied_template import AppliedTemplate
 from codehub.domain.dev_image import DevImage
 from codehub.domain.duplicate import FromArchive, NotNow, source_of
 from codehub.domain.errors import Deposed
-from codehub.domain.model import DesiredState, ErrorReason, HomeCtx, Operation, Phase, Workspace
+from codehub.domain.model import DesiredState, ErrorReason, Operation, Phase, Workspace
 from codehub.domain.profiles import AppProfile
 from codehub.domain.schedule import Schedule, shown_schedule
 from codehub.ports.clock import Clock
@@ -38,6 +35,7 @@ from testing.codehub.memory.bus import MemoryBus
 from testing.codehub.memory.leadership import PING_EVERY_S, TERM_S, MemoryElection, MemoryLease
 from testing.codehub.simulation.faults import Dice, Gated, Process
 from testing.codehub.simulation.loop import VirtualClock, VirtualLoop, run_virtual
+from testing.codehub.simulation.planted_bugs import planted
 from testing.codehub.simulation.world import PROCESS, Violation, World, recovered
 from testing.codehub.workspaces import workspace
 
@@ -130,11 +128,11 @@ class Simulation:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             parts = [group.create_task(self._coordinator(name)) for name in ("a", "b")]
-            others = [group.create_task(self._users()), group.create_task(self._weather())]
+            others = [group.create_task(self._users()), group.create_task(self._inject_faults())]
             await asyncio.sleep(FAULTS_FOR_S)
             for task in others:
                 task.cancel()
-            await self._calm()
+            await self._end_faults()
             await self._converge()
             for task in parts:
                 task.cancel()
@@ -222,8 +220,8 @@ class Simulation:
             touched[row.id] = self.clock.now().timestamp()
         elif roll < 0.68 and (instead := cancel_target(row)) is not None:
             self._say(f"{row.id[-3:]} cancel {row.operation}")
-            asked = replace(row, desired_state=instead, cancel_op_started_at=row.op_started_at)
-            self.world.database.put(replace(asked, updated_at=self.clock.now()))
+            changed = replace(row, desired_state=instead, cancel_op_started_at=row.op_started_at)
+            self.world.database.put(replace(changed, updated_at=self.clock.now()))
         elif row.desired_state is not DesiredState.DELETED:
             desired = self.dice.choices(list(DesiredState), [5.0, 3.0, 3.0, 0.5])[0]
             self._say(f"{row.id[-3:]} → {desired}")
@@ -260,7 +258,7 @@ class Simulation:
         key = source.archive_key if isinstance(source, FromArchive) else None
         self.world.database.put(replace(copy, copy_of=original.id, archive_key=key))
 
-    async def _weather(self) -> None:
+    async def _inject_faults(self) -> None:
         """Make backends and Redis unavailable and available again; make instances end or stop answering."""
         world = self.world
         while True:
@@ -289,7 +287,7 @@ class Simulation:
                     world.instances.deaf.add(victim)
                     asyncio.get_running_loop().call_later(2 * away_s, world.instances.deaf.discard, victim)
 
-    async def _calm(self) -> None:
+    async def _end_faults(self) -> None:
         """End all faults. Frozen processes continue, and act late."""
         self._say("calm")
         self.quiet = True
@@ -370,37 +368,3 @@ def _describe(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"
-
-
-@contextmanager
-def planted(bugs: Collection[str]) -> Iterator[None]:
-    """Plant the bugs that are code while one seed runs."""
-    with ExitStack() as stack:
-        if "volume-before-key" in bugs:
-            stack.enter_context(_instead(act.Actor, "_archive_and_remove", _volume_before_key))
-        if "gc-without-grace" in bugs:
-            stack.enter_context(_instead(gc_runner, "is_due", lambda *_: True))
-        if "marker-ignored" in bugs:
-            stack.enter_context(
-                _instead(observed, "_is_made_from_what_is_recorded", lambda row, ctx: ctx is not None)
-            )
-        yield
-
-
-@contextmanager
-def _instead(owner: Any, name: str, bug: Any) -> Iterator[None]:
-    right = getattr(owner, name)
-    setattr(owner, name, bug)
-    try:
-        yield
-    finally:
-        setattr(owner, name, right)
-
-
-async def _volume_before_key(self: Any, task: Any, backends: Any, ctx: HomeCtx, *, current: bool) -> None:
-    """INV-8 in the wrong order: the volume is removed before its archive's key is committed."""
-    row, home = task.workspace, home_key(task.workspace)
-    homes = self._backends.homes[row.storage_backend]
-    receipt = await homes.archive(home, ctx, row.archive_op_id, task.report, task.fence)
-    await homes.deprovision(home, ctx, task.fence)
-    await task.record(receipt, current)

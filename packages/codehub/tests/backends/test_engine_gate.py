@@ -78,27 +78,27 @@ async def test_the_view_shows_own_containers_and_neither_others_nor_a_way_to_cha
     docker_engine: DockerEngine, view: str
 ) -> None:
     direct = Engine(docker_engine.host, OURS)
-    asked = Engine(view, OURS)
+    engine = Engine(view, OURS)
     names = {}
     try:
         for owner in (OURS, OTHERS):
             names[owner] = f"gate-{owner}-{os.getpid()}"
             body = {"Image": TINY_IMAGE, "Labels": {INSTALLATION: owner}, "Env": ["SECRET=of " + owner]}
             await direct.send("POST", "containers/create", body, params={"name": names[owner]})
-        await asked.ping()
-        found = await asked.get(f"containers/{names[OURS]}/json")
+        await engine.ping()
+        found = await engine.get(f"containers/{names[OURS]}/json")
         assert found["Config"]["Labels"][INSTALLATION] == OURS
-        assert await asked.get(f"containers/{names[OTHERS]}/json") is None
+        assert await engine.get(f"containers/{names[OTHERS]}/json") is None
         # Neither by its id, which does not show whose it is.
         foreign = (await direct.get(f"containers/{names[OTHERS]}/json"))["Id"]
-        assert await asked.get(f"containers/{foreign}/json") is None
-        listed = await asked.get(
+        assert await engine.get(f"containers/{foreign}/json") is None
+        listed = await engine.get(
             "containers/json", all="true", filters=json.dumps({"label": [f"{INSTALLATION}={OURS}"]})
         )
         assert [each["Names"] for each in listed] == [[f"/{names[OURS]}"]]
         for method, path in (("POST", f"containers/{names[OURS]}/start"), ("POST", "containers/create")):
             with pytest.raises(CodeHubError):
-                await asked.send(method, path, {})
+                await engine.send(method, path, {})
         assert (await direct.get(f"containers/{names[OURS]}/json"))["State"]["Status"] == "created"
         # A second request behind an allowed one never reaches the engine.
         reader, writer = await asyncio.open_unix_connection(view.removeprefix("unix://"))
@@ -110,5 +110,5 @@ async def test_the_view_shows_own_containers_and_neither_others_nor_a_way_to_cha
     finally:
         for name in names.values():
             await direct.remove(f"containers/{name}", force="true")
-        await asked.close()
+        await engine.close()
         await direct.close()

@@ -46,7 +46,7 @@ def test_an_install_that_was_killed_goes_on_where_it_was(tmp_path: Path, registr
     words = [sys.executable, "-c", _INSTALL, str(ide), VERSION, registry.integrity]
     first = subprocess.Popen(words, env=dict(os.environ), stdout=subprocess.DEVNULL, start_new_session=True)
     try:
-        assert registry.asked.wait(120), "npm asks for code-server"
+        assert registry.requested.wait(120), "npm asks for code-server"
     finally:
         os.killpg(first.pid, signal.SIGKILL)  # npm with it
         first.wait()

@@ -153,10 +153,10 @@ async def test_a_slow_store_takes_its_time_and_loses_nothing(
 
 
 async def until_true(holds: Callable[[], bool]) -> None:
-    async def asked() -> bool:
+    async def has_begun() -> bool:
         return holds()
 
-    await until(asked, "it begins")
+    await until(has_begun, "it begins")
 
 
 async def test_a_truncated_object_is_corrupted_and_a_missing_one_too(tmp_path: Path, store: Store) -> None:

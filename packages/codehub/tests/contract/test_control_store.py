@@ -15,6 +15,7 @@ from codehub.adapters.postgres.pool import Database
 from codehub.domain.errors import Deposed
 from codehub.domain.model import Workspace
 from testing.codehub.contracts.control_store import ControlStoreContract, intent, ws
+from testing.codehub.contracts.runner_stores import RunnerStoresContract
 from testing.codehub.coordinators import TIMEOUT_S
 from testing.codehub.memory.database import MemoryDatabase
 from testing.codehub.rows import put_workspace
@@ -65,13 +66,13 @@ class PostgresWorld:
         return [row["kind"] for row in rows]
 
 
-class TestInMemory(ControlStoreContract):
+class TestInMemory(ControlStoreContract, RunnerStoresContract):
     @pytest.fixture
     def world(self) -> MemoryWorld:
         return MemoryWorld()
 
 
-class TestOnPostgres(ControlStoreContract):
+class TestOnPostgres(ControlStoreContract, RunnerStoresContract):
     @pytest.fixture
     def world(self, database: Database) -> PostgresWorld:
         return PostgresWorld(database)

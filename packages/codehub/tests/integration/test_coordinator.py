@@ -293,14 +293,14 @@ async def test_a_restarted_database_is_led_again(postgres_server: EmbeddedPostgr
             await asyncio.to_thread(postgres_server.stop)
             await asyncio.to_thread(postgres_server.start)
 
-            async def asked() -> bool:
+            async def answered() -> bool:
                 try:
                     await ask(database, DesiredState.STANDBY)
                 except (BackendDown, psycopg.Error):
                     return False
                 return True
 
-            await until(asked, "the database answers")
+            await until(answered, "the database answers")
 
             async def asleep() -> bool:
                 try:

@@ -40,7 +40,7 @@ def _decided(row: Workspace) -> Workspace:
 
 
 @pytest.mark.parametrize(
-    ("point", "asked", "answer"),
+    ("point", "desired", "answer"),
     [
         # A late write: of what an archive left behind.
         ("commit:ARCHIVING→NONE", DesiredState.ARCHIVED, "Deposed: epoch {epoch} is over: the database is at {next}"),
@@ -56,19 +56,19 @@ def _decided(row: Workspace) -> Workspace:
     ],
 )
 async def test_what_a_frozen_leader_does_late_changes_nothing(
-    here: Installation, point: str, asked: DesiredState, answer: str | None
+    here: Installation, point: str, desired: DesiredState, answer: str | None
 ) -> None:
     frozen = here.coordinator(point, "freeze")
     epoch = await here.leads(frozen)
     await here.create(DesiredState.RUNNING)
     await here.reaches(Phase.RUNNING)
     (here.files / "notes").write_text("kept")
-    await here.ask(asked)
+    await here.ask(desired)
     await frozen.froze()
 
     successor = here.coordinator()
     assert await here.leads(successor) == epoch + 1
-    await here.reaches(Phase(asked.value))
+    await here.reaches(Phase(desired.value))
     await here.ask(DesiredState.RUNNING)
     await here.reaches(Phase.RUNNING)
     assert (here.files / "notes").read_text() == "kept"

@@ -27,13 +27,13 @@ class Helper:
     def __init__(self, breaks: int, answer: bytes = ANSWER) -> None:
         self.breaks = breaks
         self.answer = answer
-        self.asked: list[bytes] = []
+        self.requests: list[bytes] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             head = await reader.readuntil(b"\r\n\r\n")  # a connection without a request only looks who listens
-            self.asked.append(head.split(b" ", 1)[0])
-            if len(self.asked) > self.breaks:
+            self.requests.append(head.split(b" ", 1)[0])
+            if len(self.requests) > self.breaks:
                 writer.write(self.answer)
                 await writer.drain()
         writer.close()
@@ -51,7 +51,7 @@ async def test_a_request_that_changes_nothing_survives_restarts(tmp_path: Path) 
     helper = Helper(breaks=3)
     async with running(helper, tmp_path) as (doors, upstream):
         assert await doors.json(upstream, "GET", "/ports") == {}
-    assert helper.asked == [b"GET"] * 4
+    assert helper.requests == [b"GET"] * 4
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
@@ -60,7 +60,7 @@ async def test_a_request_that_may_have_changed_something_is_sent_once(tmp_path: 
     async with running(helper, tmp_path) as (doors, upstream):
         with pytest.raises(UpstreamUnavailable, match="does not answer"):
             await doors.json(upstream, method, "/exec", {"command": "true"})
-    assert helper.asked == [method.encode()]
+    assert helper.requests == [method.encode()]
 
 
 async def test_an_answer_that_has_begun_is_not_asked_for_again(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ async def test_an_answer_that_has_begun_is_not_asked_for_again(tmp_path: Path) -
     async with running(helper, tmp_path) as (doors, upstream):
         with pytest.raises(UpstreamUnavailable, match="in the middle"):
             await doors.json(upstream, "GET", "/ports")
-    assert helper.asked == [b"GET"]
+    assert helper.requests == [b"GET"]
 
 
 async def test_a_stream_is_opened_again_while_nothing_has_flowed(tmp_path: Path) -> None:
@@ -76,4 +76,13 @@ async def test_a_stream_is_opened_again_while_nothing_has_flowed(tmp_path: Path)
     async with running(helper, tmp_path) as (doors, upstream), doors.stream(upstream, "/tcp/1") as answer:
         assert isinstance(answer, Answer)
         assert answer.status == 404
-    assert helper.asked == [b"GET"] * 3
+    assert helper.requests == [b"GET"] * 3
+
+
+async def test_an_answer_that_would_take_long_to_parse_is_refused(tmp_path: Path) -> None:
+    """32 MB of empty lists took seconds, in which nobody's requests were answered."""
+    body = b"[" + b"[]," * 200_000 + b"0]"
+    helper = Helper(breaks=0, answer=b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    async with running(helper, tmp_path) as (doors, upstream):
+        with pytest.raises(UpstreamUnavailable, match="too long"):
+            await doors.json(upstream, "GET", "/ports")

@@ -37,18 +37,18 @@ async def rich(here: Installation) -> Fingerprint:
     return fingerprint(here.files)
 
 
-async def through_trouble(here: Installation, faulty: FaultyS3, mode: str, asked: DesiredState) -> None:
+async def through_trouble(here: Installation, faulty: FaultyS3, mode: str, desired: DesiredState) -> None:
     """Asked for while the store does that, which it goes on doing until the coordinator has met it."""
     faulty.turn(mode)
     before = faulty.failed
-    await here.ask(asked)
+    await here.ask(desired)
 
     async def met() -> bool:
         return faulty.failed > before
 
-    await until(met, f"{asked} meets {mode}")
+    await until(met, f"{desired} meets {mode}")
     faulty.turn("")
-    row = await here.reaches(Phase(asked.value))
+    row = await here.reaches(Phase(desired.value))
     assert row.error_reason is None
 
 

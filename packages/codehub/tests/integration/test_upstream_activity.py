@@ -24,13 +24,13 @@ class Ide:
     """Answers every request with the same bytes, and keeps what it was asked."""
 
     def __init__(self, answer: bytes, *, drip: bool = False) -> None:
-        self.asked: list[bytes] = []
+        self.requests: list[bytes] = []
         self._answer = answer
         self._drip = drip
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            self.asked.append(await reader.readuntil(b"\r\n\r\n"))
+            self.requests.append(await reader.readuntil(b"\r\n\r\n"))
             writer.write(self._answer)
             while self._drip:
                 writer.write(b" ")
@@ -56,7 +56,7 @@ async def listening(ide: Ide) -> AsyncIterator[Upstream]:
         yield Upstream("i-1", host=host, port=port)
 
 
-async def asked(answer: bytes, **how: Any) -> datetime | None:
+async def reported_activity(answer: bytes, **how: Any) -> datetime | None:
     async with listening(Ide(answer, **how)) as upstream:
         work = await UpstreamActivity().work(upstream, "/activity", NOW)
         return None if work is None else work.at
@@ -74,7 +74,7 @@ async def asked(answer: bytes, **how: Any) -> datetime | None:
     ],
 )
 async def test_what_makes_sense_is_believed_but_never_lies_in_the_future(body: bytes, when: datetime) -> None:
-    assert await asked(ok(body)) == when
+    assert await reported_activity(ok(body)) == when
 
 
 NO_ACTIVITY = {
@@ -103,14 +103,14 @@ NO_ACTIVITY = {
 
 @pytest.mark.parametrize("what", NO_ACTIVITY)
 async def test_anything_else_is_no_activity_and_no_error(what: str) -> None:
-    assert await asked(NO_ACTIVITY[what]) is None
+    assert await reported_activity(NO_ACTIVITY[what]) is None
 
 
 async def test_an_answer_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte comes in time; all of them never do."""
     monkeypatch.setattr(upstream_activity, "_TIMEOUT_S", 0.3)
     async with asyncio.timeout(60):
-        assert await asked(b"HTTP/1.1 200 OK\r\n\r\n", drip=True) is None
+        assert await reported_activity(b"HTTP/1.1 200 OK\r\n\r\n", drip=True) is None
 
 
 async def test_nobody_there_is_no_activity() -> None:
@@ -127,5 +127,5 @@ async def test_a_socket_is_asked_with_its_secret(tmp_path: Path) -> None:
         work = await UpstreamActivity().work(upstream, "/activity?x=1", NOW)
         assert work is not None
         assert work.at == NOW
-    assert ide.asked[0].startswith(b"GET /activity?x=1 HTTP/1.1\r\n")
-    assert b"x-secret: s3cret" in ide.asked[0].lower()
+    assert ide.requests[0].startswith(b"GET /activity?x=1 HTTP/1.1\r\n")
+    assert b"x-secret: s3cret" in ide.requests[0].lower()

@@ -40,19 +40,19 @@ def numbers(last: int) -> list[str]:
 
 def is_used_for_a_minute(walk: Walk, client: httpx.Client, open_one: str, others: tuple[str, str]) -> int:
     """Use a workspace through the proxy for the time that the server is away; return how often it answered."""
-    archiving, asked = others
-    assert client.post(f"/api/v1/workspaces/{asked}:archive").status_code == 202
+    archiving, delayed = others
+    assert client.post(f"/api/v1/workspaces/{delayed}:archive").status_code == 202
     began, lines, named = time.monotonic(), 0, False
     while time.monotonic() - began < _AWAY_S or not named:
         assert time.monotonic() - began < 4 * _AWAY_S, "the workspace that waits does not say what for"
         lines += 1
         said = walk.page(client, open_one, "/run", "POST", f"echo {lines} >> ~/log; cat ~/log; sleep 0.5")
         assert said.split() == numbers(lines)
-        for workspace_id in (open_one, archiving, asked):
+        for workspace_id in (open_one, archiving, delayed):
             now = seen(client, workspace_id)
             assert now["phase"] == "RUNNING" or workspace_id == archiving, now
             assert now["phase"] != "ERROR", now
-        blocked = seen(client, asked)["blocked"]
+        blocked = seen(client, delayed)["blocked"]
         named = named or (blocked is not None and "API server" in blocked["message"])
     return lines
 
@@ -61,25 +61,25 @@ def test_workspaces_go_on_without_the_api_server_and_archives_complete_when_it_i
     node: Node, namespace: str, s3_server: S3Server, tmp_path: Path
 ) -> None:
     with kubernetes_stack(node, namespace, s3_server, tmp_path) as walk, walk.signed_in() as client:
-        open_one, archiving, asked = (walk.create(client, "tiny") for _ in range(3))
-        for workspace_id in (open_one, archiving, asked):
+        open_one, archiving, delayed = (walk.create(client, "tiny") for _ in range(3))
+        for workspace_id in (open_one, archiving, delayed):
             walk.reach(client, workspace_id, "RUNNING")
             walk.page(client, workspace_id, "/run", "POST", _FILL)
-        sums = {one: walk.page(client, one, "/run", "POST", _SUM) for one in (archiving, asked)}
+        sums = {one: walk.page(client, one, "/run", "POST", _SUM) for one in (archiving, delayed)}
         pods = pods_of(node, namespace, open_one, "instance")
         assert client.post(f"/api/v1/workspaces/{archiving}:archive").status_code == 202
         walk.stack.wait(lambda: bool(pods_of(node, namespace, archiving, "transfer")))
         node.program("kill", "apiserver")
         try:
-            lines = is_used_for_a_minute(walk, client, open_one, (archiving, asked))
+            lines = is_used_for_a_minute(walk, client, open_one, (archiving, delayed))
         finally:
             node.program("start", "apiserver")
             node.wait_ready()
-        for workspace_id in (archiving, asked):
+        for workspace_id in (archiving, delayed):
             walk.reach(client, workspace_id, "ARCHIVED")
         assert pods_of(node, namespace, open_one, "instance") == pods, "it was never restarted"
         assert walk.page(client, open_one, "/run", "POST", "cat ~/log").split() == numbers(lines)
-        for workspace_id in (archiving, asked):
+        for workspace_id in (archiving, delayed):
             walk.ask(client, workspace_id, "start", "RUNNING")
             assert walk.page(client, workspace_id, "/run", "POST", _SUM) == sums[workspace_id]
         walk.stack.wait(lambda: leftovers(node, namespace)() == [])

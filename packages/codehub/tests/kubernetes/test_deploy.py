@@ -24,6 +24,8 @@ from codehub.ports.instances import InstanceSpec
 from testing.codehub.contracts.homes import FILES, key
 from testing.codehub.contracts.instances import until
 from testing.codehub.kubernetes import DEPLOY, IMAGE, SMALL, Node, admin_client, pvc_world, rendered
+from testing.codehub.kubernetes_objects import pod_spec
+from testing.codehub.pod_security import violations
 
 pytestmark = [pytest.mark.needs("kubernetes", "root"), pytest.mark.timeout(600)]
 
@@ -42,12 +44,12 @@ def test_the_role_is_what_doctor_asks_for() -> None:
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
-    asked = {
+    required = {
         (group, f"{resource}/{sub}" if sub else resource, verb)
         for group, resource, sub, verbs in PERMISSIONS
         for verb in verbs
     }
-    assert shipped == asked
+    assert shipped == required
 
 
 def test_the_server_takes_every_object_of_the_trial(node: Node) -> None:
@@ -64,16 +66,9 @@ def test_the_server_takes_every_object_of_the_trial(node: Node) -> None:
 
 @pytest.mark.parametrize("overlay", ["trial", "production"])
 def test_every_pod_that_is_shipped_is_restricted(overlay: str) -> None:
-    pods = [
-        one["spec"]["template"]["spec"] for one in rendered(overlay) if one["kind"] in ("Deployment", "StatefulSet")
-    ]
+    pods = [spec for one in rendered(overlay) if (spec := pod_spec(one)) is not None]
     assert len(pods) >= 3
-    for spec in pods:
-        assert spec["securityContext"]["runAsNonRoot"] is True
-        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        for container in [*spec["containers"], *spec.get("initContainers", [])]:
-            assert container["securityContext"]["allowPrivilegeEscalation"] is False
-            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert [found for spec in pods for found in violations(spec)] == []
 
 
 def account(node: Node, namespace: str, rules: list[dict[str, Any]]) -> ClusterAccess:

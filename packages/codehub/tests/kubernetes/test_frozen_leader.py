@@ -26,7 +26,7 @@ def uids(node: Node, namespace: str, kind: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("point", "asked", "answer"),
+    ("point", "desired", "answer"),
     [
         ("create:pods", DesiredState.RUNNING, "AlreadyExists"),
         ("delete:pods", DesiredState.STANDBY, "False"),
@@ -39,7 +39,7 @@ async def test_what_a_frozen_leader_asks_for_late_is_refused(
     node: Node,
     namespace: str,
     point: str,
-    asked: DesiredState,
+    desired: DesiredState,
     answer: str,
 ) -> None:
     async with installation(database, redis_url, environment(namespace)) as here:
@@ -47,14 +47,14 @@ async def test_what_a_frozen_leader_asks_for_late_is_refused(
         frozen = here.coordinator(point, "freeze")
         epoch = await here.leads(frozen)
         await here.create(DesiredState.RUNNING)
-        if asked is not DesiredState.RUNNING:
+        if desired is not DesiredState.RUNNING:
             await here.reaches(Phase.RUNNING)
-            await here.ask(asked)
+            await here.ask(desired)
         await frozen.froze()
 
         successor = here.coordinator()
         assert await here.leads(successor) == epoch + 1
-        await here.reaches(Phase(asked.value))
+        await here.reaches(Phase(desired.value))
         await here.ask(DesiredState.RUNNING)
         await here.reaches(Phase.RUNNING)
         files = volume_of(node, namespace, here.row.id)()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codehub.cli.boundaries import Place, bound_place, database_place, redis_place
+from codehub.cli.boundary_targets import Place, bound_place, database_place, redis_place
 from codehub.domain.boundaries import Attempt, Boundary, Means, Outcome, Verdict, judge
 
 ATTEMPTS = tuple(Attempt(Means.TCP, "127.0.0.1", port) for port in range(1, 5))

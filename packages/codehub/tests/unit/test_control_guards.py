@@ -66,10 +66,10 @@ class World:
     def __post_init__(self) -> None:
         self.clock = VirtualClock(self.loop)
         self.homes: MemoryHomes = MemoryHomes(self.archives)
-        self.asked: list[str] = []
+        self.probed: list[str] = []
 
     async def work(self, upstream: Upstream, path: str, now: datetime) -> Work | None:
-        self.asked.append(path)
+        self.probed.append(path)
         return Work(now, "a test")
 
     @asynccontextmanager
@@ -118,7 +118,7 @@ class World:
             assert self.clock.monotonic() < deadline, row
             await asyncio.sleep(0.5)
 
-    def runner(self) -> TtlRunner:
+    def runner(self, settings: TtlSettings | None = None) -> TtlRunner:
         lease = cast(Any, _Lease(self.database.epoch))
         heartbeat = Heartbeat("ttl_runner", self.clock, Metrics(), no_fence)
         return TtlRunner(
@@ -130,7 +130,7 @@ class World:
             lambda _: None,
             lease,
             self.clock,
-            TtlSettings(interval_s=60, standby_s=600, archive_s=1e9, flush_interval_s=30),
+            settings or TtlSettings(interval_s=60, standby_s=600, archive_s=1e9, flush_interval_s=30),
             heartbeat,
         )
 
@@ -333,6 +333,55 @@ def test_a_new_term_does_not_trust_what_it_did_not_see() -> None:
     run(world, main)
 
 
+@pytest.mark.parametrize("late_s", [4, 25])
+def test_an_idle_workspace_is_put_to_sleep_by_ticks_that_come_late(late_s: float) -> None:
+    """On an overloaded machine each tick seemed to end a gap, and an idle workspace stayed awake for ever."""
+    world = World()
+
+    async def main() -> None:
+        row = world.put(phase=Phase.RUNNING, home_ctx=_CTX)
+        runner = world.runner(TtlSettings(interval_s=1, standby_s=15, archive_s=1e9, flush_interval_s=1))
+        for _ in range(20):
+            await runner.tick()
+            await asyncio.sleep(late_s)
+        assert world.database.rows[row.id].desired_state is DesiredState.STANDBY
+
+    run(world, main)
+
+
+class _SuspendedClock(VirtualClock):
+    """A machine that was suspended: the time of day goes on, the monotonic clock does not."""
+
+    asleep = timedelta()
+
+    def now(self) -> datetime:
+        return super().now() + self.asleep
+
+
+def test_a_machine_suspended_in_the_middle_of_a_tick_counts_as_a_gap() -> None:
+    world = World()
+    world.clock = clock = _SuspendedClock(world.loop)
+
+    async def main() -> None:
+        row = world.put(phase=Phase.RUNNING, home_ctx=_CTX)
+        runner, put_to_sleep = world.runner(), world.database.put_to_sleep
+
+        async def suspended(*arguments: Any) -> list[str]:
+            slept = await put_to_sleep(*arguments)
+            clock.asleep = timedelta(hours=8)
+            return slept
+
+        await world.activity.unbroken()
+        await runner.tick()
+        cast(Any, world.database).put_to_sleep = suspended
+        await runner.tick()
+        cast(Any, world.database).put_to_sleep = put_to_sleep
+        await runner.tick()
+        assert world.database.rows[row.id].desired_state is DesiredState.RUNNING, "nobody could work in it meanwhile"
+
+    run(world, main)
+
+
 def test_a_gap_is_kept_as_long_as_the_ttl_of_a_template_needs_it() -> None:
     world = World()
 
@@ -347,7 +396,7 @@ def test_a_gap_is_kept_as_long_as_the_ttl_of_a_template_needs_it() -> None:
         await world.database.record_coverage(world.database.epoch, ActivityCoverage(now, (gap,)))
         await world.runner().tick()
         assert gap in (await world.database.coverage()).gaps
-        assert not world.asked
+        assert not world.probed
         assert world.database.rows[row.id].desired_state is DesiredState.RUNNING, "unseen time is not idle time"
 
     run(world, main)
@@ -369,7 +418,7 @@ def test_the_ide_is_asked_before_its_workspace_is_put_to_sleep() -> None:
         for _ in range(30):
             await asyncio.sleep(60)
             await runner.tick()
-        assert world.asked
+        assert world.probed
         assert world.database.rows[row.id].desired_state is DesiredState.RUNNING
 
     run(world, main)

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from codehub.domain.dev_features import File, in_order, read_feature
+from codehub.domain.dev_features import Feature, File, in_order, read_feature
 from codehub.domain.dev_image import (
     Build,
     DevImage,
     Pull,
     decode_dev_image,
     encode_dev_image,
+    feature_files,
+    feature_lines,
     forbidden_base,
     places_of,
     plan_image,
 )
 from codehub.domain.devcontainer import parse_devcontainer
 from codehub.domain.errors import Invalid
+from codehub.domain.feature_refs import FeatureRules, parse_feature_ref
 from codehub.domain.images import parse_image
 from codehub.domain.profiles import Catalog, Runs
 from codehub.workspaced import dockerignore
@@ -37,7 +41,7 @@ def _plan(
 ) -> Pull | Build:
     wanted = parse_devcontainer(json.dumps(document), containers=True, folder="/home/coder/app", home="/home/coder")
     places = places_of(wanted, "app", ".devcontainer/devcontainer.json")
-    return plan_image(wanted, places, dockerfile, features or {}, lock)
+    return plan_image(wanted, places, dockerfile, features or {}, lock, FeatureRules(("registry.example/*",)))
 
 
 def test_an_image_alone_is_pulled_and_a_dockerfile_is_built() -> None:
@@ -52,19 +56,21 @@ def test_an_image_alone_is_pulled_and_a_dockerfile_is_built() -> None:
 
 
 def test_features_are_installed_on_top_with_their_options_as_variables() -> None:
-    document: dict[str, object] = {"image": "debian:12", "features": {"./tool": {"version": "it's", "useIt": True}}}
+    given = {"version": "it's", "useIt": True}
+    document: dict[str, object] = {"image": "debian:12", "features": {"./tool": given}}
     options = {"version": {"default": "1"}, "useIt": {"default": False}, "9-a.b": {"default": "x"}}
     files = {"./tool": _feature(options=options, containerEnv={"PATH": "/opt/x:${PATH}"}, mounts=["x"])}
     built = _plan(document, features=files)
     assert isinstance(built, Build)
     assert built.context is None
-    lines = built.feature_lines("debian:12").splitlines()
+    features = [read_feature("./tool", given, files["./tool"])]
+    lines = feature_lines("debian:12", features).splitlines()
     assert lines[:3] == ["FROM debian:12", "USER root", "COPY 0 /tmp/codehub-features/0"]
     (script,) = json.loads(lines[3].removeprefix("RUN "))[2:]
     assert """VERSION='it'"'"'s' USEIT=true _A_B=x _REMOTE_USER=coder""" in script
     assert lines[4] == 'ENV PATH="/opt/x:${PATH}"'
-    assert set(built.feature_files()) == {"0/devcontainer-feature.json", "0/install.sh"}
-    assert built.features[0].ignored == ("mounts",)
+    assert set(feature_files(features)) == {"0/devcontainer-feature.json", "0/install.sh"}
+    assert built.ignored == [("./tool", "mounts")]
 
 
 def test_the_digest_follows_from_everything_that_the_image_is_made_of() -> None:
@@ -84,7 +90,12 @@ def test_the_digest_follows_from_everything_that_the_image_is_made_of() -> None:
 @pytest.mark.parametrize(
     ("document", "why"),
     [
-        ({"image": "a", "features": {"ghcr.example/x:1": {}}}, "registry"),
+        ({"image": "a", "features": {"ghcr.example/x:1": {}}}, "CODEHUB_ALLOWED_FEATURES"),
+        ({"image": "a", "features": {"devcontainers/features/x:1": {}}}, "is no feature"),
+        ({"image": "a", "features": {"https://example.org/x.tgz": {}}}, "is no feature"),
+        ({"image": "a", "features": {"registry.example/x@md5:" + "0" * 32: {}}}, "is no feature"),
+        ({"image": "a", "features": {f"./{n}": {} for n in range(21)}}, "more than 20"),
+        ({"image": "a", "features": {"./tool": {"version": "3"}}}, "is one of 1, 2"),
         ({"image": "a", "features": {"./../../x": {}}}, "leads out"),
         ({"build": {"dockerfile": "../Dockerfile", "context": "../.."}}, "leaves|leads out"),
         ({"features": {"./tool": {}}}, "need an image"),
@@ -93,7 +104,51 @@ def test_the_digest_follows_from_everything_that_the_image_is_made_of() -> None:
 )
 def test_what_cannot_be_built_says_why(document: dict[str, object], why: str) -> None:
     with pytest.raises(Invalid, match=why):
-        _plan(document, "FROM a", {"./tool": _feature(options={"version": {"default": "1"}})})
+        _plan(document, "FROM a", {"./tool": _feature(options={"version": {"default": "1", "enum": ["1", "2"]}})})
+
+
+_DIGEST = "sha256:" + "0" * 64
+
+
+def _lock(**entry: str) -> bytes:
+    return json.dumps({"features": {"registry.example/x:1": entry}}).encode()
+
+
+@pytest.mark.parametrize(
+    "lock",
+    [
+        b"{",
+        b"[]",
+        b'{"features": []}',
+        b'{"features": {"registry.example/x:1": {}}}',
+        _lock(resolved=f"registry.example/other@{_DIGEST}"),
+        _lock(resolved=f"registry.example/x@{_DIGEST}", integrity="sha256:1"),
+    ],
+)
+def test_a_lock_file_that_pins_nothing_is_refused(lock: bytes) -> None:
+    with pytest.raises(Invalid, match=r"devcontainer-lock\.json"):
+        _plan({"image": "a", "features": {"registry.example/x:1": {}}}, lock=lock)
+
+
+def test_the_administrator_names_the_registries_and_a_pattern_names_no_host() -> None:
+    rules = FeatureRules(("Registry.example:5000/team/*", "*.example/*", "10.0.0.?/x", "node:*"))
+    assert rules.named_hosts == {"registry.example:5000"}
+    rules.check(parse_feature_ref("a.example/x:1"))
+    with pytest.raises(Invalid, match="not allowed"):
+        rules.check(parse_feature_ref("registry.example:5000/other/x:1"))
+
+
+def test_features_are_ordered_by_what_they_need_then_by_what_they_prefer() -> None:
+    def feature(key: str, **metadata: object) -> Feature:
+        return read_feature(key, {}, _feature(id=key.rsplit("/", 1)[-1].partition(":")[0], **metadata))
+
+    common = feature("r.example/f/common:2", installsAfter=["r.example/f/late"])
+    python = feature("r.example/f/python:1", installsAfter=["r.example/f/common"])
+    late = replace(feature("r.example/f/late:1"), needs=frozenset({common.identity}))
+    # `common` would like to come after `late`, but `late` needs it.
+    assert [f.id for f in in_order([python, late, common])] == ["common", "python", "late"]
+    free = [feature("./a"), feature("./b"), feature("r.example/f/c:1")]
+    assert [f.id for f in in_order(free, ("r.example/f/c", "./b"))] == ["c", "b", "a"]
 
 
 def test_features_are_installed_after_those_that_they_name() -> None:
@@ -132,6 +187,9 @@ def test_every_image_that_a_build_starts_from_is_checked_by_the_catalogs_rule() 
 def test_the_image_of_a_row_survives_its_column() -> None:
     image = DevImage("d", "localhost/x:d", ("a", "b"))
     assert decode_dev_image(encode_dev_image(image)) == image
+    told = replace(image, ignored=(("./tool", "mounts"),))
+    assert decode_dev_image(encode_dev_image(told)) == told
+    assert decode_dev_image({"digest": "d", "ref": "localhost/x:d", "bases": ["a", "b"]}) == image  # an older row
     assert decode_dev_image(None) is None
 
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any, cast
 
 import pytest
@@ -15,16 +16,19 @@ from codehub.control.dev_images import DevImageDeps, DevImages
 from codehub.domain.dev_features import File
 from codehub.domain.dev_image import DevImage
 from codehub.domain.errors import Invalid, Transient
-from codehub.domain.images import parse_image
+from codehub.domain.feature_refs import FeatureRules
+from codehub.domain.images import ImageRef, parse_image
 from codehub.domain.model import Workspace
 from codehub.domain.profiles import CODE_SERVER, AppProfile, Catalog, Runs
 from codehub.ports.control_store import Versioned
+from codehub.ports.feature_source import FetchedFeature
 from codehub.ports.image_builds import BuildNews, BuildOrder
 from codehub.ports.instances import InstanceStatus, Upstream
 from testing.codehub.simulation.loop import VirtualLoop, run_virtual
 from testing.codehub.workspaces import workspace
 
 _CATALOG = Catalog(allowed_images=("node:*",))
+_RULES = FeatureRules(("registry.example/team/*",))
 
 
 @dataclass
@@ -41,6 +45,9 @@ class World:
     fails: str = ""
     epoch: int = 1
     dropped: list[str] = field(default_factory=list)
+    registry: dict[str, dict[str, object]] = field(default_factory=dict)  # a feature's name → its metadata
+    fetched: list[str] = field(default_factory=list)
+    installed: str = ""  # the Dockerfile of the last build
 
     def ref(self, digest: str) -> str:
         return f"localhost/dev:{digest}"
@@ -63,6 +70,7 @@ class World:
                 raise Transient(self.fails)
         finally:
             self.at_once[0] -= 1
+        self.installed = order.dockerfile
         self.built.append(order.ref)
         self.images.add(order.ref)
 
@@ -101,6 +109,15 @@ class World:
     def fence(self) -> None:
         pass
 
+    async def fetch(self, ref: ImageRef) -> FetchedFeature:
+        self.fetched.append(str(ref))
+        if ref.name not in self.registry:
+            raise Invalid(f"the feature {ref} cannot be fetched: there is none")
+        text = json.dumps(self.registry[ref.name]).encode()
+        return FetchedFeature(
+            "sha256:" + "1" * 64, {"devcontainer-feature.json": File(text), "install.sh": File(b"true")}
+        )
+
 
 def _check(image: str) -> None:
     _CATALOG.resolve(str(parse_image(image)), Runs.IMAGE)
@@ -137,7 +154,10 @@ def _run(
 
     async def main() -> Any:
         some = cast(Any, world)
-        deps = DevImageDeps(some, some, some, _check, lambda row: ("x", profile), lambda: "place", builds)
+        places = (f"place-{number}" for number in count())
+        deps = DevImageDeps(
+            some, some, some, _check, lambda row: ("x", profile), lambda: next(places), some, _RULES, builds
+        )
         images = DevImages(deps, some, some)
         running = asyncio.create_task(images.run())
         await asyncio.sleep(0)
@@ -249,6 +269,96 @@ def test_an_image_is_built_once_for_all_that_wait_for_it_and_two_at_once() -> No
     crowd = _world()
     _run(crowd, several)
     assert crowd.at_once[1] == 2
+
+
+_HOST = "registry.example/team"
+
+
+def _prepared(world: World, document: dict[str, object]) -> Any:
+    return _run(world, lambda images: images.prepare("w", _status(), _question(document), lambda news: None))
+
+
+def test_features_of_a_registry_are_fetched_when_the_image_is_made_and_never_at_wake() -> None:
+    world = _world()
+    world.registry = {
+        f"{_HOST}/tool": {
+            "id": "tool",
+            "options": {"version": {"default": "1"}},
+            "dependsOn": {f"{_HOST}/base:2": {}},
+            "entrypoint": "/x",
+        },
+        f"{_HOST}/base": {"id": "base", "privileged": True},
+    }
+    document: dict[str, object] = {"image": "node:22", "features": {f"{_HOST}/tool:1": "3"}}
+    assert _described(world, document)["image"]["state"] == "auto"
+    assert world.fetched == []
+    assert _prepared(world, document) == {"restart": True}
+    assert world.fetched == [f"{_HOST}/tool:1", f"{_HOST}/base:2"]
+    base, tool = [line for line in world.installed.splitlines() if line.startswith("RUN ")]
+    assert "VERSION=3" in tool
+    assert "VERSION" not in base
+    # At the next start the row says which image it is and what of its features has no effect.
+    made = world.row.dev_image_next
+    assert made is not None
+    applied = replace(_world(dev_image=made), images={made.ref})
+    again = _described(applied, document, _status(made.ref))
+    assert again["image"]["state"] == "applied"
+    assert [key for key, _ in again["ignored"]][1:] == [f"{_HOST}/base:2 privileged", f"{_HOST}/tool:1 entrypoint"]
+    assert applied.fetched == []
+
+
+def test_a_lock_file_pins_the_features_it_names() -> None:
+    digest = "sha256:" + "a" * 64
+    entry = {"version": "1.0.0", "resolved": f"{_HOST}/tool@{digest}", "integrity": digest}
+    world = _world()
+    world.registry = {f"{_HOST}/tool": {"id": "tool"}}
+    world.files["app/.devcontainer-lock.json"] = json.dumps({"features": {f"{_HOST}/tool:1": entry}}).encode()
+    document: dict[str, object] = {"image": "node:22", "features": {f"{_HOST}/tool:1": {}}}
+    _prepared(world, document)
+    assert world.fetched == [f"{_HOST}/tool:1@{digest}"]
+
+
+@pytest.mark.parametrize(
+    ("features", "why"),
+    [
+        ({"evil.example/tool:1": {}}, "CODEHUB_ALLOWED_FEATURES"),
+        ({f"{_HOST}/needs-evil:1": {}}, "evil.example/x:latest is not allowed"),
+        ({f"{_HOST}/circle:1": {}}, "depends on itself"),
+        ({f"{_HOST}/needs-local:1": {}}, "add it to the features"),
+        ({f"{_HOST}/absent:1": {}}, "there is none"),
+        ({f"{_HOST}/long-0:1": {}}, "more than 20 features"),
+        ({f"{_HOST}/tool:1": {"none": "x"}}, "has no option"),
+    ],
+)
+def test_features_that_cannot_be_installed_say_why(features: dict[str, object], why: str) -> None:
+    world = _world()
+    needs = {
+        "needs-evil": "evil.example/x",
+        "circle": f"{_HOST}/round:1",
+        "round": f"{_HOST}/circle:1",
+        "needs-local": "./here",
+        **{f"long-{number}": f"{_HOST}/long-{number + 1}:1" for number in range(30)},
+    }
+    world.registry = {
+        f"{_HOST}/{name}": {"id": name, "dependsOn": {other: {}} if other else {}}
+        for name, other in {**needs, "tool": ""}.items()
+    }
+    with pytest.raises(Invalid, match=why):
+        _prepared(world, {"image": "node:22", "features": features})
+    assert world.built == []
+    assert not [ref for ref in world.fetched if ref.startswith("evil")]
+
+
+def test_no_build_replaces_the_image_of_another_workspace() -> None:
+    # The same Dockerfile can copy other files: each build has a name of its own.
+    world = _world()
+
+    async def both(images: DevImages) -> None:
+        for each in ("a", "b"):
+            await images.prepare(each, _status(), _question(_BUILD), lambda news: None)
+
+    _run(world, both)
+    assert len(world.built) == len(set(world.built)) == 2
 
 
 def test_a_build_that_fails_leaves_the_row_alone_and_one_that_nobody_waits_for_ends() -> None:

@@ -30,7 +30,7 @@ from codehub.adapters.kubernetes.manifests import (
     instance_pod,
     transfer_job,
 )
-from codehub.adapters.kubernetes.objects import Pod, decode_node, decode_pod
+from codehub.adapters.kubernetes.objects import Pod, decode_job, decode_node, decode_pod
 from codehub.adapters.kubernetes.preflight import probed
 from codehub.adapters.kubernetes.quantity import quantity
 from codehub.adapters.kubernetes.transfer import job_name
@@ -82,8 +82,15 @@ def test_an_image_that_cannot_be_pulled_fails_at_once_in_the_kubelets_words(reas
     assert f"{reason}: manifest unknown" in str(found.error)
 
 
-def test_a_registry_that_times_out_is_tried_again() -> None:
-    found = outlook(pod("Pending", waiting("ErrImagePull", "dial tcp: i/o timeout")))
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("ErrImagePull", "dial tcp: i/o timeout"),
+        ("ImagePullBackOff", 'Back-off pulling image "a": ErrImagePull: dial tcp: i/o timeout'),
+    ],
+)
+def test_a_registry_that_times_out_is_tried_again(reason: str, message: str) -> None:
+    found = outlook(pod("Pending", waiting(reason, message)))
     assert isinstance(found, Failed)
     assert type(found.error) is Transient
 
@@ -123,6 +130,13 @@ def test_a_running_pod_that_is_not_ready_is_on_a_node_that_does_not_answer() -> 
     assert not is_node_lost(pod("Pending", waiting("ContainerCreating"), conditions=[ready]))
 
 
+@pytest.mark.parametrize("kind", ["FailureTarget", "Failed"])
+def test_a_job_has_failed_as_soon_as_a_current_release_says_that_it_will(kind: str) -> None:
+    condition = {"type": kind, "status": "True", "reason": "BackoffLimitExceeded", "message": "too many failures"}
+    assert decode_job({"status": {"conditions": [condition]}}).failure == "BackoffLimitExceeded: too many failures"
+    assert decode_job({"status": {"conditions": [{**condition, "status": "False"}]}}).failure == ""
+
+
 def test_a_node_is_out_of_service_by_its_taint() -> None:
     taint = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}
     assert decode_node({"spec": {"taints": [taint]}}).out_of_service
@@ -137,6 +151,8 @@ def test_the_newest_warning_is_told_with_what_to_do() -> None:
         {"type": "Warning", "reason": "Old", "lastTimestamp": "1"},
     ]
     assert last_warning(events) == "FailedMount: timed out; check the volume's driver on that node"
+    repeated = {"type": "Warning", "reason": "Newest", "eventTime": "0", "series": {"lastObservedTime": "3"}}
+    assert last_warning([*events, repeated]) == "Newest"
     assert last_warning([]) == ""
 
 
@@ -223,34 +239,16 @@ def test_a_jobs_name_fits_into_a_label_whatever_the_operation() -> None:
     assert job_name(WORKSPACE, "a") != job_name(WORKSPACE, "b")
 
 
-def _restricted(spec: dict[str, Any]) -> None:
-    """The restricted Pod Security Standard, field by field."""
-    assert not any(spec.get(key) for key in ("hostNetwork", "hostPID", "hostIPC"))
-    assert {kind for volume in spec["volumes"] for kind in volume if kind != "name"} <= {
-        "persistentVolumeClaim",
-        "emptyDir",
-    }
-    assert spec["securityContext"]["runAsNonRoot"] is True
-    assert spec["securityContext"]["runAsUser"] != 0
-    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    for container in spec["containers"]:
-        assert container["securityContext"]["allowPrivilegeEscalation"] is False
-        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-        assert "hostPort" not in json.dumps(container)
-
-
-def test_every_pod_we_make_is_allowed_by_the_restricted_standard() -> None:
+def test_options_become_fields_of_the_pod_and_those_not_given_do_not() -> None:
     options = PodOptions(image_pull_secrets=("s",), runtime_class="gvisor", extra_resources={"nvidia.com/gpu": "1"})
     made = instance_pod(
         InstancePod("n", "i", WORKSPACE, "image", 8080, {"A": "b"}, "claim", "uid", "digest"), options
     )
-    _restricted(made["spec"])
     assert made["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
     assert made["spec"]["runtimeClassName"] == "gvisor"
     assert "affinity" not in made["spec"]
     job = TransferJob("n", "i", WORKSPACE, "op", "archive", "image", "claim", "uid", "secret", read_only=True)
     template = transfer_job(job, options)["spec"]["template"]["spec"]
-    _restricted(template)
     assert template["restartPolicy"] == "Never"
     assert template["volumes"][0]["persistentVolumeClaim"]["readOnly"] is True
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from codehub.adapters.kubernetes.helper import Helper
-from codehub.adapters.kubernetes.manifests import InstancePod, PodOptions, TransferJob, instance_pod, transfer_job
-from codehub.adapters.kubernetes.preflight import probe_pod
+from testing.codehub.kubernetes_objects import Shipped, created, pod_spec, shipped
 from testing.codehub.pod_security import containers, violations
 
-DEPLOY = Path(__file__).resolve().parents[4] / "deploy/kubernetes"
 # What 1.20 and every later release serve. policy/v1 is 1.21: the disruption budgets are a component that says so.
 VERSIONS = {
     "v1",
     "apps/v1",
+    "authorization.k8s.io/v1",
     "batch/v1",
     "networking.k8s.io/v1",
     "rbac.authorization.k8s.io/v1",
@@ -25,39 +21,10 @@ VERSIONS = {
     "kustomize.config.k8s.io/v1alpha1",
 }
 NEWER = {"policy/v1": "disruption-budgets", "gateway.networking.k8s.io/v1": "gateway"}
-EVERYTHING = PodOptions(
-    image_pull_secrets=("registry",),
-    runtime_class="gvisor",
-    priority_class="low",
-    node_selector={"pool": "workspaces"},
-    tolerations=({"key": "gpu", "operator": "Exists"},),
-    affinity={"nodeAffinity": {}},
-    extra_resources={"nvidia.com/gpu": "1"},
-)
+NAMESPACES = [one for one in shipped() if one.document["kind"] == "Namespace"]
 
 
-def shipped() -> list[tuple[Path, dict[str, Any]]]:
-    return [
-        (path, document)
-        for path in sorted(DEPLOY.rglob("*.yaml"))
-        for document in yaml.safe_load_all(path.read_text())
-        if document
-    ]
-
-
-def created() -> list[dict[str, Any]]:
-    pods = []
-    for options in (PodOptions(), EVERYTHING):
-        for helper in (None, Helper("codehub:1", "secret")):
-            what = InstancePod("p", "i", "w", "image:1", 8080, {"HOME": "/home/coder"}, "c", "u", "d", "X: y", helper)
-            pods.append(instance_pod(what, options)["spec"])
-        for direction in ("archive", "restore"):
-            job = TransferJob("j", "i", "w", "op", direction, "codehub:1", "c", "u", "secret", direction == "archive")
-            pods.append(transfer_job(job, options)["spec"]["template"]["spec"])
-    return [*pods, probe_pod("codehub:1")["spec"]]
-
-
-@pytest.mark.parametrize("spec", created())
+@pytest.mark.parametrize("spec", [spec for one in created() if (spec := pod_spec(one)) is not None])
 def test_what_codehub_creates_is_allowed(spec: dict[str, Any]) -> None:
     assert violations(spec) == []
     assert spec["automountServiceAccountToken"] is False
@@ -66,21 +33,37 @@ def test_what_codehub_creates_is_allowed(spec: dict[str, Any]) -> None:
         assert set(container["resources"]["limits"]) >= {"memory"}, "a quota on limits refuses a container without"
 
 
-@pytest.mark.parametrize(
-    ("path", "document"),
-    [(path, one) for path, one in shipped() if "template" in (one.get("spec") or {})],
-    ids=lambda value: value.name if isinstance(value, Path) else value["metadata"]["name"],
-)
-def test_what_is_shipped_is_allowed(path: Path, document: dict[str, Any]) -> None:
-    assert violations(document["spec"]["template"]["spec"]) == []
+@pytest.mark.parametrize("one", [one for one in shipped() if pod_spec(one.document) is not None], ids=str)
+def test_what_is_shipped_is_allowed(one: Shipped) -> None:
+    assert violations(pod_spec(one.document) or {}) == []
 
 
-def test_manifests_use_api_versions_that_every_supported_release_serves() -> None:
+def test_the_shipped_namespaces_enforce_the_standard() -> None:
+    enforced = {
+        one.document["metadata"]["name"]: one.document["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
+        for one in NAMESPACES
+    }
+    assert enforced == {"codehub": "restricted", "codehub-workspaces": "restricted"}
+
+
+def test_only_api_versions_that_every_supported_release_serves_are_used() -> None:
+    assert {one["apiVersion"] for one in created()} <= VERSIONS
     found = shipped()
     assert len(found) > 30
-    for path, document in found:
-        version = document["apiVersion"]
-        assert version in VERSIONS or NEWER.get(version) == path.parent.name, (path, version)
+    for one in found:
+        version = one.document["apiVersion"]
+        assert version in VERSIONS or NEWER.get(version) == one.path.parent.name, (one.path, version)
+
+
+ALLOWED: dict[str, Any] = {
+    "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+    "containers": [
+        {
+            "name": "c",
+            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        }
+    ],
+}
 
 
 @pytest.mark.parametrize(
@@ -93,14 +76,39 @@ def test_manifests_use_api_versions_that_every_supported_release_serves() -> Non
     ],
 )
 def test_the_check_itself_refuses_what_the_standard_refuses(change: dict[str, Any], said: str) -> None:
-    allowed = {
-        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [
-            {
-                "name": "c",
-                "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-            }
-        ],
-    }
-    assert violations(allowed) == []
-    assert said in violations({**allowed, **change})
+    assert violations(ALLOWED) == []
+    assert said in violations({**ALLOWED, **change})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"securityContext": {}}, "c: capabilities are not dropped"),
+        ({"ports": [{"containerPort": 1, "hostPort": 1}]}, "c: hostPort"),
+        ({"livenessProbe": {"tcpSocket": {"host": "10.0.0.1", "port": 1}}}, "c: livenessProbe names a host"),
+        ({"lifecycle": {"preStop": {"httpGet": {"host": "10.0.0.1"}}}}, "c: preStop names a host"),
+    ],
+)
+def test_the_check_itself_refuses_containers_that_the_standard_refuses(change: dict[str, Any], said: str) -> None:
+    container = {**ALLOWED["containers"][0], **change}
+    assert said in violations({**ALLOWED, "containers": [container]})
+
+
+@pytest.mark.parametrize(
+    ("security", "said"),
+    [
+        ({"privileged": True}, "c: privileged"),
+        ({"capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN"]}}, "c: capabilities are added"),
+        ({"runAsUser": 0}, "c: runAsUser 0"),
+        ({"runAsNonRoot": False}, "c: runAsNonRoot"),
+        ({"seccompProfile": {"type": "Unconfined"}}, "c: seccompProfile"),
+        ({"appArmorProfile": {"type": "Unconfined"}}, "c: appArmorProfile"),
+        ({"seLinuxOptions": {"type": "spc_t"}}, "c: seLinuxOptions"),
+        ({"procMount": "Unmasked"}, "c: procMount"),
+        ({"windowsOptions": {"hostProcess": True}}, "c: windowsOptions"),
+    ],
+)
+def test_the_check_itself_refuses_contexts_that_the_standard_refuses(security: dict[str, Any], said: str) -> None:
+    container = ALLOWED["containers"][0]
+    changed = {**container, "securityContext": {**container["securityContext"], **security}}
+    assert said in violations({**ALLOWED, "containers": [changed]})

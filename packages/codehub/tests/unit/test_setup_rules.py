@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import ipaddress
 import os
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codehub.adapters.addresses import is_public
 from codehub.adapters.git_remote import GitRemote
 from codehub.adapters.secret_box import SecretBox, key_id, open_box, parse_keys
 from codehub.domain.errors import Conflict, Invalid
@@ -228,18 +230,21 @@ def test_dotfiles_are_linked_and_what_is_in_the_way_is_kept(tmp_path: Path) -> N
         "fd00::1",
         "100.64.0.1",
         "224.0.0.1",
+        "64:ff9b::7f00:1",
+        "2002:7f00:1::",
+        "fe80::1%eth0",
     ],
 )
-def test_addresses_that_only_this_machine_should_reach_are_not_asked_for_branches(address: str) -> None:
-    assert not GitRemote()._may_be_reached(address, set())
+def test_addresses_that_only_this_machine_should_reach_are_never_asked_for_a_user(address: str) -> None:
+    assert not is_public(address, set())
 
 
 def test_a_private_network_that_workspaces_reach_is_asked_but_never_this_machine_itself() -> None:
-    remote = GitRemote(["10.20.0.0/16"])
-    assert remote._may_be_reached("10.20.1.1", set())
-    assert not remote._may_be_reached("10.21.1.1", set())
-    assert not remote._may_be_reached("10.20.1.1", {"10.20.1.1"})
-    assert remote._may_be_reached("93.184.216.34", set())
+    allowed = [ipaddress.ip_network("10.20.0.0/16")]
+    assert is_public("10.20.1.1", set(), allowed)
+    assert not is_public("10.21.1.1", set(), allowed)
+    assert not is_public("10.20.1.1", {"10.20.1.1"}, allowed)
+    assert is_public("93.184.216.34", set(), allowed)
 
 
 async def test_branches_over_ssh_are_typed() -> None:

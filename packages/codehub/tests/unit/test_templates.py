@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import tomllib
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -17,18 +15,14 @@ from codehub.adapters.kubernetes.manifests import PodOptions
 from codehub.adapters.kubernetes.template_pods import with_template
 from codehub.domain.applied_template import AppliedTemplate, apply_template, decode, encode
 from codehub.domain.errors import Invalid
-from codehub.domain.follow_schedule import scheduled_state
-from codehub.domain.model import DesiredState, ErrorReason, Operation, Phase, Workspace
 from codehub.domain.parameters import fill
 from codehub.domain.profiles import Catalog, Runs
-from codehub.domain.schedule import Moment, due_moment, next_start, parse_schedule, time_zone
 from codehub.domain.table_reader import Mistakes
 from codehub.domain.template_preview import applied_changes
 from codehub.domain.templates import Access, Template, parameter_env, parse_templates, render, source_of
 from codehub.domain.toml_places import split_templates
 from codehub.domain.units import parse_bytes, parse_duration
 from codehub.services.patterns import compile_pattern
-from testing.codehub.workspaces import workspace
 
 CATALOG = Catalog()
 WEB = """
@@ -210,31 +204,6 @@ def test_no_document_does_anything_but_parse_or_be_refused(document: object) -> 
         parse_templates({"templates": {"a": document}}, compile_pattern)
 
 
-@given(
-    st.datetimes(datetime(2024, 1, 1), datetime(2030, 1, 1)),
-    st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Pacific/Kiritimati"]),
-    st.sampled_from(["weekdays", "weekends", "daily", "mon", "sat,sun"]),
-    st.text(min_size=1, max_size=36),
-)
-def test_the_next_start_is_later_within_a_week_and_never_after_its_time(
-    now: datetime, zone_name: str, days: str, workspace_id: str
-) -> None:
-    after, zone = now.replace(tzinfo=UTC), time_zone(zone_name)
-    schedule = parse_schedule("9:00", days)
-    start = next_start(schedule, workspace_id, zone, after)
-    assert after < start <= after + timedelta(days=8)
-    latest = (start + schedule.jitter).astimezone(zone)
-    assert start.astimezone(zone).strftime("%H:%M") <= "09:00" <= latest.strftime("%H:%M")
-    assert latest.weekday() in schedule.days
-    assert next_start(schedule, workspace_id, zone, after) == start
-
-
-def test_workspaces_of_one_schedule_do_not_start_in_the_same_second() -> None:
-    schedule, zone = parse_schedule("9:00"), time_zone("UTC")
-    after = datetime(2026, 11, 16, tzinfo=UTC)
-    assert len({next_start(schedule, str(n), zone, after) for n in range(50)}) == 50
-
-
 @pytest.mark.parametrize("text", ["", "h", "1", "-1h", "1 h", "1w", "nan h", "1e9h", "²h", "9" * 400 + "d"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(Invalid):
@@ -245,77 +214,6 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 def test_what_is_no_amount_of_bytes_is_refused(text: str) -> None:
     with pytest.raises(Invalid):
         parse_bytes(text)
-
-
-@given(
-    st.datetimes(datetime(2024, 1, 1), datetime(2030, 1, 1)),
-    st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"]),
-    st.lists(st.integers(1, 30), min_size=1, max_size=12),
-    st.uuids().map(str),
-)
-def test_however_often_it_is_asked_a_schedule_starts_once_a_day(
-    begin: datetime, zone_name: str, hours: list[int], workspace_id: str
-) -> None:
-    """Also over changes of the clock: every start of the whole span is seen by exactly one of its parts."""
-    zone, schedule = time_zone(zone_name), parse_schedule("2:30", "daily")
-    since = begin.replace(tzinfo=UTC)
-    seen = 0
-    for step in hours:
-        # Parts short enough to hold one start at most.
-        now = since + timedelta(hours=min(step, 12))
-        seen += due_moment(schedule, workspace_id, zone, since, now) is Moment.START
-        since = now
-    expected, at = 0, next_start(schedule, workspace_id, zone, begin.replace(tzinfo=UTC))
-    while at <= since:
-        expected, at = expected + 1, next_start(schedule, workspace_id, zone, at)
-    assert seen == expected
-
-
-def test_a_stop_comes_after_its_start_on_the_same_day_and_the_last_of_both_counts() -> None:
-    schedule, zone = parse_schedule("9:00", jitter=timedelta(), stop="18:00"), time_zone("UTC")
-    monday = datetime(2026, 11, 16, tzinfo=UTC)
-    assert due_moment(schedule, "w", zone, monday, monday + timedelta(hours=10)) is Moment.START
-    assert due_moment(schedule, "w", zone, monday, monday + timedelta(hours=19)) is Moment.STOP
-    assert due_moment(schedule, "w", zone, monday + timedelta(hours=10), monday + timedelta(hours=12)) is None
-    with pytest.raises(Invalid, match="later on the same day"):
-        parse_schedule("9:00", stop="8:00")
-
-
-@pytest.mark.parametrize("name", ["", "/etc/passwd", "../UTC", "Europe/Nowhere", "x" * 300, "a\0b"])
-def test_what_is_no_time_zone_is_refused(name: str) -> None:
-    with pytest.raises(Invalid):
-        time_zone(name)
-
-
-def scheduled(**changes: Any) -> Workspace:
-    template = AppliedTemplate("web", 1, "x", "x", schedule=parse_schedule("9:00", jitter=timedelta(), stop="18:00"))
-    return replace(workspace(), template=template, **changes)
-
-
-NINE, SIX = datetime(2026, 11, 16, 9, tzinfo=UTC), datetime(2026, 11, 16, 18, tzinfo=UTC)
-MINUTE = timedelta(minutes=1)
-
-
-def test_a_schedule_starts_what_rests_and_leaves_errors_and_late_starts_alone() -> None:
-    rests = scheduled(desired_state=DesiredState.ARCHIVED, phase=Phase.ARCHIVED)
-    assert scheduled_state(rests, "", NINE - MINUTE, NINE) is DesiredState.RUNNING
-    assert scheduled_state(rests, "", NINE, NINE + MINUTE) is None
-    assert scheduled_state(rests, "America/New_York", NINE - MINUTE, NINE) is None
-    assert scheduled_state(rests, "", NINE - timedelta(days=3), NINE + timedelta(hours=2)) is None, "too late"
-    broken = replace(rests, phase=Phase.ERROR, error_reason=ErrorReason.TIMEOUT)
-    assert scheduled_state(broken, "", NINE - MINUTE, NINE) is None
-    assert scheduled_state(replace(rests, desired_state=DesiredState.DELETED), "", NINE - MINUTE, NINE) is None
-    assert scheduled_state(rests, "", None, NINE) is None, "a first look starts nothing"
-
-
-def test_a_schedule_stops_what_nobody_uses() -> None:
-    runs = scheduled(
-        desired_state=DesiredState.RUNNING, phase=Phase.RUNNING, last_access_at=SIX - timedelta(minutes=30)
-    )
-    assert scheduled_state(runs, "", SIX - MINUTE, SIX) is DesiredState.STANDBY
-    assert scheduled_state(replace(runs, last_access_at=SIX - MINUTE), "", SIX - MINUTE, SIX) is None
-    assert scheduled_state(replace(runs, keep_awake_until=SIX + MINUTE), "", SIX - MINUTE, SIX) is None
-    assert scheduled_state(replace(runs, operation=Operation.STOPPING), "", SIX - MINUTE, SIX) is None
 
 
 def test_what_is_kept_with_a_workspace_is_read_back_as_it_was() -> None:

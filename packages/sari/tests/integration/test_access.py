@@ -73,9 +73,9 @@ def test_every_root_that_a_client_names_is_its_own(world: World) -> None:
     hello = {**INITIALIZE, "capabilities": {"roots": {}}}
     shim.request("initialize", hello)
     shim.notify("notifications/initialized")
-    asked = shim.wait_for_other("roots/list")
+    request = shim.wait_for_other("roots/list")
     roots = [{"uri": root.as_uri()} for root in (one, two)]
-    shim.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": roots}})
+    shim.send({"jsonrpc": "2.0", "id": request["id"], "result": {"roots": roots}})
     for root in (one, two):
         assert found_paths(shim.call("search", {"query": "needle", "workspace": str(root)})) == ["hello.txt"]
     _refusal(shim, "search", query="needle", workspace=str(three))
@@ -205,11 +205,11 @@ def test_edits_are_made_in_the_clients_own_workspace_only(world: World) -> None:
     assert world.sari("allow", str(allowed)).returncode == 0
     shim = world.shim(root)
     shim.initialize()
-    asked = {"path": "shop.py", "symbol": "total", "text": "def total():\n    return 2\n"}
+    arguments = {"path": "shop.py", "symbol": "total", "text": "def total():\n    return 2\n"}
     for workspace in (allowed, dependency):
         assert found_paths(shim.call("search", {"query": "total", "workspace": str(workspace)})) == ["shop.py"]
-        assert "not changed" in _refusal(shim, "replace_symbol", **asked, workspace=str(workspace))
-    preview = shim.call("replace_symbol", asked)["structuredContent"]["preview"]
-    assert shim.call("replace_symbol", {**asked, "apply": preview})["structuredContent"]["applied"]
+        assert "not changed" in _refusal(shim, "replace_symbol", **arguments, workspace=str(workspace))
+    preview = shim.call("replace_symbol", arguments)["structuredContent"]["preview"]
+    assert shim.call("replace_symbol", {**arguments, "apply": preview})["structuredContent"]["applied"]
     assert (root / "shop.py").read_text().endswith("return 2\n")
     assert (allowed / "shop.py").read_text() == (dependency / "shop.py").read_text()

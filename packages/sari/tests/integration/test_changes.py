@@ -47,8 +47,8 @@ def test_through_thousands_of_edits_and_branch_switches(tmp_path: Path, open_ind
             editor.ignore_rules()
         if turn % 3 == 2:
             trees.git(root, "checkout", "-q", "-f", rng.choice(branches))
-        asked = [Query("needle"), Query(rf"needle_\d*{turn}\b", "regex"), *queries(rng, root, 6)]
-        assert differences(index, root, asked) == []
+        sample = [Query("needle"), Query(rf"needle_\d*{turn}\b", "regex"), *queries(rng, root, 6)]
+        assert differences(index, root, sample) == []
     assert edits >= 2_000
     assert index.compare() == 0
     assert differences(index, root, queries(rng, root, 40)) == []

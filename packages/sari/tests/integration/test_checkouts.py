@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.needs("git"), pytest.mark.timeout(600)]
 
 def _same(index: WorkspaceIndex, root: Path, seed: int) -> None:
     """Every line is ripgrep's, and a full comparison with the disk finds nothing that was missed."""
-    asked = [Query("needle"), Query("alpha"), *queries(random.Random(seed), root, 4)]
-    assert differences(index, root, asked) == []
+    sample = [Query("needle"), Query("alpha"), *queries(random.Random(seed), root, 4)]
+    assert differences(index, root, sample) == []
     assert index.compare() == 0
 
 

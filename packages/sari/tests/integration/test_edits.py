@@ -108,9 +108,9 @@ def test_an_edit_is_made_once_for_each_key(workspace: Workspace, root: Path, tmp
 
 
 def test_a_key_of_another_edit_is_refused(workspace: Workspace, root: Path) -> None:
-    asked = {"path": "shop.py", "symbol": "total", "text": "def total(cart):\n    return 0\n"}
-    preview = call_tool(workspace, "replace_symbol", **asked)["preview"]
-    call_tool(workspace, "replace_symbol", **asked, apply=preview, key="k")
+    arguments = {"path": "shop.py", "symbol": "total", "text": "def total(cart):\n    return 0\n"}
+    preview = call_tool(workspace, "replace_symbol", **arguments)["preview"]
+    call_tool(workspace, "replace_symbol", **arguments, apply=preview, key="k")
     other = {"path": "bill.py", "symbol": "bill", "text": "def bill(cart):\n    return 0\n"}
     preview = call_tool(workspace, "replace_symbol", **other)["preview"]
     assert "another edit" in refusal_of(workspace, "replace_symbol", **other, apply=preview, key="k")
@@ -127,7 +127,7 @@ def test_an_ambiguous_name_is_refused(workspace: Workspace, root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "says"),
+    ("arguments", "says"),
     [
         ({"new_name": "class"}, "reserved"),
         ({"new_name": "a b"}, "identifier"),
@@ -138,16 +138,16 @@ def test_an_ambiguous_name_is_refused(workspace: Workspace, root: Path) -> None:
         ({"apply": "0123456789abcdef"}, "changed since"),
     ],
 )
-def test_a_wrong_rename_is_explained(workspace: Workspace, asked: dict[str, str], says: str) -> None:
-    assert says in refusal_of(workspace, "rename_symbol", **{**RENAME, **asked})
+def test_a_wrong_rename_is_explained(workspace: Workspace, arguments: dict[str, str], says: str) -> None:
+    assert says in refusal_of(workspace, "rename_symbol", **{**RENAME, **arguments})
 
 
 def test_a_definition_is_replaced_in_the_files_own_form(workspace: Workspace, root: Path) -> None:
     (root / "win.py").write_bytes(b"\xef\xbb\xbf" + _SHOP.replace("\n", "\r\n").encode())
-    asked = {"path": "win.py", "symbol": "Cart.add", "text": "def add(self, item):\n    return item\n"}
-    preview = call_tool(workspace, "replace_symbol", **asked)
+    arguments = {"path": "win.py", "symbol": "Cart.add", "text": "def add(self, item):\n    return item\n"}
+    preview = call_tool(workspace, "replace_symbol", **arguments)
     assert "+        return item" in preview["files"][0]["diff"]
-    call_tool(workspace, "replace_symbol", **asked, apply=preview["preview"])
+    call_tool(workspace, "replace_symbol", **arguments, apply=preview["preview"])
     expected = _SHOP.replace("        self.items.append(item)", "        return item").replace("\n", "\r\n")
     assert (root / "win.py").read_bytes() == b"\xef\xbb\xbf" + expected.encode()
 
@@ -158,15 +158,18 @@ def test_decorators_are_replaced_with_their_function(workspace: Workspace, root:
         ("def f():\n    return 1", "@a\n@b\ndef f():\n    return 1\n\n\nx = 1\n"),
         ("@c\ndef f():\n    return 2", "@c\ndef f():\n    return 2\n\n\nx = 1\n"),
     ):
-        asked = {"path": "d.py", "symbol": "f", "text": text}
+        arguments = {"path": "d.py", "symbol": "f", "text": text}
         call_tool(
-            workspace, "replace_symbol", **asked, apply=call_tool(workspace, "replace_symbol", **asked)["preview"]
+            workspace,
+            "replace_symbol",
+            **arguments,
+            apply=call_tool(workspace, "replace_symbol", **arguments)["preview"],
         )
         assert (root / "d.py").read_text() == expected
 
 
 @pytest.mark.parametrize(
-    ("asked", "says"),
+    ("arguments", "says"),
     [
         ({"text": "def total(cart:\n"}, "syntax error"),
         ({"text": " \n"}, "empty"),
@@ -180,7 +183,7 @@ def test_decorators_are_replaced_with_their_function(workspace: Workspace, root:
     ],
 )
 def test_a_wrong_replacement_is_explained_and_changes_nothing(
-    workspace: Workspace, root: Path, tmp_path: Path, asked: dict[str, str], says: str
+    workspace: Workspace, root: Path, tmp_path: Path, arguments: dict[str, str], says: str
 ) -> None:
     for name in ("node_modules/a/index.js", "lib/site-packages/a.py", "inner/c.py"):
         (root / name).parent.mkdir(parents=True)
@@ -190,7 +193,9 @@ def test_a_wrong_replacement_is_explained_and_changes_nothing(
     (root / "linked").symlink_to("inner")
     before = _tree(root)
     said = refusal_of(
-        workspace, "replace_symbol", **{"path": "shop.py", "symbol": "total", "text": "def total(): pass", **asked}
+        workspace,
+        "replace_symbol",
+        **{"path": "shop.py", "symbol": "total", "text": "def total(): pass", **arguments},
     )
     assert says in said
     assert _tree(root) == before

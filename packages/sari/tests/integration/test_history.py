@@ -133,14 +133,14 @@ def test_a_damaged_message_index_is_built_again(root: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "asked", [{}, {"query": "sessions carts close"}, {"text": "session"}, {"path": "session.py"}]
+    "arguments", [{}, {"query": "sessions carts close"}, {"text": "session"}, {"path": "session.py"}]
 )
-def test_all_pages_together_are_the_whole_answer(workspace: Workspace, root: Path, asked: dict[str, str]) -> None:
-    whole = _subjects(call_tool(workspace, "history", **asked))
+def test_all_pages_together_are_the_whole_answer(workspace: Workspace, root: Path, arguments: dict[str, str]) -> None:
+    whole = _subjects(call_tool(workspace, "history", **arguments))
     found: list[str] = []
     cursor: dict[str, str] = {}
     while True:
-        page = call_tool(workspace, "history", **asked, max_tokens=100, **cursor)
+        page = call_tool(workspace, "history", **arguments, max_tokens=100, **cursor)
         found += _subjects(page)
         if page["cursor"] is None:
             break
@@ -169,15 +169,15 @@ def test_a_workspace_below_the_top_sees_its_own_history(root: Path, tmp_path: Pa
     _commit(root, "Go deep", **{"deep/a__py": "def deep():\n    return 1\n"})
     opened = open_workspace(root / "deep", tmp_path / "data")
     try:
-        for asked in ({}, {"query": "deep sessions"}, {"path": "a.py"}, {"symbol": "deep"}, {"text": "return"}):
-            assert _subjects(call_tool(opened, "history", **asked)) == ["Go deep"], asked
+        for arguments in ({}, {"query": "deep sessions"}, {"path": "a.py"}, {"symbol": "deep"}, {"text": "return"}):
+            assert _subjects(call_tool(opened, "history", **arguments)) == ["Go deep"], arguments
         assert call_tool(opened, "history")["commits"][0]["paths"] == ["a.py"]
     finally:
         opened.close()
 
 
 @pytest.mark.parametrize(
-    ("asked", "says"),
+    ("arguments", "says"),
     [
         ({"start": 3}, "path"),
         ({"path": "session.py", "start": 5, "end": 2}, "before"),
@@ -189,8 +189,8 @@ def test_a_workspace_below_the_top_sees_its_own_history(root: Path, tmp_path: Pa
         ({"text": "(", "regex": True}, "git cannot read"),
     ],
 )
-def test_a_wrong_call_is_explained(workspace: Workspace, asked: dict[str, object], says: str) -> None:
-    assert says in refusal_of(workspace, "history", **asked)
+def test_a_wrong_call_is_explained(workspace: Workspace, arguments: dict[str, object], says: str) -> None:
+    assert says in refusal_of(workspace, "history", **arguments)
 
 
 def test_a_folder_without_git_has_no_history(tmp_path: Path) -> None:

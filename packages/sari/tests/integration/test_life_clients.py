@@ -139,10 +139,10 @@ def test_the_clients_roots_decide_where_it_works(world: World) -> None:
     shim = world.shim(world.workspace("project"))
     shim.request("initialize", {**INITIALIZE, "capabilities": {"roots": {"listChanged": True}}})
     shim.notify("notifications/initialized")
-    asked = shim.wait_for_other("roots/list")
+    request = shim.wait_for_other("roots/list")
     call = shim.ask_tool("search", {"query": "needle"})
     roots = [{"uri": elsewhere.as_uri()}]
-    shim.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": roots}})
+    shim.send({"jsonrpc": "2.0", "id": request["id"], "result": {"roots": roots}})
     answer = shim.answer(call)
     assert found_paths(answer["result"]) == ["there.txt"]  # type: ignore[arg-type]
 

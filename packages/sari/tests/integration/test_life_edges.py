@@ -69,3 +69,30 @@ def test_a_full_device_is_one_line(world: World, words: tuple[str, ...]) -> None
     assert b"Exception ignored" not in done.stderr
     assert b"No space left" in done.stderr.splitlines()[-1]
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_is_no_error_and_moves_no_message_into_the_matches(world: World, closed: str) -> None:
+    root = world.workspace("project", a__txt="needle\n" * 500)
+    for words in ("search needle --max-tokens 200", "status", "search --help"):
+        done = subprocess.run(
+            ["sh", "-c", f"exec {SARI} {words} {closed}"],
+            cwd=root, env=world.environ, capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, "" if "2" in closed else done.stderr), words
+        assert "Traceback" not in done.stderr
+        if words.startswith("search needle") and closed == "2>&-":
+            assert all(line.startswith("a.txt:") for line in done.stdout.splitlines())
+
+
+def test_a_full_device_is_noticed_without_buffers_too(world: World) -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    try:
+        environ = {**world.environ, "PYTHONUNBUFFERED": "1"}
+        done = subprocess.run(
+            [SARI, "--help"], env=environ, stdout=full, stderr=subprocess.PIPE, check=False, timeout=120
+        )
+    finally:
+        os.close(full)
+    assert done.returncode == 1
+    assert b"No space left" in done.stderr

@@ -59,8 +59,8 @@ def _pieces(chance: random.Random) -> list[bytes]:
 
 
 def _still_works(shim: Shim) -> None:
-    asked = shim.ask("tools/call", {"name": "search", "arguments": {"query": "needle"}}, "still-works")
-    answer = shim.answer(asked)
+    request = shim.ask("tools/call", {"name": "search", "arguments": {"query": "needle"}}, "still-works")
+    answer = shim.answer(request)
     assert found_paths(answer["result"]) == ["hello.txt"]  # type: ignore[arg-type]
     assert shim.process.poll() is None
     assert shim.stray == []

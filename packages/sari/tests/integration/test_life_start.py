@@ -13,18 +13,18 @@ CLIENTS = 50
 
 def _ask_all(shims: list[Shim]) -> list[object]:
     # Everything is written at once, before anyone waits: initialize and the call reach each shim together.
-    asked = []
+    requests = []
     for shim in shims:
         shim.ask("initialize", INITIALIZE)
-        asked.append(shim.ask_tool("search", {"query": "needle"}))
-    return asked
+        requests.append(shim.ask_tool("search", {"query": "needle"}))
+    return requests
 
 
 def test_fifty_shims_at_once_start_one_daemon(world: World) -> None:
     root = world.workspace("project")
     shims = [world.shim(root) for _ in range(CLIENTS)]
-    asked = _ask_all(shims)
-    answers = [found_paths(result_of(shim.answer(one))) for shim, one in zip(shims, asked, strict=True)]
+    requests = _ask_all(shims)
+    answers = [found_paths(result_of(shim.answer(one))) for shim, one in zip(shims, requests, strict=True)]
     assert answers == [["hello.txt"]] * CLIENTS
     daemon = world.one_daemon()
     assert next(iter(world.registry()["daemons"].values()))["pid"] == daemon
@@ -38,8 +38,8 @@ def test_fifty_shims_at_once_start_one_daemon(world: World) -> None:
 def test_fifty_shims_in_three_workspaces_share_one_daemon(world: World) -> None:
     roots = [world.workspace(f"project{n}", **{f"only{n}__txt": "a needle\n"}) for n in range(3)]
     shims = [world.shim(roots[n % 3]) for n in range(CLIENTS)]
-    asked = _ask_all(shims)
-    answers = [found_paths(result_of(shim.answer(one))) for shim, one in zip(shims, asked, strict=True)]
+    requests = _ask_all(shims)
+    answers = [found_paths(result_of(shim.answer(one))) for shim, one in zip(shims, requests, strict=True)]
     assert answers == [[f"only{n % 3}.txt"] for n in range(CLIENTS)]
     daemon = world.one_daemon()
     wait_until(lambda: set(world.registry()["workspaces"]) == {str(root) for root in roots}, "all roots registered")
@@ -51,18 +51,18 @@ def test_fifty_shims_in_three_workspaces_share_one_daemon(world: World) -> None:
 def test_shims_survive_a_start_killed_half_way(world: World, victim: str, clients: int) -> None:
     root = world.workspace("project")
     first = world.shim(root)
-    first_asked = _ask_all([first])
+    first_requests = _ask_all([first])
     wait_until(world.daemons, "a daemon is on its way")
     if victim == "starter":
         first.kill()
-        shims, asked = [], []
+        shims, requests = [], []
     else:
         for pid in world.daemons():
             kill(pid)
-        shims, asked = [first], first_asked
+        shims, requests = [first], first_requests
     rest = [world.shim(root) for _ in range(clients - 1)]
-    shims, asked = shims + rest, asked + _ask_all(rest)
-    answers = [found_paths(result_of(shim.answer(one))) for shim, one in zip(shims, asked, strict=True)]
+    shims, requests = shims + rest, requests + _ask_all(rest)
+    answers = [found_paths(result_of(shim.answer(one))) for shim, one in zip(shims, requests, strict=True)]
     assert answers == [["hello.txt"]] * len(shims)
     daemon = world.one_daemon()
     world.end_shims()

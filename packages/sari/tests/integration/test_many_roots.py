@@ -84,5 +84,5 @@ def test_the_sources_of_dependencies_are_read_although_they_are_ignored(world: W
     assert _call(shim, "search", query="pebble")["total"] == 0
     assert _call(shim, "search", query="pebble", workspace=folder)["total"] == 1
     assert _call(shim, "symbols", query="pebble", workspace=[".", folder])["total"] == 1
-    asked = {"path": "thing.py", "symbol": "pebble", "text": "def pebble():\n    return 2\n", "workspace": folder}
-    assert "not changed" in _refusal(shim, "replace_symbol", **asked)
+    arguments = {"path": "thing.py", "symbol": "pebble", "text": "def pebble():\n    return 2\n", "workspace": folder}
+    assert "not changed" in _refusal(shim, "replace_symbol", **arguments)

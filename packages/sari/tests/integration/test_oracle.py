@@ -14,13 +14,13 @@ from testing.sari.oracle import differences, queries
 @pytest.mark.timeout(900)
 def test_on_a_hostile_tree_every_line_is_ripgreps(tmp_path: Path, open_index: Open) -> None:
     root = trees.hostile(tmp_path / "tree")
-    asked = queries(random.Random(1), root, 120)
-    asked += [Query(text, *how) for text in _NASTY for how in (("literal", "smart"), ("regex", "insensitive"))]
+    sample = queries(random.Random(1), root, 120)
+    sample += [Query(text, *how) for text in _NASTY for how in (("literal", "smart"), ("regex", "insensitive"))]
     index = open_index(root)
     assert index.wait_listed(120)
-    assert differences(index, root, asked[:8], trees.LATE_NULS) == []
+    assert differences(index, root, sample[:8], trees.LATE_NULS) == []
     assert index.wait_settled(120)
-    assert differences(index, root, asked, trees.LATE_NULS) == []
+    assert differences(index, root, sample, trees.LATE_NULS) == []
 
 
 _NASTY = [
@@ -45,10 +45,10 @@ _NASTY = [
 def test_on_the_python_library(tmp_path: Path, open_index: Open) -> None:
     root = trees.python_library(tmp_path / "tree")
     index = open_index(root)
-    asked = queries(random.Random(2), root, 80)
-    assert differences(index, root, asked[:3]) == []
+    sample = queries(random.Random(2), root, 80)
+    assert differences(index, root, sample[:3]) == []
     assert index.wait_settled(120)
-    assert differences(index, root, asked) == []
+    assert differences(index, root, sample) == []
 
 
 @pytest.mark.timeout(900)
@@ -56,6 +56,6 @@ def test_on_the_python_library(tmp_path: Path, open_index: Open) -> None:
 def test_on_a_large_node_modules(tmp_path: Path, open_index: Open) -> None:
     root = trees.node_modules(tmp_path / "tree")
     index = open_index(root)
-    asked = queries(random.Random(3), root, 80)
+    sample = queries(random.Random(3), root, 80)
     assert index.wait_settled(120)
-    assert differences(index, root, asked) == []
+    assert differences(index, root, sample) == []

@@ -111,6 +111,6 @@ def test_a_daemon_killed_again_and_again_while_files_change_answers_as_ripgrep_d
         shim.call("status", {})
         os.kill(world.wait_for_one_daemon(), signal.SIGKILL)
         for query in [Query("needle"), *queries(rng, root, 5)]:
-            asked = {"query": query.text, "mode": query.mode, "case": query.case}
+            arguments = {"query": query.text, "mode": query.mode, "case": query.case}
             wanted = by_ripgrep(root, query)
-            assert _content(shim.call("search", asked))["total"] == len(wanted), query
+            assert _content(shim.call("search", arguments))["total"] == len(wanted), query

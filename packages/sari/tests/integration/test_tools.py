@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -127,16 +128,16 @@ def test_all_pages_together_are_the_whole_answer(workspace: Workspace, ask: Ask,
 
 
 def test_pages_go_on_while_other_files_change(workspace: Workspace, ask: Ask) -> None:
-    asked = {"query": "return", "globs": "lib/**", "max_tokens": 100}
-    before = {(m["path"], m["line"]) for m in ask("search", **{**asked, "max_tokens": 9_000})["matches"]}
-    page = ask("search", **asked)
+    arguments = {"query": "return", "globs": "lib/**", "max_tokens": 100}
+    before = {(m["path"], m["line"]) for m in ask("search", **{**arguments, "max_tokens": 9_000})["matches"]}
+    page = ask("search", **arguments)
     seen = {(match["path"], match["line"]) for match in page["matches"]}
     extra = workspace.root / "lib" / "zz_extra.txt"
     extra.write_text("return of another\n")
     try:
         assert page["cursor"]
         while page["cursor"]:
-            page = ask("search", **asked, cursor=page["cursor"])
+            page = ask("search", **arguments, cursor=page["cursor"])
             seen |= {(match["path"], match["line"]) for match in page["matches"]}
         assert seen == before | {("lib/zz_extra.txt", 1)}
     finally:
@@ -197,15 +198,16 @@ def test_a_symbol_just_saved_is_found_and_one_removed_is_not(workspace: Workspac
 
 def test_references_leave_comments_out_and_callers_name_the_function_around(ask: Ask) -> None:
     uses = ask("references", name="helper", path="lib/sample.py")["references"]
-    assert [(use["line"], use["role"]) for use in uses] == [(19, "call"), (25, "definition")]
+    assert [(file["path"], list(file["lines"])) for file in uses] == [("lib/sample.py", ["19", "25"])]
     callers = ask("callers", name="helper")["callers"]
-    assert ("lib/sample.py", "Derived.size") in {(use["path"], use.get("container")) for use in callers}
+    around = {file["path"]: [text.partition("   [in ")[2] for text in file["lines"].values()] for file in callers}
+    assert around["lib/sample.py"] == ["Derived.size]"]
     assert len({use["path"] for use in callers}) >= 13
 
 
 def test_implementations_are_types_that_extend(ask: Ask) -> None:
     found = ask("implementations", name="Shape")["implementations"]
-    assert {(row["path"], row["name"]) for row in found} >= {
+    assert {(file["path"], re.split(r"[ .]", row)[-1]) for file in found for row in file["symbols"]} >= {
         ("lib/sample.kt", "Circle"), ("lib/sample.rs", "Circle"), ("lib/sample.php", "Circle"),
         ("lib/Sample.java", "Sample"), ("lib/sample.cpp", "Circle"), ("lib/sample.swift", "Circle"),
         ("lib/sample.ts", "Base"), ("lib/sample.ts", "Solid"),

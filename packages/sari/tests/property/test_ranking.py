@@ -92,13 +92,13 @@ def test_a_segment_gives_back_what_was_written(files: list[dict[str, dict[str, i
 def test_files_that_hold_more_of_the_question_come_first(
     files: list[dict[str, dict[str, int]]], data: st.DataObject
 ) -> None:
-    asked = data.draw(st.lists(_TERMS, min_size=1, max_size=3))
+    question = data.draw(st.lists(_TERMS, min_size=1, max_size=3))
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "one.terms"
         write_segment(target, [FileTerms(b"f%d" % n, n, fields) for n, fields in enumerate(files)])
         segment = TermSegment(target)
         corpus = Corpus([segment], {path: n for n, path in enumerate(segment.paths)}, FileHistory())
-        terms = weigh(corpus, read_question(" ".join(asked)), DEFAULT)
+        terms = weigh(corpus, read_question(" ".join(question)), DEFAULT)
         within_budget = retrieve(corpus, terms, DEFAULT, 150)
         everywhere = retrieve(corpus, terms, DEFAULT, 150, lambda _: True)
         segment.close()
@@ -178,29 +178,29 @@ _COMMITS = st.lists(
     ),
     max_size=12,
 )
-_ASKED = st.dictionaries(_TERMS, st.floats(0.1, 1.0), max_size=6)
+_WEIGHTED_WORDS = st.dictionaries(_TERMS, st.floats(0.1, 1.0), max_size=6)
 
 
-@given(_COMMITS, _ASKED)
+@given(_COMMITS, _WEIGHTED_WORDS)
 def test_similar_commits_score_their_own_files_between_0_and_1(
-    commits: list[tuple[frozenset[str], list[bytes]]], asked: dict[str, float]
+    commits: list[tuple[frozenset[str], list[bytes]]], question: dict[str, float]
 ) -> None:
-    scores = changed_by_similar(collect(commits), asked)
+    scores = changed_by_similar(collect(commits), question)
     assert all(0 < score < 1 for score in scores.values())
-    assert set(scores) <= {path for terms, paths in commits if terms & asked.keys() for path in paths}
+    assert set(scores) <= {path for terms, paths in commits if terms & question.keys() for path in paths}
 
 
 @given(_COMMITS, st.frozensets(_TERMS, min_size=1))
-def test_a_file_scores_more_for_every_commit_that_says_just_what_is_asked(
-    commits: list[tuple[frozenset[str], list[bytes]]], asked: frozenset[str]
+def test_a_file_scores_more_for_every_commit_that_says_exactly_the_question(
+    commits: list[tuple[frozenset[str], list[bytes]]], question: frozenset[str]
 ) -> None:
     """Commits of other words stay as they are, so that the terms' rarity and the mean length do too."""
-    terms = dict.fromkeys(asked, 1.0)
-    once = changed_by_similar(collect([(asked, [b"new"]), *commits, (asked, [b"old"])]), terms)
+    terms = dict.fromkeys(question, 1.0)
+    once = changed_by_similar(collect([(question, [b"new"]), *commits, (question, [b"old"])]), terms)
     assert once[b"new"] > once[b"old"], "a newer commit counts more"
-    wide = changed_by_similar(collect([(asked, [b"new", b"beside"]), *commits, (asked, [b"old"])]), terms)
+    wide = changed_by_similar(collect([(question, [b"new", b"beside"]), *commits, (question, [b"old"])]), terms)
     assert wide[b"new"] < once[b"new"], "a commit of many files says less about each"
-    both = changed_by_similar(collect([(asked, [b"new"]), *commits, (asked, [b"new"])]), terms)
+    both = changed_by_similar(collect([(question, [b"new"]), *commits, (question, [b"new"])]), terms)
     assert both[b"new"] > once[b"new"]
 
 

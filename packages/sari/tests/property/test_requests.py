@@ -18,7 +18,7 @@ class Line:
 def test_every_request_is_answered_or_cancelled_once_and_replayed_until_then(steps: list[tuple[str, int]]) -> None:
     requests, link, clock = Requests(), Line(), 0.0
     settled: dict[int, int] = {}
-    asked: dict[int, Request] = {}
+    added: dict[int, Request] = {}
     count = 0
     for what, number in steps:
         clock += 1.0
@@ -27,7 +27,7 @@ def test_every_request_is_answered_or_cancelled_once_and_replayed_until_then(ste
         request_id = number % (count + 1)
         if what == "ask":
             count += 1
-            asked[count] = requests.add({"id": count}, clock + 10.0)  # type: ignore[assignment]
+            added[count] = requests.add({"id": count}, clock + 10.0)  # type: ignore[assignment]
             assert requests.add({"id": count}, clock) is None
         elif what == "break":
             lost = requests.on(link)
@@ -40,9 +40,9 @@ def test_every_request_is_answered_or_cancelled_once_and_replayed_until_then(ste
                 _settle(requests, request.message["id"], None, settled)
         else:
             _settle(requests, request_id, link if what == "answer" else None, settled)
-    assert set(settled) <= set(asked)
+    assert set(settled) <= set(added)
     assert all(times == 1 for times in settled.values())
-    assert len(requests) == len(asked) - len(settled)
+    assert len(requests) == len(added) - len(settled)
     assert (requests.next_deadline() is None) == (len(requests) == 0)
 
 

@@ -224,3 +224,50 @@ def test_javascript_objects_and_assigned_functions_are_definitions() -> None:
         "function f.done",
         "property f.state",
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("module.exports = class Application extends Emitter {\n  listen () {}\n}",
+         {"class Application", "method Application.listen"}),
+        ("Reply.instanceProperties = new Set(['raw'])", {"property instanceProperties"}),
+        ("exports.parse = require('./parse')\nmodule.exports = create", {"property parse"}),
+        ("function f () { Reply.prototype.status = Reply.prototype.code }", {"function f", "property f.status"}),
+        ("exports.run = function () { local.value = 1 }", {"function run"}),
+    ],
+)  # fmt: skip
+def test_members_that_javascript_assigns(text: str, expected: set[str]) -> None:
+    assert _symbols("javascript", text) == expected
+
+
+@pytest.mark.parametrize("language", ["javascript", "typescript"])
+def test_names_that_are_taken_out_of_a_value_are_defined_but_not_those_of_an_import(language: str) -> None:
+    text = """
+const [isRequest, isResponse] = ['Request', 'Response'].map(kindOfTest)
+export const { reducer, actions: cartActions } = slice
+const { parse } = require('./parse'), { join } = await import('path')
+"""
+    expected = {"variable isRequest", "variable isResponse", "variable reducer", "variable cartActions"}
+    assert _symbols(language, text) == expected
+
+
+def test_kotlin_classes_with_annotations_on_lines_of_their_own() -> None:
+    text = """
+@Service
+@Transactional(timeout = seconds(3))
+open class Users {
+    fun find() {}
+}
+
+@MustBeDocumented
+@Target(AnnotationTarget.CLASS)
+public annotation class Preview
+
+fun after() {}
+"""
+    assert _symbols("kotlin", text) == {"class Users", "method Users.find", "class Preview", "function after"}
+
+
+def test_an_annotation_that_is_not_closed_takes_linear_time() -> None:
+    assert _symbols("kotlin", "@A(\n" * 20_000 + "class After") <= {"class After"}

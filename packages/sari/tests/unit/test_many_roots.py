@@ -20,8 +20,8 @@ def test_a_list_names_several(value: object, named: list[str] | None) -> None:
 
 
 def test_the_budget_is_divided_and_a_cursor_goes_on_where_there_is_more() -> None:
-    asked = arguments_by_root({"query": "x", "max_tokens": 1000, "workspace": ["a", "b"]}, ["a", "b"])
-    assert asked == {root: {"query": "x", "max_tokens": 500} for root in ("a", "b")}
+    split = arguments_by_root({"query": "x", "max_tokens": 1000, "workspace": ["a", "b"]}, ["a", "b"])
+    assert split == {root: {"query": "x", "max_tokens": 500} for root in ("a", "b")}
     merged = merge("search", False, {"a": _answer("1"), "b": _answer("2", cursor="more", total=9)})
     assert merged.structured["total"] == 10
     assert [row["workspace"] for row in merged.structured["matches"]] == ["a", "b"]  # type: ignore[attr-defined]

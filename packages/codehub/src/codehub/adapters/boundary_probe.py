@@ -54,6 +54,14 @@ def wait_for_network(interface: str, timeout_s: float) -> bool:
     return False
 
 
+def located(target: str, port: int) -> tuple[str, int]:
+    """Return host and port. Some only a workspace knows: `$HOST:$PORT` names variables of its environment."""
+    if not target.startswith("$"):
+        return target, port
+    host, _, number = os.path.expandvars(target).rpartition(":")
+    return (host, int(number)) if number.isdigit() else (target, port)
+
+
 def try_tcp(targets: list[tuple[str, int, bool]]) -> list[tuple[bool | None, str]]:
     """All at once: what is dropped without an answer takes its time."""
     connections = [socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) for host, _, _ in targets]
@@ -61,7 +69,7 @@ def try_tcp(targets: list[tuple[str, int, bool]]) -> list[tuple[bool | None, str
     codes = []
     for number, (connection, (host, port, _)) in enumerate(zip(connections, targets, strict=True)):
         connection.setblocking(False)
-        codes.append(connection.connect_ex((host, port)))
+        codes.append(errno.EDESTADDRREQ if host.startswith("$") else connection.connect_ex((host, port)))
         if codes[number] == errno.EINPROGRESS:
             waiting.register(connection, selectors.EVENT_WRITE, number)
     deadline = time.monotonic() + _CONNECT_TIMEOUT_S
@@ -79,6 +87,8 @@ def tcp_result(connection: socket.socket, code: int, target: tuple[str, int, boo
         # TCP can connect a free port to itself.
         if code == 0 and connection.getsockname() != connection.getpeername():
             return True, f"connected to {where}"
+    if code == errno.EDESTADDRREQ:
+        return None, f"the workspace does not know {host}"
     refused = code in (errno.EACCES, errno.EPERM) or (":" in host and code in _NO_IPV6)
     if answers or refused:
         return False, f"{where} was not reached"
@@ -182,7 +192,7 @@ def main() -> None:
         for number, _ in by_network:
             tell(number=number, succeeded=None, said="the workspace's network did not come up")
     else:
-        results = try_tcp([(one["target"], one["amount"], one["answers"]) for _, one in by_network])
+        results = try_tcp([(*located(one["target"], one["amount"]), one["answers"]) for _, one in by_network])
         for (number, _), (succeeded, said) in zip(by_network, results, strict=True):
             tell(number=number, succeeded=succeeded, said=said)
     for number, one in attempts:

@@ -6,18 +6,16 @@ It reads with the workspace's own rights, so no link leads to a file of the host
 from __future__ import annotations
 
 import contextlib
-import io
-import tarfile
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
+from codehub.adapters.feature_files import files_of
 from codehub.adapters.workspaced_client import Answer, WorkspacedClient
 from codehub.domain.dev_features import File
-from codehub.domain.errors import Invalid, UpstreamUnavailable
+from codehub.domain.errors import ArchiveCorrupted, Invalid, UpstreamUnavailable
 from codehub.ports.instances import Upstream
 
-_MOST_FILES = 200
 _TAR = {"Accept": "application/x-tar"}
 
 
@@ -34,7 +32,12 @@ class WorkspacedFiles:
     async def folder(self, upstream: Upstream, path: str, most: int) -> Mapping[str, File] | None:
         async with self.client.request(upstream, "GET", _target(path), _TAR) as answer:
             raw = await _whole(answer, path, most)
-        return None if raw is None else _files(raw, path)
+        if raw is None:
+            return None
+        try:
+            return files_of(raw, path)
+        except ArchiveCorrupted as error:
+            raise UpstreamUnavailable(f"{path} cannot be read") from error
 
     @contextlib.asynccontextmanager
     async def context(self, upstream: Upstream, path: str, most: int) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -71,21 +74,3 @@ async def _bounded(answer: Answer, path: str, most: int) -> AsyncIterator[bytes]
                 f"name what it does not need in {path}/.dockerignore"
             )
         yield part
-
-
-def _files(raw: bytes, path: str) -> dict[str, File]:
-    found: dict[str, File] = {}
-    try:
-        with tarfile.open(fileobj=io.BytesIO(raw), mode="r:") as archive:
-            for member in archive:
-                name = member.name.removeprefix("./")
-                if member.isdir():
-                    continue
-                content = archive.extractfile(member) if member.isfile() else None
-                inside = not name.startswith("/") and ".." not in name.split("/") and name.isprintable()
-                if content is None or not inside or len(found) >= _MOST_FILES:
-                    raise Invalid(f"{path} may hold at most {_MOST_FILES} files, and no links")
-                found[name] = File(content.read(), executable=bool(member.mode & 0o100))
-    except (tarfile.TarError, EOFError, ValueError) as error:
-        raise UpstreamUnavailable(f"{path} cannot be read") from error
-    return found

@@ -23,8 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
+from codehub.adapters.addresses import is_public, own_addresses
 from codehub.domain.errors import Invalid, Unavailable
 from codehub.domain.repository import RepositoryUrl
 
@@ -79,23 +78,13 @@ class GitRemote:
                 found = await loop.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
         except (OSError, TimeoutError, UnicodeError):
             raise Invalid(f"there is no host named {host}") from None
-        own = {each.address for group in psutil.net_if_addrs().values() for each in group}
+        own = own_addresses()
         addresses = [str(entry[4][0]) for entry in found]
         # One forbidden address is enough to refuse: we cannot control which of them git would use.
-        if not addresses or not all(self._may_be_reached(address, own) for address in addresses):
+        if not addresses or not all(is_public(address, own, self._allowed) for address in addresses):
             raise Invalid(f"{host} cannot be reached from here; type the branch")
         address = addresses[0]
         return f"[{address}]" if ":" in address else address
-
-    def _may_be_reached(self, text: str, own: set[str]) -> bool:
-        address = ipaddress.ip_address(text.partition("%")[0])
-        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-            address = address.ipv4_mapped
-        if str(address) in own or address.is_loopback or address.is_link_local or address.is_multicast:
-            return False
-        return address.is_global or any(
-            address in network for network in self._allowed if network.version == address.version
-        )
 
     def _run(self, url: str, pin: str, folder: Path, username: str, token: str) -> tuple[int, str]:
         program = shutil.which("git")

@@ -173,9 +173,8 @@ MakeRuntime = Callable[[Path], ProbeRuntime]
 
 
 @contextlib.asynccontextmanager
-async def probe_workspaces(data_dir: Path, make: MakeRuntime, lifetime_s: int) -> AsyncIterator[ProbeWorkspaces]:
-    """Open throw-away workspaces beside the real ones, or in a temporary directory if there is no data directory yet."""
-    parent = data_dir / "run"
+async def probe_workspaces(parent: Path, make: MakeRuntime, lifetime_s: int) -> AsyncIterator[ProbeWorkspaces]:
+    """Open throw-away workspaces beside the real ones, or in a temporary directory if `parent` is not there yet."""
     if os.access(parent, os.W_OK | os.X_OK):
         await _remove_abandoned(parent, make)
     else:

@@ -13,12 +13,13 @@ from codehub.domain.errors import UpstreamUnavailable
 from codehub.ports.instances import Upstream
 from codehub.ports.setup import LinkStream, Message
 
-# A devcontainer.json of 1 MiB, escaped. Our helper never sends more.
-_LONGEST_LINE = 8 << 20
-# The link is read more slowly the more a workspace sends, so that a flood takes little of the coordinator's time. A helper
-# sends a few lines a second.
+# A devcontainer.json of 128 KiB, escaped. Our helper never sends more.
+_LONGEST_LINE = 1 << 20
+# The link is read more slowly the more a workspace sends, so that a flood takes little of the coordinator's time: parsing
+# a megabyte can take 0.1 s. A helper sends a few short lines a second.
 _PER_READ_S = 0.002
 _PER_LINE_S = 0.002
+_PER_BYTE_S = 1 / (256 << 10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +49,15 @@ class _Stream:
             if len(ahead) > _LONGEST_LINE:
                 return
             for line in lines:
+                if len(line) > _LONGEST_LINE:
+                    return
                 try:
                     message = json.loads(line)
                 except (ValueError, RecursionError):
                     continue
                 if isinstance(message, dict):
                     yield message
-            await asyncio.sleep(_PER_READ_S + _PER_LINE_S * len(lines))
+            await asyncio.sleep(_PER_READ_S + _PER_LINE_S * len(lines) + _PER_BYTE_S * len(data))
 
 
 @dataclass(frozen=True, slots=True)

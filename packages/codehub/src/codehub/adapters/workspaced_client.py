@@ -21,7 +21,8 @@ from codehub.domain.errors import UpstreamUnavailable
 from codehub.ports.instances import Upstream
 
 _CONNECT_TIMEOUT_S = 5.0
-_LONGEST_JSON = 32 << 20
+# Parsing blocks everybody's requests: 32 MB of empty lists take seconds. A thousand ports are 100 KB.
+_LONGEST_JSON = 256 << 10
 STREAM = "codehub-stream"
 
 

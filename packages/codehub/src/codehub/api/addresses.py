@@ -18,7 +18,7 @@ PROXY_SECRET = "x-codehub-proxy-secret"  # noqa: S105 - a header's name
 def client_address(scope: Scope, headers: Headers, trusted: Sequence[Network], secret: str = "") -> str:
     """Return the last address in the chain that is not one of our trusted proxies."""
     peer = scope["client"][0] if scope.get("client") else ""
-    if not _believed(peer, headers, trusted, secret):
+    if not _is_trusted(peer, headers, trusted, secret):
         return str(peer)
     hops = [hop.strip() for line in headers.getlist("x-forwarded-for") for hop in line.split(",") if hop.strip()]
     for hop in reversed(hops):
@@ -33,11 +33,11 @@ def client_address(scope: Scope, headers: Headers, trusted: Sequence[Network], s
 
 def requested_host(scope: Scope, headers: Headers, trusted: Sequence[Network], secret: str = "") -> str:
     peer = scope["client"][0] if scope.get("client") else ""
-    forwarded = headers.get("x-forwarded-host", "") if _believed(peer, headers, trusted, secret) else ""
+    forwarded = headers.get("x-forwarded-host", "") if _is_trusted(peer, headers, trusted, secret) else ""
     return (forwarded.split(",")[0].strip() or headers.get("host", "")).lower()
 
 
-def _believed(peer: str, headers: Headers, trusted: Sequence[Network], secret: str) -> bool:
+def _is_trusted(peer: str, headers: Headers, trusted: Sequence[Network], secret: str) -> bool:
     """Return whether the peer is our reverse proxy. On a Unix socket nobody else can connect, so it needs no secret."""
     return peer == UNIX_PEER or (_trusted(peer, trusted) and _authenticated(headers, secret))
 

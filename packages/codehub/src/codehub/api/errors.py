@@ -50,7 +50,7 @@ def http_error(error: Exception) -> HttpError:
             return _plain(400, "; ".join(_problem(each) for each in error.errors()))
         case HTTPException():
             status = error.status_code if error.status_code in _BY_STATUS else 400
-            return HttpError(status, _BY_STATUS[status], _said(error), error.headers or {})
+            return HttpError(status, _BY_STATUS[status], _message_of(error), error.headers or {})
         case errors.Invalid():
             return _plain(400, str(error))
         case errors.Unauthorized():
@@ -85,7 +85,7 @@ def _retry() -> dict[str, str]:
     return {"Retry-After": str(_RETRY_AFTER_S)}
 
 
-def _said(error: HTTPException) -> str:
+def _message_of(error: HTTPException) -> str:
     match error.status_code:
         case 404:
             return "there is nothing at this address"

@@ -36,11 +36,11 @@ class Forwarded(Response):
     ) -> None:
         super().__init__()
         self._context = context
-        self._asked = (upstream, method, target, headers, body)
+        self._request = (upstream, method, target, headers, body)
         self._extra = extra or {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        streams_up = self._asked[4] is not None and not isinstance(self._asked[4], bytes)
+        streams_up = self._request[4] is not None and not isinstance(self._request[4], bytes)
         exchange = asyncio.ensure_future(self._exchange(send))
         # While the request body is being read, the read detects a disconnected client.
         leaving = asyncio.ensure_future(_forever() if streams_up else _left(receive))
@@ -54,7 +54,7 @@ class Forwarded(Response):
             raise results[0]
 
     async def _exchange(self, send: Send) -> None:
-        async with self._context.doors.request(*self._asked) as answer:
+        async with self._context.doors.request(*self._request) as answer:
             await self._write(answer, send)
 
     async def _write(self, answer: Answer, send: Send) -> None:

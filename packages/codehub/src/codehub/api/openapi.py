@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from codehub.api.upgrades import upgrades
 from codehub.api.views import ErrorView
 
 _WHY: Mapping[int, str] = {
@@ -43,6 +44,7 @@ def describe(app: FastAPI, session_cookie: str, version: str) -> dict[str, Any]:
     for operations in schema["paths"].values():
         for operation in operations.values():
             operation["responses"].pop("422", None)
+    schema["paths"] |= upgrades(_refusals())
     schemas = schema["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
@@ -54,4 +56,12 @@ def describe(app: FastAPI, session_cookie: str, version: str) -> dict[str, Any]:
         for operation in operations.values():
             if path.startswith("/api/") and not path.endswith("/login"):
                 operation["security"] = [{"session": []}, {"token": []}]
+            elif path.startswith("/_codehub/"):
+                operation["security"] = [{"token": []}]
     return schema
+
+
+def _refusals() -> dict[str, Any]:
+    content = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorView"}}}
+    statuses = (400, 401, 403, 404, 409, 502, 503)
+    return {str(status): {"description": _WHY[status], "content": content} for status in statuses}

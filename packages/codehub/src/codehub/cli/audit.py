@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from codehub.cli.client import Client, Json
-from codehub.cli.output import when
+from codehub.cli.output import json_line, when
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _AT_ONCE = 500
@@ -69,7 +69,7 @@ def _newest(client: Client, query: Mapping[str, object], limit: int) -> Iterator
 
 def _print(item: Json, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(item, ensure_ascii=False))
+        click.echo(json_line(item))
     else:
         click.echo(line_of(item))
     sys.stdout.flush()

@@ -8,24 +8,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from dataclasses import dataclass
-from ipaddress import ip_address
+from collections.abc import Iterable
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import psutil
-import psycopg
-from psycopg.conninfo import conninfo_to_dict
 
 from codehub.adapters.docker.engine import DEFAULT_HOST
 from codehub.adapters.docker.instances import DockerOptions
 from codehub.adapters.docker.probes import DockerProbes
 from codehub.adapters.probe_workspaces import Neighbour, ProbeRuntime, probe_workspaces
 from codehub.adapters.process.probes import ProcessProbes
+from codehub.cli.boundary_targets import Fixes, bait, metadata, neighbours, parts
 from codehub.cli.checks import Finding, Health
 from codehub.cli.effective_settings import EffectiveSettings
+from codehub.cli.pod_boundaries import try_in_pods
 from codehub.domain.boundaries import Attempt, Boundary, Judgement, Means, Outcome, Verdict, judge
 from codehub.domain.errors import CodeHubError
 from codehub.settings import Settings
@@ -33,22 +29,11 @@ from codehub.wiring import backend_options, catalog_of, stored_installation_id
 
 DEADLINE_S = 10  # removing the workspaces afterwards takes up to a few seconds more
 _ALONE_S = 10  # how much longer a probe lives whose doctor was killed
-_CONTROL_TIMEOUT_S = 2.0
 _PREPARE_TIMEOUT_S = 120.0
 _SPARE_MEMORY_BYTES = 1 << 30
 _MOST_FILES = 50
-_METADATA = ("169.254.169.254", "fd00:ec2::254")
 # Programs that workspaces run; homes, which are a boundary of their own; and where the probes themselves are.
 _OTHER_PARTS = ("ide", "homes", "run")
-
-
-@dataclass(frozen=True, slots=True)
-class Fixes:
-    """What to do about a boundary that does not hold, on one runtime."""
-
-    network: str
-    files: str
-    limits: str
 
 
 _PROCESS = Fixes(
@@ -63,27 +48,7 @@ _DOCKER = Fixes(
     "use an engine with its default isolation: no privileged containers, its own seccomp profile",
     "use an engine that enforces limits; `docker info` warns about those that it cannot enforce",
 )
-_PART, _START = "boundary", "start CodeHub (`codehub up`), then run `codehub doctor` again"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a part listens: `path` of a Unix socket, or addresses and a port."""
-
-    path: str = ""
-    addresses: tuple[str, ...] = ()
-    port: int = 0
-
-    def attempts(self, gateway: str) -> tuple[Attempt, ...]:
-        """`gateway` is where a workspace would find this machine."""
-        if self.path:
-            return (Attempt(Means.UNIX, self.path),)
-        local = any(ip_address(address).is_loopback for address in self.addresses)
-        addresses = (*self.addresses, *((gateway,) if local else ()))
-        return tuple(Attempt(Means.TCP, address, self.port) for address in addresses)
-
-    def __str__(self) -> str:
-        return self.path or f"{self.addresses[0]}:{self.port}"
+_PART = "boundary"
 
 
 async def check_boundaries(state: EffectiveSettings, deadline_s: int = DEADLINE_S) -> list[Finding]:
@@ -91,7 +56,8 @@ async def check_boundaries(state: EffectiveSettings, deadline_s: int = DEADLINE_
     if reason is not None:
         return [_untried(*reason)]
     try:
-        return [_finding(judgement) for judgement in await _try_all(state.settings, deadline_s)]
+        try_all = try_in_pods if _runtime(state.settings) == "kubernetes" else _try_all
+        return [_finding(judgement) for judgement in await try_all(state.settings, deadline_s)]
     except (CodeHubError, OSError) as error:
         return [_untried(f"a throw-away workspace: {error}", "fix that, then run `codehub doctor` again")]
 
@@ -101,17 +67,24 @@ def _runtime(settings: Settings) -> str:
     return "docker" if chosen_docker else settings.runtime
 
 
+def _in_container(settings: Settings) -> bool:
+    """Whether CodeHub runs beside its workspaces, as with Compose: the engine sees other paths than we do."""
+    return _runtime(settings) == "docker" and settings.homes_host_dir is not None
+
+
+def _place(settings: Settings) -> Path:
+    """Return where throw-away workspaces live. With Compose, the engine sees only the directory of sockets as we do."""
+    if _in_container(settings) and settings.sockets_dir is not None:
+        return settings.sockets_dir
+    return settings.data_dir / "run"
+
+
 def _not_here(settings: Settings) -> tuple[str, str] | None:
-    runtime = _runtime(settings)
-    if runtime == "kubernetes":
+    place = _place(settings)
+    if _in_container(settings) and not os.access(place, os.W_OK | os.X_OK):
         return (
-            "not tried on Kubernetes from inside a workspace",
-            "the check of the cluster tries forbidden connections; docs/security.md names the test of each boundary",
-        )
-    if runtime == "docker" and settings.homes_host_dir is not None:
-        return (
-            "not tried: CodeHub itself runs in a container",
-            "docs/security.md says what is not a boundary in the Compose installation",
+            f"{place} cannot be written here, and the engine sees no other directory",
+            "run it as the coordinator: `docker compose run --rm coordinator doctor`",
         )
     owner = settings.data_dir.stat().st_uid if settings.data_dir.exists() else os.geteuid()
     if os.geteuid() not in (0, owner):
@@ -142,19 +115,19 @@ async def _try_all(settings: Settings, deadline_s: int) -> list[Judgement]:
 
     boundaries: list[Boundary] = []
     outcomes: dict[Attempt, Outcome] = {}
-    async with probe_workspaces(settings.data_dir, make, deadline_s + _ALONE_S) as probes:
+    async with probe_workspaces(_place(settings), make, deadline_s + _ALONE_S) as probes:
         runtime = made[-1]
         # Not part of the deadline: the first container of a machine waits for its tools.
         async with asyncio.timeout(_PREPARE_TIMEOUT_S):
             gateway = await runtime.prepare()
-        async with _bait(fixes, gateway, also_gateway=on_docker) as bait:
+        async with bait(fixes, gateway, also_gateway=on_docker) as services:
             try:
                 async with asyncio.timeout(deadline_s):
                     neighbour = await probes.start_neighbour()
-                    boundaries += await _parts(settings, fixes, gateway)
+                    boundaries += await parts(settings, fixes, gateway)
                     if on_docker:
                         boundaries.append(_engine(settings))
-                    boundaries += [*bait, *_neighbour(neighbour, fixes, gateway), _metadata(fixes)]
+                    boundaries += [*services, *neighbours(neighbour, fixes, gateway), metadata(fixes)]
                     boundaries += _files(settings, neighbour, fixes)
                     boundaries += _resources(runtime, fixes, own_user_namespaces=_may_nest(settings, on_docker))
                     await probes.attack([a for boundary in boundaries for a in boundary.attempts], outcomes)
@@ -184,128 +157,12 @@ def _may_nest(settings: Settings, on_docker: bool) -> bool:
     return settings.instance_user_namespaces and not on_docker
 
 
-async def _parts(settings: Settings, fixes: Fixes, gateway: str) -> list[Boundary]:
-    """CodeHub's own parts, each if it answers us: what does not answer anybody proves nothing."""
-    found = []
-    for name, where in (
-        ("reach the API", lambda: bound_place(settings.api_bind)),
-        ("reach the proxy", lambda: bound_place(settings.proxy_bind)),
-        ("reach the database", lambda: database_place(settings.database_url)),
-        ("reach Valkey", lambda: redis_place(settings.redis_url)),
-    ):
-        place = await asyncio.to_thread(_located, where)
-        if place is None:
-            found.append(Boundary(name, (), fixes.network, "it is not running, or its address is not known", _START))
-        elif not await _answers(place):
-            found.append(Boundary(name, (), fixes.network, f"nothing answers on {place}", _START))
-        else:
-            found.append(Boundary(name, place.attempts(gateway), fixes.network))
-    return found
-
-
 def _engine(settings: Settings) -> Boundary:
     """Whoever reaches the engine is root. Its socket answers us, or no container would run."""
     path = (settings.docker_host or DEFAULT_HOST).removeprefix("unix://")
     usual = DEFAULT_HOST.removeprefix("unix://")
     attempts = tuple(Attempt(Means.UNIX, each) for each in dict.fromkeys((path, usual)))
     return Boundary("reach the Docker engine", attempts, "do not mount the engine's socket into workspaces")
-
-
-def _located(where: Callable[[], Place | None]) -> Place | None:
-    with contextlib.suppress(OSError, ValueError, psycopg.Error):
-        return where()
-    return None
-
-
-def _resolved(host: str, port: int) -> Place:
-    """Wildcards are this machine; names are looked up here, as the probe may have no resolver."""
-    host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return Place(addresses=tuple(dict.fromkeys(str(each[4][0]).partition("%")[0] for each in found)), port=port)
-
-
-def bound_place(bind: str) -> Place:
-    host, _, port = bind.rpartition(":")
-    return _resolved(host.strip("[]"), int(port))
-
-
-def database_place(url: str) -> Place | None:
-    if not url:
-        return None
-    values = conninfo_to_dict(url)
-    host = str(values.get("hostaddr") or values.get("host") or "/var/run/postgresql").partition(",")[0]
-    port = int(str(values.get("port") or 5432).partition(",")[0])
-    return Place(f"{host}/.s.PGSQL.{port}") if host.startswith("/") else _resolved(host, port)
-
-
-def redis_place(url: str) -> Place | None:
-    if not url:
-        return None
-    parts = urlsplit(url)
-    return (
-        Place(unquote(parts.path)) if parts.scheme == "unix" else _resolved(parts.hostname or "", parts.port or 6379)
-    )
-
-
-async def _answers(place: Place) -> bool:
-    opened: Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
-    for address in place.addresses or ("",):
-        opened = asyncio.open_connection(address, place.port) if address else asyncio.open_unix_connection(place.path)
-        with contextlib.suppress(OSError, TimeoutError):
-            async with asyncio.timeout(_CONTROL_TIMEOUT_S):
-                _, writer = await opened
-            writer.close()
-            return True
-    return False
-
-
-@contextlib.asynccontextmanager
-async def _bait(fixes: Fixes, gateway: str, *, also_gateway: bool) -> AsyncIterator[list[Boundary]]:
-    """Services of this machine that answer everyone who can connect: on its loopback, and on its other addresses."""
-
-    async def close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.close()
-
-    listening: list[Boundary] = []
-    async with contextlib.AsyncExitStack() as stack:
-        for name, address in (
-            ("reach this machine's loopback", "127.0.0.1"),
-            ("reach this machine's network address", _own_address()),
-            ("reach this machine's address on the containers' network", gateway if also_gateway else None),
-        ):
-            if address is None:
-                continue
-            try:
-                server = await asyncio.start_server(close, address, 0)
-            except OSError as error:
-                listening.append(Boundary(name, (), fixes.network, f"cannot listen on {address}: {error}"))
-                continue
-            await stack.enter_async_context(server)
-            place = Place(addresses=(address,), port=server.sockets[0].getsockname()[1])
-            listening.append(Boundary(name, place.attempts(gateway), fixes.network))
-        yield listening
-
-
-def _own_address() -> str | None:
-    found = (
-        each.address for all_of in psutil.net_if_addrs().values() for each in all_of if each.family == socket.AF_INET
-    )
-    return next((address for address in found if not ip_address(address).is_loopback), None)
-
-
-def _neighbour(other: Neighbour, fixes: Fixes, gateway: str) -> list[Boundary]:
-    ports = tuple(Attempt(Means.TCP, address, other.port) for address in ("127.0.0.1", other.address, gateway))
-    abstract = (Attempt(Means.ABSTRACT, other.abstract),)
-    return [
-        Boundary("reach another workspace's ports", ports, fixes.network),
-        Boundary("reach another workspace's abstract sockets", abstract, fixes.network),
-        Boundary("reach another workspace's IDE", (Attempt(Means.UNIX, other.socket_path),), fixes.files),
-    ]
-
-
-def _metadata(fixes: Fixes) -> Boundary:
-    attempts = tuple(Attempt(Means.TCP, address, 80, answers=False) for address in _METADATA)
-    return Boundary("reach cloud metadata", attempts, fixes.network, retry=fixes.network)
 
 
 def _files(settings: Settings, other: Neighbour, fixes: Fixes) -> list[Boundary]:

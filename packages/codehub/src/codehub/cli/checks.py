@@ -20,6 +20,7 @@ import psycopg
 from codehub.adapters.docker.engine import Engine
 from codehub.adapters.docker.network import Network
 from codehub.adapters.embedded.account import barrier, find_account
+from codehub.adapters.filesystem.project_quota import is_enforced
 from codehub.adapters.homes.mark import HomesMark
 from codehub.adapters.kubernetes.client import ApiClient
 from codehub.adapters.kubernetes.preflight import check_cluster
@@ -296,7 +297,17 @@ async def check_ports(state: EffectiveSettings) -> list[Finding]:
 
 
 async def check_disk(state: EffectiveSettings) -> list[Finding]:
-    return [_disk(what, path) for what, path in (("data", state.settings.data_dir), ("homes", state.settings.homes))]
+    settings = state.settings
+    found = [_disk(what, path) for what, path in (("data", settings.data_dir), ("homes", settings.homes))]
+    return [*found, _disk_sizes(settings.homes)] if settings.storage == "local-dir" else found
+
+
+def _disk_sizes(homes: Path) -> Finding:
+    """Say whether the disk sizes of templates are limits or warnings. Both are in order."""
+    there = next(each for each in (homes, *homes.parents) if each.exists())
+    if is_enforced(there):
+        return Finding("disk", Health.GOOD, "disk sizes of templates are enforced (project quotas)")
+    return Finding("disk", Health.GOOD, "disk sizes of templates are warnings (no project quotas on the homes' disk)")
 
 
 def _disk(what: str, path: Path) -> Finding:

@@ -19,6 +19,8 @@ from codehub.adapters.postgres.control_schedule import PostgresScheduleStore
 from codehub.adapters.postgres.control_store import PostgresControlStore
 from codehub.adapters.postgres.control_ttl import PostgresTtlStore
 from codehub.adapters.postgres.dev_images import PostgresDevImageStore
+from codehub.adapters.registry.features import RegistryFeatures
+from codehub.adapters.registry.http import RegistryHttp
 from codehub.adapters.secret_box import SecretBox, open_box
 from codehub.adapters.setup_channel import WorkspacedLinks
 from codehub.adapters.system_clock import SystemClock
@@ -35,6 +37,7 @@ from codehub.control.deps import (
 from codehub.control.dev_images import DevImageDeps
 from codehub.domain.effective import effective_profile
 from codehub.domain.errors import BackendDown, Invalid, NotFound
+from codehub.domain.feature_refs import FeatureRules
 from codehub.domain.images import parse_image
 from codehub.domain.limits import RunningLimits
 from codehub.domain.model import Workspace
@@ -91,6 +94,7 @@ def proxy_deps(world: World) -> ProxyDeps:
 
 def coordinator_deps(world: World) -> CoordinatorDeps:
     settings, clock = world.settings, SystemClock()
+    feature_rules = FeatureRules((*settings.allowed_features, *settings.allowed_images))
     return CoordinatorDeps(
         election=PostgresElection(
             settings.database_url, lock_id=settings.lock_id, retry_interval_s=settings.retry_interval_s, clock=clock
@@ -123,6 +127,10 @@ def coordinator_deps(world: World) -> CoordinatorDeps:
             check=lambda image: world.catalog.resolve(str(parse_image(image)), Runs.IMAGE),
             profile_of=lambda workspace: profile_of(world.catalog, world.backends.instances, workspace),
             new_place=lambda: secrets.token_hex(16),
+            features=RegistryFeatures(
+                RegistryHttp(feature_rules.named_hosts), settings.data_dir / "cache" / "features"
+            ),
+            feature_rules=feature_rules,
             builds=settings.devcontainer_builds,
         ),
     )

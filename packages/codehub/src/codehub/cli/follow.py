@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from codehub.cli.client import Client
-from codehub.cli.output import console, progress_words, remedy
+from codehub.cli.output import console, printable, progress_words, remedy
 from codehub.domain.errors import CodeHubError, Conflict, NotFound, Unavailable
 
 Workspace = Mapping[str, Any]
@@ -111,14 +111,19 @@ def _progress_lines(name: str, quiet: bool) -> Iterator[Callable[[Workspace], No
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-        columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), TextColumn("{task.fields[doing]}"))
+        texts = ("{task.description}", "{task.fields[doing]}")
+        name_column, doing_column = (TextColumn(text, markup=False) for text in texts)
+        columns = (name_column, BarColumn(bar_width=30), doing_column)
         with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as progress:
-            bar = progress.add_task(name, total=None, doing="")
+            bar = progress.add_task(printable(name), total=None, doing="")
 
             def draw(now: Workspace) -> None:
                 done = now.get("progress") or {}
                 progress.update(
-                    bar, completed=done.get("done") or 0, total=done.get("total"), doing=progress_words(now)
+                    bar,
+                    completed=done.get("done") or 0,
+                    total=done.get("total"),
+                    doing=printable(progress_words(now)),
                 )
 
             yield draw

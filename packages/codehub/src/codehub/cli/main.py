@@ -129,7 +129,9 @@ def _run() -> int:
         error.show()
         return error.exit_code
     except errors.CodeHubError as error:
-        click.echo(f"codehub: {error}", err=True)
+        from codehub.cli.output import console
+
+        console(err=True).print(f"codehub: {error}")
         return exit_code_of(error)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED

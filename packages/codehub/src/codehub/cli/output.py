@@ -1,9 +1,14 @@
-"""The commands' output: tables for users, JSON for scripts. The texts for states and errors come from the server."""
+"""The commands' output: tables for users, JSON for scripts. The texts for states and errors come from the server.
+
+Some of them come from workspaces: the names of their processes, why they failed, their output. What is printed must not
+control the terminal: set its title, fill its clipboard, hide or forge lines.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import unicodedata
@@ -21,6 +26,35 @@ _TONES: Final[Mapping[str, str]] = {
     "STOPPING": "yellow",
     "DELETING": "yellow",
 }
+# Control characters but tab and line feed, and those that change the direction of a text.
+_CONTROL: Final = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+_UNSAFE: Final = re.compile(f"[{_CONTROL}]")
+# In the output of programs: colours and progress bars stay.
+_UNSAFE_OUTPUT: Final = re.compile(f"(\x1b\\[[0-9;:]*m|\r)|([{_CONTROL}])")
+# JSON escapes the others by itself.
+_UNSAFE_JSON: Final = re.compile("[\x7f-\x9f]")
+
+
+def printable(text: str) -> str:
+    """Return the text with control characters spelled out."""
+    return _UNSAFE.sub(lambda match: _spelled(match[0]), text)
+
+
+def program_output(text: str) -> str:
+    """Return what a program of a workspace printed: as it is, but without control of a terminal."""
+    if not sys.stdout.isatty():
+        return text
+    return _UNSAFE_OUTPUT.sub(lambda match: match[1] or _spelled(match[2]), text)
+
+
+def json_line(value: object, *, indent: int | None = None) -> str:
+    return _UNSAFE_JSON.sub(
+        lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, indent=indent, ensure_ascii=False)
+    )
+
+
+def _spelled(char: str) -> str:
+    return char.encode("unicode_escape").decode()
 
 
 class Output:
@@ -34,7 +68,8 @@ class Output:
         return (sys.stderr if self._err else sys.stdout).isatty()
 
     def print(self, text: str, *, style: str | None = None) -> None:
-        click.echo(click.style(text, fg=style) if style else text, err=self._err)
+        safe = printable(text)
+        click.echo(click.style(safe, fg=style) if style else safe, err=self._err)
 
 
 def console(*, err: bool = False) -> Output:
@@ -42,8 +77,7 @@ def console(*, err: bool = False) -> Output:
 
 
 def print_json(value: object) -> None:
-    json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
+    sys.stdout.write(json_line(value, indent=2) + "\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +95,7 @@ def print_table(
 
     Shown values are never truncated, because another command may need them.
     """
-    cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
+    cells = [[_safe(cell if isinstance(cell, Cell) else Cell(cell)) for cell in row] for row in rows]
     shown = list(range(len(headings)))
     widths = [
         max([_width(heading), *(_width(row[index].text) for row in cells)]) for index, heading in enumerate(headings)
@@ -75,6 +109,11 @@ def print_table(
     for line in lines:
         parts = [_painted(line[index]) + " " * (widths[index] - _width(line[index].text)) for index in shown]
         click.echo("  ".join(parts).rstrip())
+
+
+def _safe(cell: Cell) -> Cell:
+    """A cell is one line: a line break would forge a row."""
+    return Cell(printable(cell.text.replace("\n", " ")), cell.style)
 
 
 def _painted(cell: Cell) -> str:

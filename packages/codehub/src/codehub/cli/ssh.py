@@ -246,4 +246,4 @@ def _carry(client: socket.socket, found: dict[str, object], port: int, token: st
             with open_stream(found, f"tcp/{port}", token) as connection, contextlib.suppress(OSError):
                 relay(connection, client.fileno(), client.fileno())
         except CodeHubError as error:
-            click.echo(f"codehub: {error}", err=True)
+            console(err=True).print(f"codehub: {error}")

@@ -15,6 +15,11 @@ from pathlib import Path
 from codehub.domain.errors import Conflict
 
 SUFFIX = ".codehub"
+# OpenSSH's own list with AES-GCM first: where the processor has instructions for it, a copy takes half of the CPU time.
+# The whole list, because clients before 8.1 cannot move a cipher to the front.
+CIPHERS = (
+    "aes128-gcm@openssh.com,aes256-gcm@openssh.com,chacha20-poly1305@openssh.com,aes128-ctr,aes192-ctr,aes256-ctr"
+)
 _BEGIN, _END = "# --- CodeHub: begin (codehub config-ssh) ---", "# --- CodeHub: end ---"
 _BLOCK = re.compile(rf"\n?{re.escape(_BEGIN)}\n.*?{re.escape(_END)}\n", re.DOTALL)
 
@@ -84,6 +89,19 @@ def own_command() -> str:
     return f"{shlex.quote(sys.executable)} -m codehub.cli.main"
 
 
+def has_aes(cpuinfo: str) -> bool:
+    """Return whether a processor has instructions for AES, from Linux's /proc/cpuinfo."""
+    return re.search(r"^(flags|Features)\s*:.*\baes\b", cpuinfo, re.MULTILINE) is not None
+
+
+def _ciphers() -> list[tuple[str, str]]:
+    try:
+        fast = has_aes(Path("/proc/cpuinfo").read_text())
+    except OSError:
+        fast = sys.platform == "darwin"  # all of its processors do
+    return [("Ciphers", CIPHERS)] if fast else []
+
+
 def options(*, server: str | None, fd_passing: bool) -> list[tuple[str, str]]:
     """Return the `ssh` options, for the block and for the command line."""
     named = f" --server {shlex.quote(server)}" if server else ""
@@ -98,6 +116,7 @@ def options(*, server: str | None, fd_passing: bool) -> list[tuple[str, str]]:
         ("ConnectTimeout", "0"),
         ("ServerAliveInterval", "30"),
         ("User", "coder"),
+        *_ciphers(),
     ]
 
 

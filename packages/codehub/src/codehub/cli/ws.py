@@ -11,7 +11,7 @@ import click
 from codehub.cli.follow import follow
 from codehub.cli.lazy_group import Entry, LazyGroup
 from codehub.cli.options import connect, find_workspace, json_option, server_option, workspace_argument
-from codehub.cli.output import console, doing, print_json, print_table, remedy, status_text, when
+from codehub.cli.output import console, doing, print_json, print_table, program_output, remedy, status_text, when
 from codehub.domain.units import format_amount
 
 _CHANGE, _INSIDE = "codehub.cli.ws_change", "codehub.cli.ws_inside"
@@ -221,7 +221,7 @@ def logs(workspace: str, follow: bool, tail: int | None, server: str | None) -> 
             query["tail"] = tail
         with client.lines(f"workspaces/{found['id']}/logs", **query) as pieces:
             for piece in pieces:
-                sys.stdout.write(piece)
+                sys.stdout.write(program_output(piece))
                 sys.stdout.flush()
 
 

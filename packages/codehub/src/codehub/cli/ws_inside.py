@@ -20,7 +20,7 @@ import click
 from codehub.cli.client import Client
 from codehub.cli.follow import follow_setup
 from codehub.cli.options import connect, find_workspace, json_option, server_option, workspace_argument
-from codehub.cli.output import console, print_json, print_table, when
+from codehub.cli.output import console, print_json, print_table, program_output, when
 from codehub.domain.errors import Conflict, Invalid, NotFound
 
 _CHUNK = 256 << 10
@@ -76,7 +76,7 @@ def exec_(
     with connect(server) as client:
         path = f"workspaces/{find_workspace(client, workspace)['id']}/exec"
         if detach:
-            click.echo(client.post(path, body)["process_id"])
+            console().print(str(client.post(path, body)["process_id"]))
             return
         code = _streamed(client, path, body)
     raise click.exceptions.Exit(1 if code is None else code)
@@ -319,7 +319,7 @@ def setup_log(workspace: str, server: str | None) -> None:
         found = find_workspace(client, workspace)
         with client.download(f"workspaces/{found['id']}/setup-log") as response:
             for piece in response.iter_text():
-                sys.stdout.write(piece)
+                sys.stdout.write(program_output(piece))
 
 
 @click.command("retry-setup")

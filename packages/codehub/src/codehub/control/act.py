@@ -17,6 +17,7 @@ from codehub.control.guarded_backends import GuardedBackends
 from codehub.control.health import HealthTracker
 from codehub.control.setup_links import SetupLinks
 from codehub.control.workspace_backends import WorkspaceBackends
+from codehub.domain.disk import disk_limit
 from codehub.domain.duplicate import FromArchive, FromHome, NotNow, Source, source_of
 from codehub.domain.errors import Conflict, DataLost, FenceLost, NotFound, Terminal, Transient
 from codehub.domain.model import HomeCtx, Operation, Progress, Workspace
@@ -169,6 +170,8 @@ class Actor:
         image, profile = await self._image(workspace)
         awaits = self._setup is not None and await self._setup.awaits_environment(workspace.owner_user_id)
         spec = _spec(workspace, image, profile, backends.mount(), awaits_environment=awaits)
+        # At each start: the limit follows from the template's version, and older homes have none yet.
+        await backends.limit_home(disk_limit(workspace))
         # Replace an instance that runs but never answered, and anything that a failed attempt left behind.
         container = workspace.conditions.container_ready
         again = workspace.error_count > 0 or container.reason == "NotHealthy"

@@ -134,13 +134,15 @@ def _components(
     heartbeats: dict[str, Heartbeat],
 ) -> dict[str, Coroutine[Any, Any, None]]:
     backends = GuardedBackends(deps.instances, deps.homes, deps.archives, deps.clock)
-    book = HealthTracker(deps.clock)
-    observer = Observer(backends, book, deps.profile_of)
+    health = HealthTracker(deps.clock)
+    observer = Observer(backends, health, deps.profile_of)
     images = None if deps.dev_images is None else DevImages(deps.dev_images, deps.store, lease)
     setup = None
     if deps.setup_desk is not None and deps.setup_links is not None:
         setup = SetupLinks(deps.setup_desk, deps.setup_links, deps.instances, heartbeats["setup_links"], images)
-    actor = Actor(backends, book, deps.profile_of, deps.clock, deps.new_id, deps.random, _loader(deps), setup, images)
+    actor = Actor(
+        backends, health, deps.profile_of, deps.clock, deps.new_id, deps.random, _loader(deps), setup, images
+    )
     losses = LossGuard(settings.controller.max_losses)
     reconciler = Reconciler(
         deps.store,

@@ -12,18 +12,32 @@ The row is the only state. Whatever is interrupted is requested again by the wor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import structlog
 
-from codehub.domain.dev_image import LOCK_FILE, Build, DevImage, Plan, Pull, forbidden_base, places_of, plan_image
+from codehub.control.dev_features import collect_features
+from codehub.domain.dev_features import Feature
+from codehub.domain.dev_image import (
+    Build,
+    DevImage,
+    Plan,
+    Pull,
+    feature_files,
+    feature_lines,
+    forbidden_base,
+    places_of,
+    plan_image,
+)
 from codehub.domain.devcontainer import DevContainer, parse_devcontainer
 from codehub.domain.errors import CodeHubError, Conflict, FenceLost, Invalid
+from codehub.domain.feature_refs import LOCK_FILE, FeatureRules
 from codehub.domain.model import Workspace
 from codehub.domain.profiles import AppProfile
 from codehub.ports.control_store import ControlStore
+from codehub.ports.feature_source import FeatureSource
 from codehub.ports.image_builds import BuildFiles, BuildNews, BuildOrder, DevImageStore, ImageBuilder, Tell
 from codehub.ports.instances import InstanceStatus
 from codehub.ports.leadership import Lease
@@ -37,7 +51,6 @@ _AT_ONCE: Final = 2
 _LONGEST_FILE: Final = 256 << 10
 _LONGEST_FEATURE: Final = 2 << 20
 _LARGEST_CONTEXT: Final = 1 << 30
-_MOST_FEATURES: Final = 20
 _COLLECT_AFTER_S: Final = 60.0
 _COLLECT_EVERY_S: Final = 600.0
 
@@ -49,7 +62,10 @@ _NEXT_START = "is applied after the workspace was stopped and started"
 
 @dataclass(frozen=True, slots=True)
 class DevImageDeps:
-    """`check` is the catalog's rule for images: it raises Invalid. `builds` is the administrator's switch."""
+    """`check` is the catalog's rule for images: it raises Invalid. `builds` is the administrator's switch.
+
+    `features` fetches those from a registry, as far as `feature_rules` allow.
+    """
 
     builder: ImageBuilder
     files: BuildFiles
@@ -57,14 +73,20 @@ class DevImageDeps:
     check: Callable[[str], object]
     profile_of: Callable[[Workspace], tuple[str, AppProfile]]
     new_place: Callable[[], str]
+    features: FeatureSource
+    feature_rules: FeatureRules
     builds: bool = False
 
 
 @dataclass(slots=True)
 class _Job:
+    """`ref` is new for each build: what another workspace builds of the same Dockerfile can hold other files."""
+
     digest: str
+    ref: str
     task: asyncio.Task[str]
     tell: Tell
+    ignored: tuple[tuple[str, str], ...] = ()
 
 
 class DevImages:
@@ -103,7 +125,9 @@ class DevImages:
         state, message = await self._state(row, plan, status)
         image = {"id": plan.digest[:12], "title": plan.title, "state": state, "message": message}
         if isinstance(plan, Build):
-            ignored += [[f"{each.key} {name}", _OF_FEATURE] for each in plan.features for name in each.ignored]
+            made = row.dev_image if row.dev_image is not None and row.dev_image.digest == plan.digest else None
+            unused = dict.fromkeys([*plan.ignored, *(made.ignored if made else ())])
+            ignored += [[f"{feature} {key}", _OF_FEATURE] for feature, key in unused]
         return {**answer, "image": image, "ignored": ignored}
 
     async def _state(self, row: Workspace, plan: Plan, status: InstanceStatus) -> tuple[str, str]:
@@ -127,23 +151,23 @@ class DevImages:
         if wanted is None or not _keys(wanted):
             raise Invalid("devcontainer.json requests no image any more")
         plan = await self._plan(row, wanted, status, question)
-        error = await asyncio.shield(self._job(row, plan, status, tell))
+        job = self._job(row, plan, status, tell)
+        error = await asyncio.shield(job.task)
         if error:
             raise Invalid(error)
-        ref = _ref(self._deps.builder, plan)
-        if status.image == ref and row.dev_image is not None and row.dev_image.digest == plan.digest:
+        if status.image == job.ref and row.dev_image is not None and row.dev_image.digest == plan.digest:
             return {"restart": False}
-        image = DevImage(plan.digest, ref, plan.bases)
+        image = DevImage(plan.digest, job.ref, plan.bases, job.ignored)
         if not await self._deps.store.put_next(self._lease.epoch, workspace_id, status.identity, image):
             raise Conflict("the workspace was stopped meanwhile")
         return {"restart": True}
 
-    def _job(self, row: Workspace, plan: Plan, status: InstanceStatus, tell: Tell) -> asyncio.Task[str]:
+    def _job(self, row: Workspace, plan: Plan, status: InstanceStatus, tell: Tell) -> _Job:
         """One job per workspace: the same one is joined, another one is replaced."""
         known = self._jobs.get(row.id)
         if known is not None and known.digest == plan.digest and not known.task.done():
             known.tell = tell
-            return known.task
+            return known
         self.abandon(row.id)
 
         def pass_on(news: BuildNews) -> None:
@@ -151,9 +175,11 @@ class DevImages:
 
         if self._group is None:
             raise Conflict("images are not prepared yet: try again in a moment")
-        task = self._group.create_task(self._work(row, plan, status, pass_on), name=f"image {row.id}")
-        self._jobs[row.id] = _Job(plan.digest, task, tell)
-        return task
+        place = self._deps.new_place()
+        ref = self._deps.builder.ref(f"{plan.digest}-{place}") if isinstance(plan, Build) else plan.image
+        task = self._group.create_task(self._work(row, plan, ref, status, pass_on), name=f"image {row.id}")
+        self._jobs[row.id] = _Job(plan.digest, ref, task, tell)
+        return self._jobs[row.id]
 
     def abandon(self, workspace_id: str) -> None:
         """Nobody waits for the image any more: the workspace stops or is deleted."""
@@ -161,14 +187,15 @@ class DevImages:
         if job is not None:
             job.task.cancel()
 
-    async def _work(self, row: Workspace, plan: Plan, status: InstanceStatus, tell: Tell) -> str:
+    async def _work(self, row: Workspace, plan: Plan, ref: str, status: InstanceStatus, tell: Tell) -> str:
         """Return why the image could not be prepared; empty if it is there."""
         if self._gate.locked():
             tell(BuildNews("Waiting for other builds.\n", "Waiting for other builds"))
         try:
             async with self._gate:
-                await self._make(plan, status, tell)
-            return await self._deps.builder.why_not(_ref(self._deps.builder, plan), self._deps.profile_of(row)[1])
+                features = await self._make(plan, ref, status, tell)
+            self._jobs[row.id].ignored = tuple((each.key, name) for each in features for name in each.ignored)
+            return await self._deps.builder.why_not(ref, self._deps.profile_of(row)[1])
         except TimeoutError:
             return "it took too long"
         except CodeHubError as error:
@@ -177,25 +204,32 @@ class DevImages:
             _log.error("an image could not be prepared", workspace_id=row.id, exc_info=error)
             return f"{type(error).__name__}: {error}"
 
-    async def _make(self, plan: Plan, status: InstanceStatus, tell: Tell) -> None:
+    async def _make(self, plan: Plan, ref: str, status: InstanceStatus, tell: Tell) -> Sequence[Feature]:
+        """Returns the features that were installed."""
         builder = self._deps.builder
         if isinstance(plan, Pull):
             await builder.pull(plan.image, tell)
-            return
-        ref = builder.ref(plan.digest)
-        base = f"{ref}-base" if plan.features else ref
+            return ()
+
+        def fetching(line: str) -> None:
+            tell(BuildNews(f"{line}\n", line))
+
+        # Before anything is built: a feature that cannot be had is the quickest to fail.
+        features = await collect_features(plan.features, self._deps.feature_rules, self._deps.features, fetching)
+        base = f"{ref}-base" if features else ref
         if plan.context is not None:
             assert status.workspaced is not None
             name = f".codehub-{self._deps.new_place()}"
             order = BuildOrder(base, plan.recipe.text, name, plan.bases, plan.args)
             async with self._deps.files.context(status.workspaced, plan.context, _LARGEST_CONTEXT) as context:
                 await builder.build(order, context, tell)
-        if plan.features:
+        if features:
             below = base if plan.context is not None else plan.bases[0]
-            order = BuildOrder(ref, plan.feature_lines(below), bases=(below,), files=plan.feature_files())
+            order = BuildOrder(ref, feature_lines(below, features), bases=(below,), files=feature_files(features))
             await builder.build(order, None, tell)
             if plan.context is not None:
                 await builder.remove(base)
+        return features
 
     async def _plan(self, row: Workspace, wanted: DevContainer, status: InstanceStatus, question: Message) -> Plan:
         """Raises Invalid with the reason why nothing is done for the image."""
@@ -206,8 +240,6 @@ class DevImages:
             raise Invalid(_NEXT_START)  # a helper of an older version
         if wanted.needs_build and not self._deps.builds:
             raise Invalid(_OFF)
-        if len(wanted.features) > _MOST_FEATURES:
-            raise Invalid(f"has more than {_MOST_FEATURES} features")
         places = places_of(wanted, clone, file)
         files, there = self._deps.files, status.workspaced
         dockerfile = b""
@@ -218,7 +250,8 @@ class DevImages:
             for key, path in places.features.items()
         }
         lock = await files.read(there, f"{clone}/{file.removesuffix('devcontainer.json')}{LOCK_FILE}", _LONGEST_FILE)
-        plan = plan_image(wanted, places, dockerfile.decode("utf-8", "replace"), features, lock or b"")
+        text, rules = dockerfile.decode("utf-8", "replace"), self._deps.feature_rules
+        plan = plan_image(wanted, places, text, features, lock or b"", rules)
         if refused := forbidden_base(plan.bases, self._deps.check):
             raise Invalid(refused)
         return plan
@@ -234,13 +267,18 @@ class DevImages:
         async with asyncio.TaskGroup() as self._group:
             await self._collect()
 
+    async def _used(self) -> set[str]:
+        # A build that ended just now is recorded a moment later, and its image may be an old one from the cache.
+        jobs = {name for job in self._jobs.values() for name in (job.ref, f"{job.ref}-base")}
+        return {*await self._deps.store.used(), *jobs}
+
     async def _collect(self) -> None:
         pause_s = _COLLECT_AFTER_S
         while True:
             await asyncio.sleep(pause_s)
             pause_s = _COLLECT_EVERY_S
             try:
-                await self._deps.builder.collect(self._deps.store.used, self._lease.fence)
+                await self._deps.builder.collect(self._used, self._lease.fence)
             except FenceLost:
                 raise
             except CodeHubError as error:
@@ -259,10 +297,6 @@ def _keys(wanted: DevContainer) -> list[str]:
     """Return the keys of devcontainer.json that need an image."""
     named: Mapping[str, object] = {"image": wanted.image, "build": wanted.dockerfile, "features": wanted.features}
     return [key for key, value in named.items() if value]
-
-
-def _ref(builder: ImageBuilder, plan: Plan) -> str:
-    return builder.ref(plan.digest) if isinstance(plan, Build) else plan.image
 
 
 async def _found(reading: Awaitable[T | None], path: str) -> T:

@@ -29,7 +29,7 @@ class HealthState:
     _began: float = field(init=False)
     _lease: Lease | None = None
     _since: datetime | None = None
-    _pulses: list[Heartbeat] = field(default_factory=list)
+    _heartbeats: list[Heartbeat] = field(default_factory=list)
     # Why this coordinator refuses to lead.
     refuses: str = ""
     _logged: str = ""
@@ -38,7 +38,7 @@ class HealthState:
         self._began = self.clock.monotonic()
 
     def leads(self, lease: Lease, heartbeats: list[Heartbeat]) -> None:
-        self._lease, self._pulses, self._since = lease, heartbeats, self.clock.now()
+        self._lease, self._heartbeats, self._since = lease, heartbeats, self.clock.now()
         self._logged = ""
 
     def is_news(self, why: str) -> bool:
@@ -47,9 +47,9 @@ class HealthState:
         return why != before
 
     def follows(self) -> None:
-        self._lease, self._pulses, self._since = None, [], None
+        self._lease, self._heartbeats, self._since = None, [], None
 
-    def as_told(self) -> dict[str, object]:
+    def as_json(self) -> dict[str, object]:
         lease, since = self._lease, self._since
         leader = None
         if lease is not None and since is not None:
@@ -62,7 +62,8 @@ class HealthState:
             "refuses_to_lead": self.refuses or None,
             # `last_error` is for admins, and nobody is signed in here
             "components": {
-                heartbeat.name: {"last_tick_at": heartbeat.as_told()["last_tick_at"]} for heartbeat in self._pulses
+                heartbeat.name: {"last_tick_at": heartbeat.as_json()["last_tick_at"]}
+                for heartbeat in self._heartbeats
             },
         }
 
@@ -107,7 +108,7 @@ def _page(method: bytes, path: bytes, state: HealthState) -> tuple[str, str, byt
     if method not in (b"GET", b"HEAD"):
         return "405 Method Not Allowed", "text/plain", b"only GET\n"
     if path == b"/health/coordinator":
-        return "200 OK", "application/json", json.dumps(state.as_told()).encode()
+        return "200 OK", "application/json", json.dumps(state.as_json()).encode()
     if path == b"/metrics":
         return "200 OK", "text/plain; version=0.0.4; charset=utf-8", state.metrics.render()
     return "404 Not Found", "text/plain", b"/health/coordinator and /metrics are here\n"

@@ -70,7 +70,7 @@ class Heartbeat:
         self.last_error = message
         self.metrics.ticks.labels(self.name, "failed").inc()
 
-    def as_told(self) -> Mapping[str, object]:
+    def as_json(self) -> Mapping[str, object]:
         at = self.last_tick_at
         return {"last_tick_at": at.isoformat() if at else None, "last_error": self.last_error}
 
@@ -80,7 +80,7 @@ async def publish_heartbeats(heartbeats: list[Heartbeat], store: ControlStore, l
     while True:
         try:
             await store.note_components(
-                lease.epoch, {heartbeat.name: heartbeat.as_told() for heartbeat in heartbeats}
+                lease.epoch, {heartbeat.name: heartbeat.as_json() for heartbeat in heartbeats}
             )
         except (BackendDown, Transient) as error:
             _log.info("the components' state is not written", error=str(error))

@@ -56,7 +56,7 @@ class KeyedQueue:
     async def take(self) -> str:
         """The next key. It belongs to this worker until `done`."""
         while True:
-            wait_s = self._ripen()
+            wait_s = self._promote_due()
             if self._waiting:
                 key, _ = self._waiting.popitem(last=False)
                 self._working.add(key)
@@ -74,7 +74,7 @@ class KeyedQueue:
             self._again.discard(key)
             self.add(key)
 
-    def _ripen(self) -> float | None:
+    def _promote_due(self) -> float | None:
         """Queue the keys that are due. Returns the time until the next one, if any."""
         now = asyncio.get_running_loop().time()
         while self._later:

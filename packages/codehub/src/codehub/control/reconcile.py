@@ -142,12 +142,12 @@ class Reconciler:
                     row = await self._commit(before, complete(observed, now), timeline.done(operation))
                     self._ended(before, "done")
                     acted = False
-                    await self._tidy(row.workspace, operation)
+                    await self._cleanup_staging(row.workspace, operation)
                 case Cancel(operation):
                     row = await self._commit(before, cancel(observed, now), timeline.cancelled(operation))
                     self._ended(before, "cancelled")
                     acted = False
-                    await self._tidy(row.workspace, operation)
+                    await self._cleanup_staging(row.workspace, operation)
                 case Begin(operation, again):
                     if again and await self._restarts_too_often(observed):
                         message = f"restarted more than {RESTARTS_ALLOWED} times in {RESTARTS_WINDOW}"
@@ -266,7 +266,7 @@ class Reconciler:
             self._metrics.operations.labels(before.operation.value, outcome).inc()
         _log.info("operation ended", workspace_id=before.id, operation=before.operation.value, outcome=outcome)
 
-    async def _tidy(self, workspace: Workspace, operation: Operation) -> None:
+    async def _cleanup_staging(self, workspace: Workspace, operation: Operation) -> None:
         if operation not in (Operation.PROVISIONING, Operation.RESTORING, Operation.ARCHIVING):
             return
         try:

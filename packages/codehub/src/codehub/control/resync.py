@@ -88,12 +88,12 @@ class Resync:
         """The keys that need a worker, without those that have one."""
         noted, self._noted = self._noted, set()
         try:
-            return await self._look(noted, busy)
+            return await self._compare(noted, busy)
         except BaseException:
             self._noted |= noted  # a failed listing compared nothing
             raise
 
-    async def _look(self, noted: set[str], busy: Collection[str]) -> list[str]:
+    async def _compare(self, noted: set[str], busy: Collection[str]) -> list[str]:
         differing = await self._list_backends()
         versions = await self._store.versions()
         changed = [id_ for id_, version in versions.items() if self._version(id_) != version]

@@ -15,7 +15,7 @@ from codehub.domain.errors import CodeHubError
 from codehub.domain.model import Busy, Workspace
 from codehub.domain.routing import workspace_path
 from codehub.domain.templates import LONGEST_TTL
-from codehub.domain.ttl import ActivityCoverage, extend_coverage
+from codehub.domain.ttl import ActivityCoverage, extend_coverage, longest_gap
 from codehub.ports.activity import DurableActivity
 from codehub.ports.clock import Clock
 from codehub.ports.control_store import TtlStore
@@ -26,7 +26,7 @@ from codehub.ports.liveness import AsksActivity
 _log = structlog.get_logger()
 
 # How many IDEs are asked for their activity at the same time.
-_ASKED_AT_ONCE = 16
+_MAX_CONCURRENT_PROBES = 16
 _HELPER_PATH = "/activity"  # of workspaced
 
 
@@ -54,6 +54,8 @@ class TtlRunner:
         self._clock = clock
         self._settings = settings
         self._heartbeat = heartbeat
+        # How long the last tick took, by a clock that stands still while the machine is suspended: that time is a gap.
+        self._last_tick = timedelta()
         # Whether the last read of the activity store succeeded. A new term does not know; guessing wrong stops work.
         self._saw = False
 
@@ -65,7 +67,11 @@ class TtlRunner:
 
     async def tick(self) -> None:
         coverage = await self._take_in_activity()
-        now = self._clock.now()
+        begun = self._clock.monotonic()
+        await self._put_to_rest(coverage, self._clock.now())
+        self._last_tick = timedelta(seconds=self._clock.monotonic() - begun)
+
+    async def _put_to_rest(self, coverage: ActivityCoverage, now: datetime) -> None:
         standby = timedelta(seconds=self._settings.standby_s)
         if idle := await self._store.idle(now, standby, coverage.gaps):
             await self._ask(idle, now)
@@ -87,13 +93,14 @@ class TtlRunner:
         )
         await self._activity.forget(pending)
         settings = self._settings
+        lag = timedelta(seconds=settings.flush_interval_s)
         # Gaps are kept for as long as any template's TTL may count: a dropped gap would turn into idle time.
         coverage = extend_coverage(
             await self._store.coverage(),
             self._clock.now(),
             unbroken=unbroken,
-            longest_gap=timedelta(seconds=2 * settings.interval_s + settings.flush_interval_s),
-            lag=timedelta(seconds=settings.flush_interval_s),
+            longest_gap=longest_gap(timedelta(seconds=settings.interval_s), lag, self._last_tick),
+            lag=lag,
             keep=2 * max(timedelta(seconds=settings.standby_s), LONGEST_TTL) + timedelta(days=7),
         )
         await self._store.record_coverage(self._lease.epoch, coverage)
@@ -102,7 +109,7 @@ class TtlRunner:
 
     async def _ask(self, idle: Iterable[Workspace], now: datetime) -> None:
         """Whether a program is working in it. Asked only for workspaces that are about to be put to sleep."""
-        gate = asyncio.Semaphore(_ASKED_AT_ONCE)
+        gate = asyncio.Semaphore(_MAX_CONCURRENT_PROBES)
         busy_max = timedelta(seconds=self._settings.busy_max_s)
 
         async def ask(workspace: Workspace) -> tuple[Workspace, Work | None]:

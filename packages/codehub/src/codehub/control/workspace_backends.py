@@ -66,6 +66,9 @@ class WorkspaceBackends:
     async def home_status(self) -> HomeStatus:
         return await self._homes(lambda homes: homes.status(self.home))
 
+    async def limit_home(self, limit: int | None) -> None:
+        await self._homes(lambda homes: homes.limit(self.home, limit))
+
     async def provision(self, incarnation: str) -> HomeCtx:
         return await self._retry(
             lambda: self._homes(lambda homes: homes.provision(self.home, incarnation, self.fence))

@@ -1,4 +1,4 @@
-"""Features of devcontainer.json that are folders of the repository: their options and how they are installed. Pure.
+"""Features of devcontainer.json: their options, how and in which order they are installed. Pure.
 
 A feature's `install.sh` runs as root while the image is built. What a feature requests of the container beyond that
 (mounts, privileges, an entry point) is never allowed.
@@ -10,12 +10,14 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from codehub.domain.errors import Invalid
 from codehub.domain.jsonc import parse_jsonc
 
 METADATA, INSTALL = "devcontainer-feature.json", "install.sh"
+MOST_FEATURES = 20  # with those that others depend on
 _MOST_OPTIONS = 100
 _LONGEST_VALUE = 4096
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -26,7 +28,6 @@ _NOT_APPLIED = (
     "securityOpt",
     "init",
     "entrypoint",
-    "dependsOn",
     "customizations",
     "onCreateCommand",
     "updateContentCommand",
@@ -43,7 +44,11 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """`key` as devcontainer.json names it; `options` and `env` as variables; `ignored` has no effect."""
+    """`key` as devcontainer.json names it; `options` and `env` as variables; `ignored` has no effect.
+
+    `origin` is where it came from, with its digest if that is a registry. `needs` are the identities of those that
+    `depends_on` names.
+    """
 
     key: str
     id: str
@@ -52,13 +57,17 @@ class Feature:
     env: Mapping[str, str]
     installs_after: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+    origin: str = ""
+    depends_on: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    needs: frozenset[str] = frozenset()
+
+    @property
+    def identity(self) -> str:
+        """Two requests for the same feature with the same options are one."""
+        return f"{self.origin or self.key} {json.dumps(dict(self.options), sort_keys=True)}"
 
 
-def is_local(key: str) -> bool:
-    return key.startswith("./")
-
-
-def read_feature(key: str, given: object, files: Mapping[str, File]) -> Feature:
+def read_feature(key: str, given: object, files: Mapping[str, File], origin: str = "") -> Feature:
     """Raises Invalid if the folder holds no feature, or if an option is not one of its own."""
     if METADATA not in files or INSTALL not in files:
         raise Invalid(f"{key} holds no {METADATA} and {INSTALL}")
@@ -72,6 +81,9 @@ def read_feature(key: str, given: object, files: Mapping[str, File]) -> Feature:
     if not isinstance(env, dict) or not all(_ENV_NAME.fullmatch(k) and isinstance(v, str) for k, v in env.items()):
         raise Invalid(f"{key}: containerEnv holds texts")
     after = document.get("installsAfter", [])
+    needs = document.get("dependsOn", {})
+    if not isinstance(needs, dict) or len(needs) > MOST_FEATURES:
+        raise Invalid(f"{key}: dependsOn is an object of at most {MOST_FEATURES} features")
     return Feature(
         key=key,
         id=str(document.get("id", "")) or key.rsplit("/", 1)[-1],
@@ -80,6 +92,8 @@ def read_feature(key: str, given: object, files: Mapping[str, File]) -> Feature:
         env={name: _one_line(key, value) for name, value in env.items()},
         installs_after=tuple(str(each) for each in after) if isinstance(after, list) else (),
         ignored=tuple(name for name in _NOT_APPLIED if document.get(name)),
+        origin=origin,
+        depends_on=MappingProxyType(needs),
     )
 
 
@@ -97,6 +111,9 @@ def _options(key: str, known: Mapping[str, object], given: object) -> dict[str, 
         if not isinstance(value, str | bool):
             raise Invalid(f"{key}: the option {name!r} is a text or a switch")
         text = str(value).lower() if isinstance(value, bool) else value
+        choices = declared.get("enum") if isinstance(declared, dict) else None
+        if isinstance(choices, list) and value not in choices:
+            raise Invalid(f"{key}: the option {name!r} is one of {', '.join(map(str, choices))}")
         found[_variable(name)] = _one_line(key, text)
     return found
 
@@ -112,16 +129,32 @@ def _one_line(key: str, value: str) -> str:
     return value
 
 
-def in_order(features: Sequence[Feature]) -> list[Feature]:
-    """Order them by `installsAfter`; otherwise as devcontainer.json lists them. A circle keeps that order."""
-    left, ordered = list(features), []
+def in_order(features: Sequence[Feature], first: Sequence[str] = ()) -> list[Feature]:
+    """Order them by `dependsOn` (must) and `installsAfter` (if it can be); otherwise as they are listed.
+
+    `first` is `overrideFeatureInstallOrder`. Raises Invalid if features depend on each other in a circle.
+    """
+    wanted = [_bare(name) for name in first]
+    places = {name: place for place, name in reversed(list(enumerate(wanted)))}
+    left = sorted(features, key=lambda feature: places.get(_bare(feature.key), len(wanted)))
+    ordered: list[Feature] = []
     while left:
+        waiting = {feature.identity for feature in left}
+        possible = [feature for feature in left if not feature.needs & waiting]
+        if not possible:
+            raise Invalid(f"the feature {left[0].key} depends on itself")
         ids = {feature.id for feature in left}
-        ready = [f for f in left if not ({each.rsplit("/", 1)[-1] for each in f.installs_after} - {f.id}) & ids]
-        take = ready[0] if ready else left[0]
+        ready = [f for f in possible if not ({_bare(each) for each in f.installs_after} - {f.id}) & ids]
+        needed = [f for f in possible if any(f.identity in other.needs for other in left)]
+        take = (ready or needed or possible)[0]
         left.remove(take)
         ordered.append(take)
     return ordered
+
+
+def _bare(name: str) -> str:
+    """Return the last part of a feature's name, without its version: what others call it in their order."""
+    return name.rsplit("/", 1)[-1].partition("@")[0].partition(":")[0]
 
 
 def install_lines(features: Sequence[Feature], user: str, home: str) -> list[str]:

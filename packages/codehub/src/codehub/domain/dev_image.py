@@ -5,27 +5,31 @@ from __future__ import annotations
 import hashlib
 import json
 import posixpath
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from codehub.domain.dev_features import Feature, File, in_order, install_lines, is_local, read_feature
+from codehub.domain.dev_features import MOST_FEATURES, Feature, File, install_lines, read_feature
 from codehub.domain.devcontainer import DevContainer
 from codehub.domain.dockerfile import Recipe, check_dockerfile
 from codehub.domain.errors import Invalid
+from codehub.domain.feature_refs import FeatureRules, is_local, locked_digests, pinned
 
 _USER, _HOME = "coder", "/home/coder"
-LOCK_FILE = "devcontainer-lock.json"
 
 
 @dataclass(frozen=True, slots=True)
 class DevImage:
-    """What a workspace runs with instead of its template's image. `bases` must be allowed at every start."""
+    """What a workspace runs with instead of its template's image. `bases` must be allowed at every start.
+
+    `ignored` is what its features request without effect: a feature and a key of its metadata.
+    """
 
     digest: str
     ref: str
     bases: tuple[str, ...]
+    ignored: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +48,17 @@ class Pull:
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """`context` is a folder of the clone, relative to the home; None if features are added to an image as it is."""
+    """`context` is a folder of the clone, relative to the home; None if features are added to an image as it is.
+
+    `digest` follows from what the repository says. A feature's version in a registry is looked up when the image is built,
+    as the tag of a base image is, so nobody asks a registry when a workspace wakes up.
+    """
 
     digest: str
     recipe: Recipe
     context: str | None
     args: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    features: tuple[Feature, ...] = ()
+    features: Features = field(default_factory=lambda: Features())
 
     @property
     def bases(self) -> tuple[str, ...]:
@@ -60,16 +68,33 @@ class Build:
     def title(self) -> str:
         return "Build the image of devcontainer.json"
 
-    def feature_lines(self, base: str) -> str:
-        """Return the Dockerfile that adds the features to an image. Their folders are numbered in its context."""
-        return "\n".join([f"FROM {base}", *install_lines(self.features, _USER, _HOME)]) + "\n"
+    @property
+    def ignored(self) -> list[tuple[str, str]]:
+        """What local features request without effect. Of others it is known when they were fetched."""
+        local = self.features.local
+        found = [read_feature(key, self.features.wanted[key], files) for key, files in local.items()]
+        return [(feature.key, name) for feature in found for name in feature.ignored]
 
-    def feature_files(self) -> dict[str, File]:
-        return {
-            f"{number}/{path}": file
-            for number, feature in enumerate(self.features)
-            for path, file in feature.files.items()
-        }
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What devcontainer.json requests: options by key, the folders of local ones, and digests from the lock file."""
+
+    wanted: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    local: Mapping[str, Mapping[str, File]] = field(default_factory=lambda: MappingProxyType({}))
+    locked: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    first: tuple[str, ...] = ()
+
+
+def feature_lines(base: str, features: Sequence[Feature]) -> str:
+    """Return the Dockerfile that adds the features to an image. Their folders are numbered in its context."""
+    return "\n".join([f"FROM {base}", *install_lines(features, _USER, _HOME)]) + "\n"
+
+
+def feature_files(features: Sequence[Feature]) -> dict[str, File]:
+    return {
+        f"{number}/{path}": file for number, feature in enumerate(features) for path, file in feature.files.items()
+    }
 
 
 Plan = Pull | Build
@@ -87,15 +112,12 @@ class Places:
 def places_of(wanted: DevContainer, clone: str, file: str) -> Places:
     """Return which files a plan needs. `file` is the devcontainer.json's path in the clone. Raises Invalid."""
     folder = posixpath.dirname(file)
-    remote = [key for key in wanted.features if not is_local(key)]
-    if remote:
-        raise Invalid(
-            f"the feature {remote[0]} comes from a registry: only features in the repository (./NAME) are installed"
-        )
+    if len(wanted.features) > MOST_FEATURES:
+        raise Invalid(f"has more than {MOST_FEATURES} features")
     return Places(
         dockerfile=_inside(clone, folder, wanted.dockerfile) if wanted.dockerfile else "",
         context=_inside(clone, folder, wanted.build_context) if wanted.dockerfile else "",
-        features={key: _inside(clone, folder, key) for key in wanted.features},
+        features={key: _inside(clone, folder, key) for key in wanted.features if is_local(key)},
     )
 
 
@@ -107,7 +129,12 @@ def _inside(clone: str, folder: str, path: str) -> str:
 
 
 def plan_image(
-    wanted: DevContainer, places: Places, dockerfile: str, features: Mapping[str, Mapping[str, File]], lock: bytes
+    wanted: DevContainer,
+    places: Places,
+    dockerfile: str,
+    local: Mapping[str, Mapping[str, File]],
+    lock: bytes,
+    rules: FeatureRules,
 ) -> Plan:
     """Return what is to be done for the image. Raises Invalid if the file or a feature is not allowed or has an error."""
     if not wanted.dockerfile and not wanted.features:
@@ -118,16 +145,24 @@ def plan_image(
         recipe = check_dockerfile(f"FROM {wanted.image}", {})
     else:
         raise Invalid("features need an image or a Dockerfile that they are added to")
-    found = tuple(in_order([read_feature(key, wanted.features[key], features[key]) for key in wanted.features]))
+    features = Features(wanted.features, local, locked_digests(lock), wanted.features_first)
+    parts: list[str] = []
+    for key, given in wanted.features.items():
+        if is_local(key):
+            parts += _feature_parts(read_feature(key, given, local[key]))
+        else:
+            rules.check(pinned(key, features.locked))
+            parts += [key, json.dumps(given, sort_keys=True)]
     digest = _digest(
         "build",
         recipe.text,
         json.dumps(dict(wanted.build_args), sort_keys=True),
         places.context,
-        *(part for feature in found for part in _feature_parts(feature)),
+        *parts,
+        *wanted.features_first,
         hashlib.sha256(lock).hexdigest(),
     )
-    return Build(digest, recipe, places.context or None, wanted.build_args, found)
+    return Build(digest, recipe, places.context or None, wanted.build_args, features)
 
 
 def _feature_parts(feature: Feature) -> list[str]:
@@ -150,8 +185,12 @@ def forbidden_base(bases: tuple[str, ...], check: Callable[[str], object]) -> st
 
 
 def encode_dev_image(image: DevImage) -> dict[str, object]:
-    return {"digest": image.digest, "ref": image.ref, "bases": list(image.bases)}
+    ignored = [list(each) for each in image.ignored]
+    return {"digest": image.digest, "ref": image.ref, "bases": list(image.bases), "ignored": ignored}
 
 
 def decode_dev_image(column: Mapping[str, Any] | None) -> DevImage | None:
-    return None if column is None else DevImage(column["digest"], column["ref"], tuple(column["bases"]))
+    if column is None:
+        return None
+    ignored = tuple((str(feature), str(key)) for feature, key in column.get("ignored", ()))  # absent in older rows
+    return DevImage(column["digest"], column["ref"], tuple(column["bases"]), ignored)

@@ -18,7 +18,8 @@ from codehub.domain.jsonc import parse_jsonc
 # Possible paths of the file, in order of preference. Then one folder below the first, sorted by name.
 PATHS = (".devcontainer/devcontainer.json", ".devcontainer.json")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-_VARIABLE = re.compile(r"\$\{([A-Za-z]+)(?::([^}:]*)(?::([^}]*))?)?\}")
+# No `$` inside: otherwise each beginning of a variable would be searched to the end of the text.
+_VARIABLE = re.compile(r"\$\{([A-Za-z]+)(?::([^}:$]*)(?::([^}$]*))?)?\}")
 _EXTENSION = re.compile(r"-?[A-Za-z0-9][A-Za-z0-9-]*\.[A-Za-z0-9][A-Za-z0-9._-]*(?:@[0-9A-Za-z.+-]+)?")
 _MOST = 100
 
@@ -68,6 +69,7 @@ class DevContainer:
     build_args: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     build_target: str = ""
     features: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    features_first: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     user: str = ""
     commands: tuple[Command, ...] = ()
@@ -109,7 +111,6 @@ _HARMLESS = frozenset(
         "otherPortsAttributes",
         "hostRequirements",
         "postAttachCommand",
-        "overrideFeatureInstallOrder",
         "secrets",
     }
 )
@@ -142,6 +143,8 @@ class _Parser:
     def parse(self) -> DevContainer:
         image, dockerfile, context, build_args, target = self._image_or_build()
         features = self._take_object("features")
+        features_first = tuple(_texts(self._left, "overrideFeatureInstallOrder"))
+        self._left.pop("overrideFeatureInstallOrder", None)
         env = {**self._strings("containerEnv"), **self._strings("remoteEnv")}
         user = self._take_text("remoteUser") or self._take_text("containerUser")
         self._left.pop("containerUser", None)
@@ -163,6 +166,7 @@ class _Parser:
             build_args=MappingProxyType(build_args),
             build_target=target,
             features=MappingProxyType(features),
+            features_first=features_first,
             env=MappingProxyType(env),
             user=user,
             commands=commands,

@@ -1,4 +1,7 @@
-"""How much of its disk size a home uses, and when it is measured again. A soft limit: it warns and stops nothing. Pure."""
+"""How much of its disk size a home uses, and when it is measured again. It warns and stops nothing. Pure.
+
+Where homes have quotas, the file system enforces the size as well (ports.homes.Homes.limit).
+"""
 
 from __future__ import annotations
 

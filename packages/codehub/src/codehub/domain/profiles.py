@@ -89,7 +89,12 @@ CODE_SERVER = AppProfile(
         "ws:vscode-keepalive",
         # Code-server's own files in the home, which it watches: a lock it touches every second, heartbeats, logs, state.
         "ws:vscode-message:/.local/share/code-server/",
+        # The browser's own log, which tells of an extension host that does not answer in time, again and again on a busy
+        # machine.
+        "ws:vscode-message:vscode-log:/",
         "ws:vscode-message:telemetry",
+        "ws:vscode-message:$publicLog",
+        "ws:vscode-message:.events.data.microsoft.com",
         "ws:vscode-message:$onDidTunnelsChange",
         "GET /healthz",
         "GET /update/check",

@@ -44,7 +44,8 @@ def is_local_path(text: str, workspace_id: str) -> bool:
     return (
         text.startswith(workspace_path(workspace_id))
         and "\\" not in text
-        and ".." not in text.partition("?")[0].split("/")
+        # Browsers take %2e for a dot.
+        and ".." not in text.partition("?")[0].lower().replace("%2e", ".").split("/")
         and all(" " < char < "\x7f" for char in text)
     )
 

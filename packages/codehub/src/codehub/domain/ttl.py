@@ -14,6 +14,9 @@ from codehub.domain.templates import SHORTEST_TTL
 
 # Beyond this number, older spans are merged. Merging only ever makes idle time shorter.
 _MOST_SPANS = 50
+# On an overloaded machine a tick comes this late. With a short interval, each tick would otherwise seem to end a gap, no
+# time would count as idle, and no workspace would ever be put to sleep.
+_LATE = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,15 @@ def extend_coverage(
     while len(spans) > _MOST_SPANS:
         spans[:2] = [Span(spans[0].begin, spans[1].end)]
     return ActivityCoverage(now, tuple(spans))
+
+
+def longest_gap(interval: timedelta, lag: timedelta, last_tick: timedelta) -> timedelta:
+    """Return how far apart two reads of the activity store by one leader may be without a gap.
+
+    The store keeps activity until it is read, so a late read misses nothing; a machine that was suspended does. The last
+    tick's own duration is no gap either: it may have waited for workspaces that do not answer.
+    """
+    return max(2 * interval + lag, _LATE) + last_tick
 
 
 def gap_time(spans: Sequence[Span], since: datetime, now: datetime) -> timedelta:

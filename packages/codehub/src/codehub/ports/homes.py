@@ -68,6 +68,13 @@ class Homes(Protocol):
         """Bytes on disk, also of a home in use. None where it cannot be known at a bounded cost."""
         ...
 
+    async def limit(self, home: HomeKey, limit: int | None) -> bool:
+        """Limit a home at rest to so many bytes; None is no limit. Returns False where that cannot be enforced.
+
+        What is above the limit already stays. Archiving and restoring are not limited.
+        """
+        ...
+
     async def provision(self, home: HomeKey, incarnation: str, fence: Fence) -> HomeCtx:
         """Create an empty complete volume, or keep the existing complete one. Returns its ctx.
 

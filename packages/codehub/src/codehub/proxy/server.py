@@ -20,6 +20,7 @@ from codehub.proxy.coarse_clock import CoarseClock
 from codehub.proxy.connections.client import ClientConnection
 from codehub.proxy.connections.exchange import Exchange
 from codehub.proxy.connections.keepalive import enable_keepalive
+from codehub.proxy.connections.splice import Pipes
 from codehub.proxy.connections.tunnel import Tunnel
 from codehub.proxy.http1.header_cache import HeaderCache
 from codehub.proxy.http1.messages import RequestHead
@@ -64,6 +65,7 @@ class ProxyServer:
         self.warm = HeaderCache(clock)
         self.connections: set[Exchange] = set()
         self.tunnels: set[Tunnel] = set()
+        self.pipes = Pipes()
         self.draining = False
         self.loop: asyncio.AbstractEventLoop
         self.on_tick: list[Callable[[], None]] = [self.warm.sweep]
@@ -166,3 +168,4 @@ class ProxyServer:
         # Closed transports notify their protocols in the next iterations of the event loop.
         for _ in range(3):
             await asyncio.sleep(0)
+        self.pipes.close()

@@ -225,7 +225,8 @@ def _principal(bearer: Bearer, *, by_token: bool) -> Principal:
     return Principal(
         bearer.user_id,
         bearer.username,
-        bearer.is_admin,
+        # A token of one workspace is for programs in it: it has no rights beyond it, whoever made it.
+        bearer.is_admin and bearer.workspace_id is None,
         bearer.id,
         by_token=by_token,
         expires_at=bearer.expires_at,

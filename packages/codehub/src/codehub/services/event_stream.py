@@ -133,7 +133,7 @@ class EventBroadcaster:
         self._dirty: dict[str, None] = {}
         self._known: dict[str, tuple[str, str]] = {}  # id → (owner, version) last sent
         self._wake = asyncio.Event()
-        self._heard = asyncio.Event()
+        self._received = asyncio.Event()
         self._connected = False
         self._stopped = False
         self.failures = 0
@@ -323,7 +323,7 @@ class EventBroadcaster:
     async def _receive(self) -> None:
         async for channel, payload in self._bus.subscribe(f"{self._prefix}*"):
             if channel == self._probe_channel:
-                self._heard.set()
+                self._received.set()
             else:
                 for workspace_id in _ids_in(payload):
                     self.changed(workspace_id)
@@ -332,7 +332,7 @@ class EventBroadcaster:
     async def _probe(self) -> None:
         """Send a message to ourselves: receiving it means subscribed. A poll finds earlier changes."""
         while True:
-            self._heard.clear()
+            self._received.clear()
             await self._say()
             if not self._connected:
                 self._connected = True
@@ -347,7 +347,7 @@ class EventBroadcaster:
             await self._bus.publish(self._probe_channel, "{}")
             try:
                 async with asyncio.timeout(self.pace.retry_s):
-                    await self._heard.wait()
+                    await self._received.wait()
                 return
             except TimeoutError:
                 continue

@@ -32,6 +32,11 @@ class Principal:
         if not self.is_admin:
             raise Denied("only an administrator may do this")
 
+    def must_not_be_limited(self) -> None:
+        """Reject tokens of one workspace: what this creates is outside of it."""
+        if self.workspace_id is not None:
+            raise Denied(f"this API token is good for workspace {self.workspace_id} only")
+
     def must_be_present(self) -> None:
         """Reject API tokens. Some actions need a session, or a leaked token could make itself permanent."""
         if self.token_id is not None or self.by_token:

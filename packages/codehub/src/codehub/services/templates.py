@@ -229,13 +229,13 @@ class Templates:
             )
             pending = None if applied == current else applied
             await templates.set_next(tx, workspace_id, pending, self.clock())
-            said = (
+            message = (
                 f"will run by version {pending.version} of the template {pending.name} from its next start on"
                 if pending is not None
                 else f"stays with version {current.version} of the template {current.name}"
             )
             await timeline.record(
-                tx, workspace_id, at=self.clock(), kind="template", message=said, actor=who.username
+                tx, workspace_id, at=self.clock(), kind="template", message=message, actor=who.username
             )
             found = await workspaces.get(tx, workspace_id)
             assert found is not None
@@ -276,15 +276,15 @@ class Templates:
             runtime = RUNTIMES[backend]
         else:
             runs = RUNS[runtime]
-        said = tuple(notes(template, runtime))
+        remarks = tuple(notes(template, runtime))
         try:
             applied = apply_template(template, version, given, self.catalog, runs)
         except Mistakes as error:
             found = tuple(Problem(None, each.where, each.message) for each in error.mistakes)
-            return Preview(template.name, found, said, template=template)
+            return Preview(template.name, found, remarks, template=template)
         except Invalid as error:
-            return Preview(template.name, (Problem(None, "", str(error)),), said, template=template)
-        return Preview(template.name, (), said, applied, template)
+            return Preview(template.name, (Problem(None, "", str(error)),), remarks, template=template)
+        return Preview(template.name, (), remarks, applied, template)
 
     async def _update_of(
         self, tx: Transaction, who: Principal, workspace: Workspace, given: Mapping[str, Value]

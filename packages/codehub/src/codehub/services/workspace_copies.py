@@ -33,6 +33,7 @@ class WorkspaceCopies:
         The row is the intent. A copy of an archived workspace starts from that archive, which the GC then keeps. For a copy
         of a home, the controller creates an archive first.
         """
+        who.must_not_be_limited()
         now, copy_id = self.clock(), self.ids()
         async with self.database.transaction() as tx:
             await visible(tx, who, workspace_id)
@@ -73,6 +74,7 @@ class WorkspaceCopies:
 
         The old workspace keeps all its data: it is stopped when its node is back, including what was written there since.
         """
+        who.must_not_be_limited()
         now, new_id = self.clock(), self.ids()
         async with self.database.transaction() as tx:
             seen = await visible(tx, who, workspace_id)

@@ -100,6 +100,13 @@ class CoreSettings(BaseModel):
         description="Whether Dockerfiles and features of a repository's devcontainer.json are built on Docker. Build steps "
         "run as root in containers. Images without a build need no switch.",
     )
+    allowed_features: Words = Field(
+        (),
+        alias="CODEHUB_ALLOWED_FEATURES",
+        description="Features of devcontainer.json that may be fetched from a registry, as glob patterns "
+        "(`registry.example.org/team/*`), in addition to CODEHUB_ALLOWED_IMAGES. The coordinator fetches them. A registry "
+        "with a private address must be named without `*` in its host.",
+    )
     build_timeout_s: Seconds = Field(
         1800.0,
         gt=0,

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -52,6 +53,8 @@ def main(arguments: list[str]) -> None:
         execute_again(raw)
     command = [] if is_hook else arguments[1:]
     set_up_home(configuration)
+    if command:
+        offer_code(command[0], configuration)
     read_fd = write_fd = -1
     pipe = configuration.get("environment_pipe")
     if pipe:
@@ -121,6 +124,14 @@ def set_up_home(configuration: dict[str, object]) -> None:
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "home_setup.py")
     words = [sys.executable, "-I", "-S", "-B", script, str(configuration["home"]), str(configuration["pip"])]
     os.spawnv(os.P_WAIT, sys.executable, words)  # noqa: S606
+
+
+def offer_code(program: str, configuration: dict[str, object]) -> None:
+    from . import code_command
+
+    env = dict(os.environ)
+    code_command.offer(shutil.which(program) or program, str(configuration["home"]), env)
+    os.environ.update(env)
 
 
 def own_environment(configuration: dict[str, object]) -> dict[str, str]:

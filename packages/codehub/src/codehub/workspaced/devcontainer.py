@@ -8,7 +8,7 @@ import os
 
 from .link import Link, LinkError
 
-_LONGEST = 1 << 20
+_LONGEST = 128 << 10
 _SETTINGS = os.path.join(".local", "share", "code-server", "Machine", "settings.json")
 
 
@@ -40,7 +40,7 @@ async def load(link: Link, home: str, folder: str) -> dict[str, object]:
     except (OSError, UnicodeDecodeError) as error:
         return {"error": f"{name} cannot be read: {error}"}
     if len(text) > _LONGEST:
-        return {"error": f"{name} is larger than 1 MiB"}
+        return {"error": f"{name} is larger than 128 KiB"}
     request: dict[str, object] = {"text": text, "folder": place, "home": home, "file": name, "clone": folder}
     try:
         found = await link.ask("devcontainer", request)

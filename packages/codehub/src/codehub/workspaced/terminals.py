@@ -25,15 +25,14 @@ from typing import Callable
 from . import holder
 from .errors import RequestError, invalid, not_found
 from .http1 import Connection
+from .lazy_model import LazyModel
 from .processes import Process, boot_id
-from .vt import Terminal as Model
 
 WINDOW = 256 << 10  # bytes that a viewer may lag behind: a key's echo waits for these during heavy output
 _RING = 1 << 20
 _LOG_BYTES = 2 << 20  # kept on disk for a restarted workspaced
 _READ = 64 << 10
 _STALLED_S = 2.0
-_LAZY_BYTES = 512 << 10
 _MOST_TERMINALS = 64
 _MOST_INPUT = 1 << 20
 _ID = re.compile(r"[0-9a-f]{16}$")
@@ -65,9 +64,7 @@ class Terminal:
         self.cols, self.rows = cols, rows
         self._master = master
         self._gone = gone
-        self._model = Model(cols, rows)
-        self._unfed: list[bytes] = []
-        self._unfed_size = 0
+        self._model = LazyModel(cols, rows, self.pace)
         self._ring = bytearray()
         self._base = 0
         self._viewers: set[Viewer] = set()
@@ -99,10 +96,10 @@ class Terminal:
         self.pace()
 
     def pace(self) -> None:
-        """Read the pty only while every viewer that keeps up has room."""
+        """Read the pty only while the model and every viewer that keeps up have room."""
         now = time.monotonic()
         behind = [v for v in self._viewers if self.total - v.acked >= WINDOW and not v.stalled(self.total, now)]
-        wanted = not self.closed and not behind
+        wanted = not self.closed and not behind and not self._model.full
         if wanted == self._reading:
             return
         loop = asyncio.get_running_loop()
@@ -136,15 +133,7 @@ class Terminal:
             cut = len(self._ring) - _RING
             del self._ring[:cut]
             self._base += cut
-        self._unfed.append(data)
-        self._unfed_size += len(data)
-        if self._unfed_size > _LAZY_BYTES:
-            self._feed()
-
-    def _feed(self) -> None:
-        if self._unfed:
-            self._model.feed(b"".join(self._unfed))
-            self._unfed, self._unfed_size = [], 0
+        self._model.add(data)
 
     def _write_log(self, data: bytes) -> None:
         with contextlib.suppress(OSError):  # a full disk must not end the terminal
@@ -159,8 +148,7 @@ class Terminal:
                 self._log_size = 0
 
     def snapshot(self) -> bytes:
-        self._feed()
-        return self._model.snapshot()
+        return self._model.current().snapshot()
 
     def type(self, data: bytes) -> None:
         """Send keystrokes. Input that the program does not read yet is buffered, up to a limit."""
@@ -187,9 +175,8 @@ class Terminal:
     def resize(self, cols: int, rows: int) -> None:
         if (cols, rows) == (self.cols, self.rows):
             return
-        self._feed()
         self.cols, self.rows = cols, rows
-        self._model.screen.resize(cols, rows)
+        self._model.current().screen.resize(cols, rows)
         with contextlib.suppress(OSError):
             fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
         size = json.dumps({"cols": cols, "rows": rows}).encode()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from . import sgr
 from .screen import Line, Saved, Screen
@@ -21,7 +21,11 @@ _TOKEN = re.compile(
     "|\x1b([ -/]*)([0-OQ-WYZ\\\\`-~])"  # other escapes
     "|([\x00-\x1a\x1c-\x1f\x7f-\x9f])"  # control characters
 )
+# The beginning of a sequence, whose rest comes with the next bytes; and a sequence that another one interrupts.
+_PARTIAL = re.compile("\x1b(?:\\[[0-?]*[ -/]*|\\][^\x07\x1b]*\x1b?|[PX^_][^\x1b]*\x1b?|[ -/]*)\\Z")
+_INTERRUPTED = re.compile("\x1b(?:\\[[0-?]*[ -/]*|[\\]PX^_][^\x07\x1b]*)?|.", re.DOTALL)
 _LONGEST_SEQUENCE = 64 << 10
+_SLICE = 4096
 _PLAIN = re.compile("[^\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f]*\\Z")
 _GRAPHICS = str.maketrans(
     "`abcdefghijklmnopqrstuvwxyz{|}~", "◆▒␉␌␍␊°±␤␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·"
@@ -47,20 +51,32 @@ class Terminal:
         self._charset = 0
 
     def feed(self, data: bytes) -> None:
+        for _ in self.feeding(data):
+            pass
+
+    def feeding(self, data: bytes) -> Iterator[None]:
+        """Like `feed`, in slices of at most a few milliseconds: the caller may do other things between them."""
         text = self._rest + self._decoder.decode(data)
         self._rest = ""
-        screen = self.screen
-        if len(text) > 4096 and self._charsets[self._charset] == "B":
+        if len(text) > _SLICE and self._charsets[self._charset] == "B":
             text = self._skip(text)
+        for at in range(0, len(text), _SLICE):
+            self._apply(self._rest + text[at : at + _SLICE])
+            yield
+
+    def _apply(self, text: str) -> None:
+        self._rest = ""
+        screen = self.screen
         at, end = 0, len(text)
         match = _TOKEN.match
         while at < end:
             found = match(text, at)
             if found is None:
-                if end - at < _LONGEST_SEQUENCE and text[at] == "\x1b":
-                    self._rest = text[at:]  # the rest of the sequence comes with the next bytes
+                if end - at < _LONGEST_SEQUENCE and _PARTIAL.match(text, at):
+                    self._rest = text[at:]
                     return
-                at += 1
+                if (interrupted := _INTERRUPTED.match(text, at)) is not None:
+                    at = interrupted.end()
                 continue
             at = found.end()
             kind = found.lastindex

@@ -86,9 +86,9 @@ async def test_a_link_is_over_after_a_minute(api: Api) -> None:
 async def test_a_link_that_a_page_led_to_asks_first(api: Api, headers: dict[str, str]) -> None:
     url = await link_of(await token_client(api))
     browser = api.client(**headers)
-    asked = await browser.get(url)
-    assert asked.status_code == 200
-    assert "Sign in as ada" in asked.text
+    confirmation = await browser.get(url)
+    assert confirmation.status_code == 200
+    assert "Sign in as ada" in confirmation.text
     assert await whoami(browser) is None
     # Asking used nothing up: whoever says yes is signed in.
     confirmed = await api.client(origin="http://127.0.0.1:8000", sec_fetch_site="same-origin").post(url)
@@ -106,8 +106,8 @@ async def test_a_browser_signed_in_as_somebody_else_is_asked_and_told(api: Api) 
     url = await link_of(await token_client(api))
     bob = await api.user("bob")
     bob.headers.update({name.replace("_", "-"): value for name, value in BY_PROGRAM.items()})
-    asked = await bob.get(url)
-    assert "You are signed in as bob now" in asked.text
+    confirmation = await bob.get(url)
+    assert "You are signed in as bob now" in confirmation.text
     assert await whoami(bob) == "bob"
 
 

@@ -5,8 +5,12 @@ A minute and more, so they are taken by `make soak`; that `docker compose` reads
 
 from __future__ import annotations
 
+import contextlib
+import json
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -53,6 +57,46 @@ def test_what_is_composed_runs_workspaces_and_they_outlive_it(
         _until(lambda: _ready(hub), hub)
         again = _inside(hub, made.json()["id"], token, "cat /proc/sys/kernel/random/boot_id /etc/hostname")
         assert again == who, "the same container as before"
+
+
+def test_doctor_tries_the_boundaries_of_workspaces_from_the_coordinators_container(
+    docker_engine: DockerEngine, s3_server: S3Server
+) -> None:
+    """CodeHub in a container sets no packet filter, and doctor says what that means on this very machine."""
+    import_image(docker_engine)
+    with composed(docker_engine, s3_server) as hub:
+        hub.run("up", "--detach")
+        _until(lambda: _ready(hub), hub)
+        with _no_way_to_metadata():
+            said = json.loads(hub.doctor())
+        found = {one["boundary"]: one for one in said if one["part"] == "boundary"}
+        held = {name for name, one in found.items() if one["verdict"] == "held"}
+        assert {
+            "reach the Docker engine",
+            "reach another workspace's IDE",
+            "reach another workspace's ports",
+            "read another home",
+            "read CodeHub's data directory",
+            "make a user namespace",
+            "start more processes than its limit",
+            "take more memory than its limit",
+        } <= held, found
+        open_to_all = found["reach this machine's address on the containers' network"]
+        assert open_to_all["verdict"] == "NOT HELD", "no packet filter keeps containers from this machine"
+        assert "iptables" in open_to_all["fix"]
+        sockets = Path(hub.environment["CODEHUB_SOCKETS_DIR"])
+        assert not list(sockets.glob("doctor-*")), "nothing is left behind"
+
+
+@contextlib.contextmanager
+def _no_way_to_metadata() -> Iterator[None]:
+    """The probe tries to reach cloud metadata. Here, nothing forbids that, and tests send nothing to other machines."""
+    rule = ["FORWARD", "-d", "169.254.0.0/16", "-m", "comment", "--comment", "codehub-test-compose", "-j", "REJECT"]
+    subprocess.run(["iptables", "-w", "10", "-I", *rule], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["iptables", "-w", "10", "-D", *rule], check=True)
 
 
 def _inside(hub: Composed, workspace_id: str, token: str, command: str) -> str:

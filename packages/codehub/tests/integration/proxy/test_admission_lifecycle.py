@@ -152,12 +152,12 @@ async def test_a_shutdown_lets_a_request_finish_and_tells_websockets_1001(here: 
     browser = await here.signed_in(workspace_id)
     socket = await open_socket(here, workspace_id, browser)
     here.upstream.script = slow
-    asked = asyncio.create_task(browser.get(f"/w/{workspace_id}/slow"))
+    request = asyncio.create_task(browser.get(f"/w/{workspace_id}/slow"))
     await held.wait()
     stopping = asyncio.create_task(here.stop_proxy())
     await refused(here.port)
     released.set()
-    answer = await asked
+    answer = await request
     assert (answer.status_code, answer.text, answer.headers["connection"]) == (200, "late", "close")
     async with asyncio.timeout(60):
         await socket.wait_closed()

@@ -53,10 +53,10 @@ def opened(proxy: RunningProxy, raw: str = UPGRADE) -> Peer:
 def test_an_upgrade_passes_its_subprotocol_and_extension_both_ways(
     proxy: RunningProxy, upstream: ScriptedUpstream
 ) -> None:
-    asked: list[tuple[str, str]] = []
+    received: list[tuple[str, str]] = []
 
     def script(peer: Peer) -> None:
-        asked.extend(peer.read_head()[1])
+        received.extend(peer.read_head()[1])
         peer.send(SWITCH)
 
     upstream.script = script
@@ -68,7 +68,7 @@ def test_an_upgrade_passes_its_subprotocol_and_extension_both_ways(
         assert got["connection"].lower() == "upgrade"
         assert got["sec-websocket-protocol"] == "v2.y"
         assert got["sec-websocket-extensions"] == "permessage-deflate"
-    sent = {name.lower(): value for name, value in asked}
+    sent = {name.lower(): value for name, value in received}
     assert sent["upgrade"] == "websocket"
     assert sent["connection"].lower() == "upgrade"
     assert sent["sec-websocket-protocol"] == "v1.x, v2.y"

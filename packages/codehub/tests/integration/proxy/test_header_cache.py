@@ -157,7 +157,7 @@ async def test_a_burst_asks_the_database_once_and_a_renewal_keeps_nobody_waiting
     browser = await here.signed_in(workspace_id)
     path = f"/w/{workspace_id}/x"
     answered_meanwhile = False
-    asked: list[asyncio.Task[httpx.Response]] = []
+    requests: list[asyncio.Task[httpx.Response]] = []
     async with asyncio.timeout(120):
         while not answered_meanwhile:  # a machine that stalls for a second lets a decision grow stale: once more
             assert (await browser.get(path)).status_code == 200
@@ -165,13 +165,13 @@ async def test_a_burst_asks_the_database_once_and_a_renewal_keeps_nobody_waiting
                 # Whoever asks about a workspace waits for this, where it can be counted.
                 await holding.execute("LOCK TABLE workspaces IN ACCESS EXCLUSIVE MODE")
                 while not await _waiting(database):
-                    asked.append(asyncio.create_task(browser.get(path)))
-                    await asyncio.wait(asked[-1:], timeout=0.1)
+                    requests.append(asyncio.create_task(browser.get(path)))
+                    await asyncio.wait(requests[-1:], timeout=0.1)
                 burst = [asyncio.create_task(browser.get(path)) for _ in range(30)]
                 answered_meanwhile = bool((await asyncio.wait(burst, timeout=0.5))[0])
                 assert await _waiting(database) <= 1
-                asked += burst
-            assert {answer.status_code for answer in await asyncio.gather(*asked)} == {200}
+                requests += burst
+            assert {answer.status_code for answer in await asyncio.gather(*requests)} == {200}
 
 
 async def _waiting(database: Database) -> int:

@@ -36,17 +36,17 @@ def ide() -> Iterator[tuple[RunningProxy, ScriptedUpstream]]:
 
 
 def answering(upstream: ScriptedUpstream, head: str, body: str, *, close: bool = False) -> list[Message]:
-    asked: list[Message] = []
+    requests: list[Message] = []
 
     def serve(peer: Peer) -> None:
         while True:
-            asked.append(peer.read_message())
+            requests.append(peer.read_message())
             peer.send(f"HTTP/1.1 {head}\r\n\r\n{body}")
             if close:
                 return
 
     upstream.script = serve
-    return asked
+    return requests
 
 
 def get(client: Peer, path: str, headers: str = PAGE) -> Message:
@@ -70,12 +70,12 @@ def test_a_page_gets_the_script_in_front_and_is_otherwise_the_same(
     ide: tuple[RunningProxy, ScriptedUpstream], head: str, body: str, close: bool
 ) -> None:
     proxy, upstream = ide
-    asked = answering(upstream, head, body, close=close)
+    requests = answering(upstream, head, body, close=close)
     with proxy.connect() as client:
         for path in ("/", "/?folder=/home/coder", "/lab/tree/a.ipynb") if not close else ("/",):
             answer = get(client, path)
             assert (answer.status, answer.body) == (200, INSERTED + HTML.encode())
-    assert all("accept-encoding" not in {name.lower() for name, _ in one.headers} for one in asked)
+    assert all("accept-encoding" not in {name.lower() for name, _ in one.headers} for one in requests)
 
 
 @pytest.mark.parametrize(
@@ -93,13 +93,13 @@ def test_what_is_no_page_of_the_ide_is_left_alone_also_after_one_was_served(
 ) -> None:
     proxy, upstream = ide
     head = f"200 OK\r\nContent-Type: text/html\r\nContent-Length: {len(HTML)}"
-    asked = answering(upstream, head, HTML)
+    requests = answering(upstream, head, HTML)
     with proxy.connect() as client:
         for _ in range(2):  # the heads of either are known the second time
             assert get(client, "/").body == INSERTED + HTML.encode()
             other = get(client, path, headers)
             assert (other.status, other.body) == (200, HTML.encode())
-            assert ("gzip" in str(asked[-1].headers)) == ("gzip" in headers)
+            assert ("gzip" in str(requests[-1].headers)) == ("gzip" in headers)
 
 
 @pytest.mark.parametrize(

@@ -136,10 +136,10 @@ def test_credentials_are_withheld_from_others_also_after_a_transfer(
     bobs.until("STANDBY")
     bobs.put("RUNNING", "RUNNING")
     with bobs.client() as client:
-        asked = client.post(
+        fetched = client.post(
             bobs.api + "/exec", json={"command": "cd ~/given && GIT_TERMINAL_PROMPT=0 git fetch origin"}
         ).json()
-        assert asked["exit_code"] != 0, "the first owner's credential is not the second's"
+        assert fetched["exit_code"] != 0, "the first owner's credential is not the second's"
         assert client.get("/api/v1/git-credentials").json()["items"] == []
 
 

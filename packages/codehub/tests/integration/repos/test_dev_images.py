@@ -16,12 +16,15 @@ from typing import Any
 import pytest
 
 from testing.codehub.docker import GIT_IMAGE, DockerEngine
+from testing.codehub.feature_registry import FeatureRegistry, feature_registry
 from testing.codehub.full_stack import TIMEOUT_S, fresh_stack
 from testing.codehub.git_server import GitServer
 from testing.codehub.repositories import Made, Repositories, open_repositories
 
 pytestmark = [
-    pytest.mark.needs("docker", "root", "git", "git-lfs", "nginx", "fcgiwrap", "sshd", "ip", "openssl"),
+    pytest.mark.needs(
+        "docker", "docker-registry", "root", "git", "git-lfs", "nginx", "fcgiwrap", "sshd", "ip", "openssl"
+    ),
     pytest.mark.xdist_group("interfaces"),
     pytest.mark.timeout(900),
 ]
@@ -48,7 +51,15 @@ def make_image(engine: DockerEngine, name: str, *lines: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def builder_shop(docker_engine: DockerEngine, git_server: GitServer) -> Iterator[Repositories]:
+def registry() -> Iterator[FeatureRegistry]:
+    with feature_registry() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def builder_shop(
+    docker_engine: DockerEngine, git_server: GitServer, registry: FeatureRegistry
+) -> Iterator[Repositories]:
     docker_engine.load_git_image()
     for kind in _KINDS:
         make_image(docker_engine, f"codehub-test/{kind}:1", f"RUN cp /bin/echo /usr/bin/{kind}-tool")
@@ -62,6 +73,7 @@ def builder_shop(docker_engine: DockerEngine, git_server: GitServer) -> Iterator
             "CODEHUB_DEFAULT_PROFILE": "tiny",
             "CODEHUB_ALLOWED_IMAGES": "codehub-test/*",
             "CODEHUB_DEVCONTAINER_BUILDS": "true",
+            "CODEHUB_ALLOWED_FEATURES": f"{registry.address}/team/*",
             "CODEHUB_INSTANCE_NETWORKS": git_server.network,
             "CODEHUB_GIT_CA_FILE": str(git_server.ca_file),
             "LIMITS_MAX_RUNNING_PER_USER": "50",
@@ -224,6 +236,40 @@ def test_a_dockerfile_with_features_is_built_once_and_rebuilt_when_its_owner_ask
     assert made.sh("cat /etc/word ~/word") == "argument of the second build\nargument of the build\n"
 
 
+def test_features_of_a_registry_are_installed_in_order_with_their_options_and_pinned_by_the_lock_file(
+    builder_shop: Repositories, git_server: GitServer, registry: FeatureRegistry
+) -> None:
+    team = f"{registry.address}/team"
+    append = "#!/bin/sh\nset -e\necho {} >> /etc/features\n"
+    registry.push("team/common", {"id": "common", "privileged": True}, append.format("common"))
+    options = {"version": {"type": "string", "enum": ["latest", "3.12"], "default": "latest"}}
+    python = {"id": "python", "options": options, "dependsOn": {f"{team}/common:1": {}}}
+    pinned = registry.push("team/python", python, append.format("python $VERSION"))
+    # A newer one under the same tag: the lock file keeps the old one.
+    registry.push("team/python", python, append.format("newer"))
+    lock = {f"{team}/python:1": {"version": "1.0.0", "resolved": f"{team}/python@{pinned}", "integrity": pinned}}
+    document = {"image": "codehub-test/python:1", "features": {f"{team}/python:1": "3.12", "./local": {}}}
+    files = {
+        ".devcontainer/devcontainer.json": json.dumps(document),
+        ".devcontainer/devcontainer-lock.json": json.dumps({"features": lock}),
+        ".devcontainer/local/devcontainer-feature.json": json.dumps({"id": "local", "installsAfter": ["python"]}),
+        ".devcontainer/local/install.sh": append.format("local"),
+    }
+    made = open_repository(builder_shop, git_server, "featured", files)
+    done = until_image(made, "done")
+    assert made.sh("cat /etc/features") == "common\npython 3.12\nlocal\n"
+    assert f"{team}/common:1 privileged" in {each["key"] for each in done["ignored"]}
+    assert f"Fetch the feature {team}/python:1@{pinned}" in output(made)
+    rest_and_wake(made)
+    assert until_image(made, "done")["state"] == "done"
+    assert output(made).count("Fetch the feature") == 2
+    # Without the lock file, and with an option that it does not have: said where it can be fixed.
+    made.sh("cd ~/featured/.devcontainer && rm devcontainer-lock.json && sed -i 's/3\\.12/3.13/' devcontainer.json")
+    builder_shop.ask("POST", f"workspaces/{made.workspace_id}:retry-setup")
+    assert "is one of latest, 3.12" in until_image(made, "failed")["text"]
+    assert made.sh("echo usable") == "usable\n"
+
+
 def test_a_build_that_fails_is_explained_and_the_workspace_goes_on_without_it(
     builder_shop: Repositories, git_server: GitServer
 ) -> None:
@@ -280,7 +326,7 @@ def test_a_build_that_fails_is_explained_and_the_workspace_goes_on_without_it(
             "remote",
             {".devcontainer.json": '{"image": "codehub-test/go:1", "features": {"ghcr.example/go:1": {}}}'},
             "features",
-            "registry",
+            "CODEHUB_ALLOWED_FEATURES",
         ),
     ],
 )

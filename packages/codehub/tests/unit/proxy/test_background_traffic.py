@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codehub.domain.errors import Invalid
-from codehub.domain.profiles import SHIPPED
+from codehub.domain.profiles import CODE_SERVER, SHIPPED
 from codehub.proxy.activity.background_traffic import BackgroundTraffic
 from codehub.proxy.activity.buffer import INFLATED_BYTES_PER_S, Activity, ActivityBuffer
 from codehub.proxy.activity.websocket_frames import FrameScanner, InflatingScanner, Scanner
@@ -85,6 +85,35 @@ def message(text: bytes) -> bytes:
 )
 def test_messages_about_the_ides_own_files_are_noise(payload: bytes, background: bool) -> None:
     assert BackgroundTraffic(["ws:vscode-message:/.own/"]).is_message(payload) is background
+
+
+# As code-server 4.139 sends them from a tab that nobody touches.
+LOGGED = (
+    b'\x01\0\0\0*f\x0c$onFileEvent\0\0\0\xa3[{"created":[],"changed":[{"$mid":1,"external":"vscode-log:/20261117T124607/'
+    b'window.log","path":"/20261117T124607/window.log","scheme":"vscode-log"}],"deleted":[]}]'
+)
+EDITED = LOGGED.replace(b"vscode-log:/", b"vscode-remote://x/").replace(b"window.log", b"mine.txt")
+DONE = bytes.fromhex("040206c90106a6060504") + b"null"
+
+
+@pytest.mark.parametrize(
+    ("payload", "background"),
+    [
+        (message(LOGGED), True),
+        (message(LOGGED) + ACK + message(LOGGED), True),
+        (message(EDITED), False),
+        (message(LOGGED) + message(EDITED), False),
+        (message(DONE), True),
+        (message(DONE) + message(DONE.replace(b"\xa6\x06", b"\x05")), True),
+        (message(DONE.replace(b"null", b"true")), False),
+        (message(DONE + b"more"), False),
+        (message(b'\x01\0\0\x01\xd83\r$resolveProxy\0\0\0n["https://mobile.events.data.microsoft.com/One"]'), True),
+        (message(b'\x01\0\0\x01\xd83\x0b$publicLog2\0\0\0z["activatePlugin",{"id":"vscode.npm"}]'), True),
+        (message(b'\x01\0\0\x01\xd83\x08$setText\0\0\0z["typed"]'), False),
+    ],
+)
+def test_what_an_untouched_tab_of_code_server_sends_is_noise(payload: bytes, background: bool) -> None:
+    assert BackgroundTraffic(CODE_SERVER.background_traffic).is_message(payload) is background
 
 
 def test_a_message_that_holds_a_text_is_noise_where_the_profile_says_so() -> None:

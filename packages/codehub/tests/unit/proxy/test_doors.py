@@ -125,10 +125,10 @@ def response(status: int, location: bytes, *cookies: bytes) -> ResponseHead:
 def test_an_application_that_redirects_to_where_it_was_asked_has_the_prefix_in_its_paths() -> None:
     prefix = f"/w/{ID}/port/5173".encode()
     learns = PathRewrite(prefix, strip=True, learns=True)
-    asked = prefix + b"/"
-    assert wants_prefix(response(302, asked), learns, asked)
-    assert not wants_prefix(response(302, b"/"), learns, asked)
-    assert not wants_prefix(response(200, asked), learns, asked)
-    assert not wants_prefix(response(302, asked, b"seen=1"), learns, asked), "it wants its cookie to come back"
-    assert not wants_prefix(response(302, asked), PathRewrite(prefix, strip=True), asked)
-    assert not wants_prefix(response(302, prefix + b"/login"), learns, asked)
+    target = prefix + b"/"
+    assert wants_prefix(response(302, target), learns, target)
+    assert not wants_prefix(response(302, b"/"), learns, target)
+    assert not wants_prefix(response(200, target), learns, target)
+    assert not wants_prefix(response(302, target, b"seen=1"), learns, target), "it wants its cookie to come back"
+    assert not wants_prefix(response(302, target), PathRewrite(prefix, strip=True), target)
+    assert not wants_prefix(response(302, prefix + b"/login"), learns, target)

@@ -95,7 +95,19 @@ def test_addresses() -> None:
     assert workspace_authority("https://ws.example.org", "*.ws.example.org", ID) == f"{ID}.ws.example.org"
 
 
-@pytest.mark.parametrize("path", ["/w/other/", "//evil", f"/w/{ID}/../../x", f"/w/{ID}/\\x", f"/w/{ID}/\r\nX", ""])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/w/other/",
+        "//evil",
+        f"/w/{ID}/../../x",
+        f"/w/{ID}/.%2E/x",
+        f"/w/{ID}/%2e%2e",
+        f"/w/{ID}/\\x",
+        f"/w/{ID}/\r\nX",
+        "",
+    ],
+)
 def test_a_return_address_outside_the_workspace_is_not_local(path: str) -> None:
     assert not is_local_path(path, ID)
     assert is_local_path(f"/w/{ID}/a?b=/../c", ID)

@@ -43,6 +43,10 @@ def lines(terminal: Terminal) -> list[str]:
         (b"\x1b]0;title\x07text", ["text", "", "", "", ""]),
         (b"\x1bP+q544e\x1b\\text", ["text", "", "", "", ""]),
         (b"x\x1b[5b", ["xxxxxx", "", "", "", ""]),
+        (b"\x1b[3\x1b[1mx", ["x", "", "", "", ""]),
+        (b"\x1b]0;title\x1b[1mx", ["x", "", "", "", ""]),
+        (b"\x1b[3\nx", ["", "x", "", "", ""]),
+        (b"\x1b\x1b[1mx", ["x", "", "", "", ""]),
     ],
 )
 def test_sequences_do_what_xterm_does(data: bytes, wanted: list[str]) -> None:

@@ -17,10 +17,42 @@ from sari import __version__
 from sari.cli.main import COMMANDS
 from sari.protocol.errors import SariError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from _typeshed import SupportsWrite
+
+
+class _Formatter(argparse.HelpFormatter):
+    """Like its base, which imports `shutil` with all of its compressors to learn the width of the terminal."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_columns() - 2)
+
+
+def _columns() -> int:
+    with contextlib.suppress(ValueError):
+        return int(os.environ.get("COLUMNS", "")) or 80
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80  # type: ignore[union-attr]
+    return 80
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser, and the class of its commands' parsers."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=_Formatter, **options)
+
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        # The base ignores a full device.
+        (file or sys.stderr).write(message)
+
 
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     """Return the parser for one command, or for all commands."""
-    parser = argparse.ArgumentParser(prog="sari", description="One shared code-search daemon for all your AI tools.")
+    parser = _Parser(prog="sari", description="One shared code-search daemon for all your AI tools.")
     parser.add_argument("--version", action="version", version=f"sari {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in [command] if command is not None else COMMANDS:
@@ -30,6 +62,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
 
 def run_command(words: list[str]) -> int:
     """Parse and run a command. Errors that the user can fix become one line on stderr."""
+    _open_closed_streams()
     try:
         try:
             # A user waits for this process to start, so the other commands are not imported.
@@ -50,6 +83,14 @@ def run_command(words: list[str]) -> int:
         return _fail(f"{error.filename or 'the output cannot be written'}: {error.strerror or error}")
     except KeyboardInterrupt:
         return 130
+
+
+def _open_closed_streams() -> None:
+    """Discard what a command prints if its caller closed the stream (`>&-`): Python has no object for it then."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the rest of the process
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the rest of the process
 
 
 def _fail(message: str) -> int:

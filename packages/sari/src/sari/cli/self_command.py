@@ -9,8 +9,8 @@ import argparse
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sari.cli.types import Subparsers
 

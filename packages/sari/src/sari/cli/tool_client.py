@@ -1,22 +1,25 @@
-"""Calls one tool from the command line: finds or starts the daemon and sends it the request from this process."""
+"""Calls one tool from the command line: finds or starts the daemon and sends it the request from this process.
+
+A search takes a few milliseconds, so what this imports is most of what a user waits for. The rules for finding and
+starting a daemon are loaded only if the usual case does not apply.
+"""
 
 from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sari import __version__
 from sari.protocol.errors import SariError, Transient
 from sari.registry.client import DaemonClient
-from sari.registry.find import Finder
 from sari.registry.layout import find_layout, home_directory
 from sari.registry.roots import find_root, resolve_root
 from sari.registry.settings import Settings
-from sari.registry.start import StartCutOff
+from sari.registry.usual import connect_usual
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Mapping
 
 # If this call opened the workspace, it is still being parsed and the answer says to retry. At a terminal, waiting is
@@ -28,12 +31,14 @@ _PAUSE_S = 0.2
 _ATTEMPTS = 5
 
 
-@dataclass(frozen=True, slots=True)
 class Answer:
     """The tool's result."""
 
-    text: str
-    structured: Mapping[str, object]
+    __slots__ = ("structured", "text")
+
+    def __init__(self, text: str, structured: Mapping[str, object]) -> None:
+        self.text = text
+        self.structured = structured
 
 
 def call_tool(tool: str, arguments: Mapping[str, object], workspace: str | None) -> Answer:
@@ -43,17 +48,30 @@ def call_tool(tool: str, arguments: Mapping[str, object], workspace: str | None)
     home = home_directory(os.environ)
     root = resolve_root(workspace, home) if workspace else find_root(os.environ, [], os.getcwd(), home).path
     settings = Settings.from_environ(os.environ)
-    finder = Finder(find_layout(os.environ), settings, __version__)
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            with DaemonClient(finder.find_or_start(root).sock) as client:
+            with DaemonClient(_connect(root, settings)) as client:
                 client.open_session("sari-cli")
                 return _until_complete(client, root, tool, arguments, settings.request_timeout_s)
-        except (Transient, StartCutOff):
+        except Transient:
             if attempt == _ATTEMPTS:
                 raise
             time.sleep(_PAUSE_S)
     raise AssertionError("the last attempt returns or raises")
+
+
+def _connect(root: str, settings: Settings) -> socket.socket:
+    layout = find_layout(os.environ)
+    usual = connect_usual(layout, root, __version__)
+    if usual is not None:
+        return usual[0]
+    from sari.registry.find import Finder
+    from sari.registry.start import StartCutOff
+
+    try:
+        return Finder(layout, settings, __version__).find_or_start(root).sock
+    except StartCutOff as error:
+        raise Transient(str(error)) from error
 
 
 def _until_complete(

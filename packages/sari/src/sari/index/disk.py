@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple
 from pathlib import Path
 
 from sari.index import ripgrep
 from sari.index.segment import NEVER
-from sari.index.table import Numbers, Table, numbers_of
+from sari.index.stamp_workers import Recorded, StampCheck
+from sari.index.table import Numbers, Scan, Table, numbers_of
 from sari.index.watch import Touched
 
 # Listing more folders than this one by one is slower than listing the tree.
@@ -50,6 +51,15 @@ class Disk:
         except ripgrep.RipgrepFailed:
             return []
 
+    def scan(self, recorded: Sequence[Recorded]) -> Scan:
+        """List the tree, and meanwhile check the files whose state is recorded."""
+        check = StampCheck(self._base[:-1], recorded)
+        try:
+            listed = set(self.list_files())
+        finally:
+            changed = check.result()
+        return Scan(listed, changed)
+
     def root_identity(self) -> tuple[int, int] | None:
         """Return device and inode of the root, which differ after it was replaced; None if it does not exist."""
         try:
@@ -61,12 +71,16 @@ class Disk:
 
 def compare(table: Table, disk: Disk) -> int:
     """Check every file. Returns how many differed from the known state."""
-    listed = set(disk.list_files())
-    gone = set(table.paths()) - listed
-    differed = len(gone)
-    for path in gone:
-        table.remove(path)
-    for path in listed:
+    found = disk.scan(table.recorded())
+    changed = table.changed_in(found.changed)
+    differed = 0
+    for path in table.paths():
+        if path not in found.listed:
+            differed += 1
+            table.remove(path)
+    for path in [*changed, *table.pending, *found.listed.difference(table.paths())]:
+        if path not in found.listed:
+            continue
         numbers = disk.numbers(path)
         if numbers is None:
             differed += path in table
@@ -89,7 +103,7 @@ def apply_events(table: Table, disk: Disk, touched: Touched, newly_watched: Iter
     if touched.trees or touched.rules:
         _relist(table, disk, None)
     elif touched.folders:
-        folders = set(table.folders())
+        folders = table.folders()
         stale = touched.folders
         narrow = len(stale) <= _MOST_RELISTED and all(folder in folders or not folder for folder in stale)
         _relist(table, disk, stale if narrow else None)

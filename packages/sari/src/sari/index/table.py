@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from sari.index.segment import ALONE, LARGE, LARGE_ALONE, TEXT, Segment
+from sari.index.stamp_workers import Recorded
 from sari.index.trigram_query import TrigramQuery
 
 Numbers = tuple[int, int, int, int]
@@ -22,6 +24,14 @@ _JOURNAL = 4_096
 
 def numbers_of(stat: os.stat_result) -> Numbers:
     return stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino & 0x7FFF_FFFF_FFFF_FFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The tree as it is now: the files that are not ignored, and for each list of recorded files those that differ."""
+
+    listed: set[bytes]
+    changed: list[set[int]]
 
 
 class _Part:
@@ -77,7 +87,8 @@ class Table:
         self.change = change
         # The path of each of the last changes.
         self._journal: deque[bytes] = deque(maxlen=_JOURNAL)
-        self._folders: dict[bytes, set[bytes]] = {}
+        # Folder → its files. Built on first use: an answer does not need it.
+        self._folders: dict[bytes, set[bytes]] | None = None
 
     def __len__(self) -> int:
         return len(self._at) + len(self.pending)
@@ -96,18 +107,23 @@ class Table:
     def paths(self) -> list[bytes]:
         return [*self._at, *self.pending]
 
-    def folders(self) -> Iterable[bytes]:
+    def folders(self) -> dict[bytes, set[bytes]]:
+        """Return the folders that contain files, each with its files."""
+        if self._folders is None:
+            self._folders = {}
+            for path in self.paths():
+                self._folders.setdefault(path.rpartition(b"/")[0], set()).add(path)
         return self._folders
 
     def in_folder(self, folder: bytes) -> set[bytes]:
-        return self._folders.get(folder, set())
+        return self.folders().get(folder, set())
 
     def below(self, folder: bytes) -> list[bytes]:
         """Return all known files below a folder."""
         if not folder:
             return self.paths()
         lead = folder + b"/"
-        return [p for f, files in self._folders.items() if f == folder or f.startswith(lead) for p in files]
+        return [p for f, files in self.folders().items() if f == folder or f.startswith(lead) for p in files]
 
     def stamp(self, path: bytes) -> Numbers | None:
         """Return the file's stamp when it was indexed."""
@@ -121,7 +137,7 @@ class Table:
     def mark(self, path: bytes) -> None:
         """Record that the file exists and has changed."""
         self._count(path)
-        if path not in self:
+        if self._folders is not None and path not in self:
             self._folders.setdefault(path.rpartition(b"/")[0], set()).add(path)
         self._unindex(path)
         self._judged.pop(path, None)
@@ -160,11 +176,11 @@ class Table:
         self._unindex(path)
         self.pending.pop(path, None)
         self._judged.pop(path, None)
-        folder = path.rpartition(b"/")[0]
-        files = self._folders[folder]
-        files.discard(path)
-        if not files:
-            del self._folders[folder]
+        if self._folders is not None:
+            folder = path.rpartition(b"/")[0]
+            self._folders[folder].discard(path)
+            if not self._folders[folder]:
+                del self._folders[folder]
 
     def _unindex(self, path: bytes) -> None:
         code = self._at.pop(path, None)
@@ -172,37 +188,69 @@ class Table:
             self._parts[code >> 16].dead += 1
             self._large.pop(path, None)
 
-    def adopt(self, segment: Segment, before: int, wanted: Callable[[bytes, Numbers], bool] | None = None) -> int:
-        """Add a segment. It settles the pending files that did not change after `before`; returns how many.
-
-        With `wanted`, files need not be pending: those for which it returns True are taken (an index opened again).
+    def adopt(self, segment: Segment, before: int) -> int:
+        """Add a segment that was built. It settles the pending files that did not change after `before`; returns how
+        many.
         """
-        part = _Part(segment)
-        number = self._next_part
+        part, number = self._add(segment)
         settled = 0
-        self._next_part += 1
-        self._parts[number] = part
-        stamps = part.stamps
         for local, path in enumerate(part.paths):
-            if wanted is None:
-                if self.pending.get(path, before + 1) > before:
-                    continue
-                del self.pending[path]
-                self._judged.pop(path, None)
-            else:
-                a, b, c, d = stamps[4 * local : 4 * local + 4]
-                if not wanted(path, (a, b, c, d)):
-                    continue
-                self._unindex(path)
-                self._folders.setdefault(path.rpartition(b"/")[0], set()).add(path)
-            self._at[path] = number << 16 | local
-            part.dead -= 1
+            if self.pending.get(path, before + 1) > before:
+                continue
+            del self.pending[path]
+            self._judged.pop(path, None)
+            self._place(part, number, local)
             settled += 1
-            if part.kinds[local] in (LARGE, LARGE_ALONE):
-                self._large[path] = part.kinds[local]
         if not settled:
             self._drop(number)
         return settled
+
+    def adopt_persisted(self, segments: Sequence[Segment], scan: Callable[[Sequence[Recorded]], Scan]) -> None:
+        """Fill an empty table: with the files of these segments, oldest first, that are listed and unchanged."""
+        parts = [self._add(segment) for segment in segments]
+        found = scan([(part.paths, part.stamps) for part, _ in parts])
+        for (part, number), changed in zip(parts, found.changed, strict=True):
+            paths = part.paths
+            if not changed and found.listed.issuperset(paths) and self._at.keys().isdisjoint(paths):
+                # The usual case, without a step per file.
+                self._at.update(zip(paths, range(number << 16, (number << 16) + len(paths)), strict=True))
+                part.dead = 0
+                large = [local for local, kind in enumerate(part.kinds) if kind in (LARGE, LARGE_ALONE)]
+                self._large.update((paths[local], part.kinds[local]) for local in large)
+                continue
+            for local, path in enumerate(paths):
+                if local not in changed and path in found.listed:
+                    self._unindex(path)
+                    self._place(part, number, local)
+        self.drop_dead()
+        for path in found.listed - self._at.keys():
+            self.mark(path)
+
+    def recorded(self) -> list[Recorded]:
+        """Return what the segments recorded, for a scan. `changed_in` reads its result."""
+        return [(part.paths, part.stamps) for part in self._parts.values()]
+
+    def changed_in(self, changed: Sequence[set[int]]) -> list[bytes]:
+        """Return the indexed files that a scan of `recorded` found changed."""
+        return [
+            part.paths[local]
+            for (number, part), some in zip(self._parts.items(), changed, strict=True)
+            for local in some
+            if self._at.get(part.paths[local]) == number << 16 | local
+        ]
+
+    def _add(self, segment: Segment) -> tuple[_Part, int]:
+        part, number = _Part(segment), self._next_part
+        self._next_part += 1
+        self._parts[number] = part
+        return part, number
+
+    def _place(self, part: _Part, number: int, local: int) -> None:
+        path = part.paths[local]
+        self._at[path] = number << 16 | local
+        part.dead -= 1
+        if part.kinds[local] in (LARGE, LARGE_ALONE):
+            self._large[path] = part.kinds[local]
 
     def _drop(self, number: int) -> None:
         self._parts.pop(number).segment.close()
@@ -214,7 +262,7 @@ class Table:
             self._drop(number)
         return bool(dead)
 
-    def tidy(self, most: int) -> list[bytes]:
+    def to_compact(self, most: int) -> list[bytes]:
         """Return the live files of segments that should be rebuilt: mostly dead ones, or the smallest of too many."""
         chosen = [n for n, part in self._parts.items() if part.dead * 2 > len(part.paths)]
         if len(self._parts) > most:

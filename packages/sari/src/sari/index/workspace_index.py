@@ -36,6 +36,7 @@ _COMPARE_S = 120.0
 _LOCK_RETRY_S = 1.0
 # Listing a tree is much faster than searching it: if an index is persisted, a query waits for the listing.
 _LISTING_TIMEOUT_S = 20.0
+_ANSWER_FIRST_S = 0.1
 # After the watches ran out: others may have been freed, or the limit raised.
 _WATCH_RETRY_S = 60.0
 _MOST_SEGMENTS = 24
@@ -267,20 +268,18 @@ class WorkspaceIndex:
         self.store.try_lock()
         segments, self.damaged = self.store.load()
         began = time.monotonic()
-        numbers = {path: found for path in self._disk.list_files() if (found := self._disk.numbers(path)) is not None}
+        # The numbers of changes go on, so that a reader of the previous table does not mistake one for another.
+        table = Table(self._table.change + 1)
+        table.adopt_persisted(segments, self._disk.scan)
         with self._lock:
-            # The numbers of changes go on, so that a reader of the previous table does not mistake one for another.
-            table = Table(self._table.change + 1)
-            for segment in segments:
-                table.adopt(segment, 0, lambda path, stamp: numbers.get(path) == stamp)
-            for path in numbers:
-                if path not in table:
-                    table.mark(path)
             self._table.close()
             self._table = table
             self._last_compare = time.monotonic()
             self._compare_began = began
         self._listed.set()
+        if self._is_persisted:
+            # The query that opened the workspace is answered first: setting watches would take its CPU time.
+            self._stop.wait(_ANSWER_FIRST_S)
         self._start_watching()
         self._flush_or_wait()
 
@@ -356,7 +355,7 @@ class WorkspaceIndex:
         if self.store.writer:
             self._build()
             with self._lock:
-                stale = self._table.tidy(_MOST_SEGMENTS)
+                stale = self._table.to_compact(_MOST_SEGMENTS)
                 for path in stale:
                     self._table.mark(path)
             if stale and not self._stop.is_set():

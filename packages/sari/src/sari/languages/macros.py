@@ -1,4 +1,4 @@
-"""Blanks C and C++ macros and Swift conditions that hide a definition from a parser that does not evaluate them. Pure.
+"""Blanks C and C++ macros, Swift conditions and Kotlin annotations that hide a definition from the parser. Pure.
 
 To a grammar that does not know macros, `class LEVELDB_EXPORT Status {` looks like a function named Status. The
 replacement is as long as the macro, so that all positions in the text stay the same.
@@ -189,3 +189,17 @@ def _blanked(found: re.Match[bytes]) -> bytes:
     whole, start = found.group(), found.start(group) - found.start()
     end = start + len(found.group(group))
     return whole[:start] + re.sub(rb"[^\n]", b" ", whole[start:end]) + whole[end:]
+
+
+# The grammar takes `@Service` on a line of its own and `open class Name {` after it for one expression.
+_BEFORE_KOTLIN_CLASS = re.compile(
+    rb"^[ \t]*((?:@[\w.:]+(?:\((?:[^()]|\([^()]*\))*\))?\s+){1,20})"
+    rb"(?=(?:(?:public|private|internal|protected|open|abstract|sealed|data|annotation|inner|expect|actual|enum|value|fun)\s+)*"
+    rb"(?:class|interface|object)\b)",
+    re.MULTILINE,
+)
+
+
+def without_annotations(text: bytes) -> bytes:
+    """Blank the annotations of Kotlin classes."""
+    return _BEFORE_KOTLIN_CLASS.sub(_blanked, text)

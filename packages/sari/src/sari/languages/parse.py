@@ -13,7 +13,13 @@ from tree_sitter import Node, Parser, QueryCursor, Tree
 from sari.languages import catalog
 from sari.languages.catalog import Language
 from sari.languages.declarators import declared_by, is_extern
-from sari.languages.macros import by_namespace, first_branches, without_conditions, without_macros
+from sari.languages.macros import (
+    by_namespace,
+    first_branches,
+    without_annotations,
+    without_conditions,
+    without_macros,
+)
 
 # Larger files are usually generated, and a tree takes about ten times a file's size.
 MAX_PARSED_BYTES = 4 << 20
@@ -73,6 +79,10 @@ def symbols(language: Language, text: bytes) -> list[Symbol]:
         better = _symbols_despite_errors(language, text)
         names = {symbol.name for symbol in better}
         found = sorted([*better, *(one for one in found if one.name not in names)], key=lambda one: one.line)
+    elif language.name == "kotlin":
+        plain = without_annotations(text)
+        better = _symbols_in(language, plain, tree_of(language, plain)) if plain != text else []
+        found = max(found, better, key=len)
     return found
 
 

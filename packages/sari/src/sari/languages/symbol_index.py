@@ -36,11 +36,21 @@ class SymbolIndex:
         self._root = os.fsencode(index.root)
         self._stop = threading.Event()
         # A process that may not write the index may not write its symbols either.
-        self._store = SymbolStore(index.store.folder / "symbols.db" if index.store.try_lock() else None)
+        self._target = index.store.folder / "symbols.db" if index.store.try_lock() else None
+        self._opening = threading.Lock()
+        self._opened: SymbolStore | None = None
         self._files = 0
         self._done_for = -2
         self._thread = threading.Thread(target=self._run, name="sari-symbols", daemon=True)
         self._thread.start()
+
+    @property
+    def _store(self) -> SymbolStore:
+        """The persisted symbols, opened on first use: the query that opens a workspace may not need them."""
+        with self._opening:
+            if self._opened is None:
+                self._opened = SymbolStore(self._target)
+            return self._opened
 
     @property
     def complete(self) -> bool:
@@ -174,7 +184,8 @@ class SymbolIndex:
     def close(self) -> None:
         self._stop.set()
         self._thread.join()
-        self._store.close()
+        if self._opened is not None:
+            self._opened.close()
 
 
 def _parseable(path: bytes) -> bool:

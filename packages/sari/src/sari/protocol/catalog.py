@@ -111,7 +111,9 @@ _SYMBOL = _object(
     end_line=_INTEGER,
     container={"type": ["string", "null"]},
 )
-_USE = _object(("path", "line", "text"), path=_STRING, line=_INTEGER, text=_STRING, container=_STRING, role=_STRING)
+# By file, and in it the text of each line by its number: no longer than the same as text.
+_USES = _object(("path", "lines"), path=_STRING, lines={"type": "object", "additionalProperties": _STRING})
+_IN_FILE = _object(("path", "symbols"), path=_STRING, symbols=_list(_STRING))
 
 _COMMIT = _object(
     ("commit", "date", "author", "message"),
@@ -215,7 +217,7 @@ TOOLS: tuple[ToolSpec, ...] = (
         ),
         _gives(
             ("references",),
-            references=_list(_USE),
+            references=_list(_USES),
             by=_STRING,
             total=_INTEGER,
             complete=_COMPLETE,
@@ -227,7 +229,9 @@ TOOLS: tuple[ToolSpec, ...] = (
         "Find callers",
         "Who calls a function or method: each call with the function around it.",
         _takes(("name",), name=_NAME, max_tokens=_MAX_TOKENS, cursor=_CURSOR),
-        _gives(("callers",), callers=_list(_USE), by=_STRING, total=_INTEGER, complete=_COMPLETE, cursor=_CURSOR_OUT),
+        _gives(
+            ("callers",), callers=_list(_USES), by=_STRING, total=_INTEGER, complete=_COMPLETE, cursor=_CURSOR_OUT
+        ),
     ),
     ToolSpec(
         "implementations",
@@ -236,7 +240,7 @@ TOOLS: tuple[ToolSpec, ...] = (
         _takes(("name",), name=_NAME, max_tokens=_MAX_TOKENS, cursor=_CURSOR),
         _gives(
             ("implementations",),
-            implementations=_list(_SYMBOL),
+            implementations=_list(_IN_FILE),
             by=_STRING,
             total=_INTEGER,
             complete=_COMPLETE,
@@ -303,7 +307,7 @@ TOOLS: tuple[ToolSpec, ...] = (
         _takes(max_tokens=_MAX_TOKENS),
         _gives(
             ("files",),
-            files=_list(_object(("path", "symbols"), path=_STRING, symbols=_list(_STRING))),
+            files=_list(_IN_FILE),
             total_files=_INTEGER,
             complete=_COMPLETE,
         ),

@@ -44,6 +44,22 @@ _RECORD = re.compile(
 )
 
 
+# Suffixes of programs in languages that are not parsed. Any other file is a setting, a picture or data.
+_PROGRAM_SUFFIXES = (
+    "ada adb ads asm astro awk bat bzl clj cljc cljs cls cmd coffee cr cu cuh cypher d dart el elm erb erl ex exs "
+    "f f90 f95 fish fs fsi fsx gd glsl gradle graphql groovy haml hbs hcl heex hlsl hrl hs jinja jinja2 j2 jl "
+    "jsonnet l lean less lisp lua m m4 metal ml mli mm mustache nim nix pas pl pm pp proto ps1 psm1 purs pxd pxi "
+    "pyx r razor res rkt s sass scala scm scss sml sol sql sv svelte tcl tex tf thrift twig v vb vert vhd vhdl "
+    "vim vue wat wgsl y zig zsh"
+)
+_PROGRAMS = frozenset(_PROGRAM_SUFFIXES.split())
+# Settings of build tools that are written in the language of the project.
+_TOOL_SETTINGS = re.compile(
+    r"(?:^|/)(?:[\w.-]*\.(?:config|conf)|\.\w+rc|gruntfile|gulpfile|jakefile|noxfile|fabfile)\.(?:[cm]?[jt]s|py)$",
+    re.IGNORECASE,
+)
+
+
 @lru_cache(maxsize=1 << 14)
 def kind_of(path: str) -> FileKind:
     """Return the kind of a file."""
@@ -54,9 +70,11 @@ def kind_of(path: str) -> FileKind:
     if catalog.of_path(path) is None:
         if _RECORD.search(path):
             return FileKind.RECORD
-        name = path.rpartition("/")[2]
-        if "." not in name.removeprefix("."):
-            return FileKind.AUXILIARY
+        if _DOCUMENT.search(path):
+            return FileKind.DOCUMENT
+        return FileKind.SOURCE if path.rpartition(".")[2].lower() in _PROGRAMS else FileKind.AUXILIARY
+    if _TOOL_SETTINGS.search(path):
+        return FileKind.AUXILIARY
     return FileKind.DOCUMENT if _DOCUMENT.search(path) else FileKind.SOURCE
 
 

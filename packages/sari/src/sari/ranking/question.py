@@ -64,12 +64,13 @@ def read_question(text: str) -> Question:
         place = 1.0 if number < _FIRST_WORDS else _LATER_WEIGHT
         for term, weight in _weighted(word):
             terms[term] = max(terms.get(term, 0.0), weight * place)
-    lower = {word.lower() for word in telling[:_FIRST_WORDS]}
+    # The body of a commit message often ends with "add a test", while the subject is about the code.
+    subject = {word.lower() for word in words_of(text.strip().partition("\n")[0])}
     return Question(
         terms,
         frozenset(_joined(telling[:_FIRST_WORDS])) - terms.keys(),
         frozenset(telling),
-        bool(lower & {"test", "tests", "testing", "spec"}),
+        bool(subject & {"test", "tests", "testing", "spec"}),
         frozenset(_scope_terms(text)),
     )
 

@@ -54,9 +54,8 @@ def changed_by_similar(commits: Commits, terms: Mapping[str, float]) -> dict[byt
     found: defaultdict[int, float] = defaultdict(float)
     total = 0.0
     for term, weight in terms.items():
-        holding = commits.postings.get(term)
-        if holding is None:
-            continue
+        # A term that no message contains counts too: a commit that shares only the others is less similar.
+        holding = commits.postings.get(term, ())
         gain = weight * math.log(1 + (count - len(holding) + 0.5) / (len(holding) + 0.5))
         total += gain
         for number in holding:

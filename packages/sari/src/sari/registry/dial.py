@@ -11,10 +11,12 @@ import os
 import socket
 import sys
 import time
-from dataclasses import dataclass
-from typing import Any
 
 from sari.protocol.handshake import client_proof, daemon_proof, is_nonce, is_proof
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 CONNECT_TIMEOUT_S = 3.0
 # A daemon answers this immediately from its event loop, but fifty clients may start on a machine with two busy cores.
@@ -24,15 +26,17 @@ STRANGER_TIMEOUT_S = 1.0
 _LARGEST_ANSWER = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
 class Identity:
     """The daemon that answered. `protocols` are the wire protocols it serves; empty for a daemon too old to report them."""
 
-    version: str
-    boot_id: str
-    pid: int
-    draining: bool
-    protocols: tuple[int, ...]
+    __slots__ = ("boot_id", "draining", "pid", "protocols", "version")
+
+    def __init__(self, version: str, boot_id: str, pid: int, draining: bool, protocols: tuple[int, ...]) -> None:
+        self.version = version
+        self.boot_id = boot_id
+        self.pid = pid
+        self.draining = draining
+        self.protocols = protocols
 
 
 class Answered(Exception):

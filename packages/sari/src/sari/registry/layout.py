@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from sari.protocol.errors import SariError
 
 
-@dataclass(frozen=True, slots=True)
 class Layout:
     """The paths of the registry file and of everything beside it."""
 
-    registry_file: str
+    # Not a dataclass, like everything that `usual` needs: importing `dataclasses` takes as long as starting Python.
+    __slots__ = ("registry_file",)
+
+    def __init__(self, registry_file: str) -> None:
+        self.registry_file = registry_file
 
     @property
     def data_dir(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from sari.protocol.errors import Denied
 
@@ -13,12 +12,14 @@ class RefusedRoot(Denied):
     """Raised when a directory cannot be a workspace."""
 
 
-@dataclass(frozen=True, slots=True)
 class Root:
     """A workspace root. `chosen` is False if it is merely the directory in which the client started sari."""
 
-    path: str
-    chosen: bool
+    __slots__ = ("chosen", "path")
+
+    def __init__(self, path: str, chosen: bool) -> None:
+        self.path = path
+        self.chosen = chosen
 
 
 def resolve_root(path: str, home: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from sari.protocol.errors import SariError
 
@@ -11,34 +10,24 @@ DEFAULT_DAEMON_PORT = 47791
 DEFAULT_HTTP_PORT = 47777
 
 
-@dataclass(frozen=True, slots=True)
 class Settings:
     """The settings. Times are in seconds; 0 means "immediately" for idle workspaces and "never" for an idle daemon."""
 
-    daemon_port: int = DEFAULT_DAEMON_PORT
-    http_port: int = DEFAULT_HTTP_PORT
-    request_timeout_s: float = 120.0
-    drain_s: float = 60.0
-    heartbeat_s: float = 5.0
-    session_lease_s: float = 1800.0
-    workspace_idle_s: float = 600.0
-    daemon_idle_s: float = 600.0
-    start_timeout_s: float = 30.0
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.daemon_port = _port(environ, "SARI_DAEMON_PORT", DEFAULT_DAEMON_PORT)
+        self.http_port = _port(environ, "SARI_HTTP_PORT", DEFAULT_HTTP_PORT)
+        self.request_timeout_s = _seconds(environ, "SARI_REQUEST_TIMEOUT_SEC", 120.0) or 120.0
+        self.drain_s = _seconds(environ, "SARI_DAEMON_DRAIN_SEC", 60.0)
+        self.heartbeat_s = max(0.05, _seconds(environ, "SARI_HEARTBEAT_SEC", 5.0))
+        self.session_lease_s = _seconds(environ, "SARI_SESSION_LEASE_SEC", 1800.0)
+        self.workspace_idle_s = _seconds(environ, "SARI_WORKSPACE_IDLE_SEC", 600.0)
+        self.daemon_idle_s = _seconds(environ, "SARI_DAEMON_IDLE_SEC", 600.0)
+        self.start_timeout_s = _seconds(environ, "SARI_START_TIMEOUT_SEC", 30.0)
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Settings:
         """Read the SARI_* variables. Raises `SariError` naming the variable that is not a number."""
-        return cls(
-            _port(environ, "SARI_DAEMON_PORT", DEFAULT_DAEMON_PORT),
-            _port(environ, "SARI_HTTP_PORT", DEFAULT_HTTP_PORT),
-            _seconds(environ, "SARI_REQUEST_TIMEOUT_SEC", 120.0) or 120.0,
-            _seconds(environ, "SARI_DAEMON_DRAIN_SEC", 60.0),
-            max(0.05, _seconds(environ, "SARI_HEARTBEAT_SEC", 5.0)),
-            _seconds(environ, "SARI_SESSION_LEASE_SEC", 1800.0),
-            _seconds(environ, "SARI_WORKSPACE_IDLE_SEC", 600.0),
-            _seconds(environ, "SARI_DAEMON_IDLE_SEC", 600.0),
-            _seconds(environ, "SARI_START_TIMEOUT_SEC", 30.0),
-        )
+        return cls(environ)
 
 
 def _seconds(environ: Mapping[str, str], name: str, otherwise: float) -> float:

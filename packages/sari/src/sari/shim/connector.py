@@ -6,17 +6,20 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from sari import __version__
 from sari.protocol.errors import SariError
-from sari.registry.find import Finder
-from sari.registry.layout import find_layout
+from sari.registry.layout import Layout, find_layout
 from sari.registry.roots import RefusedRoot
 from sari.registry.settings import Settings
-from sari.registry.start import StartCutOff
+from sari.registry.usual import connect_usual
+from sari.shim.imports import IMPORTING
 from sari.shim.link import Link
 from sari.shim.workspace import WorkspaceRoot
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from sari.registry.find import Finder
 
 # A start that was killed midway is retried; one that reported an error is not.
 _START_ATTEMPTS = 15
@@ -24,14 +27,16 @@ _PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 0.5
 
 
-@dataclass(frozen=True, slots=True)
 class Connected:
     """A link to a daemon, and the client's workspace."""
 
-    link: Link
-    root: str
-    root_error: str
-    chosen: bool
+    __slots__ = ("chosen", "link", "root", "root_error")
+
+    def __init__(self, link: Link, root: str, root_error: str, chosen: bool) -> None:
+        self.link = link
+        self.root = root
+        self.root_error = root_error
+        self.chosen = chosen
 
 
 class Connector:
@@ -60,13 +65,18 @@ class Connector:
             root_error = str(error)
         if warm and not chosen:
             return None
+        layout, settings = find_layout(self._environ), Settings.from_environ(self._environ)
+        usual = connect_usual(layout, root or None, __version__)
+        link = Link(*usual) if usual is not None else self._find_or_start(layout, settings, root)
+        return Connected(link, root, root_error, chosen)
+
+    def _find_or_start(self, layout: Layout, settings: Settings, root: str) -> Link:
+        with IMPORTING:
+            from sari.registry.find import Finder
+            from sari.registry.start import StartCutOff
+
         port = self._flags.get("daemon-port")
-        finder = Finder(
-            find_layout(self._environ),
-            Settings.from_environ(self._environ),
-            __version__,
-            int(port) if port else None,
-        )
+        finder = Finder(layout, settings, __version__, int(port) if port else None)
         for attempt in range(1, _START_ATTEMPTS + 1):
             try:
                 found = finder.find_or_start(root or None)
@@ -77,7 +87,7 @@ class Connector:
                 time.sleep(min(_PAUSE_S * attempt, _LONGEST_PAUSE_S))
         if found.older:
             threading.Thread(target=_upgrade, args=(finder,), name="sari-upgrade", daemon=True).start()
-        return Connected(Link(found.sock, found.entry.boot_id), root, root_error, chosen)
+        return Link(found.sock, found.entry.boot_id)
 
 
 def _upgrade(finder: Finder) -> None:

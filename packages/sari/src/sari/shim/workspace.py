@@ -23,7 +23,7 @@ class WorkspaceRoot:
         self._ask = ask
         self._lock = threading.Lock()
         self._answered = threading.Event()
-        self._asked_id: str | None = None
+        self._request_id: str | None = None
         self._asks = 0
         self._requested_at = 0.0
         self._client_roots: list[str] = []
@@ -42,16 +42,16 @@ class WorkspaceRoot:
             return
         with self._lock:
             self._asks += 1
-            self._asked_id = f"sari-roots-{self._asks}"
+            self._request_id = f"sari-roots-{self._asks}"
             self._requested_at = time.monotonic()
             self._answered.clear()
-            request_id = self._asked_id
+            request_id = self._request_id
         self._ask({"jsonrpc": "2.0", "id": request_id, "method": "roots/list"})
 
     def take_answer(self, message: Message) -> bool:
         """Process the client's answer, which may be an error. Returns whether it answers our request."""
         with self._lock:
-            if message.get("id") != self._asked_id:
+            if message.get("id") != self._request_id:
                 return False
             result = message.get("result")
             listed = result.get("roots") if isinstance(result, dict) else None
@@ -76,7 +76,7 @@ class WorkspaceRoot:
             from sari.registry.layout import home_directory
             from sari.registry.roots import find_root
 
-        if self._asked_id is not None:
+        if self._request_id is not None:
             left = self._requested_at + _ROOTS_TIMEOUT_S - time.monotonic()
             self._answered.wait(max(0.0, left))
         with self._lock:

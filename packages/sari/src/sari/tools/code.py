@@ -9,6 +9,8 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 
 from sari.index import ripgrep
 from sari.index.search import Query, fetch, search
@@ -144,9 +146,14 @@ def answer_implementations(scope: Scope, arguments: Arguments) -> ToolResult:
     else:
         note = f"{note} {pending.why_not()}".strip()
     page = take_page(rows, query, read_cursor(arguments.text("cursor"), query), _budget(arguments))
-    lines = [f"{row['path']}:{row['line']}-{row['end_line']} {row['kind']} {_dotted(row)}" for row in page.rows]
+    found = [(str(row["path"]), f"{row['line']}-{row['end_line']} {row['kind']} {_dotted(row)}") for row in page.rows]
+    lines = [f"{path}:{definition}" for path, definition in found]
+    by_file: list[dict[str, object]] = [
+        {"path": path, "symbols": [definition for _, definition in some]}
+        for path, some in groupby(found, itemgetter(0))
+    ]
     nothing = f"Nothing extends or implements {name!r}, and no method has that name."
-    return _paged("implementations", page, lines, len(rows), complete, note, nothing, by)
+    return _paged("implementations", by_file, page, lines, len(rows), complete, note, nothing, by)
 
 
 def answer_references(scope: Scope, arguments: Arguments, call: Call) -> ToolResult:
@@ -178,9 +185,18 @@ def _budget(arguments: Arguments) -> int:
 
 
 def _paged(
-    key: str, page: Page, lines: list[str], total: int | None, complete: bool, note: str, nothing: str, by: str
+    key: str,
+    by_file: list[dict[str, object]],
+    page: Page,
+    lines: list[str],
+    total: int | None,
+    complete: bool,
+    note: str,
+    nothing: str,
+    by: str,
 ) -> ToolResult:
-    structured: dict[str, object] = {key: page.rows, "by": by, "complete": complete, "cursor": page.cursor}
+    """Make an answer of a page: the lines as text, and the same by file as data, which is no longer than the text."""
+    structured: dict[str, object] = {key: by_file, "by": by, "complete": complete, "cursor": page.cursor}
     if total is not None:
         structured["total"] = total
     if page.cursor is not None:
@@ -207,10 +223,10 @@ def _answer_uses(
         rows = use_rows(scope, typed, name, shown(folder), _around, calls_only=key == "callers")
         page = take_page(rows, typed_query, read_cursor(first, typed_query), _budget(arguments))
         note = f"By types ({typed.server})."
-        return _paged(key, page, _use_lines(page), len(rows), True, note, nothing, "types")
+        return _paged(key, *_uses_shown(page), len(rows), True, note, nothing, "types")
     if not is_cursor_of(first, query):
         raise BadArguments("`cursor` belongs to an answer that is no longer there. Leave it out to begin again.")
-    rows = [(place, use) for place, use in uses if key == "references" or use.pop("role") == "call"]
+    rows = [(place, use) for place, use in uses if key == "references" or use["role"] == "call"]
     page = take_page(rows, query, after, _budget(arguments))
     if page.cursor is None and rest is not None:
         # These files are done. The files after them are parsed for the next page.
@@ -219,14 +235,23 @@ def _answer_uses(
     note = f"{_BY_SYNTAX} {pending.why_not()}".strip()
     if unparsed:
         note += f" Too large to parse: {', '.join(unparsed[:5])}; `search` finds the name there."
-    return _paged(key, page, _use_lines(page), total, not unparsed, note, nothing, "syntax")
+    return _paged(key, *_uses_shown(page), total, not unparsed, note, nothing, "syntax")
 
 
-def _use_lines(page: Page) -> list[str]:
-    return [
-        f"{use['path']}:{use['line']}:{use['text']}" + (f"   [in {use['container']}]" if use.get("container") else "")
+def _uses_shown(page: Page) -> tuple[list[dict[str, object]], Page, list[str]]:
+    """Return the uses by file, for each line's number its text; and the same as lines of text."""
+    rows = [
+        (
+            str(use["path"]),
+            str(use["line"]),
+            str(use["text"]) + (f"   [in {use['container']}]" if use.get("container") else ""),
+        )
         for use in page.rows
     ]
+    by_file: list[dict[str, object]] = [
+        {"path": path, "lines": {line: text for _, line, text in some}} for path, some in groupby(rows, itemgetter(0))
+    ]
+    return by_file, page, [":".join(row) for row in rows]
 
 
 def _uses(

@@ -57,7 +57,7 @@ class _History:
         self, scope: Scope, repository: Repository, messages: CommitMessages, arguments: Arguments, call: Call
     ) -> None:
         self._scope, self._repository, self._messages, self._call = scope, repository, messages, call
-        self._asked = arguments
+        self._arguments = arguments
         self._notes: list[str] = []
         self._path = scope.path(arguments.text("path")) if arguments.text("path").strip() else ""
         self._query = "history " + "\0".join(
@@ -71,7 +71,7 @@ class _History:
         self._began = time.monotonic()
 
     def answer(self) -> ToolResult:
-        arguments = self._asked
+        arguments = self._arguments
         ways = [name for name in ("query", "symbol", "start", "text") if arguments.values.get(name)]
         if len(ways) > 1:
             raise BadArguments(
@@ -175,7 +175,7 @@ class _History:
     def _walked(self, chosen: Sequence[str]) -> ToolResult:
         """Return the commits that git selects of all that touched the path, newest first, starting at the cursor."""
         done = self._after[0] if self._after is not None else 0
-        budget = self._asked.number("max_tokens", _DEFAULT_TOKENS)
+        budget = self._arguments.number("max_tokens", _DEFAULT_TOKENS)
         page = Page([], None)
         size = _FIRST_BATCH
         while True:
@@ -231,7 +231,7 @@ class _History:
     # Answers.
 
     def _paged(self, rows: list[tuple[Key, dict[str, object]]], complete: bool, nothing: str) -> ToolResult:
-        page = take_page(rows, self._query, self._after, self._asked.number("max_tokens", _DEFAULT_TOKENS))
+        page = take_page(rows, self._query, self._after, self._arguments.number("max_tokens", _DEFAULT_TOKENS))
         return self._given(page, complete, nothing)
 
     def _given(self, page: Page, complete: bool, nothing: str = "No commit did that.") -> ToolResult:

@@ -107,8 +107,6 @@ def use_rows(scope: Scope, typed: Typed, name: str, folder: str, around: Around,
                 "line": line,
                 "text": row[:_LONGEST_TEXT].decode("utf-8", "replace").strip(),
             }
-            if not calls_only:
-                use["role"] = role or "use"
             container = around(symbols, line, name)
             if container:
                 use["container"] = container

@@ -93,6 +93,9 @@ class DockerVolumeHomes(StoredHomes):
         mark = None if labels is None else await self._labels(_mark_name(home, labels[_INCARNATION]))
         return _judge(labels, [mark] if mark is not None else [])
 
+    async def limit(self, home: HomeKey, limit: int | None) -> bool:
+        return False  # the engine's default volumes have no size
+
     async def size(self, home: HomeKey) -> int | None:
         """Where the engine's disk can be read. The engine itself measures only all volumes at once, which is not cheap."""
         if not self._engine.is_local:

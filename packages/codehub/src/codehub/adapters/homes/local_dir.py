@@ -33,6 +33,7 @@ from codehub.adapters.homes.layout import (
     take_away,
 )
 from codehub.adapters.homes.mark import HomesMark
+from codehub.adapters.homes.quota import begin_quota, limit_home
 from codehub.adapters.homes.space import check_room_for_archive, check_room_for_restore, tree_bytes
 from codehub.adapters.homes.stored import StoredHomes
 from codehub.adapters.homes.usage import disk_usage
@@ -130,6 +131,10 @@ class LocalDirHomes(StoredHomes):
             return await asyncio.to_thread(work)
         finally:
             cancelled.set()
+
+    async def limit(self, home: HomeKey, limit: int | None) -> bool:
+        # Not one of the workers: a start would wait for archives.
+        return await asyncio.to_thread(lambda: limit_home(self._root, self._checked(home).home, limit))
 
     def _must_be_there(self) -> None:
         """Raise if the disk is not mounted: its homes are then Unknown, and must not be reported as lost."""
@@ -289,6 +294,7 @@ class LocalDirHomes(StoredHomes):
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise OutOfSpace(f"no space left for a home below {self._root}") from error
             raise Transient(f"could not create a home below {self._root}: {error}") from error
+        begin_quota(self._root, staging)
         self._at(f"{doing}:staged")
         return staging
 

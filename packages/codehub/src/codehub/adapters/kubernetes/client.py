@@ -31,6 +31,8 @@ _LARGEST_ANSWER: Final = 64 << 20
 _LARGEST_ERROR: Final = 64 << 10
 # An object is at most 1.5 MB in etcd, and a watch event holds one object.
 _LONGEST_LINE: Final = 8 << 20
+# A start should not wait for a TLS handshake. Servers and load balancers close idle connections after a minute or later.
+_KEEPALIVE_S: Final = 30.0
 _TRIES: Final = 4
 _LONGEST_PAUSE_S: Final = 10.0
 PAGE: Final = 500
@@ -236,7 +238,9 @@ class ApiClient:
                     headers={"user-agent": self._user_agent},
                     trust_env=not _is_loopback(self.access.server),
                     proxy=self.access.proxy_url or None,
-                    limits=httpx.Limits(max_connections=64, max_keepalive_connections=16),
+                    limits=httpx.Limits(
+                        max_connections=64, max_keepalive_connections=16, keepalive_expiry=_KEEPALIVE_S
+                    ),
                 )
             return self._http
 

@@ -11,11 +11,17 @@ from codehub.domain.errors import CodeHubError, ImagePullFailed, Transient
 
 _LONGEST = 500
 _PULL = frozenset(
-    {"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ErrImageNeverPull", "InvalidImageName"}
-)
+    {
+        "ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ErrImageNeverPull", "InvalidImageName",
+        "SignatureValidationFailed", "ImageInspectError",
+    }
+)  # fmt: skip
 _CANNOT_RUN = frozenset(
-    {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff", "StartError"}
-)
+    {
+        "CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff", "StartError",
+        "PostStartHookError",
+    }
+)  # fmt: skip
 # The registry may answer in a minute: these errors are retried. All others need a person.
 _PASSING = ("timeout", "timed out", "connection reset", "eof", "too many requests", "503", "502", "temporary failure")
 _ADVICE = {
@@ -86,7 +92,8 @@ def outlook(pod: Pod) -> Outlook:
 
 def _pull_error(reason: str, message: str) -> CodeHubError:
     text = _joined(reason, message)
-    if reason == "ErrImagePull" and any(sign in message.lower() for sign in _PASSING):
+    # While the kubelet backs off, current releases repeat the cause: `Back-off pulling image "…": ErrImagePull: …`.
+    if reason in ("ErrImagePull", "ImagePullBackOff") and any(sign in message.lower() for sign in _PASSING):
         return Transient(text)
     return ImagePullFailed(f"{text}. Check the image's name, and the pull secret if its registry is private")
 
@@ -139,6 +146,7 @@ def last_warning(events: Iterable[Mapping[str, Any]]) -> str:
 def _when(event: Mapping[str, Any]) -> str:
     times = (
         event.get("lastTimestamp"),
+        (event.get("series") or {}).get("lastObservedTime"),  # the scheduler's, instead of lastTimestamp
         event.get("eventTime"),
         (event.get("metadata") or {}).get("creationTimestamp"),
     )

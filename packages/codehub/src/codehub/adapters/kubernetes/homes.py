@@ -86,6 +86,9 @@ class PvcHomes(StoredHomes):
     async def status(self, home: HomeKey) -> HomeStatus:
         return _judge(await self._cluster.home_claims(home.workspace_id))
 
+    async def limit(self, home: HomeKey, limit: int | None) -> bool:
+        return False  # the size of the volume claim applies
+
     async def size(self, home: HomeKey) -> int | None:
         """Unknown: only the kubelet measures volumes, and asking it needs rights on nodes that CodeHub does not ask for."""
         return None

@@ -105,7 +105,7 @@ class Job:
     active: int = 0
     succeeded: int = 0
     failed: int = 0
-    failure: str = ""  # the Failed condition's reason and message
+    failure: str = ""  # why it failed, from its conditions
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,8 @@ def decode_job(item: Mapping[str, Any]) -> Job:
         (
             f"{one.get('reason') or 'Failed'}: {one.get('message') or ''}"
             for one in status.get("conditions") or ()
-            if one.get("type") == "Failed" and one.get("status") == "True"
+            # FailureTarget (1.31) comes first: the Job has failed, and its pods are still ending.
+            if one.get("type") in ("Failed", "FailureTarget") and one.get("status") == "True"
         ),
         "",
     )

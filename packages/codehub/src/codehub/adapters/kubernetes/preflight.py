@@ -93,20 +93,24 @@ async def _permissions(client: ApiClient) -> list[Check]:
 
 
 async def _is_allowed(client: ApiClient, group: str, resource: str, subresource: str, verb: str) -> bool:
+    review = access_review(client.namespace, group, resource, subresource, verb)
+    answer = await client.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
+    return bool((answer.get("status") or {}).get("allowed"))
+
+
+def access_review(namespace: str, group: str, resource: str, subresource: str, verb: str) -> dict[str, Any]:
     attributes = {
-        "namespace": client.namespace,
+        "namespace": namespace,
         "verb": verb,
         "group": group,
         "resource": resource,
         "subresource": subresource,
     }
-    review = {
+    return {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": attributes},
     }
-    answer = await client.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
-    return bool((answer.get("status") or {}).get("allowed"))
 
 
 async def _storage_class(client: ApiClient, name: str) -> list[Check]:

@@ -218,7 +218,10 @@ class TransferJobs:
                 waited += _POLL_INTERVAL_S
             seen = current()
             if seen is None:
-                await self._check_exists(job)
+                await self._check_alive(job)
+                # A quota or a policy refuses the pod, not the Job: only an event of the Job says so.
+                if waited and (warning := await self._cluster.last_warning(job.meta.uid)):
+                    report(Progress(warning, unit=""))
                 continue
             if seen.has_ended:
                 said = next((one.terminated.message for one in seen.containers if one.terminated), "")
@@ -236,11 +239,16 @@ class TransferJobs:
                     report(Progress(warning or says, unit=""))
         raise Transient(f"the Job {job.meta.name} has no running pod after {_POD_TIMEOUT_S:g} s")
 
-    async def _check_exists(self, job: Job) -> None:
-        """Raise if somebody has deleted the Job: no pod of it will ever come."""
+    async def _check_alive(self, job: Job) -> None:
+        """Raise if no pod of the Job will ever come: it was deleted, or it failed.
+
+        Current releases count a deleted pod as a failure and fail the Job, while 1.20 makes another pod.
+        """
         found = await self._find(job.meta.name)
         if found is None or found[0].meta.uid != job.meta.uid or found[0].meta.deleting:
             raise Transient(f"the Job {job.meta.name} was deleted while it was in use")
+        if found[0].failure or found[0].failed:
+            raise Transient(f"the Job {job.meta.name} failed: {found[0].failure or 'its pod was deleted'}")
 
     async def remove_all(self, workspace_id: str, fence: Fence) -> None:
         """Remove every Job of this workspace, with its pod."""

@@ -89,7 +89,7 @@ class Supervisor:
         self.run_dir = str(spec["run_dir"])
         self.grace_s = float(str(spec["grace_s"]))
         self.log = Log(os.path.join(self.run_dir, "output.log"), int(str(spec["log_bytes"])))
-        self.asked_to_stop = False
+        self.stop_requested = False
         self.child = 0
         self.plan = Confinement(**spec["confinement"])  # type: ignore[arg-type]
         self.uid = None if spec["uid"] is None else int(str(spec["uid"]))
@@ -106,7 +106,7 @@ class Supervisor:
 
     def _noted(self, number: int, frame: object) -> None:
         if number != signal.SIGCHLD:
-            self.asked_to_stop = True
+            self.stop_requested = True
 
     def start(self) -> None:
         self.out_r, out_w = os.pipe2(os.O_CLOEXEC)
@@ -132,7 +132,7 @@ class Supervisor:
 
     def _keep_helpers(self) -> float | None:
         """Start the namespace's helpers, again if they ended. Returns when to check again."""
-        if self.held is None or self.asked_to_stop or self.exit is not None:
+        if self.held is None or self.stop_requested or self.exit is not None:
             return None
         now = time.monotonic()
         needs_bridge = bool(self.plan.bridge_socket)
@@ -180,7 +180,7 @@ class Supervisor:
     def run(self) -> None:
         stop_at: float | None = None
         while self.exit is None:
-            if self.asked_to_stop and stop_at is None:
+            if self.stop_requested and stop_at is None:
                 self._signal_all(signal.SIGTERM)
                 stop_at = time.monotonic() + self.grace_s
             if stop_at is not None and time.monotonic() >= stop_at:
@@ -190,7 +190,7 @@ class Supervisor:
             self._wait(again_s if stop_at is None else max(0.0, stop_at - time.monotonic()))
         self._end_orphans()
         self._drain()
-        self.exit["requested"] = self.asked_to_stop
+        self.exit["requested"] = self.stop_requested
         write_whole(os.path.join(self.run_dir, "exit.json"), self.exit)
 
     def _wait(self, timeout_s: float | None) -> None:

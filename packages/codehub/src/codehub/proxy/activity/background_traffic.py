@@ -25,8 +25,10 @@ MAX_BACKGROUND: Final = 4096
 _VSCODE_HEADER: Final = 13
 _VSCODE_MESSAGE: Final = 1
 _VSCODE_UPKEEP: Final = frozenset({2, 3, 6, 7, 8, 9})
-# An answer that only acknowledges. The message that it answers was judged separately.
+# An answer that only acknowledges, by its length or with `null` (201: a request succeeded, and its number). The message
+# that it answers was judged separately.
 _VSCODE_BARE_ANSWER: Final = 9
+_VSCODE_NULL_ANSWER: Final = re.compile(rb"\x04\x02\x06\xc9\x01\x06[\x80-\xff]*[\x00-\x7f]\x05\x04null")
 _VSCODE_TEXT: Final = "ws:vscode-message:"
 _TEXT: Final = "ws:text:"
 _PATH: Final = b'"path":"'
@@ -41,12 +43,20 @@ def vscode_keepalive(payload: bytes, texts: tuple[bytes, ...] = ()) -> bool:
         length = int.from_bytes(payload[at + 9 : at + 13], "big")
         at += _VSCODE_HEADER
         if kind == _VSCODE_MESSAGE:
-            if length > _VSCODE_BARE_ANSWER and not _speaks_of(payload[at : at + length], texts):
+            if not _is_background(payload[at : at + length], length, texts):
                 return False
         elif kind not in _VSCODE_UPKEEP:
             return False
         at += length
     return at == size
+
+
+def _is_background(message: bytes, length: int, texts: tuple[bytes, ...]) -> bool:
+    return (
+        length <= _VSCODE_BARE_ANSWER
+        or _VSCODE_NULL_ANSWER.fullmatch(message) is not None
+        or _speaks_of(message, texts)
+    )
 
 
 def _holds(payload: bytes, text: bytes) -> bool:

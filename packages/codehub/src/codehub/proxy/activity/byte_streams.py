@@ -29,10 +29,13 @@ class ByteRate:
         self._count = 0
 
     def feed(self, data: bytes) -> None:
+        self.count(len(data))
+
+    def count(self, size: int) -> None:
         now = self._clock.now
         if now - self._begun > WINDOW_S:
             self._begun = now
             self._count = 0
-        self._count += len(data)
+        self._count += size
         if self._count > WORK_BYTES and now >= self._activity.quiet_at:
             self._activity.touch()

@@ -1,6 +1,7 @@
 """An upgraded connection: bytes in both directions, with each side's end forwarded as a half-close, until both have ended.
 
-Bytes are forwarded first and examined afterwards, and only if WebSocket frames are needed to detect activity.
+Bytes are forwarded first and examined afterwards, and only if WebSocket frames are needed to detect activity. Large
+transfers of other streams move inside the kernel (`splice`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from codehub.proxy.activity.byte_streams import ByteRate
 from codehub.proxy.activity.websocket_frames import FrameScanner, InflatingScanner, Scanner, close_frame
 from codehub.proxy.admission.decision import Admission
+from codehub.proxy.connections.splice import BULK, Splice
 from codehub.proxy.connections.upstream import UpstreamConnection
 from codehub.proxy.http1.messages import ResponseHead
 
@@ -65,7 +67,64 @@ class TunnelSide(asyncio.Protocol):
             self.other.transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.stop_splice()
+        self.other.stop_splice()
         self._tunnel.lost(self, exc)
+
+    def stop_splice(self) -> None:
+        """Return the bytes to the transports."""
+
+
+class StreamSide(TunnelSide):
+    """One side of a stream that is not a WebSocket, such as SSH."""
+
+    __slots__ = ("_rate", "_server", "_splice")
+
+    def __init__(
+        self, server: ProxyServer, tunnel: Tunnel, transport: asyncio.Transport, rate: ByteRate | None
+    ) -> None:
+        super().__init__(tunnel, transport, rate)
+        self._server = server
+        self._rate = rate
+        self._splice: Splice | None = None
+
+    def data_received(self, data: bytes) -> None:
+        if len(data) < BULK or not self._begin_splice(data):
+            super().data_received(data)
+
+    def _begin_splice(self, data: bytes) -> bool:
+        """Move this and what follows inside the kernel. Returns False if that is not possible now."""
+        target = self.other.transport
+        if target.is_closing() or target.get_write_buffer_size():
+            return False
+        try:
+            splice = Splice(
+                self._server.loop,
+                self._server.pipes,
+                self.transport.get_extra_info("socket"),
+                target.get_extra_info("socket"),
+                self._rate.count if self._rate is not None else None,
+                self._splice_stopped,
+            )
+        except OSError:
+            return False
+        self.transport.pause_reading()
+        self._splice = splice
+        if self._rate is not None:
+            self._rate.count(len(data))
+        splice.start(data)
+        return True
+
+    def _splice_stopped(self, target_failed: bool) -> None:
+        self._splice = None
+        if target_failed:
+            self.other.transport.abort()
+        if not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def stop_splice(self) -> None:
+        if self._splice is not None:
+            self._splice.stop()
 
 
 class Tunnel:
@@ -138,11 +197,14 @@ def open_tunnel(
     tunnel.is_websocket = response.upgrade.lower() == b"websocket"
     head_size = to_client.find(b"\r\n\r\n") + 4
     server_scanner: Scanner | None = None
-    client_scanner: Scanner | ByteRate = ByteRate(admission.target.activity, server.clock)
     if tunnel.is_websocket:
         server_scanner, client_scanner = _scanners(server, admission, response)
-    tunnel.client = TunnelSide(tunnel, client, client_scanner)
-    tunnel.server = TunnelSide(tunnel, upstream.transport, server_scanner)
+        tunnel.client = TunnelSide(tunnel, client, client_scanner)
+        tunnel.server = TunnelSide(tunnel, upstream.transport, server_scanner)
+    else:
+        rate = ByteRate(admission.target.activity, server.clock)
+        tunnel.client = StreamSide(server, tunnel, client, rate)
+        tunnel.server = StreamSide(server, tunnel, upstream.transport, None)
     tunnel.client.join(tunnel.server)
     tunnel.server.join(tunnel.client)
     upstream.client = None

@@ -125,15 +125,15 @@ export async function perform(name, workspace, button = null) {
 }
 
 // Maps the `action` parameter of such a link to an action.
-const ASKED = {start: "start", restore: "start", stop: "stop"};
+const LINK_ACTIONS = {start: "start", restore: "start", stop: "stop"};
 const QUESTIONS = {
   start: (ws) => (archived(ws) ? `Restore ${ws.name} from its archive and start it?` : `Start ${ws.name}?`),
   stop: (ws) => `Stop ${ws.name}? Its files stay; running programs end.`,
 };
 
 /** A link from a workspace's page (`?action=start`) never acts without confirmation. */
-export async function askedByLink(action, workspace) {
-  const name = ASKED[action];
+export async function confirmLinkAction(action, workspace) {
+  const name = LINK_ACTIONS[action];
   if (!name) return;
   if (!isOffered(name, workspace)) {
     said(`${workspace.name}: there is nothing to ${action} right now.`);

@@ -1,3 +1,9 @@
+(program (lexical_declaration (variable_declarator name: [(object_pattern [(shorthand_property_identifier_pattern) @name (pair_pattern value: (identifier) @name)]) (array_pattern (identifier) @name)] value: (_) @_from (#not-match? @_from "^(await +)?(require|import)\\b")) @variable))
+(program (variable_declaration (variable_declarator name: [(object_pattern [(shorthand_property_identifier_pattern) @name (pair_pattern value: (identifier) @name)]) (array_pattern (identifier) @name)] value: (_) @_from (#not-match? @_from "^(await +)?(require|import)\\b")) @variable))
+(program (export_statement (lexical_declaration (variable_declarator name: [(object_pattern [(shorthand_property_identifier_pattern) @name (pair_pattern value: (identifier) @name)]) (array_pattern (identifier) @name)] value: (_) @_from (#not-match? @_from "^(await +)?(require|import)\\b")) @variable)))
+(program (export_statement (variable_declaration (variable_declarator name: [(object_pattern [(shorthand_property_identifier_pattern) @name (pair_pattern value: (identifier) @name)]) (array_pattern (identifier) @name)] value: (_) @_from (#not-match? @_from "^(await +)?(require|import)\\b")) @variable)))
+(class name: (type_identifier) @name) @class
+(class name: (type_identifier) @name (class_heritage (extends_clause value: [(identifier) @super (member_expression property: (property_identifier) @super)]))) @class
 (class_declaration name: (type_identifier) @name) @class
 (abstract_class_declaration name: (type_identifier) @name) @class
 (class_declaration name: (type_identifier) @name (class_heritage (extends_clause value: [(identifier) @super (member_expression property: (property_identifier) @super)]))) @class

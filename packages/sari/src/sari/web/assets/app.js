@@ -20,19 +20,19 @@ let settled = true;
 let seen = "";
 let typing = 0;
 
-const asked = () => ({
+const currentRequest = () => ({
   kind: byId("kind").value, mode: byId("mode").value, query: query.value, globs: byId("globs").value.replaceAll(" ", ""), workspace,
 });
 
 function remember() {
-  const now = asked();
+  const now = currentRequest();
   const kept = new URLSearchParams({ workspace });
   if (now.query) for (const name of ["query", "kind", "mode", "globs"]) if (now[name]) kept.set(name, now[name]);
   history.replaceState(null, "", `#${kept}`);
 }
 
 async function search() {
-  const now = asked();
+  const now = currentRequest();
   asking.abort();
   asking = new AbortController();
   const { signal } = asking;
@@ -97,7 +97,7 @@ function look(state) {
   status.show(state, workspace);
   // Search again if the form changed, the search failed, or the answer was partial and the index has changed since.
   const progress = JSON.stringify(view?.status ?? null);
-  const more = settled === false || (settled === "partial" && progress !== seen) || JSON.stringify(asked()) !== searched;
+  const more = settled === false || (settled === "partial" && progress !== seen) || JSON.stringify(currentRequest()) !== searched;
   seen = progress;
   if (more) searchSoon();
 }

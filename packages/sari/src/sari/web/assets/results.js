@@ -33,15 +33,15 @@ function card(path, hits) {
   return element("article", { className: "file" }, head, ...hits);
 }
 
-function textCards(answer, asked, open) {
-  const expression = pattern(asked.query, asked.mode);
+function textCards(answer, request, open) {
+  const expression = pattern(request.query, request.mode);
   return [...grouped(answer.matches)].map(([path, matches]) =>
     card(path, matches.map((match) =>
       hit(match.line, marked(excerpt(match.text, expression), expression), () => open(path, match.line)))));
 }
 
-function symbolCards(answer, asked, open) {
-  const expression = pattern(asked.query, "symbol");
+function symbolCards(answer, request, open) {
+  const expression = pattern(request.query, "symbol");
   return [...grouped(answer.symbols)].map(([path, symbols]) =>
     card(path, symbols.map((symbol) => {
       const where = symbol.container ? `${symbol.container}.` : "";
@@ -50,7 +50,7 @@ function symbolCards(answer, asked, open) {
     })));
 }
 
-function fileCards(answer, asked, open) {
+function fileCards(answer, request, open) {
   if (!answer.files.length) return [];
   return [element("article", { className: "file names" }, ...answer.files.map((file) => hit("", named(file.path), () => open(file.path, 1))))];
 }
@@ -62,30 +62,30 @@ const SHAPES = {
 };
 
 // `more`, if there is a next page, requests and returns it.
-export function show(answer, asked, open, more) {
-  const [cards, count, one, many] = SHAPES[asked.kind];
-  const shown = cards(answer, asked, open);
+export function show(answer, request, open, more) {
+  const [cards, count, one, many] = SHAPES[request.kind];
+  const shown = cards(answer, request, open);
   const total = count(answer);
-  byId("results").replaceChildren(...(shown.length ? shown : [element("p", { className: "empty" }, `Nothing matches “${asked.query}”.`)]));
-  const files = asked.kind === "files" || answer.cursor ? 0 : shown.length;
+  byId("results").replaceChildren(...(shown.length ? shown : [element("p", { className: "empty" }, `Nothing matches “${request.query}”.`)]));
+  const files = request.kind === "files" || answer.cursor ? 0 : shown.length;
   const within = files > 1 ? ` in ${files} files` : "";
   const parts = [`${total.toLocaleString("en")} ${total === 1 ? one : many}${within}`];
-  if (asked.kind === "search" && answer.cursor) parts.push(`the first ${answer.matches.length} are shown`);
+  if (request.kind === "search" && answer.cursor) parts.push(`the first ${answer.matches.length} are shown`);
   if (answer.note) parts.push(answer.note);
   byId("summary").textContent = parts.join(" · ");
-  if (more) offerMore(answer.matches.length, total, asked, open, more);
+  if (more) offerMore(answer.matches.length, total, request, open, more);
 }
 
-function offerMore(shown, total, asked, open, more) {
+function offerMore(shown, total, request, open, more) {
   const button = element("button", { type: "button", className: "more" }, `Show more (${(total - shown).toLocaleString("en")} left)`);
   button.addEventListener("click", async () => {
     button.disabled = true;
     const [answer, next] = await more();
     if (!answer) return button.remove();
-    const cards = textCards(answer, asked, open);
+    const cards = textCards(answer, request, open);
     button.replaceWith(...cards);
     cards[0]?.querySelector(".hit").focus();
-    if (next) offerMore(shown + answer.matches.length, total, asked, open, next);
+    if (next) offerMore(shown + answer.matches.length, total, request, open, next);
     return undefined;
   });
   byId("results").append(button);

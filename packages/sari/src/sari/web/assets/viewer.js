@@ -53,7 +53,7 @@ function entries(symbols, go) {
     ));
 }
 
-export async function open(workspace, path, line, end, asked) {
+export async function open(workspace, path, line, end, request) {
   asking.abort();
   asking = new AbortController();
   const { signal } = asking;
@@ -65,7 +65,7 @@ export async function open(workspace, path, line, end, asked) {
   try {
     const start = Math.max(1, line - AROUND);
     const answer = await getFrom(workspace, "read", { path, start, end: line + AROUND }, signal);
-    const expression = asked.kind === "search" ? pattern(asked.query, asked.mode) : null;
+    const expression = request.kind === "search" ? pattern(request.query, request.mode) : null;
     source.replaceChildren(...rows(answer, line, end ?? line, expression));
     const here = source.querySelector(".here");
     // Scroll only the source, not the page.
@@ -75,7 +75,7 @@ export async function open(workspace, path, line, end, asked) {
       return { symbols: [] };
     });
     byId("outline").hidden = !outline.symbols.length;
-    byId("outline").querySelector("ul").replaceChildren(...entries(nested(outline.symbols), (to, until) => open(workspace, path, to, until, asked)));
+    byId("outline").querySelector("ul").replaceChildren(...entries(nested(outline.symbols), (to, until) => open(workspace, path, to, until, request)));
   } catch (error) {
     if (!signal.aborted) source.replaceChildren(element("p", { className: "failed" }, error.message));
   }

@@ -1,6 +1,6 @@
 // One workspace: its state and, in tabs, observations, events, output, and access besides its IDE.
 
-import {ACTIONS, askedByLink, isOffered, perform} from "../actions.js";
+import {ACTIONS, confirmLinkAction, isOffered, perform} from "../actions.js";
 import {get} from "../api.js";
 import {el, setAttribute, setHidden, setText} from "../dom.js";
 import * as store from "../store.js";
@@ -163,7 +163,7 @@ export function workspaceView(query, id, door) {
     if (action) {
       // Handled once: reloading the page or returning to it must not ask again.
       history.replaceState(null, "", `#/workspaces/${id}`);
-      await askedByLink(action, workspace);
+      await confirmLinkAction(action, workspace);
     }
   }
 

@@ -1,0 +1,56 @@
+"""What the commands print does not control the terminal, whatever a workspace put into it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codehub.cli import output
+
+HOSTILE = "a\x1b]52;c;aGk=\x07b\x9b31mc\rd\u202ee\x7f"
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+@given(st.text())
+def test_a_printable_text_has_no_control_characters_and_others_are_kept(text: str) -> None:
+    shown = output.printable(text)
+    assert not CONTROL.search(shown)
+    assert output.printable(shown) == shown
+    if text.isprintable():
+        assert shown == text
+
+
+def test_a_table_shows_control_characters_and_keeps_rows_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    output.print_table(["NAME", "COMMAND"], [["api", HOSTILE], ["web", "true\nforged  row"]])
+    shown = capsys.readouterr().out
+    assert not CONTROL.search(shown)
+    assert "\\x1b]52;c;aGk=\\x07" in shown
+    assert len(shown.splitlines()) == 3
+
+
+def test_a_line_is_coloured_by_us_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    output.console().print(HOSTILE)
+    assert not CONTROL.search(capsys.readouterr().out)
+
+
+def test_json_is_the_same_value_without_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    output.print_json({"command": HOSTILE, "name": "å"})
+    shown = capsys.readouterr().out
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", shown)
+    assert "å" in shown
+    assert json.loads(shown) == {"command": HOSTILE, "name": "å"}
+
+
+def test_the_output_of_programs_keeps_colours_on_a_terminal_and_everything_in_a_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    coloured = "\x1b[1;31mred\x1b[0m 50 %\r100 %\n"
+    assert output.program_output(HOSTILE) == HOSTILE
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert output.program_output(coloured) == coloured
+    assert not re.search("[\x07\x1b\x9b]", output.program_output(HOSTILE))
+    assert not re.search("\x1b", output.program_output("\x1b[2J\x1b[H\x1bc\x1b[6n"))

@@ -1,0 +1,56 @@
+"""A workspace that is opened again answers at once from its persisted index, and the answer is ripgrep's."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from sari.index import stamp_workers, watch
+from sari.index.search import Query
+from testing.sari import trees
+from testing.sari.edits import Editor
+from testing.sari.indexes import Open
+from testing.sari.oracle import differences, queries
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.needs("git")
+@pytest.mark.parametrize("by_workers", [False, True])
+def test_what_changed_while_it_was_closed_is_in_the_first_answer(
+    tmp_path: Path, open_index: Open, monkeypatch: pytest.MonkeyPatch, by_workers: bool
+) -> None:
+    if by_workers:
+        monkeypatch.setattr(stamp_workers, "ALONE_BELOW", 1)
+    root = tmp_path / "tree"
+    branches = trees.history(root, seed=31, files=700)
+    rng = random.Random(32)
+    editor = Editor(rng, root)
+    for turn in range(6):
+        index = open_index(root)
+        asked = [Query("needle"), *queries(rng, root, 12)]
+        assert differences(index, root, asked) == []
+        assert index.wait_settled(120)
+        index.close()
+        for _ in range(60):
+            editor.edit()
+        if turn % 2:
+            editor.ignore_rules()
+        if turn == 3:
+            trees.git(root, "checkout", "-q", "-f", rng.choice(branches))
+
+
+def test_the_first_answer_does_not_wait_for_watches(
+    tmp_path: Path, open_index: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "tree"
+    trees.generated(root, 300)
+    first = open_index(root)
+    assert first.wait_settled(120)
+    first.close()
+    monkeypatch.setattr(watch.Watcher, "watch_tree", lambda *_, **__: pytest.fail("watches were set first"))
+    monkeypatch.setattr("sari.index.workspace_index._ANSWER_FIRST_S", 600.0)
+    index = open_index(root)
+    assert differences(index, root, [Query("unique_000077_fn"), Query("return")]) == []
+    assert index.status()["pending"] == 0
+    (root / "pkg1/mod0/new.py").write_text("made_before_watches = 1\n")
+    assert differences(index, root, [Query("made_before_watches")]) == []
