@@ -220,6 +220,13 @@ MUTANTS: Final = (
         _DURABLE,
     ),
     Mutant(
+        "restored without a size check",
+        "adapters/objectstore/compression.py",
+        "if got != meta.size or digest.hexdigest() != meta.sha256:",
+        "if digest.hexdigest() != meta.sha256:",
+        _DURABLE,
+    ),
+    Mutant(
         "restored without a size or digest check",
         "adapters/objectstore/compression.py",
         "if got != meta.size or digest.hexdigest() != meta.sha256:",

@@ -31,15 +31,17 @@ _LONGEST_S: Final = 300
 # None of these tests needs a server, so the plugins that start them are left out; they are slow to import.
 _COMMON: Final = (
     *("-o", "addopts=", "--import-mode=importlib", "--strict-markers", "-ptesting.properties", "--assert=plain"),
-    *("-p", "no:xdist", "-p", "no:cacheprovider", "-q", "--timeout", "60"),
+    *("-p", "no:xdist", "-p", "no:cacheprovider", "-q"),
 )
+# Recording the lines slows a test down several times over, on a machine that may be busy.
+_RECORDED, _CHANGED = ("--timeout", "600"), ("--timeout", "60")
 
 Lines = Mapping[str, Mapping[str, Sequence[int]]]  # file → test → the lines it runs
 
 
 def record_lines(file: Path) -> Lines:
     if not file.exists():
-        words = [*_COMMON, "-p", "testing.codehub.mutants.lines", "-k", _LEFT_OUT, *_TESTS]
+        words = [*_COMMON, *_RECORDED, "-p", "testing.codehub.mutants.lines", "-k", _LEFT_OUT, *_TESTS]
         environment = {**os.environ, "MUTANTS_LINES": str(file)}
         code = subprocess.run(
             [sys.executable, "-m", "pytest", *words], cwd=ROOT, env=environment, check=False
@@ -74,7 +76,7 @@ def noticed(file: str, change: Change, tests: Sequence[str]) -> bool:
 
 def _fails(file: str, source: str, tests: Sequence[str]) -> bool:
     module = f"codehub.domain.{file.removesuffix('.py')}"
-    return run_changed(module, source, [*_COMMON, "-x", "-k", _LEFT_OUT, *tests], _LONGEST_S) != 0
+    return run_changed(module, source, [*_COMMON, *_CHANGED, "-x", "-k", _LEFT_OUT, *tests], _LONGEST_S) != 0
 
 
 def main() -> int:

@@ -14,6 +14,7 @@ import uuid_utils
 from codehub.adapters.backend_set import BackendOptions, BackendSet, load_catalog, open_backends
 from codehub.adapters.docker.builds import BuildLimits
 from codehub.adapters.docker.container import DockerLimits
+from codehub.adapters.docker.engine import Engine
 from codehub.adapters.embedded.layout import write_private
 from codehub.adapters.kubernetes.backends import KubernetesOptions
 from codehub.adapters.kubernetes.homes import ClaimOptions
@@ -103,12 +104,19 @@ def catalog_of(settings: Settings) -> Catalog:
     return load_catalog(settings.profiles_file, settings.default_profile, settings.allowed_images)
 
 
+def refuse_remote_engine(settings: Settings) -> None:
+    """Raise Terminal if workspaces are to run on a Docker engine of another machine. Every part refuses to start then."""
+    if settings.runtime == "docker":
+        Engine(settings.docker_host, "").check_local()
+
+
 @contextlib.asynccontextmanager
 async def open_world(settings: Settings, *, name: str, chooses: bool = False) -> AsyncIterator[World]:
     """Open everything a component needs.
 
     `chooses`: whether it decides where new workspaces run (that may pull an image).
     """
+    refuse_remote_engine(settings)
     async with contextlib.AsyncExitStack() as stack:
         database = await stack.enter_async_context(Database(settings.database_url, name=f"codehub-{name}"))
         redis = connect(settings.redis_url)

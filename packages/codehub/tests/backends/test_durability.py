@@ -116,6 +116,21 @@ async def test_another_archive_of_the_same_content_and_size_is_told_by_its_diges
         await homes.restore(key(), ARCHIVE, "inc-2", ignore_progress, no_fence)
 
 
+async def test_an_archive_of_another_size_than_its_meta_says_is_never_restored(
+    tmp_path: Path, store: Recording
+) -> None:
+    homes = LocalDirHomes(tmp_path / "homes", store)
+    ctx = await archived(homes, tmp_path / "homes")
+    await homes.deprovision(key(), ctx, no_fence)
+    size = (tmp_path / "archives" / ARCHIVE).stat().st_size
+    meta = tmp_path / "archives" / f"{ARCHIVE}.meta"
+    said = meta.read_text()
+    assert f"\nbytes:{size}\n" in said
+    meta.write_text(said.replace(f"\nbytes:{size}\n", f"\nbytes:{size + 1}\n"))
+    with pytest.raises(ArchiveCorrupted):
+        await homes.restore(key(), ARCHIVE, "inc-2", ignore_progress, no_fence)
+
+
 async def test_an_archive_that_is_half_removed_does_not_look_committed(tmp_path: Path, store: Recording) -> None:
     await archived(LocalDirHomes(tmp_path / "homes", store), tmp_path / "homes")
     archives = ObjectArchives(store)

@@ -126,6 +126,12 @@ async def test_pip_npm_and_python_work_in_a_new_workspace(world: ProcessWorld) -
     assert "PS1" in await shell(world, "cat ~/.bashrc")
 
 
+async def test_node_trusts_the_certificates_that_the_machine_trusts(world: ProcessWorld) -> None:
+    await start(world)
+    script = "const of = tls.getCACertificates, all = new Set(of('default')); of('system').every(one => all.has(one))"
+    assert await shell(world, f'node -p "{script}"') == "true"
+
+
 async def test_git_commits_under_the_owners_name_until_it_is_configured(world: ProcessWorld) -> None:
     await start(world)
     commit = "git init -q ~/r; cd ~/r; git commit -q --allow-empty -m x && git log -1 --format='%an <%ae>'"

@@ -29,7 +29,7 @@ Secret = Annotated[str, Query(min_length=20, max_length=100)]
 _PAGE: Final = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title} · CodeHub</title><link rel="stylesheet" href="/assets/{version}/style.css"></head>
-<body><header id="bar"><a class="brand" href="/"><span class="mark" aria-hidden="true"></span>CodeHub</a></header>
+<body><header class="bar"><a class="brand" href="/"><span class="mark" aria-hidden="true"></span>CodeHub</a></header>
 <main class="narrow"><h1>{title}</h1><p>{text}</p>{form}</main></body></html>
 """
 # Stores the session's key where only the dashboard's origin can read it, then redirects.

@@ -298,8 +298,9 @@ def offboard(username: str, heir: str | None, archive: bool, server: str | None)
             now = "removed"
         except Conflict as error:
             now = f"disabled, and stays until `codehub admin users rm {username}` can remove it ({error})"
-    done = "archived and belong" if archive else "transferred and belong"
-    console().print(f"{len(owned)} workspaces are {done} to {heir} now. {username} is {now}.")
+    count = "1 workspace" if len(owned) == 1 else f"{len(owned)} workspaces"
+    done = "archived and transferred" if archive else "transferred"
+    console().print(f"{count} {done} to {heir}. {username} is {now}.")
 
 
 @admin.command()
@@ -345,6 +346,8 @@ def _as_admin(server: str | None) -> Iterator[Client]:
     credentials = Credentials(os.environ)
     address = credentials.server(server)
     kept = credentials.kept(address)
+    if not sys.stdin.isatty() and not (kept and os.environ.get("CODEHUB_PASSWORD")):
+        raise click.UsageError("without a terminal, sign in with `codehub login` first and set CODEHUB_PASSWORD")
     username = kept.username if kept else click.prompt("Administrator's user name", default="admin", err=True)
     password = os.environ.get("CODEHUB_PASSWORD") or click.prompt(
         f"Password of {username}", hide_input=True, err=True

@@ -93,11 +93,16 @@ async def check_database(state: EffectiveSettings) -> list[Finding]:
                 await connection.execute(
                     "SELECT current_setting('server_version') AS version, now() AS now, pg_backend_pid() AS pid,"
                     " current_setting('server_encoding') AS encoding,"
+                    " current_setting('transaction_read_only') = 'on' AS read_only,"
                     " to_regclass('schema_migrations') IS NOT NULL AS migrated"
                 )
             ).fetchone()
             assert row is not None
             found = [Finding("database", Health.GOOD, f"PostgreSQL {row['version']}")]
+            if row["read_only"]:
+                said = "it is read-only: a standby, or default_transaction_read_only is on"
+                fix = "set CODEHUB_DATABASE_URL to the primary, or free its disk and turn that setting off"
+                found.append(Finding("database", Health.BAD, said, fix))
             if row["encoding"] != "UTF8":
                 said = f"encoded in {row['encoding']}: names in other scripts may be refused"
                 fix = "create it again with ENCODING 'UTF8' TEMPLATE template0, and restore a backup into it"

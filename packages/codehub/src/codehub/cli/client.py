@@ -156,7 +156,7 @@ class Client:
             yield
         except httpx.TransportError as error:
             raise errors.Unavailable(
-                f"{self.server} does not answer ({error or type(error).__name__}).\n"
+                f"{self.server} does not answer ({str(error) or type(error).__name__}).\n"
                 "Is it running? `codehub up` starts one here; `--server URL` or CODEHUB_SERVER names another."
             ) from error
 
@@ -187,6 +187,11 @@ def _error_of(response: httpx.Response) -> errors.CodeHubError:
         code, message = "INTERNAL_ERROR", f"the server answered {response.status_code}"
     kind = _KINDS.get(response.status_code, errors.CodeHubError)
     step = _NEXT_STEPS.get(code)
+    path = response.request.url.path
+    if (code == "UNAUTHORIZED" and path.endswith("/login")) or (
+        code == "INVALID_STATE" and "/workspaces" not in path
+    ):
+        step = None  # about signing in again, and about the state of a workspace
     if code == "TOO_MANY_REQUESTS":
         step = f"Try again in {response.headers.get('retry-after', 'some')} s."
     return kind(f"{message}\n{step}" if step else message)

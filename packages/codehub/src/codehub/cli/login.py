@@ -17,11 +17,19 @@ from codehub.domain.errors import CodeHubError, Invalid, Unauthorized
 
 @click.command()
 @click.argument("server", required=False)
+@click.option("--server", "named", default=None, hidden=True)  # as all other commands have it
 @click.option("--username", "-u", default=None, help="User name; asked for if not given.")
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
 @click.option("--token-stdin", is_flag=True, help="Store this token (from the account page) instead of creating one.")
 @json_option
-def login(server: str | None, username: str | None, password_stdin: bool, token_stdin: bool, as_json: bool) -> None:
+def login(
+    server: str | None,
+    named: str | None,
+    username: str | None,
+    password_stdin: bool,
+    token_stdin: bool,
+    as_json: bool,
+) -> None:
     """Sign in to SERVER (default: the last one, or the one that runs on this machine).
 
     \b
@@ -31,7 +39,7 @@ def login(server: str | None, username: str | None, password_stdin: bool, token_
       pass codehub | codehub login -u ada --password-stdin
     """
     credentials = Credentials(os.environ)
-    address = normal_server(server) if server else credentials.server(None)
+    address = normal_server(server) if server else credentials.server(named)
     if token_stdin:
         kept = _given_token(address, sys.stdin.readline().strip())
     else:
@@ -93,6 +101,8 @@ def whoami(server: str | None, as_json: bool) -> None:
     with connect(server) as client:
         who = client.get("whoami")
     user = who["user"]
+    if user is None:
+        raise Unauthorized(f"you are not signed in to {client.server}\nSign in with `codehub login`.")
     if as_json:
         print_json({"server": client.server, **who})
         return

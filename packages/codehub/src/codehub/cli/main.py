@@ -5,6 +5,7 @@ The exit code says what kind of failure it was: see `Exit`, and the help of `cod
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Mapping
@@ -96,6 +97,8 @@ def exit_code_of(error: errors.CodeHubError) -> Exit:
 
 
 def main() -> int:
+    if sys.stdout is None:  # started with its output closed (`codehub … >&-`)
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - until the process ends
     code = _run()
     try:
         sys.stdout.flush()
@@ -137,7 +140,11 @@ def _run() -> int:
         _drop_output()
         return Exit.DONE
     except OSError as error:
-        click.echo(f"codehub: {error}", err=True)
+        if error.filename is None and error.errno == errno.ENOSPC:
+            _drop_output()
+            click.echo(f"codehub: the output cannot be written: {error.strerror}", err=True)
+        else:
+            click.echo(f"codehub: {error}", err=True)
         return Exit.FAILED
 
 

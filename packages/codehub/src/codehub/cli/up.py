@@ -36,7 +36,7 @@ from codehub.cli.stack.servers import embedded_servers
 from codehub.cli.stack.terminal_program import install_in_background
 from codehub.domain.errors import BackendDown
 from codehub.settings import NAMES, Settings, load_settings
-from codehub.wiring import backend_options, catalog_of, keep_installation_id
+from codehub.wiring import backend_options, catalog_of, keep_installation_id, refuse_remote_engine
 
 _READY_TIMEOUT_S = 120.0
 
@@ -57,6 +57,7 @@ def up() -> None:
     """
     settings = load_settings(os.environ)
     logs.configure(settings.log_level, settings.log_format)
+    refuse_remote_engine(settings)
     datadir.prepare(settings.data_dir)
     raise_open_files()
     with datadir.Lock(settings.data_dir), _listeners(settings) as (settings, sockets):

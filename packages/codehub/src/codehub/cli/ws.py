@@ -69,6 +69,7 @@ def list_(all_owners: bool, running: bool, server: str | None, as_json: bool) ->
         items = list(client.every("workspaces", all=True) if all_owners else client.every("workspaces"))
     if running:
         items = [item for item in items if item["desired_state"] == "RUNNING"]
+    items.sort(key=_order, reverse=True)
     if as_json:
         print_json({"items": items, "total": len(items)})
     elif not items:
@@ -94,6 +95,12 @@ def list_(all_owners: bool, running: bool, server: str | None, as_json: bool) ->
         for item in items:
             if item.get("disk_warning"):
                 console(err=True).print(f"{item['name']}: {item['disk_warning']}", style="yellow")
+
+
+def _order(workspace: Mapping[str, Any]) -> tuple[bool, str]:
+    """Running ones first, then by last use, as the dashboard's cards."""
+    used = workspace["last_access_at"] or workspace["created_at"]
+    return workspace["status"] in ("RUNNING", "PROVISIONING", "STOPPING"), str(used)
 
 
 @ws.command()
@@ -139,7 +146,9 @@ def show(workspace: str, server: str | None, as_json: bool) -> None:
 
 
 def _disk(workspace: Mapping[str, Any]) -> str:
-    """ "1.2 GB of 20.0 GB", "archive of 300 MB", or "not measured"."""
+    """ "1.2 GB of 20.0 GB", "archive of 300 MB", "nothing yet", or "not measured"."""
+    if workspace["status"] == "CREATED":
+        return "nothing yet"
     used, limit, archive = (workspace.get(name) for name in ("disk_bytes", "disk_limit_bytes", "archive_bytes"))
     if workspace["phase"] == "ARCHIVED" and archive is not None:
         return f"archive of {format_amount(archive)}"

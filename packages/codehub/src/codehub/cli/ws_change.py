@@ -221,7 +221,7 @@ def rm(
     if as_json:
         print_json({"id": found["id"], "name": found["name"], "status": "DELETED" if wait else "DELETING"})
     else:
-        console().print(f"{found['name']}: {'DELETED' if wait else 'DELETING'}")
+        console().print(f"{found['name']}: {'deleted' if wait else 'deleting'}")
 
 
 @click.command()
@@ -325,6 +325,9 @@ def _ask(
         # Already being in that state is not an error: scripts may repeat a request.
         there = GOALS[goal][1](found) and found["desired_state"] == goal
         on_its_way = found["desired_state"] == goal and found["status"] != "ERROR"
+        if there and not as_json and found["status"] != "CREATED":
+            console().print(f"{found['name']}: already {found['summary']['label'].lower()}")
+            return
         answer = found if there or on_its_way else client.post(f"workspaces/{found['id']}:{verb}")
         _finish(client, answer, goal, wait, timeout_s, as_json)
 

@@ -83,10 +83,12 @@ async def _campaign(
             await _lead(lease, settings, deps, metrics, health, stores)
     except* WrongStore as errors:
         health.refuses = _first_message(errors)
-        _log.error("refuses to lead", node_id=settings.node_id, why=health.refuses)
+        if health.is_news(health.refuses):
+            _log.error("refuses to lead", node_id=settings.node_id, why=health.refuses)
         await asyncio.sleep(_WRONG_STORE_S)
     except* (BackendDown, Transient, FenceLost) as errors:
-        _log.warning("does not lead", node_id=settings.node_id, error=_first_message(errors))
+        if health.is_news(message := _first_message(errors)):
+            _log.warning("does not lead", node_id=settings.node_id, error=message)
     except* Exception as errors:  # noqa: BLE001 - any failure ends the term, and the coordinator campaigns again
         _log.error("a component failed; leadership is given up", node_id=settings.node_id, exc_info=errors)
 

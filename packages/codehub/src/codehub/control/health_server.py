@@ -32,12 +32,19 @@ class HealthState:
     _heartbeats: list[Heartbeat] = field(default_factory=list)
     # Why this coordinator refuses to lead.
     refuses: str = ""
+    _logged: str = ""
 
     def __post_init__(self) -> None:
         self._began = self.clock.monotonic()
 
     def leads(self, lease: Lease, heartbeats: list[Heartbeat]) -> None:
         self._lease, self._heartbeats, self._since = lease, heartbeats, self.clock.now()
+        self._logged = ""
+
+    def is_news(self, why: str) -> bool:
+        """Return whether this reason for not leading was not logged yet. It is checked about once a second."""
+        before, self._logged = self._logged, why
+        return why != before
 
     def follows(self) -> None:
         self._lease, self._heartbeats, self._since = None, [], None

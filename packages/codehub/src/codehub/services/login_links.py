@@ -90,5 +90,7 @@ class LoginLinks:
 
 def _there(link: LoginLink | None) -> LoginLink:
     if link is None:
-        raise Unauthorized("this sign-in link was used already or is older than a minute: make a new one")
+        raise Unauthorized(
+            "this sign-in link was used already or is older than a minute: `codehub ws open` makes another"
+        )
     return link

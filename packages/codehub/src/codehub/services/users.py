@@ -126,7 +126,10 @@ class Users:
                 raise Conflict("you cannot delete yourself: ask another administrator")
             _keep_one(admins - {user_id})
             if user.workspaces:
-                raise Conflict(f"{user.username} owns {user.workspaces} workspaces: delete those first")
+                raise Conflict(
+                    f"{user.username} owns {user.workspaces} workspace{'s' if user.workspaces > 1 else ''}: "
+                    f"`codehub admin users offboard {user.username}` hands them on first"
+                )
             if await users.unpurged_workspaces(tx, user_id):
                 raise Conflict(
                     f"{user.username} has deleted workspaces that can still be undeleted: "

@@ -23,6 +23,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, NoReturn
 
 _FIRST_FREE_FD = 3
+_EXIT = "exit.new"  # until the process has ended
+_EXIT_ROOM = 64
 _holders: set[int] = set()  # children of this process that were not reaped yet
 
 
@@ -77,6 +79,16 @@ def start(launch: Launch, master: int = -1, slave: int = -1) -> Started:
     if "pid" not in answer:
         raise OSError(answer.get("errno", errno.EIO), answer.get("error", "the process could not be started"))
     return Started(answer["pid"], start_ticks(answer["pid"]), holder)
+
+
+def reserve_exit(folder: str) -> None:
+    """Take the space of the exit code before the command can use up the disk. Raises OSError if there is none."""
+    _write_exit(folder, "")
+
+
+def _write_exit(folder: str, text: str) -> None:
+    with open(os.open(os.path.join(folder, _EXIT), os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+        file.write(text.ljust(_EXIT_ROOM))
 
 
 def reap() -> None:
@@ -155,10 +167,8 @@ def _hold(launch: Launch, report_w: int, master: int, slave: int, listener: sock
     os.close(report_w)
     status = _wait(child, listener, master)
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
-    temporary = os.path.join(launch.folder, "exit.new")
-    with open(temporary, "w") as file:
-        json.dump({"exit_code": code}, file)
-    os.rename(temporary, os.path.join(launch.folder, "exit"))
+    _write_exit(launch.folder, json.dumps({"exit_code": code}))
+    os.rename(os.path.join(launch.folder, _EXIT), os.path.join(launch.folder, "exit"))
     with contextlib.suppress(OSError):
         os.unlink(os.path.join(launch.folder, "pty"))
     os._exit(0)

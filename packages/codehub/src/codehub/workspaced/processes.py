@@ -29,6 +29,7 @@ TAIL_BYTES = 64 << 10
 _POLL_FIRST_S, _POLL_LONGEST_S = 0.01, 0.2
 _KILL_AFTER_S = 2.0
 _READ = 256 << 10
+_SPEC_ROOM = 64
 _ID = re.compile(r"[0-9a-f]{16}$")
 
 
@@ -126,6 +127,9 @@ class Processes:
             if stdin is not None:
                 with open(os.open(os.path.join(folder, "stdin"), os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
                     file.write(stdin.encode("utf-8", "surrogateescape"))
+            # Their space is taken before the command runs: afterwards the home may be full, perhaps by the command itself.
+            _write(Process(id_, kind, list(command), self._clock(), 0, 0, folder))
+            holder.reserve_exit(folder)
             where = os.path.join(self._home, cwd) if cwd else self._home
             launch = holder.Launch(
                 folder, command, where, {**self._env, **(env or {})}, stdin=stdin, merged=kind == "process"
@@ -246,10 +250,11 @@ def _size(path: str) -> int:
 
 
 def _write(process: Process) -> None:
-    path = os.path.join(process.folder, "spec.json")
-    with open(os.open(path + ".new", os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
-        json.dump({**process._asdict(), "boot": boot_id()}, file)
-    os.rename(path + ".new", path)
+    """Write the spec, with room for larger numbers, so that writing it again in place needs no more space."""
+    text = json.dumps({**process._asdict(), "boot": boot_id()}).encode()
+    fd = os.open(os.path.join(process.folder, "spec.json"), os.O_WRONLY | os.O_CREAT, 0o600)
+    with open(fd, "wb") as file:
+        file.write(text.ljust(os.fstat(fd).st_size or len(text) + _SPEC_ROOM))
 
 
 def _read(folder: str) -> Process | None:

@@ -27,7 +27,7 @@ from testing.codehub.sse import EventStream
 W = "/api/v1/workspaces"
 
 
-async def test_a_read_only_database_makes_changes_503_and_the_api_not_ready(
+async def test_a_read_only_database_makes_the_api_not_ready_until_it_accepts_writes_again(
     database_url: str, database: Database
 ) -> None:
     async with running_api(database) as api:
@@ -39,6 +39,11 @@ async def test_a_read_only_database_makes_changes_503_and_the_api_not_ready(
                 refused = await degraded.client().post("/api/v1/login", json={"username": "x", "password": "y"})
                 assert (refused.status_code, refused.headers["retry-after"]) == (503, "5"), refused.text
                 assert (await degraded.client().get("/health/ready")).status_code == 503
+                admin.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+                # The sessions that the pool opened meanwhile would stay read-only for as long as it keeps them.
+                await until_ready(degraded)
+                wrong = await degraded.client().post("/api/v1/login", json={"username": "x", "password": "y"})
+                assert wrong.status_code == 401, wrong.text
         assert (await ada.get(W)).status_code == 200
         assert (await api.client().get("/health/ready")).status_code == 200
 

@@ -121,7 +121,7 @@ async def test_a_user_who_leaves_hands_the_workspaces_on(signed_in: Command, sta
     await stage.add("api")
     await signed_in.ok("admin", "transfer", "api", "ada")
     out = await signed_in.ok("admin", "users", "offboard", "ada", "--to", "bob", **password)
-    assert out == "1 workspaces are transferred and belong to bob now. ada is removed.\n"
+    assert out == "1 workspace transferred to bob. ada is removed.\n"
     owners = {
         item["name"]: item["owner"] for item in json.loads(await signed_in.ok("ws", "ls", "--all", "--json"))["items"]
     }
@@ -157,7 +157,7 @@ async def test_a_user_who_leaves_has_everything_archived_and_an_archive_that_fai
     again = await signed_in.begin("admin", "users", "offboard", "ada", "--archive", **password)
     await archive(broken)  # asking again cleared the error
     done = await signed_in.end(again)
-    assert done.out == "3 workspaces are archived and belong to admin now. ada is removed.\n", done
+    assert done.out == "3 workspaces archived and transferred to admin. ada is removed.\n", done
     names = [item["name"] for item in json.loads(await signed_in.ok("ws", "ls", "--json"))["items"]]
     assert sorted(names) == ["asleep", "broken", "idea", "idea-2"], "names stay unique"
 

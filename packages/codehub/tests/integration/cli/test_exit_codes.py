@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
+import psycopg
 import pytest
 
 from testing.codehub.full_stack import Stack, fresh_stack
@@ -36,7 +37,29 @@ def test_doctor_fails_when_it_finds_a_problem(tmp_path: Path) -> None:
     found = codehub(tmp_path, "doctor", "--no-boundaries", **at)
     assert "PROBLEM database" in found.stdout
     assert "boundary" not in found.stdout
-    assert found.returncode == 1, found
+    assert (found.returncode, found.stderr) == (1, ""), found
+
+
+def test_doctor_names_a_database_that_takes_no_writes(tmp_path: Path, database_url: str) -> None:
+    at = {"CODEHUB_DATABASE_URL": database_url}
+    assert "read-only" not in codehub(tmp_path, "doctor", "--no-boundaries", **at).stdout
+    name = database_url.rpartition("/")[2].partition("?")[0]
+    with psycopg.connect(database_url, autocommit=True) as admin:
+        admin.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    found = codehub(tmp_path, "doctor", "--no-boundaries", **at)
+    assert "PROBLEM database        it is read-only" in found.stdout
+    assert (found.returncode, found.stderr) == (1, ""), found
+
+
+@pytest.mark.parametrize("part", [("up",), ("serve", "api"), ("serve", "proxy"), ("serve", "coordinator")])
+def test_a_docker_engine_of_another_machine_is_refused_at_start(
+    tmp_path: Path, empty_database_url: str, part: tuple[str, ...]
+) -> None:
+    at = {"CODEHUB_DATABASE_URL": empty_database_url, "CODEHUB_RUNTIME": "docker", "DOCKER_HOST": "tcp://127.0.0.1:9"}
+    binds = {"CODEHUB_API_BIND": "127.0.0.1:0", "CODEHUB_PROXY_BIND": "127.0.0.1:0"}
+    refused = codehub(tmp_path / "data", *part, **at, **binds)
+    assert (refused.returncode, "Set DOCKER_HOST to the engine's socket" in refused.stderr) == (1, True), refused
+    assert not (tmp_path / "data").exists()
 
 
 def test_migrate_check_says_by_its_exit_code_whether_anything_is_to_be_done(

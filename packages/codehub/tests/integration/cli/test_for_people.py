@@ -8,9 +8,10 @@ import os
 import pty
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
-from testing.codehub.dashboard import ARCHIVED, RUNNING, Stage
+from testing.codehub.dashboard import ARCHIVED, PASSWORD, RUNNING, Stage
 
 from .conftest import Command
 
@@ -55,8 +56,17 @@ async def test_sizes_on_disk_are_shown_and_too_large_ones_are_warned_of(signed_i
 async def test_asking_for_what_is_there_is_no_error(signed_in: Command, stage: Stage) -> None:
     await stage.add("api", **RUNNING)
     await stage.add("old", **ARCHIVED)
-    assert "api: Running" in await signed_in.ok("ws", "start", "api")
-    assert "old" in await signed_in.ok("ws", "archive", "old")
+    assert await signed_in.ok("ws", "start", "api") == "api: already running\n"
+    assert await signed_in.ok("ws", "archive", "old") == "old: already archived\n"
+
+
+async def test_running_workspaces_are_listed_first_then_those_used_last(signed_in: Command, stage: Stage) -> None:
+    used = {name: datetime(2026, 11, day, tzinfo=UTC) for name, day in (("works", 1), ("older", 2), ("newer", 3))}
+    await stage.add("newer", **ARCHIVED, last_access_at=used["newer"])
+    await stage.add("works", **RUNNING, last_access_at=used["works"])
+    await stage.add("older", **ARCHIVED, last_access_at=used["older"])
+    listed = (await signed_in.ok("ws", "ls")).splitlines()[1:]
+    assert [line.split()[0] for line in listed] == ["works", "newer", "older"]
 
 
 async def test_restart_stops_and_starts(signed_in: Command, stage: Stage) -> None:
@@ -73,11 +83,34 @@ async def test_restart_stops_and_starts(signed_in: Command, stage: Stage) -> Non
 async def test_whoami_names_user_and_server(signed_in: Command) -> None:
     assert await signed_in.ok("whoami") == f"admin (administrator) on {signed_in.server.url}\n"
     assert json.loads(await signed_in.ok("whoami", "--json"))["user"]["username"] == "admin"
+    await signed_in.ok("logout")
+    for options in ((), ("--json",)):
+        nobody = await signed_in("whoami", *options)
+        assert (nobody.code, "codehub login" in nobody.err, "Traceback" in nobody.err) == (3, True, False), nobody
+
+
+async def test_login_takes_the_server_like_every_other_command(codehub: Command) -> None:
+    failed = await codehub("login", "--server", "http://127.0.0.1:9", "-u", "ada", "--password-stdin", stdin="x")
+    assert (failed.code, "http://127.0.0.1:9 does not answer" in failed.err) == (7, True), failed
 
 
 async def test_signing_in_without_a_terminal_says_how(codehub: Command) -> None:
     failed = await codehub("login")
     assert (failed.code, "--password-stdin" in failed.err, "Traceback" in failed.err) == (2, True, False), failed
+
+
+async def test_hints_are_given_only_where_they_fit(codehub: Command, signed_in: Command, stage: Stage) -> None:
+    wrong = await codehub("login", "-u", "ada", "--password-stdin", stdin="no\n")
+    assert (wrong.code, wrong.err) == (3, "codehub: wrong user name or password\n")
+    await stage.add("api")
+    known = {"CODEHUB_PASSWORD": PASSWORD}
+    await signed_in.ok("admin", "users", "add", "ada", "--password-stdin", stdin="long enough\n", **known)
+    await signed_in.ok("admin", "transfer", "api", "ada", **known)
+    owner = await signed_in("admin", "users", "rm", "ada", **known)
+    hint = "codehub: ada owns 1 workspace: `codehub admin users offboard ada` hands them on first\n"
+    assert (owner.code, owner.err) == (6, hint)
+    unasked = await signed_in("admin", "users", "ls")
+    assert (unasked.code, "CODEHUB_PASSWORD" in unasked.err, "echoed" in unasked.err) == (2, True, False), unasked
 
 
 async def test_output_that_goes_nowhere_is_no_traceback(signed_in: Command, stage: Stage) -> None:
@@ -98,7 +131,12 @@ async def test_output_that_goes_nowhere_is_no_traceback(signed_in: Command, stag
     done = await asyncio.to_thread(run, full)
     os.close(full)
     assert (done.returncode, b"Traceback" in done.stderr) == (1, False), done
-    assert b"No space left" in done.stderr
+    assert done.stderr == b"codehub: the output cannot be written: No space left on device\n"
+    closed = ["sh", "-c", 'exec "$0" ws ls >&-', CODEHUB]
+    done = await asyncio.to_thread(
+        subprocess.run, closed, env=environment, stderr=subprocess.PIPE, timeout=120, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b""), done
     reader, writer = os.pipe()
     os.close(reader)
     done = await asyncio.to_thread(run, writer)

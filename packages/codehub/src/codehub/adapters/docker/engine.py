@@ -168,4 +168,5 @@ def translated(doing: str) -> Iterator[None]:
             raise OutOfSpace(f"the Docker engine has no space left: {text}") from error
         raise Transient(f"the Docker engine refused to {doing}: {text} ({error.status})") from error
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
-        raise BackendDown(f"the Docker engine does not answer: {error or type(error).__name__}") from error
+        # A timeout has no text of its own.
+        raise BackendDown(f"the Docker engine does not answer: {str(error) or 'no answer in time'}") from error

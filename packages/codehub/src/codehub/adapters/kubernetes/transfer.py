@@ -67,7 +67,7 @@ class Transfer:
                 yield client
             except httpx.HTTPError as error:
                 raise Transient(
-                    f"the connection to the pod {self.pod} broke: {error or type(error).__name__}"
+                    f"the connection to the pod {self.pod} broke: {str(error) or type(error).__name__}"
                 ) from error
 
     @contextlib.asynccontextmanager

@@ -16,6 +16,10 @@ class WritesRefused(BackendDown):
     """Raised when the server answers but is read-only (a standby or an administrator's setting) or its disk is full."""
 
 
+class ReadOnlySession(WritesRefused):
+    """Raised when a session is read-only. It may stay so after the database accepts writes again: open another."""
+
+
 # SQLSTATE classes which mean that the server is shutting down, gone or full, not that the statement was wrong.
 _AWAY = ("08", "53", "57P", "58")
 
@@ -29,7 +33,9 @@ def translated() -> Iterator[None]:
         raise BackendDown("the database does not answer") from error
     except (pg.SerializationFailure, pg.DeadlockDetected, pg.LockNotAvailable) as error:
         raise Transient(f"the database asks to try again: {error}") from error
-    except (pg.ReadOnlySqlTransaction, pg.DiskFull) as error:
+    except pg.ReadOnlySqlTransaction as error:
+        raise ReadOnlySession(f"the database takes no writes: {error.diag.message_primary or error}") from error
+    except pg.DiskFull as error:
         raise WritesRefused(f"the database takes no writes: {error.diag.message_primary or error}") from error
     except pg.UniqueViolation as error:
         raise Conflict(f"already there: {error.diag.constraint_name}") from error

@@ -7,6 +7,7 @@ the statements, return it.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeAlias
@@ -16,7 +17,10 @@ from psycopg import AsyncConnection
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool
 
-from codehub.adapters.postgres.errors import WritesRefused, translated
+from codehub.adapters.postgres.errors import ReadOnlySession, WritesRefused, translated
+
+# Commands do not configure logging, and then Python would print the pool's warnings beside our own messages.
+logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
 
 Transaction: TypeAlias = AsyncConnection[DictRow]
 
@@ -83,7 +87,14 @@ class Database:
                 # connection.
                 if task is not None and task.cancelling() > asked_to_end:
                     raise asyncio.CancelledError
-                yield connection
+                try:
+                    with translated():
+                        yield connection
+                except ReadOnlySession:
+                    # `default_transaction_read_only` is read when a session begins, and after a failover the address leads
+                    # to another server: kept by the pool, this session would refuse writes for as long as it lives.
+                    await connection.close()
+                    raise
                 self._answered[connection] = asyncio.get_running_loop().time()
 
     async def take_writes(self) -> None:
@@ -94,7 +105,7 @@ class Database:
         async with self.transaction() as tx:
             row = await (await tx.execute("SELECT current_setting('transaction_read_only') AS read_only")).fetchone()
             if row is not None and row["read_only"] == "on":
-                raise WritesRefused("the database takes no writes: it is read-only")
+                raise ReadOnlySession("the database takes no writes: it is read-only")
             if self._refused_writes:
                 await tx.execute(_WRITE_A_LITTLE)
         self._refused_writes = False

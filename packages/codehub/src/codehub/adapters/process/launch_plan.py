@@ -224,8 +224,12 @@ class LaunchPlanner:
             "CODEHUB_WORKSPACE_ID": spec.workspace_id,
             "CODEHUB_INSTANCE": identity,
         }
-        # The template's variables never replace ours or those that the profile needs to run.
-        return dict(spec.env) | env | {key: filled(value, values) for key, value in spec.profile.env.items()}
+        # The template's variables never replace ours or those that the profile needs to run. Unlike pip and git, node does
+        # not trust the machine's certificates by itself: behind a company's proxy, npm would fail.
+        defaults = {"NODE_USE_SYSTEM_CA": "1"}
+        return (
+            defaults | dict(spec.env) | env | {key: filled(value, values) for key, value in spec.profile.env.items()}
+        )
 
 
 def _find_program(name: str, programs: Sequence[Path]) -> str:

@@ -41,7 +41,7 @@ class ReceiptsView:
                     writer.write(f"{workspace_id}\n".encode())
                     answer = json.loads(await reader.read())
         except (OSError, TimeoutError, ValueError) as error:
-            raise BackendDown(f"the archive store does not answer: {error or type(error).__name__}") from error
+            raise BackendDown(f"the archive store does not answer: {str(error) or type(error).__name__}") from error
         return [ArchiveReceipt(**each) for each in answer]
 
 

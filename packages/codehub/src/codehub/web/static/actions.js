@@ -11,7 +11,8 @@ import {ago, duration} from "./words.js";
 
 /** Whether the server currently allows the action. It sends this with every workspace. */
 export const allows = (ws, action) => ws.allowed_actions.includes(action);
-const archived = (ws) => ws.phase === "ARCHIVED";
+// A workspace that was never started has an empty archive, which is not the user's.
+const archived = (ws) => ws.phase === "ARCHIVED" && ws.last_access_at !== null;
 
 /**
  * Every action: its name on the server (`name`, else its key), its `label`, and what it does (`run` returns a workspace or

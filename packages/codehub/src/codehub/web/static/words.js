@@ -13,8 +13,9 @@ export function bytes(count) {
   return `${shown} ${UNITS[unit]}`;
 }
 
-/** "1.2 GB of 20.0 GB on disk", "archive of 300 MB"; empty while nothing is known. */
+/** "1.2 GB of 20.0 GB on disk", "archive of 300 MB"; empty while nothing is known or nothing is in it. */
 export function diskWords(workspace) {
+  if (workspace.status === "CREATED") return "";
   if (workspace.phase === "ARCHIVED") return workspace.archive_bytes === null ? "" : `archive of ${bytes(workspace.archive_bytes)}`;
   if (workspace.disk_bytes === null) return "";
   const limit = workspace.disk_limit_bytes === null ? "" : ` of ${bytes(workspace.disk_limit_bytes)}`;
