@@ -181,7 +181,7 @@ async def test_recent_lists_the_workspaces_own_folders_only(
         await page.close()
 
 
-# In `make soak`: it takes minutes on a busy machine. `test_control_guards` and `test_background_traffic` test two reasons
+# In `make soak`: it takes minutes on a busy machine. `test_ttl_guards` and `test_background_traffic` test two reasons
 # for which the quiet workspace can stay awake: ticks that come late, and the log of the window.
 @pytest.mark.soak
 async def test_an_idle_tab_sleeps_while_its_neighbour_opens_ports_and_computes(

@@ -1,0 +1,133 @@
+"""One coordinator's world in memory, on a virtual clock, for tests of single guards of the control plane."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, cast
+
+from codehub.control.coordinator import run_coordinator
+from codehub.control.deps import ControllerSettings, CoordinatorDeps, CoordinatorSettings, TtlSettings
+from codehub.control.heartbeat import Heartbeat
+from codehub.control.metrics import Metrics
+from codehub.control.ttl_runner import TtlRunner
+from codehub.domain.busy import Work
+from codehub.domain.model import (
+    HomeCtx,
+    Workspace,
+)
+from codehub.domain.profiles import AppProfile
+from codehub.ports.fence import no_fence
+from codehub.ports.instances import Upstream
+from testing.codehub.memory.activity import MemoryActivity
+from testing.codehub.memory.bus import MemoryBus
+from testing.codehub.memory.database import MemoryDatabase
+from testing.codehub.memory.leadership import MemoryElection
+from testing.codehub.memory.world import MemoryArchives, MemoryHomes, MemoryInstances
+from testing.codehub.simulation.loop import VirtualClock, VirtualLoop, run_virtual
+from testing.codehub.workspaces import workspace
+
+PROFILE = AppProfile("code-server", health_timeout_s=20.0, activity_path="/activity")
+
+
+CTX = HomeCtx("inc-1")
+
+
+@dataclass
+class World:
+    """One coordinator's world in memory, on a virtual clock."""
+
+    loop: VirtualLoop = field(default_factory=VirtualLoop)
+    database: MemoryDatabase = field(default_factory=MemoryDatabase)
+    archives: MemoryArchives = field(default_factory=MemoryArchives)
+    instances: MemoryInstances = field(default_factory=MemoryInstances)
+    activity: MemoryActivity = field(default_factory=MemoryActivity)
+
+    def __post_init__(self) -> None:
+        self.clock = VirtualClock(self.loop)
+        self.homes: MemoryHomes = MemoryHomes(self.archives)
+        self.probed: list[str] = []
+
+    async def work(self, upstream: Upstream, path: str, now: datetime) -> Work | None:
+        self.probed.append(path)
+        return Work(now, "a test")
+
+    @asynccontextmanager
+    async def leading(self, **controller: float) -> Any:
+        settings = CoordinatorSettings(
+            "node", ControllerSettings(**cast(Any, controller)), TtlSettings(interval_s=1e9)
+        )
+        ids = iter(range(10_000))
+        deps = CoordinatorDeps(
+            election=MemoryElection(self.database, self.clock),
+            store=self.database,
+            ttl_store=self.database,
+            gc_store=self.database,
+            schedule_store=self.database,
+            disk_store=self.database,
+            notifications=self.database,
+            bus=MemoryBus(),
+            activity=self.activity,
+            asks_activity=self,
+            instances={"process": self.instances},
+            homes={"local-dir": self.homes},
+            archives=self.archives,
+            profile_of=lambda row: (row.image_ref, PROFILE),
+            clock=self.clock,
+            new_id=lambda: f"id-{next(ids)}",
+            random=lambda: 0.5,
+        )
+        task = asyncio.create_task(run_coordinator(settings, deps, metrics=Metrics()))
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+    def put(self, **changes: Any) -> Workspace:
+        row = replace(workspace(created_at=self.clock.now()), last_access_at=self.clock.now(), **changes)
+        self.database.put(row)
+        return row
+
+    async def until(self, holds: Callable[[Workspace], bool], within_s: float = 3_600) -> Workspace:
+        deadline = self.clock.monotonic() + within_s
+        while True:
+            row = self.database.rows[workspace().id]
+            if holds(row):
+                return row
+            assert self.clock.monotonic() < deadline, row
+            await asyncio.sleep(0.5)
+
+    def runner(self, settings: TtlSettings | None = None) -> TtlRunner:
+        lease = cast(Any, FakeLease(self.database.epoch))
+        heartbeat = Heartbeat("ttl_runner", self.clock, Metrics(), no_fence)
+        return TtlRunner(
+            self.database,
+            self.activity,
+            self,
+            {"process": self.instances},
+            lambda row: (row.image_ref, PROFILE),
+            lambda _: None,
+            lease,
+            self.clock,
+            settings or TtlSettings(interval_s=60, standby_s=600, archive_s=1e9, flush_interval_s=30),
+            heartbeat,
+        )
+
+
+@dataclass
+class FakeLease:
+    epoch: int
+
+    def fence(self) -> None:
+        return None
+
+
+def run(world: World, main: Callable[[], Awaitable[None]]) -> None:
+    async def wrapped() -> None:
+        await main()
+
+    run_virtual(wrapped(), world.loop)
