@@ -63,7 +63,7 @@ class _Release:
                 if self._proxy.get(f"/w/{self._last}/healthz").status_code == 200:
                     return time.perf_counter() - began
             time.sleep(_POLL_INTERVAL_S)
-        raise TimeoutError(self._stack.said())
+        raise TimeoutError(self._stack.output())
 
     def request(self, what: str) -> tuple[list[float], float]:
         """Return the seconds of each of many requests, and the CPU seconds of the part that answers them."""

@@ -65,7 +65,7 @@ def serve_page(doors: Doors, port: int, page: str) -> str:
             found = {item["port"]: item for item in client.get(doors.api + "/ports").json()["items"]}
             if port in found:
                 return str(found[port]["url"])
-            assert time.monotonic() < deadline, doors.stack.said()
+            assert time.monotonic() < deadline, doors.stack.output()
             time.sleep(0.1)
 
 

@@ -189,7 +189,7 @@ class Chaos:
                     return
             except httpx.HTTPError as error:
                 last = repr(error)
-            assert time.monotonic() < deadline, (last, self._overview(), self._stack.said()[-4000:])
+            assert time.monotonic() < deadline, (last, self._overview(), self._stack.output()[-4000:])
             time.sleep(0.2)
 
     def _overview(self) -> str:

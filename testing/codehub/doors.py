@@ -83,7 +83,7 @@ class Doors:
     def until(self, phase: str) -> None:
         deadline = time.monotonic() + TIMEOUT_S
         while self.phase() != phase:
-            assert time.monotonic() < deadline, self.stack.said()
+            assert time.monotonic() < deadline, self.stack.output()
             time.sleep(0.1)
 
     def sleep(self) -> None:

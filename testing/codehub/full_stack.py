@@ -79,8 +79,8 @@ class Stack:
             self.process = subprocess.Popen(
                 self.command("up"), env=self.environment, stdout=output, stderr=output, stdin=subprocess.DEVNULL
             )
-        self.wait(lambda: "CodeHub is ready" in self.said() or self._ended())
-        assert "CodeHub is ready" in self.said(), self.said()
+        self.wait(lambda: "CodeHub is ready" in self.output() or self._ended())
+        assert "CodeHub is ready" in self.output(), self.output()
         me = psutil.Process(self.process.pid)
         self.everything |= {me, *me.children(recursive=True)}
         self.url = self.value("CODEHUB_PUBLIC_BASE_URL")
@@ -94,13 +94,13 @@ class Stack:
     def _ended(self) -> bool:
         return self.process is not None and self.process.poll() is not None
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text(errors="replace")
 
     def wait(self, done: Callable[[], bool]) -> None:
         deadline = time.monotonic() + TIMEOUT_S
         while not done():
-            assert time.monotonic() < deadline, self.said()
+            assert time.monotonic() < deadline, self.output()
             time.sleep(0.05)
 
     def kill(self) -> None:

@@ -33,7 +33,7 @@ class Made(Doors):
             now = self.setup()
             if done(now):
                 return now
-            assert time.monotonic() < deadline, (now, self.stack.said()[-3000:])
+            assert time.monotonic() < deadline, (now, self.stack.output()[-3000:])
             time.sleep(0.1)
 
     def settled(self) -> dict[str, Any]:

@@ -163,7 +163,7 @@ def main() -> None:
     with fresh_stack() as stack:
         stack.up()
         day = Day(stack)
-        banner = stack.said().split("\n\n")
+        banner = stack.output().split("\n\n")
         day.seen += ["# in another terminal, `codehub up` printed:", *banner[1].splitlines()]
         day.tell("install the IDE in advance (otherwise the first workspace does it)")
         day.run("ide install")

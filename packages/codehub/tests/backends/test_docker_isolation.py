@@ -324,4 +324,4 @@ async def test_an_engine_elsewhere_is_refused_with_the_reason(box: DockerWorld, 
     settings = {"CODEHUB_DATA_DIR": str(tmp_path), "CODEHUB_RUNTIME": "docker", "DOCKER_HOST": away.host}
     (finding,) = await check_docker(effective_settings(settings))
     assert finding.health is Health.BAD
-    assert "Unix socket" in finding.said
+    assert "Unix socket" in finding.message

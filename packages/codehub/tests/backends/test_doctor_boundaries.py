@@ -144,7 +144,7 @@ def test_without_a_network_of_its_own_exactly_the_network_is_not_held(data_dir: 
     )
     assert by_verdict(found, "NOT HELD") == NETWORK | SERVERS, found
     assert by_verdict(found, "held") == REST, found
-    assert "connected to 169.254.169.254:80" in found["reach cloud metadata"]["said"]
+    assert "connected to 169.254.169.254:80" in found["reach cloud metadata"]["message"]
     assert all("slirp4netns" in found[name]["fix"] for name in NETWORK)
     assert code == 1
 
@@ -169,7 +169,7 @@ def test_a_sandbox_that_is_required_and_missing_is_not_replaced_by_a_weaker_one(
     _, found = doctor(data_dir, without("bwrap"), CODEHUB_ISOLATION="required")
     assert list(found) == ["all"]
     assert found["all"]["verdict"] == "could not be tried"
-    assert "CODEHUB_ISOLATION=required" in found["all"]["said"]
+    assert "CODEHUB_ISOLATION=required" in found["all"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_sandbox_that_is_required_and_missing_is_not_replaced_by_a_weaker_one(
 def test_what_is_not_tried_is_said(data_dir: Path, runtime: str, said: str) -> None:
     _, found = doctor(data_dir, CODEHUB_RUNTIME=runtime, DOCKER_HOST=f"unix://{data_dir}/none.sock")
     assert found["all"]["verdict"] == "could not be tried"
-    assert said in found["all"]["said"]
+    assert said in found["all"]["message"]
 
 
 def _runs(pid: int) -> bool:

@@ -123,4 +123,4 @@ def test_nothing_is_pulled_for_a_diagnosis(environment: dict[str, str]) -> None:
     del environment["CODEHUB_ALLOWED_IMAGES"]
     found = doctor(environment)
     assert found["all"]["verdict"] == "could not be tried"
-    assert "no image of a workspace is on this machine yet" in found["all"]["said"]
+    assert "no image of a workspace is on this machine yet" in found["all"]["message"]

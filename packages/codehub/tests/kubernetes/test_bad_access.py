@@ -107,7 +107,7 @@ def test_wrong_access_is_said_at_start_and_by_doctor_and_nothing_is_deleted(
                 walk.stack.wait(blocked)
             assert (seen["phase"], seen["blocked"]["reason"]) == ("RUNNING", "Unreachable")
             assert said in seen["blocked"]["message"]
-            assert said in walk.stack.said()
+            assert said in walk.stack.output()
             doctor = walk.stack.run("doctor")
             assert doctor.returncode == 1
             assert by_doctor in doctor.stdout, doctor.stdout

@@ -141,7 +141,7 @@ async def test_doctor_names_the_verb_that_is_missing(node: Node, namespace: str)
         await client.close()
     bad = [one for one in found if one.fix]
     assert len(bad) == 1
-    assert "patch persistentvolumeclaims" in bad[0].said
+    assert "patch persistentvolumeclaims" in bad[0].message
     assert "role.yaml" in bad[0].fix
 
 
@@ -149,13 +149,13 @@ async def test_doctor_tries_the_network_and_says_that_it_enforces_nothing(node: 
     client = admin_client(namespace)
     try:
         found = {one.part: one for one in await check_cluster(client, IMAGE, "codehub-test")}
-        assert found["storage class"].said == "codehub-test"
+        assert found["storage class"].message == "codehub-test"
         assert found["test pod"].fix == ""
-        assert "does not enforce NetworkPolicies" in found["network policy"].said
+        assert "does not enforce NetworkPolicies" in found["network policy"].message
         assert not found["network policy"].is_fatal
         missing = {one.part: one for one in await check_cluster(client, "127.0.0.1:9/none:1", "no-such-class")}
         assert "codehub-test" in missing["storage class"].fix
-        assert "ErrImagePull" in missing["test pod"].said
+        assert "ErrImagePull" in missing["test pod"].message
     finally:
         await client.close()
 
@@ -168,7 +168,7 @@ async def test_doctor_says_that_a_server_does_not_answer_or_refuses_the_token(na
         for client, said in ((away, "cannot be reached"), (stranger, "credentials")):
             found = await check_cluster(client, IMAGE, "")
             assert len(found) == 1
-            assert said in found[0].said
+            assert said in found[0].message
             assert found[0].fix
     finally:
         await away.close()

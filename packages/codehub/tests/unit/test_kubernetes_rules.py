@@ -185,7 +185,7 @@ def test_doctor_names_an_image_that_lacks_the_tools_of_workspaces() -> None:
         return pod("Succeeded", {"terminated": {"exitCode": 0, "message": message}})
 
     (lacking,) = probed(ended("blocked timed out\nno tools"), "registry/codehub:1")
-    assert lacking.said == "registry/codehub:1 has no tools for workspaces, so none can start"
+    assert lacking.message == "registry/codehub:1 has no tools for workspaces, so none can start"
     assert "Dockerfile" in lacking.fix
     assert [check.fix for check in probed(ended("blocked timed out"), "registry/codehub:1")] == ["", ""]
 

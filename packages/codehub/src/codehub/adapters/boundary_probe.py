@@ -91,8 +91,8 @@ def tcp_result(connection: socket.socket, code: int, target: tuple[str, int, boo
     refused = code in (errno.EACCES, errno.EPERM) or (":" in host and code in _NO_IPV6)
     if answers or refused:
         return False, f"{where} was not reached"
-    said = "no answer" if code == errno.EINPROGRESS else os.strerror(code)
-    return None, f"no rule refuses {where}, and nothing answers there: {said}"
+    message = "no answer" if code == errno.EINPROGRESS else os.strerror(code)
+    return None, f"no rule refuses {where}, and nothing answers there: {message}"
 
 
 def try_unix(address: str, name: str) -> tuple[bool | None, str]:
@@ -193,18 +193,18 @@ def main() -> None:
     by_network = [(number, one) for number, one in attempts if one["means"] == "tcp"]
     if plan["interface"] and not wait_for_network(plan["interface"], plan["network_s"]):
         for number, _ in by_network:
-            tell(number=number, succeeded=None, said="the workspace's network did not come up")
+            tell(number=number, succeeded=None, message="the workspace's network did not come up")
     else:
         results = try_tcp([(*located(one["target"], one["amount"]), one["answers"]) for _, one in by_network])
-        for (number, _), (succeeded, said) in zip(by_network, results, strict=True):
-            tell(number=number, succeeded=succeeded, said=said)
+        for (number, _), (succeeded, message) in zip(by_network, results, strict=True):
+            tell(number=number, succeeded=succeeded, message=message)
     for number, one in attempts:
         if one["means"] != "tcp":
             try:
-                succeeded, said = attempt(one, plan["seconds"])
+                succeeded, message = attempt(one, plan["seconds"])
             except OSError as error:
-                succeeded, said = None, f"the attempt itself failed: {error}"
-            tell(number=number, succeeded=succeeded, said=said)
+                succeeded, message = None, f"the attempt itself failed: {error}"
+            tell(number=number, succeeded=succeeded, message=message)
     tell(done=True)
 
 

@@ -64,11 +64,11 @@ class GitRemote:
             pin = f"{host.strip('[]')}:{port}:{address}"
             with tempfile.TemporaryDirectory(prefix="codehub-git-") as folder:
                 os.chmod(folder, 0o755)  # noqa: S103 - git runs as nobody, and the folder contains no secrets
-                code, said = await asyncio.to_thread(self._run, url.url, pin, Path(folder), username, token)
+                code, output = await asyncio.to_thread(self._run, url.url, pin, Path(folder), username, token)
         if code != 0:
-            raise Invalid(_explained(said, url, bool(token)))
-        head = _HEAD.search(said)
-        names = tuple(_LINE.findall(said))
+            raise Invalid(_explained(output, url, bool(token)))
+        head = _HEAD.search(output)
+        names = tuple(_LINE.findall(output))
         return Branches(head[1] if head else "", names)
 
     async def _checked_address(self, host: str, port: int) -> str:
@@ -149,7 +149,7 @@ def _environment() -> dict[str, str]:
 
 def _bounded(child: subprocess.Popen[bytes]) -> tuple[int, str]:
     assert child.stdout is not None
-    said, give_up = b"", time.monotonic() + _TIMEOUT_S
+    output, give_up = b"", time.monotonic() + _TIMEOUT_S
     try:
         while True:
             ready, _, _ = select.select([child.stdout], [], [], max(0.0, give_up - time.monotonic()))
@@ -157,9 +157,9 @@ def _bounded(child: subprocess.Popen[bytes]) -> tuple[int, str]:
                 raise Invalid("the host does not answer: check the URL, or type the branch")
             data = os.read(child.stdout.fileno(), 65536)
             if not data:
-                return child.wait(_TIMEOUT_S), said.decode(errors="replace")
-            said += data
-            if len(said) > _MOST_OUTPUT:
+                return child.wait(_TIMEOUT_S), output.decode(errors="replace")
+            output += data
+            if len(output) > _MOST_OUTPUT:
                 raise Invalid("the repository has too many branches to list: type the branch")
     finally:
         if child.poll() is None:
@@ -168,8 +168,8 @@ def _bounded(child: subprocess.Popen[bytes]) -> tuple[int, str]:
 
 
 def _version(program: str) -> tuple[int, ...]:
-    said = subprocess.run([program, "--version"], env=_environment(), capture_output=True, check=False).stdout
-    found = re.search(rb"(\d+)\.(\d+)", said)
+    output = subprocess.run([program, "--version"], env=_environment(), capture_output=True, check=False).stdout
+    found = re.search(rb"(\d+)\.(\d+)", output)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
@@ -187,17 +187,17 @@ def _system_bundle() -> str:
     return ""
 
 
-def _explained(said: str, url: RepositoryUrl, has_token: bool) -> str:
-    if re.search(r"Authentication failed|could not read (?:Username|Password)|error: 40[13]", said):
+def _explained(output: str, url: RepositoryUrl, has_token: bool) -> str:
+    if re.search(r"Authentication failed|could not read (?:Username|Password)|error: 40[13]", output):
         if has_token:
             return f"{url.host} refused your credential for this repository"
         return (
             f"{url.host} wants a credential: add one on your account page, or with `codehub git-auth add {url.host}`"
         )
-    if re.search(r"not found|not valid: is this a git repository|error: 404", said):
+    if re.search(r"not found|not valid: is this a git repository|error: 404", output):
         return f"there is no repository at {url.url}"
-    if re.search(r"SSL|certificate", said):
+    if re.search(r"SSL|certificate", output):
         return f"the certificate of {url.host} is not trusted here"
-    if re.search(r"redirect|error: 30\d", said):
+    if re.search(r"redirect|error: 30\d", output):
         return f"{url.url} has moved: use its new address"
     return f"{url.host} cannot be reached: check the URL"

@@ -46,8 +46,8 @@ def python_program() -> Path:
 
 def loader_of(program: Path) -> Path:
     """Return the loader that a program names."""
-    said = _patchelf("--print-interpreter", program)
-    return Path(said.strip()).resolve()
+    output = _patchelf("--print-interpreter", program)
+    return Path(output.strip()).resolve()
 
 
 def put_programs(programs: Iterable[tuple[Path, Path]], libraries: Path, seen_at: Sequence[str]) -> None:
@@ -72,8 +72,8 @@ def put_libraries(files: Iterable[Path], libraries: Path, loader: Path, seen_at:
         shutil.copy(loader, target)
         target.chmod(0o755)
     for file in files:
-        said = subprocess.run([loader, "--list", file], capture_output=True, text=True, check=False).stdout
-        for path in map(Path, _LISTED.findall(said)):
+        output = subprocess.run([loader, "--list", file], capture_output=True, text=True, check=False).stdout
+        for path in map(Path, _LISTED.findall(output)):
             to = libraries / path.name
             if not to.exists() and path.resolve() != loader:
                 shutil.copy(path.resolve(), to)

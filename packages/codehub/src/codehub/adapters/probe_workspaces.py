@@ -102,8 +102,8 @@ class ProbeWorkspaces:
                 record = self._runtime.record(name)
                 return Neighbour(int(str(line["port"])), address, name, upstream.socket_path, home, record)
         text = b"".join([piece async for piece in self._instances.logs(name, follow=False, tail=_LAST_LINES)])
-        said = text.decode(errors="replace").strip() or "it printed nothing"
-        raise Transient(f"the second workspace ended before it listened: {said}")
+        message = text.decode(errors="replace").strip() or "it printed nothing"
+        raise Transient(f"the second workspace ended before it listened: {message}")
 
     async def attack(self, attempts: Sequence[Attempt], outcomes: dict[Attempt, Outcome]) -> None:
         """From a workspace of its own, into `outcomes`. A caller who stops waiting keeps what was seen until then."""
@@ -120,7 +120,7 @@ class ProbeWorkspaces:
             if "number" in line:
                 succeeded = line["succeeded"]
                 attempt = attempts[int(str(line["number"]))]
-                outcome = Outcome(succeeded if isinstance(succeeded, bool) else None, str(line["said"]))
+                outcome = Outcome(succeeded if isinstance(succeeded, bool) else None, str(line["message"]))
                 if outcome.succeeded is None and not attempt.answers and await self._dropped_since(dropped):
                     outcome = Outcome(False, "dropped by the packet filter")
                 outcomes[attempt] = outcome

@@ -100,8 +100,8 @@ def _untried(why: str, fix: str) -> Finding:
 def _finding(judgement: Judgement) -> Finding:
     health = {Verdict.HELD: Health.GOOD, Verdict.NOT_HELD: Health.BAD, Verdict.NOT_TRIED: Health.WARNING}
     name, verdict = judgement.boundary.name, judgement.verdict
-    said = f"{name}: {verdict}" + (f" ({judgement.why})" if judgement.why else "")
-    return Finding(_PART, health[verdict], said, judgement.fix, boundary=name, verdict=verdict)
+    message = f"{name}: {verdict}" + (f" ({judgement.why})" if judgement.why else "")
+    return Finding(_PART, health[verdict], message, judgement.fix, boundary=name, verdict=verdict)
 
 
 async def _try_all(settings: Settings, deadline_s: int) -> list[Judgement]:

@@ -52,7 +52,7 @@ class Finding:
 
     part: str
     health: Health
-    said: str
+    message: str
     fix: str = ""
     boundary: str = ""
     verdict: str = ""
@@ -79,8 +79,8 @@ async def check_data_dir(state: EffectiveSettings) -> list[Finding]:
         return [
             Finding("data directory", Health.BAD, f"the servers' user cannot enter {blocked}", f"chmod o+x {blocked}")
         ]
-    said = f"{path}, {'CodeHub is running' if state.running else 'CodeHub is not running'}"
-    return [Finding("data directory", Health.GOOD, said)]
+    message = f"{path}, {'CodeHub is running' if state.running else 'CodeHub is not running'}"
+    return [Finding("data directory", Health.GOOD, message)]
 
 
 async def check_database(state: EffectiveSettings) -> list[Finding]:
@@ -100,13 +100,13 @@ async def check_database(state: EffectiveSettings) -> list[Finding]:
             assert row is not None
             found = [Finding("database", Health.GOOD, f"PostgreSQL {row['version']}")]
             if row["read_only"]:
-                said = "it is read-only: a standby, or default_transaction_read_only is on"
+                message = "it is read-only: a standby, or default_transaction_read_only is on"
                 fix = "set CODEHUB_DATABASE_URL to the primary, or free its disk and turn that setting off"
-                found.append(Finding("database", Health.BAD, said, fix))
+                found.append(Finding("database", Health.BAD, message, fix))
             if row["encoding"] != "UTF8":
-                said = f"encoded in {row['encoding']}: names in other scripts may be refused"
+                message = f"encoded in {row['encoding']}: names in other scripts may be refused"
                 fix = "create it again with ENCODING 'UTF8' TEMPLATE template0, and restore a backup into it"
-                found.append(Finding("database", Health.WARNING, said, fix))
+                found.append(Finding("database", Health.WARNING, message, fix))
             found += _clock(row["now"])
             found += await _schema(connection, bool(row["migrated"]))
             again = await (await connection.execute("SELECT pg_backend_pid() AS pid")).fetchone()
@@ -117,10 +117,13 @@ async def check_database(state: EffectiveSettings) -> list[Finding]:
                 found.append(Finding("database", Health.BAD, "the connection goes through a transaction pooler", fix))
             return found
     except psycopg.Error as error:
-        said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        message = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         return [
             Finding(
-                "database", Health.BAD, said, "check that the server is running and CODEHUB_DATABASE_URL is correct"
+                "database",
+                Health.BAD,
+                message,
+                "check that the server is running and CODEHUB_DATABASE_URL is correct",
             )
         ]
 
@@ -201,14 +204,14 @@ async def check_docker(state: EffectiveSettings) -> list[Finding]:
             await engine.ping()
     except (CodeHubError, TimeoutError) as error:
         if state.settings.runtime == "docker":
-            said = f"no engine that can be used: {str(error) or 'no answer'}"
-            return [Finding("docker", Health.BAD, said, "start it, or set DOCKER_HOST")]
+            message = f"no engine that can be used: {str(error) or 'no answer'}"
+            return [Finding("docker", Health.BAD, message, "start it, or set DOCKER_HOST")]
         return [Finding("docker", Health.GOOD, "no engine that can be used; workspaces run as processes")]
     finally:
         await engine.close()
     found = [Finding("docker", Health.GOOD, "the engine answers")]
     if not Network(engine).can_guard:
-        said = (
+        message = (
             "containers can reach what listens on this machine and in private networks: CodeHub cannot set the packet "
             "filter that forbids it"
         )
@@ -216,7 +219,7 @@ async def check_docker(state: EffectiveSettings) -> list[Finding]:
             "run CodeHub as root beside the engine, with iptables; or bind CodeHub and its database to addresses that "
             "containers do not reach"
         )
-        found.append(Finding("docker", Health.WARNING, said, fix))
+        found.append(Finding("docker", Health.WARNING, message, fix))
     return found
 
 
@@ -234,7 +237,9 @@ async def check_kubernetes(state: EffectiveSettings) -> list[Finding]:
     finally:
         await client.close()
     healths = {True: Health.BAD, False: Health.WARNING}
-    return [Finding(one.part, healths[one.is_fatal] if one.fix else Health.GOOD, one.said, one.fix) for one in found]
+    return [
+        Finding(one.part, healths[one.is_fatal] if one.fix else Health.GOOD, one.message, one.fix) for one in found
+    ]
 
 
 async def check_stores(state: EffectiveSettings) -> list[Finding]:
@@ -254,9 +259,9 @@ async def check_stores(state: EffectiveSettings) -> list[Finding]:
             if await one.read_id() == recorded.id:
                 found.append(Finding(one.kind, Health.GOOD, f"{one.place} is this installation's"))
             else:
-                said = f"{one.place} does not hold this installation's {one.kind}, which were at {recorded.place}"
+                message = f"{one.place} does not hold this installation's {one.kind}, which were at {recorded.place}"
                 fix = "mount its disk, or correct CODEHUB_HOMES_DIR or CODEHUB_ARCHIVE_URL"
-                found.append(Finding(one.kind, Health.BAD, said, fix))
+                found.append(Finding(one.kind, Health.BAD, message, fix))
         return found
     except CodeHubError:
         return []  # a store that does not answer is reported by its own check
@@ -313,12 +318,12 @@ def _disk_sizes(homes: Path) -> Finding:
 def _disk(what: str, path: Path) -> Finding:
     there = next(each for each in (path, *path.parents) if each.exists())
     usage = psutil.disk_usage(str(there))
-    said = f"{what}: {usage.free / (1 << 30):.1f} GB free at {path}"
+    message = f"{what}: {usage.free / (1 << 30):.1f} GB free at {path}"
     if usage.free < _LOW_DISK_BYTES:
         return Finding(
-            "disk", Health.BAD, said, "free some space: archiving and restoring need as much as the largest home"
+            "disk", Health.BAD, message, "free some space: archiving and restoring need as much as the largest home"
         )
-    return Finding("disk", Health.GOOD, said)
+    return Finding("disk", Health.GOOD, message)
 
 
 async def check_names(state: EffectiveSettings) -> list[Finding]:
@@ -331,8 +336,8 @@ async def check_names(state: EffectiveSettings) -> list[Finding]:
         fix = "set CODEHUB_WORKSPACE_BASE_URL to another host name: cookies ignore ports"
         return [Finding("origins", Health.BAD, f"dashboard and workspaces share the host {dashboard}", fix)]
     if not settings.workspace_host:
-        said = "path mode: workspaces of one owner share an origin"
-        return [Finding("origins", Health.GOOD, f"{said} (CODEHUB_WORKSPACE_HOST=*.… separates them)")]
+        message = "path mode: workspaces of one owner share an origin"
+        return [Finding("origins", Health.GOOD, f"{message} (CODEHUB_WORKSPACE_HOST=*.… separates them)")]
     return [Finding("origins", Health.GOOD, f"each workspace has its own host below {settings.workspace_host[2:]}")]
 
 

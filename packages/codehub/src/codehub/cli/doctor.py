@@ -52,20 +52,25 @@ def doctor(with_leftovers: bool, boundaries: bool, boundaries_timeout: int, as_j
     """
     state = effective_settings(os.environ)
     findings = asyncio.run(
-        leftovers(state) if with_leftovers else _look(state, boundaries_timeout if boundaries else 0)
+        leftovers(state) if with_leftovers else _check(state, boundaries_timeout if boundaries else 0)
     )
     if as_json:
-        click.echo(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=1))
+        click.echo(json.dumps([_as_json(finding) for finding in findings], indent=1))
     else:
         for finding in findings:
-            click.echo(f"{_MARKS[finding.health]}{finding.part:16}{finding.said}")
+            click.echo(f"{_MARKS[finding.health]}{finding.part:16}{finding.message}")
             if finding.fix:
                 click.echo(f"{'':24}→ {finding.fix}")
     if any(finding.health is Health.BAD for finding in findings):
         raise click.exceptions.Exit(1)
 
 
-async def _look(state: EffectiveSettings, boundaries_timeout: int) -> list[Finding]:
+def _as_json(finding: Finding) -> dict[str, object]:
+    """`said` is the deprecated name of `message`. It will be removed in the next release."""
+    return {**dataclasses.asdict(finding), "said": finding.message}
+
+
+async def _check(state: EffectiveSettings, boundaries_timeout: int) -> list[Finding]:
     found = [finding for check in CHECKS for finding in await check(state)]
     if boundaries_timeout:
         if sys.stderr.isatty():

@@ -77,16 +77,16 @@ def follow_setup(
     clock: Callable[[], float] = time.monotonic,
 ) -> Workspace:
     """Return the workspace when its setup (the clone, dotfiles, commands) is over. Raises WentWrong if a step failed."""
-    begun, said = clock(), ""
+    begun, printed = clock(), ""
     while True:
         now = _read_again(client, str(workspace["id"]), sleep, clock)
         if now is None:
             raise NotFound(f"{workspace['name']} was deleted meanwhile")
         setup = now.get("setup") or {"state": "running", "text": ""}
         title = str(setup["text"]).partition(":")[0]
-        if title != said and setup["state"] == "running" and not quiet:
+        if title != printed and setup["state"] == "running" and not quiet:
             console(err=True).print(f"{now['name']}: {title}")
-        said = title
+        printed = title
         if setup["state"] == "failed":
             raise WentWrong(
                 f"{now['name']} runs, but its setup failed: {setup['text']} `codehub ws setup-log {now['name']}` shows the "
@@ -133,19 +133,19 @@ def _progress_lines(name: str, quiet: bool) -> Iterator[Callable[[Workspace], No
 
 def _lines(name: str, say: Callable[[str], None]) -> Callable[[Workspace], None]:
     """Print a line for each new step and for every quarter of it; nothing until the first one begins."""
-    operation, said = "NONE", ""
+    operation, printed = "NONE", ""
     key: tuple[str | None, int] = (None, 0)
 
     def show(now: Workspace) -> None:
-        nonlocal operation, said, key
+        nonlocal operation, printed, key
         before, operation = operation, now["operation"]
         done = now.get("progress")
         if operation == "NONE" or (operation == before and not done):
             return
         reached, what = _step_and_quarter(done or {}), progress_words(now)
-        if (operation, reached) != (before, key) and what != said:
+        if (operation, reached) != (before, key) and what != printed:
             say(f"{name}: {what}")
-        said, key = what, reached
+        printed, key = what, reached
 
     return show
 

@@ -51,8 +51,8 @@ def install(name: str, as_json: bool) -> None:
     if as_json:
         print_json({"name": name, "path": str(target.home), "installed": not was_there})
     else:
-        said = "is already installed" if was_there else "is installed"
-        console().print(f"{name} {said}: {target.home}")
+        state = "is already installed" if was_there else "is installed"
+        console().print(f"{name} {state}: {target.home}")
 
 
 def _install(target: CodeServerInstall | JupyterLabInstall, *, quiet: bool) -> None:

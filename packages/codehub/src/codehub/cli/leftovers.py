@@ -26,8 +26,8 @@ async def leftovers(state: EffectiveSettings) -> list[Finding]:
                     found.append(_without_row("archive", place.archive_key))
                 elif place.archive_key not in recorded:
                     fix = f"codehub admin recover {place.workspace_id} --archive-key {place.archive_key}"
-                    said = f"{place.archive_key} of {known[place.workspace_id]} is not among its recorded archives"
-                    found.append(Finding("archive", Health.WARNING, said, f"if its home is lost: {fix}"))
+                    message = f"{place.archive_key} of {known[place.workspace_id]} is not among its recorded archives"
+                    found.append(Finding("archive", Health.WARNING, message, f"if its home is lost: {fix}"))
         except CodeHubError as error:
             found.append(Finding("archive store", Health.BAD, str(error)))
         for kind, backends in (("home", world.backends.homes), ("instance", world.backends.instances)):

@@ -175,7 +175,7 @@ async def _ensure_admin(settings: Settings, database: Database) -> bool:
 
 async def _ready(settings: Settings, stopping: asyncio.Event) -> None:
     """Wait until API, proxy and a leading coordinator answer. Prints progress every two seconds."""
-    began = said = time.monotonic()
+    began = printed_at = time.monotonic()
     async with httpx.AsyncClient(trust_env=False, timeout=5.0) as client:
         while not stopping.is_set():
             missing = await _missing(client, settings)
@@ -184,8 +184,8 @@ async def _ready(settings: Settings, stopping: asyncio.Event) -> None:
             now = time.monotonic()
             if now - began > _READY_TIMEOUT_S:
                 raise BackendDown(f"CodeHub did not start: no answer from {', '.join(missing)}. See the lines above.")
-            if now - said > 2:
-                said = now
+            if now - printed_at > 2:
+                printed_at = now
                 _say(f"waiting for {', '.join(missing)}")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), 0.1)

@@ -162,8 +162,8 @@ def _repository(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     if repo := found.get("repo"):
         rows.append(("Repository", f"{repo['url']} {repo['ref']}".strip()))
     for step in (found.get("setup") or {}).get("steps", []):
-        said = " ".join([step["state"], step["message"], *step["notes"]]).strip()
-        rows.append((step["title"], said))
+        text = " ".join([step["state"], step["message"], *step["notes"]]).strip()
+        rows.append((step["title"], text))
     return rows
 
 

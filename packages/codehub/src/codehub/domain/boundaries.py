@@ -44,7 +44,7 @@ class Outcome:
     """What the probe saw. `succeeded` is None if it saw nothing that proves either."""
 
     succeeded: bool | None
-    said: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,10 @@ def judge(boundary: Boundary, outcomes: Mapping[Attempt, Outcome]) -> Judgement:
     seen = [outcomes.get(attempt, Outcome(None, "the probe ended before it")) for attempt in boundary.attempts]
     for outcome in seen:
         if outcome.succeeded:
-            return Judgement(boundary, Verdict.NOT_HELD, outcome.said)
+            return Judgement(boundary, Verdict.NOT_HELD, outcome.message)
     if not seen:
         return Judgement(boundary, Verdict.NOT_TRIED, boundary.untried)
     for outcome in seen:
         if outcome.succeeded is None:
-            return Judgement(boundary, Verdict.NOT_TRIED, outcome.said)
+            return Judgement(boundary, Verdict.NOT_TRIED, outcome.message)
     return Judgement(boundary, Verdict.HELD)

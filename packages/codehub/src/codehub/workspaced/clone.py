@@ -119,7 +119,7 @@ class Clone:
         env = {**self.env, "GIT_TRACE_PACKET": trace}
         names = [f"refs/heads/{self.ref}", f"refs/tags/{self.ref}"] if self.ref else ["HEAD"]
         try:
-            code, said = self._git(
+            code, output = self._git(
                 ["-c", "protocol.version=2", "ls-remote", "--", self.url, *names],
                 env=env,
                 timeout_s=_ANSWER_TIMEOUT_S,
@@ -127,16 +127,16 @@ class Clone:
             with contextlib.suppress(OSError):
                 with open(trace, errors="replace") as file:
                     capabilities = file.read(_KEPT_OUTPUT)
-                return self._judge(code, said, "filter" in _fetch_capability(capabilities))
+                return self._judge(code, output, "filter" in _fetch_capability(capabilities))
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(trace)
-        return self._judge(code, said, False)
+        return self._judge(code, output, False)
 
-    def _judge(self, code: int, said: str, filters: bool) -> bool:
+    def _judge(self, code: int, output: str, filters: bool) -> bool:
         if code != 0:
-            raise Failed(explain(said, self.url, self.ref))
-        found = re.search(r"^[0-9a-f]{40,64}\t", said, re.MULTILINE)
+            raise Failed(explain(output, self.url, self.ref))
+        found = re.search(r"^[0-9a-f]{40,64}\t", output, re.MULTILINE)
         if self.ref and found is None and not _COMMIT.fullmatch(self.ref):
             raise Failed(explain("Remote branch x not found", self.url, self.ref))
         return filters
@@ -145,19 +145,19 @@ class Clone:
         """Clone everything, unless the repository is large and the server can send the history without its files."""
         words = ["clone", "--progress", "--no-checkout", "--", self.url, self.staging]
         if filters:
-            code, said = self._git(words, watch=self._is_large)
+            code, output = self._git(words, watch=self._is_large)
             if code != _TOO_LARGE:
-                self._must(code, said)
+                self._must(code, output)
                 return
             shutil.rmtree(self.staging, ignore_errors=True)
             self.notes.append("Partial clone: older versions of files are downloaded when they are needed.")
             print("This repository is large: cloning without the contents of old versions.", flush=True)
             words.insert(1, "--filter=blob:none")
-        code, said = self._git(words)
-        self._must(code, said)
+        code, output = self._git(words)
+        self._must(code, output)
 
-    def _is_large(self, said: str) -> bool:
-        progress = last_progress(said)
+    def _is_large(self, output: str) -> bool:
+        progress = last_progress(output)
         if progress is None or progress.step != "Receiving objects" or progress.percent >= 80:
             return False
         estimate = progress.received * 100 // max(1, progress.percent)
@@ -184,31 +184,31 @@ class Clone:
             self._must(*self._git([*inside, "checkout", "--progress"]))
         if os.path.exists(os.path.join(self.staging, ".gitmodules")):
             words = ["submodule", "update", "--init", "--recursive", "--progress"]
-            code, said = self._git([*inside, *words])
+            code, output = self._git([*inside, *words])
             if code != 0:
-                self.notes.append(f"Submodules were not fetched: {explain(said, self.url, self.ref).message}")
+                self.notes.append(f"Submodules were not fetched: {explain(output, self.url, self.ref).message}")
 
     def _fetch_large_files(self) -> None:
-        code, said = self._git(["-C", self.staging, "grep", "-l", "filter=lfs", "HEAD", "--", "*.gitattributes"])
+        code, output = self._git(["-C", self.staging, "grep", "-l", "filter=lfs", "HEAD", "--", "*.gitattributes"])
         if code != 0:
             return
         if shutil.which("git-lfs") is None:
             self.notes.append("Git LFS is not installed here: the repository's large files are pointers only.")
             return
         self._git(["-C", self.staging, "lfs", "install", "--local", "--skip-smudge"])
-        code, said = self._git(["-C", self.staging, "lfs", "pull"])
+        code, output = self._git(["-C", self.staging, "lfs", "pull"])
         self._git(["-C", self.staging, "lfs", "install", "--local", "--force"])
         if code != 0:
-            trouble = explain(said, self.url, self.ref)
+            trouble = explain(output, self.url, self.ref)
             self.notes.append(f"Large files (Git LFS) were not fetched: {trouble.message}")
 
-    def _must(self, code: int, said: str) -> None:
+    def _must(self, code: int, output: str) -> None:
         if code == -signal.SIGKILL:
-            said += "\nout of memory"  # the usual reason; what was killed says nothing
+            output += "\nout of memory"  # the usual reason; what was killed says nothing
         if code != 0 and _is_full(os.path.dirname(self.staging)):
-            said += "\nNo space left on device"  # not all of git's programs say so
+            output += "\nNo space left on device"  # not all of git's programs say so
         if code != 0:
-            raise Failed(explain(said, self.url, self.ref))
+            raise Failed(explain(output, self.url, self.ref))
 
     def _git(
         self,
@@ -227,7 +227,7 @@ class Clone:
             env=env or self.env,
             start_new_session=True,
         )
-        said = b""
+        output = b""
         quiet = words[0] in ("-C",) and words[2] in ("rev-parse", "cat-file", "grep")
         alarm = time.monotonic() + timeout_s if timeout_s else 0.0
         assert child.stdout is not None
@@ -237,17 +237,17 @@ class Clone:
             if data == b"":
                 break
             if data:
-                said = (said + data)[-_KEPT_OUTPUT:]
+                output = (output + data)[-_KEPT_OUTPUT:]
                 if not quiet:
                     sys.stdout.buffer.write(data)
                     sys.stdout.flush()
-                if callable(watch) and watch(said[-4096:].decode(errors="replace")):
+                if callable(watch) and watch(output[-4096:].decode(errors="replace")):
                     _end(child)
                     return _TOO_LARGE, ""
             if alarm and time.monotonic() > alarm:
                 _end(child)
                 return 128, "Connection timed out"
-        return child.wait(), said.decode(errors="replace")
+        return child.wait(), output.decode(errors="replace")
 
 
 _TOO_LARGE = -1000

@@ -92,13 +92,13 @@ def host_of(url: str) -> str:
     return url.split(":", 1)[0].rpartition("@")[2]
 
 
-def explain(said: str, url: str, ref: str) -> Trouble:
+def explain(output: str, url: str, ref: str) -> Trouble:
     """Return the cause that git's (or ssh's) messages name. They are in English, because LC_ALL is C."""
     ssh = "" if url.startswith("http") else ", or your SSH key to your account at that host"
     for kind, pattern, message in _RULES:
-        if re.search(pattern, said, re.MULTILINE):
+        if re.search(pattern, output, re.MULTILINE):
             return Trouble(kind, message.format(url=url, host=host_of(url), ref=ref, ssh=ssh))
-    lines = [line.strip() for line in said.replace("\r", "\n").splitlines() if line.strip()]
+    lines = [line.strip() for line in output.replace("\r", "\n").splitlines() if line.strip()]
     last = next(
         (line for line in reversed(lines) if line.startswith(("fatal:", "error:"))), lines[-1] if lines else ""
     )
@@ -118,9 +118,9 @@ class Progress(NamedTuple):
     received: int  # bytes; 0 if git does not report it
 
 
-def last_progress(said: str) -> Progress | None:
+def last_progress(output: str) -> Progress | None:
     """Return the latest progress in git's output."""
-    matches = list(_PROGRESS.finditer(said))
+    matches = list(_PROGRESS.finditer(output))
     if not matches:
         return None
     found = matches[-1]

@@ -70,7 +70,7 @@ def test_doctor_tries_the_boundaries_of_workspaces_from_the_coordinators_contain
         with _no_way_to_metadata():
             said = json.loads(hub.doctor())
         found = {one["boundary"]: one for one in said if one["part"] == "boundary"}
-        assert "all" not in found, found["all"]["said"]
+        assert "all" not in found, found["all"]["message"]
         held = {name for name, one in found.items() if one["verdict"] == "held"}
         assert {
             "reach the Docker engine",

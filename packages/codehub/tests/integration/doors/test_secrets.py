@@ -62,7 +62,7 @@ def test_secrets_reach_the_workspace_alone(doors: Doors) -> None:
             for name in ("API_TOKEN", "cert.pem"):
                 client.delete(f"/api/v1/secrets/{name}")
     until_sees(doors, "", {})
-    assert _SECRET not in doors.stack.said()
+    assert _SECRET not in doors.stack.output()
 
 
 def _inspected(host: str) -> str:

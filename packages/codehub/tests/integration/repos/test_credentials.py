@@ -74,7 +74,7 @@ def test_push_works_after_sleep_archive_and_restore_and_the_token_is_nowhere(
     # Nor in what programs print, in their arguments, or in CodeHub's own output.
     looked = "cat /proc/*/cmdline /proc/*/environ 2>/dev/null | tr '\\0' ' '; git -C ~/pushed config -l"
     assert TOKEN not in made.sh(looked)
-    assert TOKEN not in shop.stack.said()
+    assert TOKEN not in shop.stack.output()
     assert TOKEN not in made.codehub("ws", "setup-log", made.workspace_id).stdout.decode()
 
 

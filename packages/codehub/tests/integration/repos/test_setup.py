@@ -80,7 +80,7 @@ def test_secrets_are_in_the_environment_and_in_memory_and_never_in_the_home(shop
     home = made.files()
     held = [p for p in home.rglob("*") if p.is_file() and not p.is_symlink() and _SECRET.encode() in p.read_bytes()]
     assert held == []
-    assert _SECRET not in shop.stack.said()
+    assert _SECRET not in shop.stack.output()
 
 
 @pytest.mark.parametrize(

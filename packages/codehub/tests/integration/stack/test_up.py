@@ -25,7 +25,7 @@ def stack() -> Iterator[Stack]:
 def test_codehub_is_used_killed_and_up_again_with_everything_there(stack: Stack) -> None:
     stack.up()
     password = (stack.data_dir / "admin-password").read_text().strip()
-    assert password in stack.said()
+    assert password in stack.output()
     with stack.client() as client:
         made = client.post("/api/v1/workspaces", json={"name": "kept", "start": False})
         assert made.status_code == 201, made.text
@@ -45,7 +45,7 @@ def test_codehub_is_used_killed_and_up_again_with_everything_there(stack: Stack)
 
     stack.kill()
     stack.up()
-    assert password not in stack.said()
+    assert password not in stack.output()
     with stack.client() as client:
         kept = client.get(path).json()
         assert (kept["name"], kept["memo"], kept["phase"], kept["status"]) == (

@@ -103,8 +103,8 @@ def _answered(result: object, note: str) -> ToolResult:
     files = result.get("files")
     paths = [str(row["path"]) for row in files] if isinstance(files, list) else []
     structured = {**result, "note": note} if note else result
-    said = note or f"Changed {len(paths)} file{'s' if len(paths) != 1 else ''}:"
-    return ToolResult("\n".join([said, *paths]), structured)
+    heading = note or f"Changed {len(paths)} file{'s' if len(paths) != 1 else ''}:"
+    return ToolResult("\n".join([heading, *paths]), structured)
 
 
 # rename_symbol

@@ -136,8 +136,8 @@ class McpEndpoint:
         if not 0 < len(messages) <= _LARGEST_BATCH:
             return as_json(_error(None, -32600, f"a batch holds 1 to {_LARGEST_BATCH} messages"), 400)
         answers = [self._facade.handle_mcp(message, session, root) for message in messages]
-        said = [answer for answer in answers if answer is not None]
-        return as_json(said) if said else Response(202)
+        responses = [answer for answer in answers if answer is not None]
+        return as_json(responses) if responses else Response(202)
 
     def _streamed(
         self, message: Mapping[str, object], session: str | None, root: Path | None, gone: Gone | None = None
@@ -185,8 +185,8 @@ def _mismatch(headers: Mapping[str, str], message: Mapping[str, object], version
     params = message.get("params")
     fields: Mapping[str, object] = params if isinstance(params, dict) else {}
     meta = fields.get("_meta")
-    said = meta.get(_VERSION_KEY) if isinstance(meta, dict) else None
-    if said is not None and said != version:
+    claimed = meta.get(_VERSION_KEY) if isinstance(meta, dict) else None
+    if claimed is not None and claimed != version:
         return "MCP-Protocol-Version does not agree with the request's own"
     method = message.get("method")
     if headers.get("mcp-method") != method:

@@ -137,9 +137,9 @@ async def _packed(place: Path, also: Path | None) -> AsyncIterator[bytes]:
     try:
         while chunk := await process.stdout.read(_CHUNK):
             yield chunk
-        said = (await process.stderr.read()).decode(errors="replace")
+        output = (await process.stderr.read()).decode(errors="replace")
         if await process.wait() != 0:
-            raise Transient(f"what containers need could not be packed: {said[-300:]}")
+            raise Transient(f"what containers need could not be packed: {output[-300:]}")
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()

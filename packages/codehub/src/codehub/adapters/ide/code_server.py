@@ -211,9 +211,9 @@ class CodeServerInstall:
         readable_by_all(self._partial)
 
     def _npm(self, cwd: Path, *arguments: str) -> None:
-        if said := run_npm(self._partial / "node", cwd, *arguments):
+        if output := run_npm(self._partial / "node", cwd, *arguments):
             raise Transient(
-                f"npm could not install code-server's parts (the next attempt continues from here): {said}"
+                f"npm could not install code-server's parts (the next attempt continues from here): {output}"
             )
 
 

@@ -71,8 +71,8 @@ class XtermInstall:
         (work / "package.json").write_text('{"private": true}\n')
         node = find_node(CodeServerLock.load().node, self._partial / "node")
         wanted = [f"{name}@{locked['version']}" for name, locked in self._lock.items()]
-        if said := run_npm(node, work, "install", "--save-exact", *wanted):
-            raise Transient(f"npm could not install xterm.js, which the web terminal needs: {said}")
+        if output := run_npm(node, work, "install", "--save-exact", *wanted):
+            raise Transient(f"npm could not install xterm.js, which the web terminal needs: {output}")
         self._verify(work)
         for name, place in _FILES.items():
             shutil.copyfile(work / "node_modules" / place, self._partial / name)

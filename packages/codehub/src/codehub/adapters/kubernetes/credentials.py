@@ -103,8 +103,8 @@ async def run_plugin(plugin: ExecPlugin, access: ClusterAccess) -> bytes:
             process.kill()
             await asyncio.shield(process.wait())
     if process.returncode != 0:
-        said = err.decode("utf-8", "replace").strip()[-500:]
-        raise BackendDown(f"the exec plugin {plugin.command} failed with code {process.returncode}: {said}")
+        output = err.decode("utf-8", "replace").strip()[-500:]
+        raise BackendDown(f"the exec plugin {plugin.command} failed with code {process.returncode}: {output}")
     return out
 
 

@@ -65,8 +65,8 @@ def outlook(pod: Pod) -> Outlook:
     for container in pod.containers:
         ended = container.terminated
         if container.is_init and ended is not None and ended.exit_code != 0:
-            said = _cut(ended.message) or f"exit code {ended.exit_code}"
-            return Failed(Transient(f"the pod's init container {container.name} failed: {said}"))
+            cause = _cut(ended.message) or f"exit code {ended.exit_code}"
+            return Failed(Transient(f"the pod's init container {container.name} failed: {cause}"))
     if pod.has_ended:
         return Started()
     for container in pod.containers:

@@ -146,10 +146,10 @@ class PvcHomes(StoredHomes):
                     )
                 )
         except Transient as error:
-            said = await _of_the_pod(transfer, error)
-            if isinstance(said, NeedsWriting):
+            reported = await _of_the_pod(transfer, error)
+            if isinstance(reported, NeedsWriting):
                 await transfer.finish()
-            raise said from error
+            raise reported from error
         await transfer.finish()
         return receipt
 
@@ -296,10 +296,10 @@ async def _of_the_pod(transfer: Transfer, error: Transient) -> CodeHubError:
     """Return the pod's error for a broken stream, if it has one."""
     try:
         await transfer.result()
-    except (NeedsWriting, DataLost) as said:
-        return said
-    except CodeHubError as said:
-        return Transient(f"{error}; the pod says: {said}")
+    except (NeedsWriting, DataLost) as reported:
+        return reported
+    except CodeHubError as reported:
+        return Transient(f"{error}; the pod says: {reported}")
     return error
 
 

@@ -34,14 +34,14 @@ _PROBE: Final = (
     "s.settimeout(5)\n"
     "try:\n"
     " s.connect((os.environ['KUBERNETES_SERVICE_HOST'],int(os.environ['KUBERNETES_SERVICE_PORT'])))\n"
-    " said='reached'\n"
+    " message='reached'\n"
     "except ConnectionRefusedError:\n"
-    " said='reached'\n"
+    " message='reached'\n"
     "except OSError as error:\n"
-    " said='blocked '+str(error)\n"
+    " message='blocked '+str(error)\n"
     "if not os.path.isdir(os.path.join(sys.prefix,'share/codehub/tools')):\n"
-    " said+='\\nno tools'\n"
-    "open('/dev/termination-log','w').write(said)\n"
+    " message+='\\nno tools'\n"
+    "open('/dev/termination-log','w').write(message)\n"
 )
 
 
@@ -53,7 +53,7 @@ class Check:
     """
 
     part: str
-    said: str
+    message: str
     fix: str = ""
     is_fatal: bool = True
 
@@ -211,14 +211,14 @@ async def _read_probe(client: ApiClient, path: str, image: str) -> list[Check]:
 def probed(pod: Pod, image: str) -> list[Check]:
     """Interpret what the test pod reported."""
     answer = next((one.terminated.message for one in pod.containers if one.terminated), "")
-    said, _, lacks = answer.partition("\n")
+    message, _, lacks = answer.partition("\n")
     if lacks == "no tools":
         fix = "build it from CodeHub's Dockerfile: every workspace gets its helper, Python and SSH server from this image"
         return [Check("test pod", f"{image} has no tools for workspaces, so none can start", fix)]
     found = [Check("test pod", f"{image} can be pulled and run under the restricted standard")]
-    if said.startswith("blocked"):
+    if message.startswith("blocked"):
         return [*found, Check("network policy", "the network keeps workspaces from the API server")]
-    if said == "reached":
+    if message == "reached":
         fix = (
             "use a network plug-in that enforces NetworkPolicies (Calico, Cilium, …), and apply network-policies.yaml"
         )
@@ -227,7 +227,7 @@ def probed(pod: Pod, image: str) -> list[Check]:
     return [
         Check(
             "test pod",
-            f"it ended without an answer: {said or pod.reason or 'no reason given'}",
+            f"it ended without an answer: {message or pod.reason or 'no reason given'}",
             "is it CodeHub's image?",
         )
     ]

@@ -63,7 +63,7 @@ class PodProbes:
         async for line in self._lines(made):
             if "number" in line:
                 succeeded = line["succeeded"]
-                outcome = Outcome(succeeded if isinstance(succeeded, bool) else None, str(line["said"]))
+                outcome = Outcome(succeeded if isinstance(succeeded, bool) else None, str(line["message"]))
                 outcomes[attempts[int(str(line["number"]))]] = outcome
             elif line.get("done"):
                 return

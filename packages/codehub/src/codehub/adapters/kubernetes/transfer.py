@@ -224,9 +224,9 @@ class TransferJobs:
                     report(Progress(warning, unit=""))
                 continue
             if seen.has_ended:
-                said = next((one.terminated.message for one in seen.containers if one.terminated), "")
+                message = next((one.terminated.message for one in seen.containers if one.terminated), "")
                 raise Transient(
-                    f"the pod {seen.meta.name} of the transfer ended: {said or seen.reason or seen.phase}"
+                    f"the pod {seen.meta.name} of the transfer ended: {message or seen.reason or seen.phase}"
                 )
             match outlook(seen):
                 case Started() if seen.ip:

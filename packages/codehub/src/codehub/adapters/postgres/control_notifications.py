@@ -47,8 +47,8 @@ class PostgresNotifications:
 
 def _notice(notify: psycopg.Notify) -> Notice | None:
     try:
-        said = json.loads(notify.payload)
-        return Notice(NoticeKind(notify.channel), said["id"], said.get("owner", ""))
+        payload = json.loads(notify.payload)
+        return Notice(NoticeKind(notify.channel), payload["id"], payload.get("owner", ""))
     except (ValueError, KeyError, TypeError):
         _log.warning("a notification makes no sense", channel=notify.channel)
         return None

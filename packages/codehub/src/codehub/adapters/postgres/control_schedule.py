@@ -64,15 +64,15 @@ class PostgresScheduleStore:
         if desired is DesiredState.RUNNING and not await self._has_slot(tx, workspace, now, limits):
             return False
         await workspaces.set_desired_state(tx, id_, desired, now)
-        said = "Started by its schedule" if desired is DesiredState.RUNNING else "Put to sleep by its schedule"
-        await timeline.record(tx, id_, at=now, kind="schedule", message=said, actor="schedule")
+        message = "Started by its schedule" if desired is DesiredState.RUNNING else "Put to sleep by its schedule"
+        await timeline.record(tx, id_, at=now, kind="schedule", message=message, actor="schedule")
         return True
 
     async def _has_slot(self, tx: Transaction, workspace: Workspace, now: datetime, limits: RunningLimits) -> bool:
         try:
             await workspaces.take_running_slot(tx, workspace.owner_user_id, workspace.id, limits)
         except LimitExceeded as error:
-            said = f"Not started by its schedule: {error}"
-            await timeline.record(tx, workspace.id, at=now, kind="schedule", message=said, actor="schedule")
+            message = f"Not started by its schedule: {error}"
+            await timeline.record(tx, workspace.id, at=now, kind="schedule", message=message, actor="schedule")
             return False
         return True

@@ -161,7 +161,7 @@ class PostgresControlStore:
         return [workspace_of(row) for row in rows]
 
     async def note_components(self, epoch: int, components: Mapping[str, Mapping[str, object]]) -> None:
-        heartbeats = Jsonb({name: dict(said) for name, said in components.items()})
+        heartbeats = Jsonb({name: dict(heartbeat) for name, heartbeat in components.items()})
         # Not through `as_leader`: its share lock would have to be upgraded to update the same row.
         async with self._database.transaction() as tx:
             await tx.execute(

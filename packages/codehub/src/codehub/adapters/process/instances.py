@@ -145,10 +145,10 @@ class ProcessInstances:
             env={"PATH": SYSTEM_PATH},
         )
         # Shielded: a launcher that was started is awaited, or an instance would start without our knowledge.
-        _, said = await asyncio.shield(launcher.communicate(json.dumps(prepared).encode()))
+        _, output = await asyncio.shield(launcher.communicate(json.dumps(prepared).encode()))
         if launcher.returncode != 0:
             raise Transient(
-                f"the instance of {workspace_id} could not be started: {said.decode(errors='replace')[-500:]}"
+                f"the instance of {workspace_id} could not be started: {output.decode(errors='replace')[-500:]}"
             )
 
     async def stop(self, workspace_id: str, fence: Fence) -> None:
