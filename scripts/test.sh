@@ -2,7 +2,7 @@
 # Runs the tests: all of them in parallel, then the few that failed once more, alone.
 #
 # A test that only passes alone is UNSTABLE: it is listed at the end with its first failure kept in
-# .parts/unstable.log, and is a bug to fix (docs/adr/0003). More than a handful of failures is never a matter of
+# .parts/unstable.log, and is a bug to fix (docs/adr/0003). .parts/failed.log has each failure as soon as it happens. More than a handful of failures is never a matter of
 # instability and ends the run at once.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -10,7 +10,7 @@ most_unstable=6
 mkdir -p .parts
 first=.parts/first-run.log
 failed=.parts/failed.txt
-rm -f "$failed" .parts/unstable.log
+rm -f "$failed" .parts/failed.log .parts/unstable.log
 export PYTEST_FAILED_FILE=$failed
 
 .venv/bin/python -m pytest "$@" 2>&1 | tee "$first"

@@ -1,4 +1,7 @@
-"""Writes the node ids of failed tests to a file, one per line, so that scripts/test.sh can run them again alone."""
+"""Writes the node ids of failed tests to a file, one per line, so that scripts/test.sh can run them again alone.
+
+What failed and how is also appended to a `.log` beside it at once: a whole run takes half an hour.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,12 @@ _failed: dict[str, None] = {}
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.failed:
         # xdist appends its group to the node id.
-        _failed[report.nodeid.rpartition("@")[0] if report.nodeid.endswith(_group(report)) else report.nodeid] = None
+        node = report.nodeid.rpartition("@")[0] if report.nodeid.endswith(_group(report)) else report.nodeid
+        _failed[node] = None
+        target = os.environ.get("PYTEST_FAILED_FILE")
+        if target and "PYTEST_XDIST_WORKER" not in os.environ:
+            with Path(target).with_suffix(".log").open("a", encoding="utf-8", errors="backslashreplace") as log:
+                log.write(f"{node} ({report.when})\n{report.longreprtext}\n\n")
 
 
 def _group(report: pytest.TestReport) -> str:
