@@ -2,7 +2,8 @@
 # Runs the tests: all of them in parallel, then the few that failed once more, alone.
 #
 # A test that only passes alone is UNSTABLE: it is listed at the end with its first failure kept in
-# .parts/unstable.log, and is a bug to fix (docs/adr/0003). .parts/failed.log has each failure as soon as it happens. More than a handful of failures is never a matter of
+# .parts/unstable.log, and is a bug to fix (docs/adr/0003). .parts/failed.log has each failure as soon as it happens.
+# More than a handful of failures is never a matter of
 # instability and ends the run at once.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
