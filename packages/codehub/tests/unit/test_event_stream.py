@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from codehub.services.event_stream import HEARTBEAT, Stream, _ids_in, frame
+import asyncio
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+
+from codehub.services.event_stream import HEARTBEAT, EventBroadcaster, Pace, Stream, _ids_in, frame
+from testing.codehub.api import AwayBus
 
 WS = "01890a5d-ac96-774b-bcce-b302099a8057"
 
@@ -44,3 +51,24 @@ def test_hints_that_are_not_ids_are_nobodys() -> None:
     assert _ids_in(WS) == [WS]
     for payload in ("", "{", "null", "[]", '{"id": 5}', '{"id": "x\\u0000"}', "'; DROP TABLE workspaces"):
         assert _ids_in(payload) == []
+
+
+async def test_it_ends_when_it_is_cancelled_in_any_moment_of_a_failing_bus() -> None:
+    """A cancellation that came together with the bus's failure was lost, and the API did not stop."""
+    for turns in range(60):
+        live = EventBroadcaster(
+            cast(Any, None),
+            AwayBus(),
+            prefix="x:",
+            render=cast(Any, None),
+            clock=lambda: datetime.now(UTC),
+            ids=lambda: "id",
+            pace=Pace(tick_s=60, poll_s=60, retry_s=0),
+        )
+        running = asyncio.create_task(live.run())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        running.cancel()
+        async with asyncio.timeout(60):
+            with pytest.raises(asyncio.CancelledError):
+                await running

@@ -42,6 +42,7 @@ from codehub.control.stores import StoreCheck, WrongStore
 from codehub.control.ttl_runner import TtlRunner
 from codehub.domain.errors import BackendDown, CodeHubError, FenceLost, Transient
 from codehub.domain.model import Workspace
+from codehub.own_task import in_own_task
 from codehub.ports.control_store import StoreRegistry
 from codehub.ports.leadership import Lease
 
@@ -65,15 +66,14 @@ async def run_coordinator(
     health = HealthState(settings.node_id, deps.clock, metrics)
     async with health_server(settings.health_bind, health):
         while True:
-            await asyncio.create_task(_campaign(settings, deps, metrics, health))
-            _refuse_to_swallow()
+            await in_own_task(_campaign(settings, deps, metrics, health))
             await asyncio.sleep(settings.campaign_pause_s * (0.5 + deps.random()))
 
 
 async def _campaign(
     settings: CoordinatorSettings, deps: CoordinatorDeps, metrics: Metrics, health: HealthState
 ) -> None:
-    """Wait for one election and lead until that term ends. Runs in a separate task: see `_refuse_to_swallow`."""
+    """Wait for one election and lead until that term ends."""
     stores = _store_check(deps)
     try:
         await stores.before_campaign()
@@ -221,17 +221,6 @@ def _store_check(deps: CoordinatorDeps) -> StoreCheck:
 async def _never_ends(name: str, loop: Coroutine[Any, Any, None]) -> None:
     await loop
     raise ComponentEnded(f"{name} ended unexpectedly")
-
-
-def _refuse_to_swallow() -> None:
-    """Re-raise a cancellation that a task group swallowed.
-
-    In Python 3.11, a task group that fails while it is being cancelled reports only the failure, and leaves its task's
-    cancellation count raised. Each term is therefore a separate task, so that the count of this task is reliable.
-    """
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError
 
 
 def _first_message(errors: BaseExceptionGroup[Any]) -> str:

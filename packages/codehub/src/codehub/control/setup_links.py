@@ -24,6 +24,7 @@ from codehub.control.dev_images import DevImages
 from codehub.control.heartbeat import Heartbeat
 from codehub.domain.errors import CodeHubError, UpstreamUnavailable
 from codehub.domain.setup import SetupState, SetupStep, StepState, parse_setup
+from codehub.own_task import in_own_task
 from codehub.ports.image_builds import BuildNews
 from codehub.ports.instances import Instances, InstanceStatus
 from codehub.ports.setup import Linkable, Links, LinkStream, Message, SetupDesk
@@ -116,7 +117,8 @@ class SetupLinks:
                     await self._tick(group)
                 self._hint.clear()
                 try:
-                    await asyncio.wait_for(self._hint.wait(), _TICK_S)
+                    async with asyncio.timeout(_TICK_S):
+                        await self._hint.wait()
                 except TimeoutError:
                     pass
 
@@ -146,13 +148,16 @@ class SetupLinks:
             pause_s, again_s = again_s, min(_AGAIN_S, again_s * 2)
             linked.started.clear()
             try:
-                pause_s = await self._link(linked) or pause_s
+                own_pause_s = await in_own_task(self._link(linked))
+                pause_s = own_pause_s or pause_s
             except* CodeHubError as errors:
                 _log.debug("not linked", workspace_id=linked.workspace.workspace_id, error=str(errors.exceptions[0]))
             except* Exception as errors:  # noqa: BLE001 - one workspace must not take the coordinator's term with it
                 _log.error("a setup link failed", workspace_id=linked.workspace.workspace_id, exc_info=errors)
             try:
-                await asyncio.wait_for(linked.started.wait(), pause_s)
+                # Not wait_for, which in Python 3.11 loses a cancellation that comes together with the event.
+                async with asyncio.timeout(pause_s):
+                    await linked.started.wait()
                 again_s = _FIRST_AGAIN_S
             except TimeoutError:
                 pass

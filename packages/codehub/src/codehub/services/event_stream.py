@@ -28,6 +28,7 @@ from codehub.domain.errors import BackendDown, CodeHubError, Transient
 from codehub.domain.ids import is_id
 from codehub.domain.model import WorkspaceWithOwner
 from codehub.domain.ttl import Span
+from codehub.own_task import in_own_task
 from codehub.ports.bus import Bus
 from codehub.services.principal import Clock, Ids, Principal
 
@@ -189,8 +190,7 @@ class EventBroadcaster:
     async def run(self) -> None:
         """Run until cancelled. Unexpected failures are logged, followed by a restart with new snapshots."""
         while True:
-            # A separate task: a task group that failed leaves its task's cancellation count raised (Python 3.11).
-            await asyncio.create_task(self._serve())
+            await in_own_task(self._serve())
             self.failures += 1
             self._connected = False
             # Entries taken from the queues before the failure are lost, so every stream starts with a snapshot again.
@@ -310,15 +310,19 @@ class EventBroadcaster:
 
     async def _listen(self) -> None:
         while True:
-            try:
-                async with asyncio.TaskGroup() as group:
-                    group.create_task(self._receive())
-                    group.create_task(self._probe())
-            except* (BackendDown, _Silent) as errors:
-                if self._connected:
-                    _log.warning("live events go on without the bus", error=str(errors.exceptions[0]))
+            await in_own_task(self._follow_bus())
             self._connected = False
             await asyncio.sleep(self.pace.retry_s)
+
+    async def _follow_bus(self) -> None:
+        """Receive hints until the bus fails."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._receive())
+                group.create_task(self._probe())
+        except* (BackendDown, _Silent) as errors:
+            if self._connected:
+                _log.warning("live events go on without the bus", error=str(errors.exceptions[0]))
 
     async def _receive(self) -> None:
         async for channel, payload in self._bus.subscribe(f"{self._prefix}*"):

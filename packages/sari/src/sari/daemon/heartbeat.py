@@ -72,7 +72,8 @@ class Heartbeat:
         opened = self._service.workspaces.opened
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(opened.wait(), self._service.settings.heartbeat_s)
+                async with asyncio.timeout(self._service.settings.heartbeat_s):
+                    await opened.wait()
             hurried = opened.is_set()
             opened.clear()
             await self.beat()

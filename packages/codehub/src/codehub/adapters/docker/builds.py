@@ -207,7 +207,8 @@ class DockerImageBuilder:
         limited: set[str] = set()
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(build.begun.wait(), _CHECK_EVERY_S)
+                async with asyncio.timeout(_CHECK_EVERY_S):
+                    await build.begun.wait()
             build.begun.clear()
             # A step may just have ended, and the engine may not answer now.
             with contextlib.suppress(CodeHubError):
