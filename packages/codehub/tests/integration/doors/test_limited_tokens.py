@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import httpx
 import pytest
 
 from testing.codehub.doors import Doors
@@ -30,12 +31,34 @@ def test_no_route_outside_the_workspace_answers(doors: Doors, limited: str) -> N
         for path, operations in paths.items():
             for method in operations:
                 target = re.sub(r"\{[^}]*\}", "1", path.replace("{workspace_id}", other))
-                if OPEN.fullmatch(path):
+                if OPEN.fullmatch(path) or "101" in operations[method]["responses"]:
                     continue
                 answer = client.request(method.upper(), target)
                 if answer.status_code != 403:
                     opened.append((method, path, answer.status_code))
     assert opened == []
+
+
+def test_no_connection_to_another_workspace_is_upgraded(doors: Doors, limited: str) -> None:
+    with doors.stack.client() as admin:
+        paths = admin.get("/openapi.json").json()["paths"]
+        other = admin.post("/api/v1/workspaces", json={"name": "not-yours-either", "start": False}).json()["id"]
+    upgraded = {path for path, found in paths.items() if any("101" in each["responses"] for each in found.values())}
+    assert len(upgraded) == 3
+    for path in upgraded:
+        target = re.sub(r"\{[^}]*\}", "1", path.replace("{workspace_id}", other))
+        headers = {"Authorization": f"Bearer {limited}", "Connection": "Upgrade"}
+        if path.startswith("/_codehub/"):
+            url, headers["Upgrade"] = doors.at_proxy(target), "codehub-stream"
+        else:
+            url = doors.stack.url + target
+            headers |= {
+                "Upgrade": "websocket",
+                "Sec-WebSocket-Version": "13",
+                "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+            }
+        answer = httpx.get(url, headers=headers, timeout=60, trust_env=False)
+        assert answer.status_code in (401, 403, 404), (path, answer.status_code, answer.text)
 
 
 def test_it_makes_no_other_workspaces_and_does_nothing_that_administrators_do(doors: Doors, limited: str) -> None:
