@@ -21,6 +21,12 @@ from e2e.pages import (
 from testing.codehub.full_stack import Stack
 
 
+async def restore(page: Page, name: str) -> None:
+    """Press Restore, and wait until the card knows: *Open* would otherwise start it a second time, which is refused."""
+    await press(page, f"Restore {name}")
+    await expect(page.get_by_role("button", name=f"Restore {name}", exact=True)).to_be_hidden()
+
+
 async def test_a_workspace_is_made_opened_put_away_and_brought_back_with_everything_in_it(
     real: Stack, page: Page
 ) -> None:
@@ -56,7 +62,7 @@ async def test_a_workspace_is_made_opened_put_away_and_brought_back_with_everyth
     await expect(page.get_by_text(re.compile(r"is archived in \d+ (min|h|days) unless used"))).to_be_visible()
     await press(page, "Archive life")
     await until_is(page, "Archived")
-    await press(page, "Restore life")
+    await restore(page, "life")
     back = await open_workspace(page, "life")
     assert await run_inside(back, "cat note; stat -c %a note; stat -c %s data") == "chapter one\n640\n20000000\n"
     await inside.close()
@@ -125,7 +131,7 @@ async def test_a_deleted_workspace_comes_back_with_what_was_in_it(
     await press(page, "Undelete <b>new</b> name")
     await expect(page.get_by_text("was undeleted; it is archived.")).to_be_visible()
     await page.get_by_role("link", name="Workspaces", exact=True).click()
-    await press(page, "Restore <b>new</b> name")
+    await restore(page, "<b>new</b> name")
     back = await open_workspace(page, "<b>new</b> name")
     assert await run_inside(back, "cat note") == "precious\n"
     await back.close()
