@@ -1,7 +1,7 @@
 """Runs a coroutine in a task of its own, and never loses a cancellation.
 
-In Python 3.11, a task group that fails while it is being cancelled reports only the failure: whoever handles that goes on
-for ever. It also leaves its task's cancellation count raised, so that only the count of another task is reliable.
+In Python 3.11, a task group that fails while it is being cancelled reports only the failure: a loop that handles it never
+ends. It also leaves its task's cancellation count raised, so that only the count of another task is reliable.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ async def test_a_registry_that_wants_tokens_gives_them_to_anybody_for_what_is_pu
         with pytest.raises(CodeHubError, match="no anonymous access to private/tool"):
             await features.fetch(parse_feature_ref(f"{registry.address}/private/tool:1"))
         # The registry cannot make CodeHub ask a server of this machine that nobody allowed.
-        with pytest.raises(CodeHubError, match="is not asked without TLS"):
+        with pytest.raises(CodeHubError, match="is not reached without TLS"):
             await source(tmp_path / "b", registry.address).fetch(
                 parse_feature_ref(f"{registry.address}/public/tool:1")
             )
@@ -232,7 +232,7 @@ async def test_a_redirect_is_followed_without_the_token_and_never_to_a_private_h
             assert asked_store == ["/blob?signature=1"]
             assert asked[-1].endswith("Bearer secret")
             # The same host on a port that nobody allowed.
-            with pytest.raises(CodeHubError, match="is not asked without TLS"):
+            with pytest.raises(CodeHubError, match="is not reached without TLS"):
                 await source(tmp_path / "b", address).fetch(parse_feature_ref(f"{address}/x:1"))
             assert len(asked_store) == 1
 

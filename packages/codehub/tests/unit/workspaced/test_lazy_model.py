@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from unittest.mock import patch
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,5 +56,7 @@ def test_the_screen_is_exact_at_any_moment(pieces: list[bytes]) -> None:
     plain = Terminal(80, 24)
     for piece in pieces:
         plain.feed(piece)
-    with patch.object(lazy_model, "_LAZY_BYTES", 2_000):
+    # Not the fixture: hypothesis runs this many times.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lazy_model, "_LAZY_BYTES", 2_000)
         assert asyncio.run(run()) == plain.snapshot()

@@ -71,21 +71,19 @@ class Database:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
         """Open a transaction that commits at the end and rolls back on any error."""
-        async with self.statement() as connection:
-            with translated():
-                async with connection.transaction():
-                    yield connection
+        async with self.statement() as connection, connection.transaction():
+            yield connection
 
     @asynccontextmanager
     async def statement(self) -> AsyncIterator[Transaction]:
         """Yield a connection in autocommit mode: one round trip per statement instead of three."""
         task = asyncio.current_task()
-        asked_to_end = task.cancelling() if task is not None else 0
+        cancelled_before = task.cancelling() if task is not None else 0
         with self._noting_refusals(), translated():
             async with self._pool.connection() as connection:
                 # The pool waits with Python 3.11's wait_for, which loses a cancellation that arrives together with the
                 # connection.
-                if task is not None and task.cancelling() > asked_to_end:
+                if task is not None and task.cancelling() > cancelled_before:
                     raise asyncio.CancelledError
                 try:
                     with translated():

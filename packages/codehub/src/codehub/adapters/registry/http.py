@@ -43,7 +43,7 @@ class RegistryHttp:
     _tokens: dict[str, str] = field(default_factory=dict)
 
     def base(self, registry: str) -> str:
-        """Return the registry's URL. Only loopback is asked without TLS, as container engines do."""
+        """Return the registry's URL. Only loopback is reached without TLS, as container engines do."""
         return f"{'http' if _is_loopback(registry) else 'https'}://{registry}"
 
     async def get(self, registry: str, repository: str, path: str, accept: str, most: int) -> Answer:
@@ -127,7 +127,7 @@ class RegistryHttp:
             raise Invalid(f"{parts.hostname} answers with an address that contains a password")
         plain = parts.scheme == "http" and _is_loopback(parts.netloc) and parts.netloc.lower() in self.named
         if parts.scheme != "https" and not plain:
-            raise Invalid(f"{parts.netloc or url} is not asked without TLS")
+            raise Invalid(f"{parts.netloc or url} is not reached without TLS")
 
 
 class _CheckedBackend(httpcore.AsyncNetworkBackend):
