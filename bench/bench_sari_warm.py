@@ -205,12 +205,8 @@ def _row(what: str, ours: list[float], theirs: list[float], floor: str) -> Row:
 
 
 def _timed(command: list[str], root: Path | None = None, environ: dict[str, str] | None = None) -> float:
-    """Run the command and return how long it took.
-
-    There is no `timeout`: with one, `subprocess` asks every 50 ms whether the command has ended, and every figure
-    becomes a multiple of that.
-    """
     began = time.perf_counter()
+    # Without a timeout: to wait with one, `subprocess` polls, and from 64 ms on only every 50 ms.
     subprocess.run(command, cwd=root, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
     return time.perf_counter() - began
 
