@@ -198,9 +198,11 @@ class MemoryDatabase:
     async def idle(self, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> Sequence[Workspace]:
         return [row for row in self.rows.values() if is_to_sleep(row, now, ttl, gaps)]
 
-    async def put_to_sleep(self, epoch: int, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> Collection[str]:
+    async def put_to_sleep(
+        self, epoch: int, now: datetime, ttl: timedelta, gaps: Sequence[Span], unasked: Collection[str] = ()
+    ) -> Collection[str]:
         self._must_lead(epoch)
-        rows = [row for row in self.rows.values() if is_to_sleep(row, now, ttl, gaps)]
+        rows = [row for row in self.rows.values() if is_to_sleep(row, now, ttl, gaps) and row.id not in unasked]
         return self._ask_for(rows, DesiredState.STANDBY, "put_to_sleep", now)
 
     async def put_to_archive(self, epoch: int, now: datetime, ttl: timedelta) -> Collection[str]:

@@ -112,8 +112,13 @@ class TtlStore(Protocol):
         """Return the workspaces that `put_to_sleep` would change now."""
         ...
 
-    async def put_to_sleep(self, epoch: int, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> Collection[str]:
-        """Set desired STANDBY for all that `domain.ttl.is_to_sleep`, in one transaction. Returns their ids."""
+    async def put_to_sleep(
+        self, epoch: int, now: datetime, ttl: timedelta, gaps: Sequence[Span], unasked: Collection[str] = ()
+    ) -> Collection[str]:
+        """Set desired STANDBY for all that `domain.ttl.is_to_sleep`, in one transaction. Returns their ids.
+
+        Except for `unasked`, where nobody knows whether a program works.
+        """
         ...
 
     async def put_to_archive(self, epoch: int, now: datetime, ttl: timedelta) -> Collection[str]:
