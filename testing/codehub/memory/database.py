@@ -37,6 +37,7 @@ class MemoryDatabase:
         self.events: dict[str, list[tuple[datetime, TimelineEvent]]] = {}
         self.generations: dict[str, dict[str, Generation]] = {}
         self.components: Mapping[str, Mapping[str, object]] = {}
+        self.refusals: dict[str, str] = {}
         self.stores: dict[str, StoreRecord] = {}
         self._versions: dict[str, str] = {}
         self._version = 0
@@ -156,6 +157,12 @@ class MemoryDatabase:
     async def record_store(self, epoch: int, kind: str, record: StoreRecord) -> None:
         self._must_lead(epoch)
         self.stores[kind] = record
+
+    async def note_refusal(self, node_id: str, why: str) -> None:
+        if why:
+            self.refusals[node_id] = why
+        else:
+            self.refusals.pop(node_id, None)
 
     async def store_evidence(self, kind: str, most: int) -> Sequence[Workspace]:
         rows = [

@@ -94,6 +94,13 @@ class StoreRegistry(Protocol):
         """Return some workspaces that refer to data in that store and are not known to have lost it."""
         ...
 
+    async def note_refusal(self, node_id: str, why: str) -> None:
+        """Record why this coordinator refuses to lead. An empty text: it no longer does.
+
+        The only write without a term, because it concerns nothing but the coordinator itself.
+        """
+        ...
+
 
 class TtlStore(Protocol):
     async def coverage(self) -> ActivityCoverage: ...
