@@ -234,6 +234,13 @@ BOUNDARIES: Final = (
         _SESSIONS,
     ),
     Mutant(
+        "15: sign-in links survive the end of their session",
+        "adapters/postgres/sessions.py",
+        '    await tx.execute("DELETE FROM login_links WHERE user_id = %s AND token_id IS NULL", [user_id])\n',
+        "    return\n",
+        (f"{_TESTS}/integration/api/test_login_links.py",),
+    ),
+    Mutant(
         "16: any depth is archived",
         "adapters/tarball/pack.py",
         "if depth <= MAX_DEPTH and len(path) <= MAX_PATH:",
