@@ -345,6 +345,10 @@ async def check_names(state: EffectiveSettings) -> list[Finding]:
     if dashboard == workspaces and not settings.workspace_host:
         fix = "set CODEHUB_WORKSPACE_BASE_URL to another host name: cookies ignore ports"
         return [Finding("origins", Health.BAD, f"dashboard and workspaces share the host {dashboard}", fix)]
+    if not settings.workspace_host and settings.port_sharing in ("users", "link"):
+        message = "path mode: a shared port's page can use the workspaces of whoever opens it"
+        fix = "set CODEHUB_WORKSPACE_HOST=*.… to separate them, or unset CODEHUB_PORT_SHARING"
+        return [Finding("origins", Health.BAD, message, fix)]
     if not settings.workspace_host:
         message = "path mode: workspaces of one owner share an origin"
         return [Finding("origins", Health.GOOD, f"{message} (CODEHUB_WORKSPACE_HOST=*.… separates them)")]
