@@ -20,7 +20,7 @@ OPEN_FOR_S: Final = 30.0
 GOOD_PINGS_TO_CLOSE: Final = 2
 # How long a backend may take to list or describe what it has, or to answer a ping. Some accept every request and answer
 # none. A late answer is no harm: what could not be observed is Unknown, and the next resync asks again.
-OBSERVED_WITHIN_S: Final = 10.0
+OBSERVED_WITHIN_S: Final = 20.0
 
 
 class Breaker:
