@@ -15,14 +15,27 @@ for command in apt-get dpkg-source dpkg-deb patch xz; do
 done
 mkdir -p "$cache"
 exec 9> "$prefix.lock"
-flock 9
+flock -n 9 || { say "waiting for another build"; flock 9; }
 [ ! -e "$prefix/complete" ] || exit 0
 work=$prefix.build
 new=$prefix.new
 rm -rf "$new"
 mkdir -p "$new/bin" "$work/apt/sources" "$work/apt/lists/partial" "$work/apt/archives/partial" "$work/debs" "$work/gopath/src/k8s.io"
 started=$SECONDS
-step() { say "$((SECONDS - started)) s: $*"; }
+step() {
+    say "$((SECONDS - started)) s: $*"
+    echo "$*" > "$work/step"
+}
+# A step may take minutes: report every 20 seconds that it goes on. The compiler lists each package in compiled.log.
+: > "$work/compiled.log"
+(
+    while sleep 20 > /dev/null 2>&1 && kill -0 $$ 2> /dev/null; do
+        compiled=$(wc -l < "$work/compiled.log")
+        say "$((SECONDS - started)) s: still $(cat "$work/step")$([ "$compiled" = 0 ] || echo ", $compiled packages")"
+    done
+) 9>&- &
+heartbeat=$!
+trap 'kill $heartbeat 2>/dev/null' EXIT
 
 # The same mirrors, with their source packages; /etc/apt stays as it is.
 step "reading the package lists"
@@ -33,7 +46,7 @@ for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
     [ ! -e "$file" ] || sed -nE '/^deb(-src)? /{s/^deb(-src)? /deb /p; s/^deb /deb-src /p}' "$file" > "$work/apt/sources/$(basename "$file")"
 done
 chmod -R a+rX "$work/apt" # apt drops to its own user for downloads
-apt=(apt-get -qq -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$work/apt/sources" -o "Dir::State::lists=$work/apt/lists"
+apt=(apt-get -qq -o Acquire::Retries=5 -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$work/apt/sources" -o "Dir::State::lists=$work/apt/lists"
     -o "Dir::Cache::archives=$work/apt/archives" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o APT::Sandbox::User=root)
 "${apt[@]}" update
 
@@ -54,8 +67,19 @@ rm -rf "$new/usr/share/doc" "$new/usr/share/man" "$work/gopath/src/k8s.io/kubern
 dpkg-source --no-check -x "$work"/debs/kubernetes_*.dsc "$work/gopath/src/k8s.io/kubernetes" > /dev/null
 
 export GOROOT=$work/go/usr/lib/go-1.19 GOPATH=$work/gopath GOCACHE=$work/gocache GO111MODULE=off CGO_ENABLED=0 GOFLAGS='' HOME=$work LC_ALL=C
+# The compiler collects its garbage less often: less CPU time, for up to 1 GB of memory per process.
+export GOGC=400
 PATH=$GOROOT/bin:$PATH
 cd "$GOPATH/src/k8s.io/kubernetes"
+
+# The kubelet looks every 10 seconds whether a pod that ended can be deleted, and every 60 seconds for containers that nobody
+# removed. Tests delete a hundred pods: it looks every second here. Nothing else differs from the release.
+speed_up() { # FILE CONSTANT OLD NEW
+    grep -qE "$2 += $3\$" "$1" || die "$1 has no $2 = $3"
+    sed -i -E "s/($2 +=) $3\$/\1 $4/" "$1"
+}
+speed_up pkg/kubelet/status/status_manager.go syncPeriod '10 [*] time.Second' time.Second
+speed_up pkg/kubelet/kubelet.go ContainerGCPeriod time.Minute '5 * time.Second'
 
 # Debian removes this generated file from the source; its own build makes it again, and so do we.
 step "generating the OpenAPI definitions ($(go version))"
@@ -72,12 +96,13 @@ for package in component-base/version client-go/pkg/version; do
         flags="$flags -X k8s.io/kubernetes/vendor/k8s.io/$package.$pair"
     done
 done
-for program in kube-apiserver kube-controller-manager kube-scheduler kubelet; do
-    step "compiling $program"
-    nice -n 5 go build -tags providerless -ldflags "$flags" -o "$new/bin/$program" "./cmd/$program"
-done
+# One command, so that the programs' packages are compiled and linked in parallel. Without clouds and Docker's engine.
+step "compiling kube-apiserver, kube-controller-manager, kube-scheduler and kubelet"
+nice -n 5 go build -v -tags "providerless dockerless" -ldflags "$flags" -o "$new/bin/" \
+    ./cmd/kube-apiserver ./cmd/kube-controller-manager ./cmd/kube-scheduler ./cmd/kubelet 2> "$work/compiled.log" ||
+    { tail -30 "$work/compiled.log" >&2; die "the programs cannot be compiled"; }
 rm -rf "$prefix"
 touch "$new/complete"
 mv "$new" "$prefix"
 chmod -R u+w "$work" && rm -rf "$work"
-step "complete: $prefix"
+say "$((SECONDS - started)) s: complete: $prefix"

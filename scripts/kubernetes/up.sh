@@ -3,6 +3,7 @@
 #
 # Nothing outside those namespaces can reach it, and it cannot reach the network: its server programs get no security
 # fixes. Workspace images are docker archives in $lab/images; nothing is pulled. Commands run inside by exec.sh.
+# CODEHUB_KUBERNETES_NODE_GRACE: how long its kubelet may be silent before the node counts as lost (20s).
 # CODEHUB_KUBERNETES_CONTROL_ONLY=1 starts no kubelet: pods stay Pending, which is enough for thousands of them.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -11,10 +12,14 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 [ "$(id -u)" = 0 ] || die "a node needs root: namespaces, cgroups and a bridge"
 if [ "${1:-}" != inside ]; then
     "$here/build.sh"
-    if [ -e "$lab/run/ready" ] && "$here/exec.sh" kubectl get --raw /readyz >/dev/null 2>&1; then
-        exit 0
-    fi
-    "$here/down.sh"
+    is_up() {
+        local file
+        [ -e "$lab/run/ready" ] || return 1
+        for file in "$lab"/run/pid/*; do [ -d "/proc/$(cat "$file")" ] || return 1; done
+        "$here/exec.sh" kubectl get --raw /readyz
+    }
+    ! is_up > /dev/null 2>&1 || exit 0
+    "$here/down.sh" || die "the last node's processes are still there"
     mkdir -p "$lab"
     exec unshare -m -n --propagation private "$here/up.sh" inside
 fi
@@ -29,12 +34,16 @@ export PATH=$programs:$prefix/usr/bin:$prefix/usr/sbin:/usr/local/sbin:/usr/loca
 unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY || true
 started=$SECONDS
 step() { say "$((SECONDS - started)) s: $*"; }
+# wait_for WHAT COMMAND…: generously, because other work may keep this machine busy.
 wait_for() {
-    local what=$1 limit=$2 end
-    shift 2
-    end=$((SECONDS + limit))
+    local what=$1 limit=300 began=$SECONDS said=$SECONDS
+    shift
     until "$@" >/dev/null 2>&1; do
-        [ $SECONDS -lt $end ] || die "$what is not there after $limit s; see $run/log"
+        if [ $((SECONDS - began)) -ge $limit ]; then
+            tail -n 5 "$run"/log/*.log >&2
+            die "$what is not there after $limit s; see $run/log"
+        fi
+        [ $((SECONDS - said)) -lt 30 ] || { said=$SECONDS; step "still waiting: $what"; }
         sleep 0.2
     done
     step "$what"
@@ -48,13 +57,15 @@ start() {
     echo $! > "$run/pid/$name"
 }
 
-rm -rf "$run" "$lab/kubelet" "$lab/cni" "$lab/volumes" "$lab/containerd/state"
-mkdir -p "$run"/{pid,log,command,etcd,sys} "$lab/kubelet" "$lab/cni/net.d" "$lab/containerd" "$lab"/varlog/{pods,containers} "$lab/volumes" "$lab/images"
+mkdir -p "$run"/{pid,log,command,etcd,sys} "$lab/kubelet" "$lab/cni/net.d" "$lab/containerd" "$lab/volumes" "$lab/images"
 chmod 700 "$run/etcd"
 chown $volume_user:$volume_user "$lab/volumes"
-mkdir -p /var/log/pods /var/log/containers /tmp/hostpath_pv
-mount --bind "$lab/varlog/pods" /var/log/pods
-mount --bind "$lab/varlog/containers" /var/log/containers
+# Directories that the programs use under fixed names, and that another node or Docker may use on this machine too.
+for directory in /run/containerd /var/lib/cni /var/lib/kubelet /var/log/containers /var/log/pods; do
+    mkdir -p "$directory" "$lab/private$directory"
+    mount --bind "$lab/private$directory" "$directory"
+done
+mkdir -p /tmp/hostpath_pv
 mount --bind "$lab/volumes" /tmp/hostpath_pv
 # The kubelet sets these, and they are the whole machine's: it gets files that already hold what it wants.
 for setting in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/panic_on_oops=1 kernel/keys/root_maxkeys=1000000 kernel/keys/root_maxbytes=25000000; do
@@ -130,7 +141,7 @@ chmod o+x "$lab" "$run"
 start namespaces sleep infinity # holds the namespaces when everything else was killed
 start etcd etcd --name d --data-dir "$run/etcd" --unsafe-no-fsync --listen-client-urls http://127.0.0.1:2379 --advertise-client-urls http://127.0.0.1:2379 \
     --listen-peer-urls http://127.0.0.1:2380 --initial-advertise-peer-urls http://127.0.0.1:2380 --initial-cluster d=http://127.0.0.1:2380
-wait_for etcd 60 curl -sf http://127.0.0.1:2379/health
+wait_for etcd curl -sf http://127.0.0.1:2379/health
 # shellcheck disable=SC2086
 start apiserver kube-apiserver --etcd-servers=http://127.0.0.1:2379 --bind-address=0.0.0.0 --secure-port=6443 --advertise-address=$gateway \
     --client-ca-file="$pki/ca.crt" --tls-cert-file="$pki/apiserver.crt" --tls-private-key-file="$pki/apiserver.key" --cert-dir="$run" \
@@ -140,16 +151,16 @@ start apiserver kube-apiserver --etcd-servers=http://127.0.0.1:2379 --bind-addre
     --requestheader-client-ca-file="$pki/front-proxy-ca.crt" --requestheader-allowed-names=front-proxy-client --requestheader-extra-headers-prefix=X-Remote-Extra- \
     --requestheader-group-headers=X-Remote-Group --requestheader-username-headers=X-Remote-User --proxy-client-cert-file="$pki/front-proxy.crt" --proxy-client-key-file="$pki/front-proxy.key" \
     --service-cluster-ip-range=$services --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction --allow-privileged=true ${CODEHUB_KUBERNETES_APISERVER_ARGS:-}
-wait_for "API server" 180 curl -sf --cacert "$pki/ca.crt" --cert "$pki/admin.crt" --key "$pki/admin.key" $api/readyz
+wait_for "API server" curl -sf --cacert "$pki/ca.crt" --cert "$pki/admin.crt" --key "$pki/admin.key" $api/readyz
 start controller-manager setpriv --reuid $volume_user --regid $volume_user --clear-groups "$programs/kube-controller-manager" --kubeconfig="$run/controller-manager/kubeconfig" \
     --authentication-kubeconfig="$run/controller-manager/kubeconfig" --authorization-kubeconfig="$run/controller-manager/kubeconfig" --bind-address=127.0.0.1 --port=0 \
     --cert-dir="$run/controller-manager" --leader-elect=false --use-service-account-credentials=true --service-account-private-key-file="$run/controller-manager/sa.key" \
     --root-ca-file="$run/controller-manager/ca.crt" --flex-volume-plugin-dir="$run/controller-manager/flex" --cluster-signing-cert-file="$run/controller-manager/ca.crt" \
     --cluster-signing-key-file="$run/controller-manager/ca.key" --requestheader-client-ca-file="$run/controller-manager/front-proxy-ca.crt" --enable-hostpath-provisioner \
-    --node-monitor-grace-period=20s --pod-eviction-timeout=20s
+    --node-monitor-grace-period="${CODEHUB_KUBERNETES_NODE_GRACE:-20s}" --pod-eviction-timeout=20s
 start scheduler kube-scheduler --kubeconfig="$run/scheduler.kubeconfig" --authentication-kubeconfig="$run/scheduler.kubeconfig" --authorization-kubeconfig="$run/scheduler.kubeconfig" \
     --bind-address=127.0.0.1 --port=0 --cert-dir="$run" --leader-elect=false
-wait_for "default service account" 90 kubectl get serviceaccount default
+wait_for "default service account" kubectl get serviceaccount default
 
 if [ -z "${CODEHUB_KUBERNETES_CONTROL_ONLY:-}" ]; then
     cat > "$lab/cni/net.d/10-test.conflist" <<X
@@ -194,7 +205,7 @@ disabled_plugins = ['io.containerd.snapshotter.v1.btrfs', 'io.containerd.snapsho
       SystemdCgroup = false
 X
     start containerd containerd --config "$lab/containerd/config.toml"
-    wait_for containerd 60 ctr -a "$containerd" version
+    wait_for containerd ctr -a "$containerd" version
     for image in "$lab"/images/*.tar; do ctr -a "$containerd" -n k8s.io images import "$image" > /dev/null; done
     cat > "$run/kubelet.yaml" <<X
 apiVersion: kubelet.config.k8s.io/v1beta1
@@ -215,13 +226,13 @@ clusterDNS: [$dns_service]
 volumePluginDir: $lab/kubelet/volumeplugins
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
-evictionHard: {memory.available: 100Mi, nodefs.available: 1%, imagefs.available: 1%}
+evictionHard: {memory.available: 100Mi, nodefs.available: 0%, imagefs.available: 0%}
 nodeStatusUpdateFrequency: 5s
 syncFrequency: 2s
 X
     start kubelet kubelet --config="$run/kubelet.yaml" --kubeconfig="$run/kubelet-client.kubeconfig" --root-dir="$lab/kubelet" --cert-dir="$lab/kubelet/pki" \
         --hostname-override=$node --node-ip=$gateway --container-runtime=remote --container-runtime-endpoint="unix://$containerd" --v=2
-    wait_for "node Ready" 180 sh -c "kubectl get node $node --no-headers | grep -q ' Ready '"
+    wait_for "node Ready" sh -c "kubectl get node $node --no-headers | grep -q ' Ready '"
 fi
 kubectl apply -f "$here/storageclass.yaml" > /dev/null
 touch "$run/ready"

@@ -24,7 +24,7 @@ from testing.codehub import tiny_ide
 from testing.codehub.ide import put_xterm
 from testing.codehub.services import service_dir
 
-TIMEOUT_S = 180.0
+TIMEOUT_S = 280.0
 
 
 class Stack:

@@ -36,7 +36,7 @@ from testing.codehub.rows import put_workspace
 from testing.codehub.services import service_dir
 from testing.codehub.workspaces import workspace
 
-TIMEOUT_S = 120.0
+TIMEOUT_S = 240.0
 _LOCK_ID = 12345
 
 

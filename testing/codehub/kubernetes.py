@@ -19,7 +19,7 @@ import tarfile
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,7 @@ IMAGE = "docker.io/codehub-test/workspace:1"
 PLAIN_IMAGE = "docker.io/codehub-test/plain:1"
 # As the shipped images start their IDE.
 _START = "w=/opt/codehub/bin/with-environment; [ -x $w ] || w=; exec $w /usr/bin/python3 -u /tiny.py 8080 ID 0.0.0.0"
+TIMEOUT_S = 240.0  # kubelet and API server on a busy machine
 SMALL = PodOptions(
     cpu_limit="1", memory_limit="256Mi", cpu_request="10m", memory_request="32Mi", ephemeral_storage="1Gi", grace_s=2
 )
@@ -70,18 +71,23 @@ class Node:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     def kubectl(self, *arguments: str, given: str | None = None, check: bool = True) -> str:
-        return subprocess.run(
-            ["kubectl", *arguments], check=check, capture_output=True, text=True, input=given
-        ).stdout
+        done = subprocess.run(["kubectl", *arguments], check=False, capture_output=True, text=True, input=given)
+        assert done.returncode == 0 or not check, f"kubectl {' '.join(arguments)}: {done.stderr}"
+        return done.stdout
 
     def wait_ready(self) -> None:
         """Wait until the node controller reports the node as Ready."""
-        deadline = time.monotonic() + 180
-        while time.monotonic() < deadline:
-            if " Ready " in self.kubectl("get", "node", "node1", "--no-headers", check=False):
-                return
-            time.sleep(0.5)
-        raise AssertionError("the node does not become Ready")
+        self._wait(lambda: " Ready " in self.kubectl("get", "node", "node1", "--no-headers", check=False))
+
+    def wait_api(self) -> None:
+        """Wait until an API server that was started accepts every request. It answers earlier, but refuses some."""
+        self._wait(lambda: self.kubectl("get", "--raw", "/readyz", check=False) == "ok")
+
+    def _wait(self, holds: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + TIMEOUT_S
+        while not holds():
+            assert time.monotonic() < deadline, "the node does not become ready"
+            time.sleep(0.2)
 
     def program(self, action: str, name: str) -> None:
         """Kill, stop or start etcd, apiserver, kubelet, containerd, …"""
@@ -248,7 +254,7 @@ class PvcWorld:
         for claim in await self.cluster.home_claims(home.workspace_id):
             patch = {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "node1"}}}
             await self.cluster.client.patch(f"{self.cluster.claims_path}/{claim.meta.name}", patch)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(TIMEOUT_S):
             while (found := await self.files(home)) is None or not found.is_dir():
                 await asyncio.sleep(0.05)
         return found
@@ -272,7 +278,7 @@ class PvcWorld:
         for claim in await self.cluster.home_claims(home.workspace_id):
             await self.cluster.client.delete(f"{self.cluster.claims_path}/{claim.meta.name}", claim.meta.uid)
         assert await self.cluster.claims.wait_until(
-            lambda: not self.cluster.claims.known_of(home.workspace_id), 60
+            lambda: not self.cluster.claims.known_of(home.workspace_id), TIMEOUT_S
         ), "the claim goes"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from testing.codehub.installation import Installation
-from testing.codehub.kubernetes import IMAGE, Node
+from testing.codehub.kubernetes import IMAGE, TIMEOUT_S, Node
 
 _NOWHERE = Path("/nonexistent-volume")
 
@@ -57,7 +57,7 @@ def volume_of(node: Node, namespace: str, workspace_id: str) -> Callable[[], Pat
         node.kubectl(
             "annotate", "pvc", name, "-n", namespace, "--overwrite", "volume.kubernetes.io/selected-node=node1"
         )
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline:
             volume = node.kubectl("get", "pvc", name, "-n", namespace, "-o", "jsonpath={.spec.volumeName}")
             if volume:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import uuid
 from pathlib import Path
@@ -12,7 +11,8 @@ import pytest
 import yaml
 
 from testing.codehub.container_walkthrough import Walk
-from testing.codehub.kubernetes import DEPLOY, Node
+from testing.codehub.kubernetes import Node
+from testing.codehub.kubernetes_accounts import account_token
 from testing.codehub.kubernetes_stack import kubernetes_stack
 from testing.codehub.objectstore import S3Server
 
@@ -28,41 +28,6 @@ def kubeconfig(node: Node, place: Path, token: str, server: str = "") -> str:
     path = place / f"{uuid.uuid4()}.kubeconfig"
     path.write_text(yaml.safe_dump(found))
     return str(path)
-
-
-def account_without(node: Node, namespace: str, resource: str) -> str:
-    """Create an account with the shipped Role except for one resource, and return its token."""
-    documents = list(yaml.safe_load_all((DEPLOY / "workspaces/role.yaml").read_text()))
-    (role,) = [one for one in documents if one["kind"] == "Role"]
-    rules = [rule for rule in role["rules"] if rule["resources"] != [resource]]
-    assert len(rules) < len(role["rules"])
-    name = f"without-{resource}"
-    subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
-    role_reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
-    annotation = {"kubernetes.io/service-account.name": name}
-    for body in (
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}},
-        {**role, "metadata": {"name": name}, "rules": rules},
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "RoleBinding",
-            "metadata": {"name": name},
-            "roleRef": role_reference,
-            "subjects": [subject],
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "type": "kubernetes.io/service-account-token",
-            "metadata": {"name": name, "annotations": annotation},
-        },
-    ):
-        node.kubectl("apply", "-n", namespace, "-f", "-", given=json.dumps(body))
-    for _ in range(300):
-        secret = json.loads(node.kubectl("get", "secret", name, "-n", namespace, "-o", "json"))
-        if token := (secret.get("data") or {}).get("token"):
-            return base64.b64decode(token).decode()
-    raise AssertionError("the service account got no token")
 
 
 def uids(node: Node, namespace: str) -> set[str]:
@@ -84,7 +49,7 @@ def test_wrong_access_is_said_at_start_and_by_doctor_and_nothing_is_deleted(
     right = {"KUBECONFIG": str(node.lab / "kubeconfig"), "CODEHUB_K8S_NAMESPACE": namespace}
     dead = kubeconfig(node, tmp_path, "x", "https://127.0.0.1:9")
     expired = kubeconfig(node, tmp_path, "expired")
-    lacking = kubeconfig(node, tmp_path, account_without(node, namespace, "persistentvolumeclaims"))
+    lacking = kubeconfig(node, tmp_path, account_token(node, namespace, without="persistentvolumeclaims"))
     with kubernetes_stack(node, namespace, s3_server, tmp_path) as walk:
         with walk.signed_in() as client:
             workspace_id = walk.create(client, "tiny")

@@ -12,7 +12,7 @@ from codehub.domain.boundaries import Verdict
 from codehub.settings import load_settings
 from testing.codehub.kubernetes import IMAGE, Node
 
-pytestmark = [pytest.mark.needs("kubernetes", "root"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.needs("kubernetes", "root"), pytest.mark.timeout(900)]
 
 
 async def test_each_boundary_is_tried_from_a_pod(node: Node, namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from testing.codehub.contracts.homes import key
 from testing.codehub.contracts.instances import until
 from testing.codehub.kubernetes import IMAGE, SMALL, Node, admin_client, pvc_world
 
-pytestmark = [pytest.mark.needs("kubernetes", "root"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.needs("kubernetes", "root"), pytest.mark.timeout(900)]
 HOME = key()
 TINY = AppProfile(name="tiny", image=IMAGE, health_path="/healthz")
 

@@ -10,7 +10,7 @@ from testing.codehub.kubernetes import Node, rendered
 from testing.codehub.kubernetes_objects import created
 from testing.codehub.kubernetes_schema import Json, unknown_fields
 
-pytestmark = [pytest.mark.needs("kubernetes", "root")]
+pytestmark = [pytest.mark.needs("kubernetes", "root"), pytest.mark.timeout(900)]
 # Components that an operator adds where the cluster has them: since 1.21, and by a separate installation.
 OPTIONAL = {"PodDisruptionBudget", "HTTPRoute"}
 

@@ -13,7 +13,7 @@ from codehub.ports.fence import ignore_progress, no_fence
 from testing.codehub.contracts.homes import HomesContract, key
 from testing.codehub.kubernetes import Node, PvcWorld, pvc_world
 
-pytestmark = [pytest.mark.needs("kubernetes", "root")]
+pytestmark = [pytest.mark.needs("kubernetes", "root"), pytest.mark.timeout(900)]
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from codehub.ports.instances import ABSENT, InstanceSpec
 from testing.codehub.contracts.instances import InstancesContract, started, until, wid
 from testing.codehub.kubernetes import IMAGE, SMALL, Node, PvcWorld, admin_client, pvc_world
 
-pytestmark = [pytest.mark.needs("kubernetes", "root")]
+pytestmark = [pytest.mark.needs("kubernetes", "root"), pytest.mark.timeout(900)]
 
 
 @dataclass(frozen=True)

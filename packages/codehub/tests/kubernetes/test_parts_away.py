@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import subprocess
 from collections.abc import Callable
 
 import pytest
@@ -34,7 +36,9 @@ def container_of(node: Node, namespace: str) -> str:
 
 def kill_container(node: Node, namespace: str) -> None:
     if container := container_of(node, namespace):
-        node.ctr("task", "kill", "-s", "KILL", container)
+        # It may have done its work and ended in between.
+        with contextlib.suppress(subprocess.CalledProcessError):
+            node.ctr("task", "kill", "-s", "KILL", container)
 
 
 def delete_job(node: Node, namespace: str) -> None:

@@ -24,7 +24,7 @@ from testing.codehub.contracts.homes import key
 from testing.codehub.contracts.instances import until
 from testing.codehub.kubernetes import IMAGE, SMALL, Node, pvc_world
 
-pytestmark = [pytest.mark.needs("kubernetes", "root"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.needs("kubernetes", "root"), pytest.mark.timeout(900)]
 HOME = key()
 NAME = f"codehub-test-{uuid.uuid4().hex[:8]}"
 POOL, ONLY, DEVICE = "codehub-test.example/pool", "codehub-test.example/only", "codehub-test.example/gpu"

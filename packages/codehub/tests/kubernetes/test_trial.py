@@ -150,9 +150,9 @@ def trial(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tria
                 made.settled(part)
             made.sign_in()
             yield made
-        except subprocess.CalledProcessError as error:
+        except (AssertionError, subprocess.CalledProcessError) as error:
             said = node.kubectl("get", "pods,pvc,events", "-n", "codehub")
-            raise AssertionError(f"{error.stderr}\n{said}") from None
+            raise AssertionError(f"{getattr(error, 'stderr', error)}\n{said}") from None
         finally:
             for namespace in ("codehub-workspaces", "codehub"):
                 node.kubectl("delete", "namespace", namespace, "--timeout=180s", check=False)

@@ -19,7 +19,7 @@ from codehub.ports.homes import HomeState
 from codehub.ports.instances import InstanceSpec
 from testing.codehub.contracts.homes import FILES, key
 from testing.codehub.contracts.instances import until
-from testing.codehub.kubernetes import IMAGE, SMALL, Node, PvcWorld, pvc_world
+from testing.codehub.kubernetes import IMAGE, SMALL, TIMEOUT_S, Node, PvcWorld, pvc_world
 
 pytestmark = [pytest.mark.needs("kubernetes", "root"), pytest.mark.timeout(900)]
 PROFILE = AppProfile(name="tiny", image=IMAGE, health_path="/healthz")
@@ -51,7 +51,11 @@ async def test_a_workspace_goes_on_while_kubelet_and_containerd_are_away(world: 
         await asyncio.to_thread(node.program, "start", "containerd")
         await asyncio.to_thread(node.program, "start", "kubelet")
     await asyncio.to_thread(node.wait_ready)
-    assert await instances.status(HOME.workspace_id) == before
+
+    async def unchanged() -> bool:
+        return await instances.status(HOME.workspace_id) == before
+
+    await until(unchanged, "it is the same instance, also if the node counted as lost for a moment")
     assert await instances.probe(HOME.workspace_id, PROFILE)
     await KubernetesInstances(world.cluster, SMALL).delete(HOME.workspace_id, no_fence)
 
@@ -129,7 +133,9 @@ async def test_a_transfer_pod_that_is_killed_fails_the_attempt_and_the_next_one_
         nonlocal failed
         pods = world.cluster.pods
         await pods.objects()
-        assert await pods.wait_until(lambda: any(pod.is_running for pod in pods.known_of(HOME.workspace_id)), 120)
+        assert await pods.wait_until(
+            lambda: any(pod.is_running for pod in pods.known_of(HOME.workspace_id)), TIMEOUT_S
+        )
         pod = next(pod for pod in pods.known_of(HOME.workspace_id) if pod.is_running)
         raw = await world.cluster.client.get(f"{world.cluster.pods_path}/{pod.meta.name}")
         assert raw is not None

@@ -53,6 +53,14 @@ IDE: Final = Door()
 SHARES: Final = ("owner", "users", "link")
 
 
+def widest_share(setting: str, host_pattern: str) -> str:
+    """Return the widest share that administrators allow.
+
+    Under a path, a shared page would have the same origin as the guest's own workspaces, and could use them.
+    """
+    return setting or ("link" if host_pattern else "owner")
+
+
 def narrowed(share: str, widest: str) -> str:
     """Return the effective share if administrators allow at most `widest`."""
     return min(share, widest, key=SHARES.index)

@@ -316,10 +316,11 @@ class CoreSettings(BaseModel):
         alias="CODEHUB_BUSY_MAX",
         description="How long a busy program keeps a workspace awake without a user present.",
     )
-    port_sharing: Literal["owner", "users", "link"] = Field(
-        "link",
+    port_sharing: Literal["", "owner", "users", "link"] = Field(
+        "",
         alias="CODEHUB_PORT_SHARING",
-        description="How widely owners may share a port: not at all, with all users, or with anyone who has a link.",
+        description="How widely owners may share a port: not at all, with all users, or with anyone who has a link. "
+        "Unset: `link` if each workspace has its own host name (CODEHUB_WORKSPACE_HOST), otherwise `owner`.",
     )
     archive_keep: int = Field(
         2, ge=1, alias="CODEHUB_ARCHIVE_KEEP", description="How many archives of a workspace are kept."

@@ -20,6 +20,7 @@ from codehub.domain.doors import (
     read_host,
     read_key,
     read_path,
+    widest_share,
 )
 from codehub.proxy.admission.decision import Reply
 from codehub.proxy.admission.request_context import read
@@ -123,6 +124,13 @@ def test_a_share_is_worth_no_more_than_administrators_allow(share: str, widest: 
     worth = narrowed(share, widest)
     assert worth in (share, widest)
     assert SHARES.index(worth) <= min(SHARES.index(share), SHARES.index(widest))
+
+
+def test_under_a_path_ports_are_shared_only_where_administrators_say_so() -> None:
+    assert widest_share("", PATTERN) == "link"
+    assert widest_share("", "") == "owner"
+    for setting in SHARES:
+        assert widest_share(setting, "") == widest_share(setting, PATTERN) == setting
 
 
 def test_the_ide_keeps_its_path_under_its_host() -> None:
