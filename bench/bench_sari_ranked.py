@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from bench import sari_ranked
+from sari.ranking.rank import Ranked
 from sari.tools.workspace import open_workspace
 from testing.sari import trees
 
@@ -89,8 +90,9 @@ def _commits(repository: Path) -> list[Row]:
         root, tasks = sari_ranked.commit_tasks(repository, scratch / "checkout")
         (scratch / "index").mkdir()
         built = sari_ranked.Built(root, scratch / "index")
-        recall, first = sari_ranked.score_commits(
-            tasks, lambda question: [one.path.decode("utf-8", "replace") for one in built.ask(question)]
+        recall, first = sari_ranked.score_commits(tasks, lambda question: _paths(built.ask(question)))
+        shallow_recall, shallow_first = sari_ranked.score_commits(
+            tasks, lambda question: _paths(built.ask_shallow(question))
         )
         plain_recall, plain_first = sari_ranked.score_commits(tasks, built.plain)
         built.close()
@@ -105,7 +107,13 @@ def _commits(repository: Path) -> list[Row]:
             "floor": 0.8,
         },
         {"what": f"{about}: MRR", "value": first, "unit": "of 1", "peer": f"BM25 {plain_first:.3f}", "floor": 0.65},
+        {"what": f"{about}: recall@5 in a shallow clone", "value": shallow_recall, "unit": "of 1"},
+        {"what": f"{about}: MRR in a shallow clone", "value": shallow_first, "unit": "of 1"},
     ]
+
+
+def _paths(ranked: list[Ranked]) -> list[str]:
+    return [one.path.decode("utf-8", "replace") for one in ranked]
 
 
 class _Call:

@@ -171,9 +171,11 @@ class _Peer:
         self._engine = engine
         self._base = base
         self._image = image
+        # All at once: two threads that look for a free port each may find the same.
+        self._ports = iter(free_ports(1 + _ROUNDS + _MANY))
 
     def start(self, look_s: float = _POLL_INTERVAL_S) -> float:
-        (port,) = free_ports(1)
+        port = next(self._ports)
         home = Path(tempfile.mkdtemp(dir=self._base))
         os.chown(home, 1000, 1000)
         command = [
@@ -184,7 +186,7 @@ class _Peer:
         with httpx.Client(timeout=60, trust_env=False) as client:
             began = time.perf_counter()
             subprocess.run(
-                command, env={**os.environ, "DOCKER_HOST": self._engine.host}, check=True, capture_output=True
+                command, env={**os.environ, "DOCKER_HOST": self._engine.host}, check=True, stdout=subprocess.DEVNULL
             )
             _until_good(client, f"http://127.0.0.1:{port}/healthz", look_s)
             return time.perf_counter() - began

@@ -26,6 +26,7 @@ from sari.languages import catalog
 from sari.languages.read import read_text, symbols_of
 from sari.ranking.corpus import Corpus
 from sari.ranking.extract import file_terms
+from sari.ranking.file_history import FileHistory
 from sari.ranking.file_kind import FileKind, kind_of
 from sari.ranking.git_log import read_history
 from sari.ranking.rank import Ranked
@@ -72,6 +73,7 @@ class Built:
         self.segment = TermSegment(segment_at)
         where = {path: number for number, path in enumerate(self.segment.paths)}
         self.corpus = Corpus([self.segment], where, read_history(root))
+        self.shallow = Corpus([self.segment], where, FileHistory())
         self.build_s = time.monotonic() - began
         self.bytes = segment_at.stat().st_size
         self._contents: dict[bytes, FileContent | None] = {}
@@ -87,6 +89,10 @@ class Built:
 
     def ask(self, question: str, weights: Weights = DEFAULT) -> list[Ranked]:
         return answer(self.corpus, question, self.content, weights=weights)
+
+    def ask_shallow(self, question: str) -> list[Ranked]:
+        """Answer as in a shallow clone, which has no history to read."""
+        return answer(self.shallow, question, self.content)
 
     def snippets(self, question: str, max_tokens: int) -> list[Snippet]:
         return pack(self.ask(question), self.content, max_tokens)

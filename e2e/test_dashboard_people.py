@@ -9,6 +9,7 @@ import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 
+from codehub.adapters.postgres.control_store import PostgresControlStore
 from e2e.pages import card, press, sign_in
 from testing.browser import close_context, patient, watch_faults
 from testing.codehub.dashboard import ADMIN, ARCHIVED, PASSWORD, RUNNING, DashboardServer, Stage
@@ -99,7 +100,15 @@ async def test_an_admin_manages_users_undeletes_and_sees_the_coordinator(
     await sign_in(page, dashboard)
     await page.get_by_role("link", name="Admin").click()
     await expect(page.get_by_text("No coordinator leads")).to_be_visible()
+    store = PostgresControlStore(dashboard.database)
+    await store.note_refusal("node-b", "its homes are elsewhere")
+    await store.note_components(0, {"ttl_runner": {"last_tick_at": None, "last_error": "Redis is away"}})
+    await page.reload()
+    await expect(page.get_by_role("row", name="ttl_runner")).to_contain_text("Redis is away")
+    refusals = page.get_by_label("Coordinators that refuse to lead")
+    await expect(refusals).to_have_text("node-b refuses to lead: its homes are elsewhere.")
     await page.get_by_role("link", name="All workspaces").click()
+    await expect(page.locator("#leader")).to_contain_text("node-b refuses to lead: its homes are elsewhere.")
     await page.get_by_label("Show deleted workspaces").check()
     await press(page, "Undelete gone")
     await expect(page.get_by_text("gone was undeleted; it is archived.")).to_be_visible()

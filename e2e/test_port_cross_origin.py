@@ -43,6 +43,18 @@ CALL = """async ([url, method, body]) => {
   catch (error) { return "no"; }
 }"""
 
+# What a page may load from another origin without asking: a script, a picture, a frame, an answer that it cannot read.
+EMBED = """async ([url, referrerPolicy]) => {
+  const load = (name) => new Promise((done) => {
+    const node = document.createElement(name);
+    Object.assign(node, {referrerPolicy, onload: done, onerror: done, src: `${url}-${name}`});
+    document.body.append(node);
+  });
+  for (const name of ["script", "img", "iframe"]) await load(name);
+  await fetch(`${url}-fetch`, {mode: "no-cors", credentials: "include", referrerPolicy}).catch(() => 0);
+}"""
+LOADED = [f"-{name}" for name in ("script", "img", "iframe", "fetch")]
+
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
@@ -100,8 +112,14 @@ async def test_ports_of_one_workspace_call_each_other_and_nobody_else_does(
             "url => fetch(url, {method: 'POST', mode: 'no-cors', credentials: 'include', body: 'x'}).catch(() => 0)",
             back + "forged",
         )
+        for referrer in ("no-referrer", "origin", "unsafe-url"):
+            await page.evaluate(EMBED, [back + "embedded", referrer])
+    await visit(page, front)
+    await page.evaluate(EMBED, [back + "shown", ""])
     heard = [json.loads(line) for line in (await asyncio.to_thread(mine.sh, "cat heard")).splitlines()]
     assert ["POST", "/write", '{"from": "front"}', None] in heard
-    assert [method for method, path, *_ in heard if path in ("/early", "/forged")] == []
+    refused = ("/early", "/forged", "/stolen", *(f"/embedded{name}" for name in LOADED))
+    assert [path for _, path, *_ in heard if path in refused] == []
+    assert [path for _, path, *_ in heard if path.startswith("/shown")] == [f"/shown{name}" for name in LOADED]
     assert {cookie for *_, cookie in heard} == {None}, "CodeHub's cookies never reach the application"
     page_faults.clear()  # Chromium reports what it refused

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -22,13 +22,14 @@ from codehub.domain.model import (
 from codehub.domain.profiles import AppProfile
 from codehub.ports.fence import no_fence
 from codehub.ports.instances import Upstream
+from codehub.ports.stores import IdentifiedStore
 from testing.codehub.memory.activity import MemoryActivity
 from testing.codehub.memory.bus import MemoryBus
 from testing.codehub.memory.database import MemoryDatabase
 from testing.codehub.memory.leadership import MemoryElection
 from testing.codehub.memory.world import MemoryArchives, MemoryHomes, MemoryInstances
 from testing.codehub.simulation.loop import VirtualClock, VirtualLoop, run_virtual
-from testing.codehub.workspaces import workspace
+from testing.codehub.workspaces import WORKSPACE_ID, workspace
 
 PROFILE = AppProfile("code-server", health_timeout_s=20.0, activity_path="/activity")
 
@@ -45,6 +46,9 @@ class World:
     archives: MemoryArchives = field(default_factory=MemoryArchives)
     instances: MemoryInstances = field(default_factory=MemoryInstances)
     activity: MemoryActivity = field(default_factory=MemoryActivity)
+    engine: MemoryInstances = field(default_factory=lambda: MemoryInstances("local-docker"))
+    metrics: Metrics = field(default_factory=Metrics)
+    stores: Sequence[IdentifiedStore] = ()
 
     def __post_init__(self) -> None:
         self.clock = VirtualClock(self.loop)
@@ -72,30 +76,34 @@ class World:
             bus=MemoryBus(),
             activity=self.activity,
             asks_activity=self,
-            instances={"process": self.instances},
+            instances={"process": self.instances, "local-docker": self.engine},
             homes={"local-dir": self.homes},
             archives=self.archives,
             profile_of=lambda row: (row.image_ref, PROFILE),
             clock=self.clock,
             new_id=lambda: f"id-{next(ids)}",
             random=lambda: 0.5,
+            stores=self.stores,
+            registry=self.database,
         )
-        task = asyncio.create_task(run_coordinator(settings, deps, metrics=Metrics()))
+        task = asyncio.create_task(run_coordinator(settings, deps, metrics=self.metrics))
         try:
             yield
         finally:
             task.cancel()
             await asyncio.wait([task])
 
-    def put(self, **changes: Any) -> Workspace:
-        row = replace(workspace(created_at=self.clock.now()), last_access_at=self.clock.now(), **changes)
+    def put(self, id_: str = WORKSPACE_ID, **changes: Any) -> Workspace:
+        row = replace(workspace(id_, created_at=self.clock.now()), last_access_at=self.clock.now(), **changes)
         self.database.put(row)
         return row
 
-    async def until(self, holds: Callable[[Workspace], bool], within_s: float = 3_600) -> Workspace:
+    async def until(
+        self, holds: Callable[[Workspace], bool], within_s: float = 3_600, id_: str = WORKSPACE_ID
+    ) -> Workspace:
         deadline = self.clock.monotonic() + within_s
         while True:
-            row = self.database.rows[workspace().id]
+            row = self.database.rows[id_]
             if holds(row):
                 return row
             assert self.clock.monotonic() < deadline, row

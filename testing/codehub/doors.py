@@ -102,3 +102,12 @@ def open_doors(stack: Stack, name: str = "doors") -> Doors:
     doors = Doors(stack, created.json()["id"], made.json()["token"])
     doors.until("RUNNING")
     return doors
+
+
+def token_of_another_user(doors: Doors, name: str) -> str:
+    """Create a user, and return their token."""
+    with doors.stack.client() as admin:
+        made = admin.post("/api/v1/users", json={"username": name, "password": "a long password"})
+        assert made.status_code == 201, made.text
+    with doors.stack.client(name, "a long password") as session:
+        return str(session.post("/api/v1/tokens", json={"name": "t"}).json()["token"])

@@ -64,7 +64,10 @@ class RunnerStoresContract:
         assert to_sleep
         assert to_archive
         assert {row.id for row in await world.ttl.idle(NOW, ttl, gaps)} == to_sleep
-        assert set(await world.ttl.put_to_sleep(epoch, NOW, ttl, gaps)) == to_sleep
+        unasked, *asked = sorted(to_sleep)
+        assert sorted(await world.ttl.put_to_sleep(epoch, NOW, ttl, gaps, {unasked})) == asked
+        assert (await one(world, unasked)).desired_state is DesiredState.RUNNING
+        assert await world.ttl.put_to_sleep(epoch, NOW, ttl, gaps) == [unasked]
         assert set(await world.ttl.put_to_archive(epoch, NOW, ttl)) == to_archive
         for row in rows:
             desired = (await one(world, row.id)).desired_state

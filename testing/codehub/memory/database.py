@@ -37,6 +37,7 @@ class MemoryDatabase:
         self.events: dict[str, list[tuple[datetime, TimelineEvent]]] = {}
         self.generations: dict[str, dict[str, Generation]] = {}
         self.components: Mapping[str, Mapping[str, object]] = {}
+        self.refusals: dict[str, str] = {}
         self.stores: dict[str, StoreRecord] = {}
         self._versions: dict[str, str] = {}
         self._version = 0
@@ -157,6 +158,12 @@ class MemoryDatabase:
         self._must_lead(epoch)
         self.stores[kind] = record
 
+    async def note_refusal(self, node_id: str, why: str) -> None:
+        if why:
+            self.refusals[node_id] = why
+        else:
+            self.refusals.pop(node_id, None)
+
     async def store_evidence(self, kind: str, most: int) -> Sequence[Workspace]:
         rows = [
             row
@@ -198,9 +205,11 @@ class MemoryDatabase:
     async def idle(self, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> Sequence[Workspace]:
         return [row for row in self.rows.values() if is_to_sleep(row, now, ttl, gaps)]
 
-    async def put_to_sleep(self, epoch: int, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> Collection[str]:
+    async def put_to_sleep(
+        self, epoch: int, now: datetime, ttl: timedelta, gaps: Sequence[Span], unasked: Collection[str] = ()
+    ) -> Collection[str]:
         self._must_lead(epoch)
-        rows = [row for row in self.rows.values() if is_to_sleep(row, now, ttl, gaps)]
+        rows = [row for row in self.rows.values() if is_to_sleep(row, now, ttl, gaps) and row.id not in unasked]
         return self._ask_for(rows, DesiredState.STANDBY, "put_to_sleep", now)
 
     async def put_to_archive(self, epoch: int, now: datetime, ttl: timedelta) -> Collection[str]:

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from codehub.domain.errors import BackendDown, Conflict, DataLost, Denied, FenceLost, NotFound, OutOfSpace, Transient
+from codehub.domain.errors import Conflict, DataLost, Denied, FenceLost, NotFound, OutOfSpace, Transient
 from codehub.domain.gc import archive_key_of
 from codehub.domain.model import HomeCtx, Progress
 from codehub.domain.profiles import AppProfile, Runs
@@ -18,6 +18,7 @@ from codehub.ports.archives import ArchivePlace
 from codehub.ports.fence import Fence, Report
 from codehub.ports.homes import ArchiveReceipt, HomeKey, HomeState, HomeStatus
 from codehub.ports.instances import ABSENT, InstanceSpec, InstanceStatus, Mount, MountKind, Upstream
+from testing.codehub.memory.answering import Answering
 
 Files = Mapping[str, bytes]
 
@@ -28,29 +29,29 @@ class StoredArchive:
     meta: bool = False
 
 
-class MemoryArchives:
+class MemoryArchives(Answering):
     """Implements ports.archives.Archives."""
 
     def __init__(self) -> None:
-        self.away = False
+        super().__init__("the archive store")
         self.places: dict[ArchivePlace, StoredArchive] = {}
         self._owner: str | None = None
 
     async def ping(self) -> None:
-        self.answer()
+        await self.answer()
 
     async def claim(self, installation_id: str) -> None:
-        self.answer()
+        await self.answer()
         if self._owner not in (None, installation_id):
             raise Denied(f"the archive store belongs to {self._owner}")
         self._owner = installation_id
 
     async def committed(self, archive_keys: Collection[str]) -> Mapping[str, bool]:
-        self.answer()
+        await self.answer()
         return {key: self.find(key) is not None for key in archive_keys}
 
     async def receipts(self, workspace_id: str) -> Sequence[ArchiveReceipt]:
-        self.answer()
+        await self.answer()
         return [
             _receipt(place.archive_key, place.op_id, stored.files)
             for place, stored in sorted(self.places.items(), key=lambda one: one[0].op_id)
@@ -58,21 +59,17 @@ class MemoryArchives:
         ]
 
     async def list_places(self) -> AsyncIterator[ArchivePlace]:
-        self.answer()
+        await self.answer()
         for place in list(self.places):
             yield place
 
     async def remove(self, place: ArchivePlace, fence: Fence) -> None:
-        self.answer()
+        await self.answer()
         fence()
         if (stored := self.places.get(place)) is not None:
             stored.meta = False
         fence()
         self.places.pop(place, None)
-
-    def answer(self) -> None:
-        if self.away:
-            raise BackendDown("the archive store is away")
 
     def find(self, key: str) -> Files | None:
         """Return the content of a committed archive."""
@@ -91,12 +88,12 @@ class Volume:
     limit: int | None = None
 
 
-class MemoryHomes:
+class MemoryHomes(Answering):
     """Implements ports.homes.Homes."""
 
     def __init__(self, archives: MemoryArchives, name: str = "local-dir") -> None:
+        super().__init__("the storage backend")
         self._name = name
-        self.away = False
         # The full disk, if any.
         self.full = ""
         # As if the directory had been moved away: nothing can be observed or changed.
@@ -109,33 +106,33 @@ class MemoryHomes:
         return self._name
 
     async def ping(self) -> None:
-        self.answer()
+        await self.answer()
 
     async def list_all(self) -> Mapping[str, HomeStatus]:
-        self.answer()
+        await self.answer()
         if self.hidden:
             return {}
         return {id_: HomeStatus(HomeState.WHOLE, volume.ctx) for id_, volume in self.volumes.items()}
 
     async def status(self, home: HomeKey) -> HomeStatus:
-        self.answer()
+        await self.answer()
         volume = None if self.hidden else self.volumes.get(home.workspace_id)
         return HomeStatus(HomeState.ABSENT) if volume is None else HomeStatus(HomeState.WHOLE, volume.ctx)
 
     async def limit(self, home: HomeKey, limit: int | None) -> bool:
-        self.answer()
+        await self.answer()
         volume = self.volumes.get(home.workspace_id)
         if volume is not None:
             volume.limit = limit
         return volume is not None and limit is not None
 
     async def size(self, home: HomeKey) -> int | None:
-        self.answer()
+        await self.answer()
         volume = None if self.hidden else self.volumes.get(home.workspace_id)
         return None if volume is None else sum(map(len, volume.files.values()))
 
     async def provision(self, home: HomeKey, incarnation: str, fence: Fence) -> HomeCtx:
-        self.answer()
+        await self.answer()
         if home.workspace_id not in self.volumes:
             self._room()
             fence()
@@ -146,8 +143,8 @@ class MemoryHomes:
         return Mount(MountKind.DIR, f"/homes/{home.store_key}")
 
     async def archive(self, home: HomeKey, ctx: HomeCtx, op_id: str, report: Report, fence: Fence) -> ArchiveReceipt:
-        self.answer()
-        self.archives.answer()
+        await self.answer()
+        await self.archives.answer()
         key = archive_key_of(home.workspace_id, op_id)
         if (there := self.archives.find(key)) is not None:
             return _receipt(key, op_id, there)
@@ -159,8 +156,8 @@ class MemoryHomes:
         return _receipt(key, op_id, files)
 
     async def archive_empty(self, home: HomeKey, op_id: str, fence: Fence) -> ArchiveReceipt:
-        self.answer()
-        self.archives.answer()
+        await self.answer()
+        await self.archives.answer()
         key = archive_key_of(home.workspace_id, op_id)
         if self.archives.find(key) is None:
             fence()
@@ -170,8 +167,8 @@ class MemoryHomes:
     async def restore(
         self, home: HomeKey, archive_key: str, incarnation: str, report: Report, fence: Fence
     ) -> HomeCtx:
-        self.answer()
-        self.archives.answer()
+        await self.answer()
+        await self.archives.answer()
         volume = self.volumes.get(home.workspace_id)
         if volume is not None:
             if volume.ctx.restore_marker == archive_key:
@@ -187,23 +184,19 @@ class MemoryHomes:
         return self.volumes[home.workspace_id].ctx
 
     async def deprovision(self, home: HomeKey, ctx: HomeCtx, fence: Fence) -> None:
-        self.answer()
+        await self.answer()
         if home.workspace_id in self.volumes and not self.hidden:
             fence()
             self._expect(home, ctx)
             del self.volumes[home.workspace_id]
 
     async def purge(self, home: HomeKey, fence: Fence) -> None:
-        self.answer()
+        await self.answer()
         fence()
         self.volumes.pop(home.workspace_id, None)
 
     async def sweep(self, home: HomeKey, fence: Fence) -> None:
-        self.answer()
-
-    def answer(self) -> None:
-        if self.away:
-            raise BackendDown("the storage backend is away")
+        await self.answer()
 
     def _room(self) -> None:
         if self.hidden:
@@ -225,14 +218,14 @@ def _receipt(key: str, op_id: str, files: Files) -> ArchiveReceipt:
     return ArchiveReceipt(key, op_id, len(content) + 50, hashlib.sha256(content).hexdigest())
 
 
-class MemoryInstances:
+class MemoryInstances(Answering):
     """Implements ports.instances.Instances. `deaf` instances run, but answer no health check."""
 
     runs = Runs.COMMAND
 
     def __init__(self, name: str = "process") -> None:
+        super().__init__("the instance backend")
         self._name = name
-        self.away = False
         self.there: dict[str, InstanceStatus] = {}
         self.deaf: set[str] = set()
         self._number = 0
@@ -243,10 +236,10 @@ class MemoryInstances:
         return self._name
 
     async def ping(self) -> None:
-        self.answer()
+        await self.answer()
 
     async def start(self, spec: InstanceSpec, report: Report, fence: Fence, *, replace: bool = False) -> None:
-        self.answer()
+        await self.answer()
         digest = f"{spec.image} {spec.profile.name} {spec.mount}"
         there = self.there.get(spec.workspace_id, ABSENT)
         if there.running and there.spec_digest == digest and not replace:
@@ -259,32 +252,32 @@ class MemoryInstances:
         self.hint(spec.workspace_id)
 
     async def stop(self, workspace_id: str, fence: Fence) -> None:
-        self.answer()
+        await self.answer()
         if self.there.get(workspace_id, ABSENT).running:
             fence()
             self.end(workspace_id, "ExitCode:0")
 
     async def delete(self, workspace_id: str, fence: Fence) -> None:
-        self.answer()
+        await self.answer()
         if workspace_id in self.there:
             fence()
             del self.there[workspace_id]
             self.hint(workspace_id)
 
     async def status(self, workspace_id: str) -> InstanceStatus:
-        self.answer()
+        await self.answer()
         return self.there.get(workspace_id, ABSENT)
 
     async def list_all(self) -> Mapping[str, InstanceStatus]:
-        self.answer()
+        await self.answer()
         return dict(self.there)
 
     async def probe(self, workspace_id: str, profile: AppProfile) -> bool:
-        self.answer()
+        await self.answer()
         return self.there.get(workspace_id, ABSENT).running and workspace_id not in self.deaf
 
     async def resolve_upstream(self, workspace_id: str) -> Upstream | None:
-        self.answer()
+        await self.answer()
         return self.there.get(workspace_id, ABSENT).upstream
 
     async def watch(self) -> AsyncIterator[str]:
@@ -297,14 +290,14 @@ class MemoryInstances:
             self._watchers.remove(queue)
 
     async def logs(self, workspace_id: str, *, follow: bool, tail: int | None = None) -> AsyncIterator[bytes]:
-        self.answer()
+        await self.answer()
         if workspace_id in self.there:
             yield f"hello from {workspace_id}\n".encode()
             if follow:
                 await asyncio.Event().wait()
 
     async def usage(self, workspace_id: str) -> Mapping[str, float] | None:
-        self.answer()
+        await self.answer()
         return None
 
     def end(self, workspace_id: str, reason: str) -> None:
@@ -316,7 +309,3 @@ class MemoryInstances:
     def hint(self, workspace_id: str) -> None:
         for queue in self._watchers:
             queue.put_nowait(workspace_id)
-
-    def answer(self) -> None:
-        if self.away:
-            raise BackendDown("the instance backend is away")

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from testing.codehub.mutants.boundaries import BOUNDARIES
 from testing.codehub.mutants.catalog import MUTANTS, ROOT, SOURCE, Mutant, mutated
 
 # A bug may make a test hang, which also counts as detected.
@@ -50,7 +51,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="those whose name contains this")
     parser.add_argument("--baseline", action="store_true", help="first run every named test on the source as it is")
     options = parser.parse_args()
-    chosen = [mutant for mutant in MUTANTS if options.only in mutant.name]
+    chosen = [mutant for mutant in (*MUTANTS, *BOUNDARIES) if options.only in mutant.name]
     survivors = []
     with tempfile.TemporaryDirectory(prefix="codehub-mutants-") as place:
         if options.baseline and _run(tuple(sorted({test for one in chosen for test in one.tests})), SOURCE) != 0:

@@ -185,9 +185,23 @@ MUTANTS: Final = (
     Mutant(
         "the IDE is not asked before sleep",
         "control/ttl_runner.py",
-        "            await self._ask(idle, now)\n",
+        "            unasked = await self._ask(idle, now)\n",
         "            pass\n",
         _CONTROL,
+    ),
+    Mutant(
+        "a workspace that cannot be asked is put to sleep",
+        "control/ttl_runner.py",
+        "                    unasked.add(workspace.id)\n",
+        "",
+        _CONTROL,
+    ),
+    Mutant(
+        "a backend that hangs is waited for",
+        "control/breaker.py",
+        "    limit = asyncio.timeout(limit_s)\n",
+        "    limit = asyncio.timeout(None)\n",
+        (f"{_TESTS}/unit/test_hung_backends.py",),
     ),
     Mutant(
         "deprovision without the incarnation check",

@@ -115,6 +115,8 @@ class Simulation:
         self.duplicates = random.Random(seed + 1_000_000)
         # Schedules and images of devcontainer.json are part of every fifth seed, for the same reason.
         self.planned = random.Random(seed + 2_000_000) if seed % 5 == 4 else None
+        # Backends that hang, too.
+        self.hangs = random.Random(seed + 3_000_000) if seed % 5 == 3 else None
         self.clock = VirtualClock(loop)
         self.world = World(self.clock, self.dice, grace_s=GRACE_S, retention_s=RETENTION_S, bugs=bugs)
         self.activity = MemoryActivity()
@@ -129,7 +131,7 @@ class Simulation:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             parts = [group.create_task(self._coordinator(name)) for name in ("a", "b")]
-            others = [group.create_task(self._users()), group.create_task(self._inject_faults())]
+            others = [group.create_task(part) for part in (self._users(), self._inject_faults(), self._hang_parts())]
             await asyncio.sleep(FAULTS_FOR_S)
             for task in others:
                 task.cancel()
@@ -289,6 +291,16 @@ class Simulation:
                     world.instances.deaf.add(victim)
                     asyncio.get_running_loop().call_later(2 * away_s, world.instances.deaf.discard, victim)
 
+    async def _hang_parts(self) -> None:
+        """Let backends accept calls and answer none for a while."""
+        while self.hangs is not None:
+            await asyncio.sleep(self.hangs.uniform(5, 30))
+            part = self.hangs.choice([self.world.instances, self.world.homes, self.world.archives])
+            self._say(f"{type(part).__name__} hangs")
+            self.world.count("hang")
+            part.hang()
+            asyncio.get_running_loop().call_later(self.hangs.uniform(5, 60), part.resume)
+
     async def _end_faults(self) -> None:
         """End all faults. Frozen processes continue, and act late."""
         self._say("calm")
@@ -299,6 +311,8 @@ class Simulation:
         world.instances.deaf.clear()
         for part in (world.instances, world.homes, world.archives, self.activity, self.bus):
             part.away = False
+        for backend in (world.instances, world.homes, world.archives):
+            backend.resume()
         for process in self.processes.values():
             process.odds = Dice.none()
             process.thaw()

@@ -156,14 +156,31 @@ async def test_services_of_this_machine_are_not_reached(world: ProcessWorld) -> 
 
 
 async def test_neither_metadata_nor_private_networks_are_reached(world: ProcessWorld) -> None:
+    """By a route, not by who is there: connecting a UDP socket looks up the route and sends nothing."""
     await started(world)
-    for host in ("169.254.169.254", "10.0.0.1", "172.17.0.1", "192.168.1.1", "100.64.0.1"):
-        said = await try_to_reach(world, host, 80)
-        assert "refused" in said, host
-        assert "Permission denied" in said or "unreachable" in said, said  # by a route, not by who is there
-    assert "unreachable" in await world.ask(
-        wid(), "python3 -c 'import socket; socket.create_connection((\"fd00:ec2::254\", 80), 5)' 2>&1"
-    )
+    ask = 'import socket; socket.socket(socket.AF_INET{}, socket.SOCK_DGRAM).connect(("{}", 80)); print("a route")'
+
+    async def route(family: str, host: str) -> str:
+        return await world.ask(wid(), f"python3 -c '{ask.format(family, host)}' 2>&1")
+
+    async def out() -> bool:
+        return "a route" in await route("", "203.0.113.1")
+
+    await until(out, "the way out is there")
+    for host in ("169.254.169.254", "10.0.0.1", "172.17.0.1", "192.168.1.1", "100.64.0.1", "198.18.1.1"):
+        assert "Permission denied" in await route("", host), host
+    assert "unreachable" in await route("6", "fd00:ec2::254")
+
+
+async def test_a_listener_at_a_link_local_address_is_not_reached(tmp_path: Path) -> None:
+    """As that of cloud metadata, in a network of the test's own."""
+    with elsewhere("169.254.77.2", "169.254.77.1") as port:
+        async with ended(limited(tmp_path)) as world:
+            await started(world)
+            assert "refused" in await try_to_reach(world, "169.254.77.2", port)
+            # It can be reached, but not from there.
+            there = subprocess.run(["python3", "-c", CONNECT, "169.254.77.2", str(port)], capture_output=True)
+            assert there.stdout == b"reached hello\n"
 
 
 async def test_workspaces_do_not_reach_each_others_ports_or_abstract_sockets(world: ProcessWorld) -> None:

@@ -105,6 +105,13 @@ async def test_a_coordinator_with_other_stores_refuses_to_lead_and_the_right_one
             return "refuses to lead" in await asyncio.to_thread(log.read_text)
 
         await until(refuses, "it says that it refuses")
+
+        async def recorded() -> bool:
+            return bool((await here.leadership()).refusals)
+
+        await until(recorded, "the database says why, for the dashboard and doctor")
+        (why,) = (await here.leadership()).refusals.values()
+        assert f"{elsewhere / 'homes'} is another place" in why
         assert not (await here.leadership()).held
         row = await here.now()
         assert (row.phase, row.error_reason) == (Phase.STANDBY, None)

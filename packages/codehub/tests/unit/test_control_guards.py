@@ -29,6 +29,7 @@ from codehub.domain.model import (
     Phase,
     Workspace,
 )
+from codehub.domain.stores import StoreRecord
 from codehub.ports.archives import ArchivePlace
 from codehub.ports.fence import Fence, Report, ignore_progress, no_fence
 from codehub.ports.homes import ArchiveReceipt, HomeKey, HomeState, HomeStatus
@@ -36,6 +37,45 @@ from testing.codehub.control_world import CTX, PROFILE, FakeLease, World, run
 from testing.codehub.memory.database import MemoryDatabase
 from testing.codehub.memory.world import MemoryHomes, Volume
 from testing.codehub.workspaces import workspace
+
+
+class _Homes:
+    """A store of homes at some place, with the id of another installation or of this one."""
+
+    kind, place = "homes", "/srv/elsewhere"
+
+    def __init__(self) -> None:
+        self.id = "another"
+
+    async def read_id(self) -> str:
+        return self.id
+
+    async def write_id(self, store_id: str) -> None:
+        raise AssertionError("a store with an id is not claimed")
+
+    def expect(self, store_id: str) -> None: ...
+
+    def hold(self, why: str) -> None: ...
+
+
+def test_a_coordinator_that_refuses_to_lead_says_why_until_it_leads() -> None:
+    homes = _Homes()
+    world = World(stores=[homes])
+
+    async def main() -> None:
+        world.database.stores["homes"] = StoreRecord("ours", "/srv/homes")
+        world.put()
+        async with world.leading():
+            await asyncio.sleep(60)
+            assert "homes of this installation are at /srv/homes" in world.database.refusals["node"]
+            assert b"codehub_coordinator_refuses_to_lead 1.0" in world.metrics.render()
+            assert world.database.rows[workspace().id].phase is Phase.PENDING, "nothing was done"
+            homes.id = "ours"
+            await world.until(lambda row: row.phase is Phase.RUNNING)
+            assert world.database.refusals == {}
+            assert b"codehub_coordinator_refuses_to_lead 0.0" in world.metrics.render()
+
+    run(world, main)
 
 
 def test_an_unhealthy_instance_is_replaced_by_a_new_one() -> None:

@@ -20,6 +20,7 @@ from codehub.domain.model import (
 from codehub.domain.ttl import ActivityCoverage, Span
 from codehub.ports.fence import ignore_progress, no_fence
 from codehub.ports.homes import HomeKey
+from codehub.ports.instances import InstanceSpec, InstanceStatus
 from testing.codehub.control_world import CTX, PROFILE, World, run
 from testing.codehub.memory.database import MemoryDatabase
 from testing.codehub.memory.world import Volume
@@ -131,8 +132,6 @@ def test_the_ide_is_asked_before_its_workspace_is_put_to_sleep() -> None:
     async def main() -> None:
         row = world.put(phase=Phase.RUNNING, home_ctx=CTX)
         world.homes.volumes[row.id] = Volume(CTX, {})
-        from codehub.ports.instances import InstanceSpec
-
         spec = InstanceSpec(row.id, row.image_ref, PROFILE, world.homes.mount(HomeKey(row.id, row.home_store_key)))
         await world.instances.start(spec, ignore_progress, no_fence)
         runner = world.runner()
@@ -143,5 +142,31 @@ def test_the_ide_is_asked_before_its_workspace_is_put_to_sleep() -> None:
             await runner.tick()
         assert world.probed
         assert world.database.rows[row.id].desired_state is DesiredState.RUNNING
+
+    run(world, main)
+
+
+@pytest.mark.parametrize("trouble", ["down", "node lost"])
+def test_a_workspace_that_cannot_be_asked_is_not_put_to_sleep(trouble: str) -> None:
+    """Its engine or its node does not answer: a program may be working in it."""
+    world = World()
+
+    async def main() -> None:
+        row = world.put(phase=Phase.RUNNING, home_ctx=CTX)
+        runner = world.runner()
+        await world.activity.unbroken()
+        await runner.tick()
+        if trouble == "down":
+            world.instances.away = True
+        else:
+            world.instances.there[row.id] = InstanceStatus(exists=True, unknown="its node does not answer")
+        for _ in range(30):
+            await asyncio.sleep(60)
+            await runner.tick()
+        assert world.database.rows[row.id].desired_state is DesiredState.RUNNING
+        world.instances.away = False
+        world.instances.there.clear()
+        await runner.tick()
+        assert world.database.rows[row.id].desired_state is DesiredState.STANDBY
 
     run(world, main)

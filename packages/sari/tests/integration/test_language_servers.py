@@ -239,6 +239,40 @@ def test_a_server_that_takes_too_much_memory_is_ended(tmp_path: Path) -> None:
         client.close()
 
 
+_DEAF = """#!{python}
+import sys, time
+head = sys.stdin.buffer.readline()
+sys.stdin.buffer.readline()
+sys.stdin.buffer.read(int(head.split(b":")[1]))
+body = b'{{"jsonrpc": "2.0", "id": 1, "result": {{"capabilities": {{"referencesProvider": true}}}}}}'
+sys.stdout.buffer.write(b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body)
+sys.stdout.buffer.flush()
+open({mark!r}, "w").close()
+time.sleep(3600)
+"""
+
+
+def test_a_server_that_stops_reading_delays_neither_answers_nor_the_end(
+    tmp_path: Path, opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark, programs = tmp_path / "mark", tmp_path / "bin"
+    programs.mkdir()
+    (programs / "gopls").write_text(_DEAF.format(python=sys.executable, mark=str(mark)))
+    (programs / "gopls").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    # More than a pipe holds.
+    long = _GO["a.go"] + "// a long file\n" * 50_000
+    workspace = opened(_tree(tmp_path / "tree", {**_GO, "a.go": long}))
+    assert call_tool(workspace, "references", name="A.Close")["by"] == "syntax"
+    wait_until(mark.exists, "the server has answered once")
+    (session,) = workspace.types.sessions()
+    supervisor = session.pid
+    assert supervisor is not None
+    assert call_tool(workspace, "references", name="A.Close")["by"] == "syntax"
+    workspace.close()
+    assert not _is_alive(supervisor)
+
+
 def test_a_server_that_runs_build_scripts_needs_the_users_trust(
     tmp_path: Path, opened: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:

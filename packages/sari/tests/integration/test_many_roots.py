@@ -86,3 +86,19 @@ def test_the_sources_of_dependencies_are_read_although_they_are_ignored(world: W
     assert _call(shim, "symbols", query="pebble", workspace=[".", folder])["total"] == 1
     arguments = {"path": "thing.py", "symbol": "pebble", "text": "def pebble():\n    return 2\n", "workspace": folder}
     assert "not changed" in _refusal(shim, "replace_symbol", **arguments)
+
+
+def test_the_go_module_cache_is_read_once_it_is_allowed_and_never_changed(world: World) -> None:
+    module = world.home / "go/pkg/mod/example.org/thing@v1.2.3"
+    module.mkdir(parents=True)
+    (module / "thing.go").write_text("package thing\n\nfunc Pebble() int { return 1 }\n")
+    root = world.workspace("project", main__go="package main\n\nfunc main() { thing.Pebble() }\n")
+    shim = world.shim(root)
+    shim.initialize()
+    cache = str(world.home / "go/pkg/mod")
+    assert f"sari allow {module}" in _refusal(shim, "symbols", query="Pebble", workspace=str(module))
+    assert world.sari("allow", cache).returncode == 0
+    assert _call(shim, "symbols", query="Pebble", workspace=str(module))["total"] == 1
+    assert _call(shim, "search", query="Pebble", workspace=[".", cache])["total"] == 2
+    arguments = {"path": "thing.go", "symbol": "Pebble", "text": "func Pebble() {}\n", "workspace": str(module)}
+    assert "not changed" in _refusal(shim, "replace_symbol", **arguments)

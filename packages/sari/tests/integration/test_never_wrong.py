@@ -1,13 +1,12 @@
 """Answers that were wrong while they said `complete: true`: each of these was reported, and failed before its fix."""
 
 import os
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from sari.index.disk import Disk
+from sari.index import ripgrep, search
 from sari.index.search import Query
 from sari.tools.workspace import Workspace, open_workspace
 from testing.sari.calls import call_tool, refusal_of
@@ -32,13 +31,18 @@ def opened(tmp_path: Path) -> Iterator[Opener]:
 
 
 @pytest.fixture
-def scanning(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Indexes that are being listed for as long as the test runs."""
-    done = threading.Event()
-    listing = Disk.list_files
-    monkeypatch.setattr(Disk, "list_files", lambda self, folders=None: (done.wait(120), listing(self, folders))[1])
-    yield
-    done.set()
+def scanning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Listings that do not end. Returns the file that contains the process id of the last one."""
+    program, listing = tmp_path / "slow-rg", tmp_path / "listing.pid"
+    program.write_text(
+        f"""#!/bin/sh
+case "$*" in *"--files --null ./") echo $$ > {listing}; exec sleep 3600;; esac
+exec {ripgrep.PROGRAM} "$@"
+"""
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(ripgrep, "PROGRAM", str(program))
+    return listing
 
 
 def _tree(root: Path, **files: str) -> Path:
@@ -67,6 +71,14 @@ def test_a_bare_folder_selects_what_is_below_it_while_scanning(tmp_path: Path, o
     workspace = opened(root)
     for glob in ("django/forms", "forms", "django/forms/", "./django", "django/forms/**"):
         assert call_tool(workspace, "search", query="needle", globs=glob)["total"] == 1, glob
+
+
+def test_closing_a_workspace_ends_its_listing(tmp_path: Path, opened: Opener, scanning: Path) -> None:
+    workspace = opened(_tree(tmp_path / "tree", a__py="x = 1\n"))
+    wait_until(lambda: scanning.exists() and scanning.read_text().endswith("\n"), "the tree is being listed")
+    workspace.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(scanning.read_text()), 0)
 
 
 @pytest.mark.parametrize("nested", ["repository", "submodule"])
@@ -156,8 +168,6 @@ def test_a_file_that_became_binary_is_no_path(tmp_path: Path, opened: Opener) ->
     where, _ = index.candidates(Query("needle").trigrams())
     assert where is not None
     (root / "a.txt").write_bytes(b"needle\n\0\nneedle\n")
-    from sari.index import ripgrep, search
-
     found = search.Found(Query("needle"))
     search._together(index, found, where.plain, lambda: False, bounded=True)
     assert {os.fsdecode(path) for path in found.counts} == {"b.txt"}

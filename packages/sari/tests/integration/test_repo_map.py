@@ -43,3 +43,25 @@ def test_bundled_dependencies_come_after_the_projects_own_files(tmp_path: Path) 
             (root / folder / f"{name}{number}.c").write_text(f"void f{number}(struct {name}_state *s) {{}}\n")
     ranked = _map(root, tmp_path / "data")
     assert [path.partition("/")[0] for path in ranked] == ["src"] * 4 + ["deps"] * 13
+
+
+def test_a_method_call_is_not_a_use_of_a_function_of_that_name(tmp_path: Path) -> None:
+    root = tmp_path / "shop"
+    root.mkdir()
+    (root / "streams.py").write_text("def close():\n    pass\n\n\ndef write():\n    pass\n")
+    (root / "basket.py").write_text("def total(basket):\n    return 0\n")
+    for number in range(9):
+        (root / f"page{number}.py").write_text(
+            "import basket\n\n\nclass Page:\n    def write(self):\n        self.close()\n        self.file.write()\n"
+            "        file.close()\n        basket.total(self)\n"
+        )
+    ranked = _map(root, tmp_path / "data")
+    assert (ranked[0], ranked[-1]) == ("basket.py", "streams.py")
+
+
+def test_settings_of_tools_are_on_the_map(tmp_path: Path) -> None:
+    root = tmp_path / "web"
+    root.mkdir()
+    for name in ("jest.config.js", "karma.conf.js", "noxfile.py", "app.js"):
+        (root / name).write_text("export class App {}\n" if name == "app.js" else "")
+    assert _map(root, tmp_path / "data")[0] == "app.js"

@@ -66,6 +66,18 @@ def test_the_files_of_a_killed_worker_are_checked_anyway(
     assert check.result() == _CHANGED
 
 
+def test_a_cancelled_check_leaves_no_worker(
+    tmp_path: Path, lists: list[Recorded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stamp_workers, "ALONE_BELOW", 10)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    check = StampCheck(os.fsencode(tmp_path), lists)
+    started = [worker._process for worker in check._workers]
+    check.cancel()
+    assert len(started) == 2
+    assert all(process is not None and process.returncode is not None for process in started)
+
+
 def test_without_a_program_to_start_the_files_are_checked_anyway(
     tmp_path: Path, lists: list[Recorded], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,10 +104,13 @@ def put_python(place: Path, seen_at: str) -> None:
         replace_search(extension, [f"{seen_at}/lib"])
 
 
-def put_compiled(modules: Path) -> None:
-    """Compile modules ahead of time. In a read-only place, an uncompiled module would be compiled at every start."""
-    command = [sys.executable, "-I", "-S", "-m", "compileall", "-qq", str(modules)]
-    subprocess.run(command, check=False, capture_output=True)  # a module that cannot be compiled is never imported
+def put_compiled(modules: Path, python: str = sys.executable) -> None:
+    """Compile modules ahead of time. In a read-only place, an uncompiled module would be compiled at every start.
+
+    What cannot be compiled or written stays as it is.
+    """
+    command = [python, "-I", "-S", "-m", "compileall", "-qq", str(modules)]
+    subprocess.run(command, check=False, capture_output=True, umask=0o022)  # others read it, regardless of our umask
 
 
 def _patchelf(*words: str | Path) -> str:

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from codehub.adapters.git_remote import GitRemote
 from codehub.adapters.secret_box import SecretBox
-from codehub.domain.doors import Door, Kind, prefix_of, public_url
+from codehub.domain.doors import Door, Kind, prefix_of, public_url, widest_share
 from codehub.domain.errors import Invalid, Unavailable
 from codehub.domain.limits import RunningLimits
 from codehub.domain.profiles import AppProfile
@@ -96,7 +96,7 @@ def api_config(settings: Settings, *, public_url: str = "", workspace_url: str =
         sse_prefix=settings.sse_prefix,
         lock_id=settings.lock_id,
         node_id=settings.node_id,
-        port_sharing=settings.port_sharing,
+        port_sharing=widest_share(settings.port_sharing, settings.workspace_host),
         audit_retention_s=settings.audit_retention_s,
         proxy_secret=settings.trusted_proxy_secret,
     )

@@ -37,12 +37,18 @@ class ComponentView(View):
     last_error: str | None
 
 
+class RefusalView(View):
+    node_id: str
+    reason: str | None
+
+
 class CoordinatorHealth(View):
     is_leader: bool
     node_id: str
     uptime_seconds: float
     leader: LeaderView | None
     components: dict[str, ComponentView]
+    refuses_to_lead: list[RefusalView]
 
 
 @router.get("/health", responses=may_answer())
@@ -64,7 +70,10 @@ async def ready(ctx: Ctx) -> Health:
 
 @router.get("/health/coordinator", responses=may_answer())
 async def coordinator(ctx: Ctx, request: Request) -> CoordinatorHealth:
-    """Which coordinator leads, and how its components are doing. Errors are shown to administrators only."""
+    """Which coordinator leads, how its components are doing, and which coordinators refuse to lead.
+
+    Errors and reasons are shown to administrators only.
+    """
     who = await principal_or_none(request)
     found = await leadership(ctx.deps.database, ctx.config.lock_id)
     may_see = who is not None and who.is_admin
@@ -81,6 +90,9 @@ async def coordinator(ctx: Ctx, request: Request) -> CoordinatorHealth:
             )
             for name, seen in found.components.items()
         },
+        refuses_to_lead=[
+            RefusalView(node_id=node_id, reason=why if may_see else None) for node_id, why in found.refusals.items()
+        ],
     )
 
 

@@ -20,6 +20,8 @@ import psycopg
 from codehub.adapters.docker.engine import Engine
 from codehub.adapters.docker.network import Network
 from codehub.adapters.embedded.account import barrier, find_account
+from codehub.adapters.embedded.postgres import EmbeddedPostgres
+from codehub.adapters.embedded.valkey import EmbeddedValkey
 from codehub.adapters.filesystem.project_quota import is_enforced
 from codehub.adapters.homes.mark import HomesMark
 from codehub.adapters.kubernetes.client import ApiClient
@@ -86,7 +88,7 @@ async def check_data_dir(state: EffectiveSettings) -> list[Finding]:
 async def check_database(state: EffectiveSettings) -> list[Finding]:
     url = state.settings.database_url
     if not url:
-        return [Finding("database", Health.WARNING, "embedded, not running", "`codehub up` starts it")]
+        return [_embedded("database", "PostgreSQL", EmbeddedPostgres(state.settings.data_dir).stray_pid())]
     try:
         async with await psycopg.AsyncConnection.connect(url, **connection_arguments("codehub-doctor")) as connection:
             row = await (
@@ -128,6 +130,14 @@ async def check_database(state: EffectiveSettings) -> list[Finding]:
         ]
 
 
+def _embedded(part: str, server: str, stray_pid: int | None) -> Finding:
+    """An embedded server while no `up` holds the data directory."""
+    if stray_pid is None:
+        return Finding(part, Health.WARNING, "embedded, not running", "`codehub up` starts it")
+    message = f"embedded {server} runs (pid {stray_pid}), left behind by a CodeHub that was killed"
+    return Finding(part, Health.WARNING, message, "`codehub up` replaces it, `codehub down` stops it")
+
+
 def _clock(theirs: datetime) -> list[Finding]:
     skew_s = abs((datetime.now(UTC) - theirs).total_seconds())
     if skew_s > _CLOCK_SKEW_S:
@@ -157,7 +167,7 @@ async def _schema(connection: psycopg.AsyncConnection[dict[str, object]], migrat
 async def check_redis(state: EffectiveSettings) -> list[Finding]:
     url = state.settings.redis_url
     if not url:
-        return [Finding("redis", Health.WARNING, "embedded, not running", "`codehub up` starts it")]
+        return [_embedded("redis", "Valkey", EmbeddedValkey(state.settings.data_dir).stray_pid())]
     client = connect(url)
     try:
         async with asyncio.timeout(10):
@@ -335,6 +345,10 @@ async def check_names(state: EffectiveSettings) -> list[Finding]:
     if dashboard == workspaces and not settings.workspace_host:
         fix = "set CODEHUB_WORKSPACE_BASE_URL to another host name: cookies ignore ports"
         return [Finding("origins", Health.BAD, f"dashboard and workspaces share the host {dashboard}", fix)]
+    if not settings.workspace_host and settings.port_sharing in ("users", "link"):
+        message = "path mode: a shared port's page can use the workspaces of whoever opens it"
+        fix = "set CODEHUB_WORKSPACE_HOST=*.… to separate them, or unset CODEHUB_PORT_SHARING"
+        return [Finding("origins", Health.BAD, message, fix)]
     if not settings.workspace_host:
         message = "path mode: workspaces of one owner share an origin"
         return [Finding("origins", Health.GOOD, f"{message} (CODEHUB_WORKSPACE_HOST=*.… separates them)")]

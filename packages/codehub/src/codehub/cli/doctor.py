@@ -12,6 +12,7 @@ import click
 
 from codehub.cli.boundaries import DEADLINE_S, check_boundaries
 from codehub.cli.checks import CHECKS, Finding, Health
+from codehub.cli.coordinator_check import check_coordinator
 from codehub.cli.effective_settings import EffectiveSettings, effective_settings
 from codehub.cli.leftovers import leftovers
 
@@ -71,7 +72,7 @@ def _as_json(finding: Finding) -> dict[str, object]:
 
 
 async def _check(state: EffectiveSettings, boundaries_timeout: int) -> list[Finding]:
-    found = [finding for check in CHECKS for finding in await check(state)]
+    found = [finding for check in (*CHECKS, check_coordinator) for finding in await check(state)]
     if boundaries_timeout:
         if sys.stderr.isatty():
             click.echo("Trying the boundaries of a workspace from inside of one…", err=True)

@@ -22,6 +22,7 @@ from codehub.cli.follow import follow_setup
 from codehub.cli.options import connect, find_workspace, json_option, server_option, workspace_argument
 from codehub.cli.output import console, print_json, print_table, program_output, when
 from codehub.domain.errors import Conflict, Invalid, NotFound
+from codehub.workspaced import tars
 
 _CHUNK = 256 << 10
 # The coordinator sees a retry within a second; a step may fail again immediately and look unchanged.
@@ -194,9 +195,7 @@ def _download(client: Client, files: str, path: str, target: Path) -> None:
     with client.download(files + quote(path)) as response:
         if response.headers.get("content-type") == "application/x-tar":
             target.mkdir(parents=True, exist_ok=True)
-            reader = _Reader(response.iter_bytes(_CHUNK))
-            with tarfile.open(fileobj=reader, mode="r|") as archive:  # type: ignore[call-overload]
-                archive.extractall(target, filter="data")
+            _unpack(response.iter_bytes(_CHUNK), target)
         else:
             partial = target.with_name(target.name + ".part")
             with partial.open("wb") as file:
@@ -206,6 +205,18 @@ def _download(client: Client, files: str, path: str, target: Path) -> None:
     console(err=True).print(f"{path} → {target}")
 
 
+def _unpack(pieces: Iterator[bytes], target: Path) -> None:
+    """Unpack what a workspace sends. It may be hostile, and the filter of older Pythons' tarfile can be escaped."""
+    outward: list[str] = []
+    try:
+        tars.unpack(_Reader(pieces), str(target), "r|", outward)
+    except (tarfile.TarError, ValueError, EOFError) as error:
+        raise Conflict(f"the workspace sent no usable archive, and nothing was written: {error}") from error
+    if outward:
+        some = ", ".join(outward[:3]) + (", …" if len(outward) > 3 else "")
+        console(err=True).print(f"{len(outward)} links that lead out of the folder were left out: {some}")
+
+
 class _Reader:
     """Presents chunks as a file that tarfile can read."""
 
@@ -213,7 +224,7 @@ class _Reader:
         self._pieces = pieces
         self._rest = b""
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int, /) -> bytes:
         while len(self._rest) < size:
             piece = next(self._pieces, b"")
             if not piece:

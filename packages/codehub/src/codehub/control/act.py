@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Final
 
 from codehub.control.deps import ProfileOf
 from codehub.control.dev_images import DevImages
 from codehub.control.guarded_backends import GuardedBackends
 from codehub.control.health import HealthTracker
+from codehub.control.polling import next_pause_s
 from codehub.control.setup_links import SetupLinks
 from codehub.control.workspace_backends import WorkspaceBackends
 from codehub.domain.disk import disk_limit
@@ -26,10 +26,6 @@ from codehub.ports.clock import Clock
 from codehub.ports.fence import Fence, Report
 from codehub.ports.homes import ArchiveReceipt, HomeState
 from codehub.ports.instances import InstanceSpec, Mount
-
-# How often a starting IDE is probed: frequently at first, because a user's page is waiting for it.
-_FIRST_PROBE_S: Final = 0.05
-_SLOWEST_PROBE_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +199,7 @@ class Actor:
 
     async def _wait_until_healthy(self, task: Task, backends: WorkspaceBackends, profile: AppProfile) -> None:
         """Wait until the health check succeeds, at most as long as the profile allows."""
-        deadline = self._clock.monotonic() + profile.health_timeout_s
-        pause_s = _FIRST_PROBE_S
+        began = self._clock.monotonic()
         while True:
             status = await backends.instance_status()
             if not status.running:
@@ -212,11 +207,11 @@ class Actor:
             if await backends.probe(profile):
                 self._health.note(task.workspace.id, status.identity, answered=True)
                 return
-            if self._clock.monotonic() >= deadline:
+            waited_s = self._clock.monotonic() - began
+            if waited_s >= profile.health_timeout_s:
                 raise Transient(f"it did not answer {profile.health_path} within {profile.health_timeout_s:g} s")
             task.report(Progress("waiting for the IDE to answer", unit=""))
-            await asyncio.sleep(pause_s)
-            pause_s = min(_SLOWEST_PROBE_S, pause_s * 1.5)
+            await asyncio.sleep(next_pause_s(waited_s))
 
     async def _stop(self, task: Task) -> None:
         backends = self._of(task.workspace, task.fence)

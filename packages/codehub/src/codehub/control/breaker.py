@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Final, TypeVar
@@ -17,6 +18,9 @@ T = TypeVar("T")
 FAILURES_TO_OPEN: Final = 5
 OPEN_FOR_S: Final = 30.0
 GOOD_PINGS_TO_CLOSE: Final = 2
+# How long a backend may take to list or describe what it has, or to answer a ping. Some accept every request and answer
+# none. A late answer is no harm: what could not be observed is Unknown, and the next resync asks again.
+OBSERVED_WITHIN_S: Final = 20.0
 
 
 class Breaker:
@@ -42,12 +46,12 @@ class Breaker:
     def is_open(self) -> bool:
         return self._open_until is not None
 
-    async def call(self, what: Callable[[], Awaitable[T]]) -> T:
-        """Raises BackendDown at once while the circuit is open."""
+    async def call(self, what: Callable[[], Awaitable[T]], within_s: float | None = None) -> T:
+        """Raises BackendDown at once while the circuit is open, and when the backend does not answer within this time."""
         if self._open_until is not None:
             await self._try_to_close()
         try:
-            result = await what()
+            result = await _within(within_s, what)
         except BackendDown as error:
             self._failed(error)
             raise
@@ -62,7 +66,7 @@ class Breaker:
         self._pinging = True
         try:
             for _ in range(GOOD_PINGS_TO_CLOSE):
-                await self._ping()
+                await _within(OBSERVED_WITHIN_S, self._ping)
         except BackendDown:
             self._open_until = self._clock.monotonic() + OPEN_FOR_S
             raise
@@ -80,3 +84,14 @@ class Breaker:
         if self._failures >= FAILURES_TO_OPEN and self._open_until is None:
             self._open_until = self._clock.monotonic() + OPEN_FOR_S
             _log.warning("a backend does not answer", backend=self.name, error=str(error))
+
+
+async def _within(limit_s: float | None, what: Callable[[], Awaitable[T]]) -> T:
+    limit = asyncio.timeout(limit_s)
+    try:
+        async with limit:
+            return await what()
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise BackendDown(f"no answer within {limit_s:g} s") from error

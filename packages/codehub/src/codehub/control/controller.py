@@ -129,6 +129,7 @@ class WorkspaceController:
 
     async def _resync_all(self) -> None:
         self._queue.add_all(await self._resync.observe(self._queue.working))
+        self._queue.add_all(await self._resync.changed_archives())
         stale = self._resync.stale()
         for first in range(0, len(stale), OBSERVED_AT_ONCE):
             batch = stale[first : first + OBSERVED_AT_ONCE]

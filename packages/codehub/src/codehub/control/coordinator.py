@@ -77,20 +77,34 @@ async def _campaign(
     stores = _store_check(deps)
     try:
         await stores.before_campaign()
-        health.refuses = ""
+        if health.refuses:
+            await _refuse("", settings, deps, metrics, health)
         async with deps.election.campaign(settings.node_id) as lease:
             await stores.in_term(lease)
             await _lead(lease, settings, deps, metrics, health, stores)
     except* WrongStore as errors:
-        health.refuses = _first_message(errors)
-        if health.is_news(health.refuses):
-            _log.error("refuses to lead", node_id=settings.node_id, why=health.refuses)
+        if health.is_news(why := _first_message(errors)):
+            _log.error("refuses to lead", node_id=settings.node_id, why=why)
+        await _refuse(why, settings, deps, metrics, health)
         await asyncio.sleep(_WRONG_STORE_S)
     except* (BackendDown, Transient, FenceLost) as errors:
         if health.is_news(message := _first_message(errors)):
             _log.warning("does not lead", node_id=settings.node_id, error=message)
     except* Exception as errors:  # noqa: BLE001 - any failure ends the term, and the coordinator campaigns again
         _log.error("a component failed; leadership is given up", node_id=settings.node_id, exc_info=errors)
+
+
+async def _refuse(
+    why: str, settings: CoordinatorSettings, deps: CoordinatorDeps, metrics: Metrics, health: HealthState
+) -> None:
+    """Report why this coordinator does not lead, or that nothing keeps it from leading any more."""
+    health.refuses = why
+    metrics.refuses_to_lead.set(1 if why else 0)
+    assert deps.registry is not None
+    try:
+        await deps.registry.note_refusal(settings.node_id, why)
+    except (BackendDown, Transient) as error:
+        _log.info("the refusal to lead is not recorded", error=str(error))
 
 
 async def _lead(

@@ -27,17 +27,21 @@ class GuardedBackends:
         self._homes = {name: Breaker(name, one.ping, clock) for name, one in homes.items()}
         self._archives = Breaker("archives", archives.ping, clock)
 
-    async def with_instances(self, name: str, what: Callable[[Instances], Awaitable[T]]) -> T:
+    async def with_instances(
+        self, name: str, what: Callable[[Instances], Awaitable[T]], *, within_s: float | None = None
+    ) -> T:
         backend = self.instances.get(name)
         if backend is None:
             raise BackendDown(f"the instance backend {name} is not available here")
-        return await self._instances[name].call(lambda: what(backend))
+        return await self._instances[name].call(lambda: what(backend), within_s)
 
-    async def with_homes(self, name: str, what: Callable[[Homes], Awaitable[T]]) -> T:
-        return await self._homes_breaker(name).call(lambda: what(self.homes[name]))
+    async def with_homes(
+        self, name: str, what: Callable[[Homes], Awaitable[T]], *, within_s: float | None = None
+    ) -> T:
+        return await self._homes_breaker(name).call(lambda: what(self.homes[name]), within_s)
 
-    async def with_archives(self, what: Callable[[Archives], Awaitable[T]]) -> T:
-        return await self._archives.call(lambda: what(self.archives))
+    async def with_archives(self, what: Callable[[Archives], Awaitable[T]], *, within_s: float | None = None) -> T:
+        return await self._archives.call(lambda: what(self.archives), within_s)
 
     async def with_both(self, name: str, what: Callable[[Homes], Awaitable[T]]) -> T:
         """A call between a home and the archive store. Failures count for the store; the home's show in its other calls."""

@@ -9,6 +9,11 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.is_leader = Gauge("codehub_coordinator_is_leader", "1 while this process leads", registry=self.registry)
+        self.refuses_to_lead = Gauge(
+            "codehub_coordinator_refuses_to_lead",
+            "1 while this process refuses to lead because it sees other stores than this installation's",
+            registry=self.registry,
+        )
         self.leader_changes = Counter(
             "codehub_coordinator_leader_changes",
             "Terms this process has won or lost",

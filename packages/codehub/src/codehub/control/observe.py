@@ -5,8 +5,11 @@ Facts from a backend that does not answer are None (Unknown), never a guess.
 
 from __future__ import annotations
 
+import asyncio
+
 import structlog
 
+from codehub.control.breaker import OBSERVED_WITHIN_S
 from codehub.control.deps import ProfileOf
 from codehub.control.guarded_backends import GuardedBackends
 from codehub.control.health import HealthTracker
@@ -39,10 +42,12 @@ class Observer:
         self._profile_of = profile_of
 
     async def observe(self, workspace: Workspace) -> Observed:
-        volume = await self._volume(workspace)
-        instance = await self._instance(workspace)
+        async with asyncio.TaskGroup() as group:  # both may be on an engine that hangs: wait for it once
+            seen = group.create_task(self._volume(workspace))
+            instance = group.create_task(self._instance(workspace))
+        volume = seen.result()
         archive = await self._archive(workspace, volume)
-        return self.observed(workspace, volume, archive, instance)
+        return self.observed(workspace, volume, archive, instance.result())
 
     def observed(
         self, workspace: Workspace, volume: VolumeSeen | None, archive: bool | None, instance: InstanceSeen | None
@@ -56,7 +61,9 @@ class Observer:
     async def _volume(self, workspace: Workspace) -> VolumeSeen | None:
         try:
             status = await self._backends.with_homes(
-                workspace.storage_backend, lambda homes: homes.status(home_key(workspace))
+                workspace.storage_backend,
+                lambda homes: homes.status(home_key(workspace)),
+                within_s=OBSERVED_WITHIN_S,
             )
         except CodeHubError as error:
             _unseen("volume", workspace, error)
@@ -66,7 +73,9 @@ class Observer:
     async def _instance(self, workspace: Workspace) -> InstanceSeen | None:
         try:
             status = await self._backends.with_instances(
-                workspace.instance_backend, lambda instances: instances.status(workspace.id)
+                workspace.instance_backend,
+                lambda instances: instances.status(workspace.id),
+                within_s=OBSERVED_WITHIN_S,
             )
             if status.running and self._health.verdict(workspace.id, status.identity) is None:
                 await self.probe(workspace, status.identity)
@@ -100,7 +109,10 @@ class Observer:
         if whole and workspace.operation not in _ABOUT_ARCHIVES and not known.is_unknown:
             return known.is_true  # next to a complete volume the archive does not matter: save the request
         try:
-            return (await self._backends.with_archives(lambda archives: archives.committed([key])))[key]
+            found = await self._backends.with_archives(
+                lambda archives: archives.committed([key]), within_s=OBSERVED_WITHIN_S
+            )
+            return found[key]
         except CodeHubError as error:
             _unseen("archive", workspace, error)
             return None

@@ -2,20 +2,22 @@
 
 One query for row versions, and one listing of instances and of volumes per backend, are compared with the previous ones.
 Only differences are judged, by the same pure functions that a worker uses, and a worker is woken only if that judgement
-would change something. The cost grows with the number of changes, not of workspaces.
+would change something. The cost grows with the number of changes, not of workspaces. All backends are listed at once and
+for a bounded time: what a backend that hangs runs is Unknown, and the workspaces of the others are judged meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Final, TypeVar
 
 import structlog
 
+from codehub.control.breaker import OBSERVED_WITHIN_S
 from codehub.control.guarded_backends import GuardedBackends
 from codehub.control.loss_guard import LossGuard
 from codehub.control.observe import Observer, volume_seen
@@ -85,7 +87,7 @@ class Resync:
         return found
 
     async def observe(self, busy: Collection[str]) -> list[str]:
-        """The keys that need a worker, without those that have one."""
+        """The keys that need a worker because of their row, instance or volume, without those that have one."""
         noted, self._noted = self._noted, set()
         try:
             return await self._compare(noted, busy)
@@ -107,8 +109,7 @@ class Resync:
         self._losses.volumes &= self._rows.keys()
         self._losses.archives &= self._rows.keys()
         suspects = (differing | noted | set(changed) | self._not_known() | self._losses.volumes) & self._rows.keys()
-        found = await self._worth_a_look(suspects - set(busy))
-        return [*found, *await self._changed_archives()]
+        return await self._worth_a_look(suspects - set(busy))
 
     @property
     def alarm(self) -> str:
@@ -150,16 +151,28 @@ class Resync:
         return None if row is None else row.version
 
     async def _list_backends(self) -> set[str]:
-        """List every backend. Returns the ids whose entry changed."""
+        """List all backends at once. Returns the ids whose entry changed."""
+        backends, within_s = self._backends, OBSERVED_WITHIN_S
+        async with asyncio.TaskGroup() as group:
+            instances = {
+                name: group.create_task(
+                    _unless_down(backends.with_instances(name, lambda one: one.list_all(), within_s=within_s))
+                )
+                for name in backends.instances
+            }
+            homes = {
+                name: group.create_task(
+                    _unless_down(backends.with_homes(name, lambda one: one.list_all(), within_s=within_s))
+                )
+                for name in backends.homes
+            }
         differing: set[str] = set()
-        for name in self._backends.instances:
-            instances = await _unless_down(self._backends.with_instances(name, lambda one: one.list_all()))
-            differing |= self._differing(self._instances.get(name), instances, "instance_backend", name)
-            self._instances[name] = instances
-        for name in self._backends.homes:
-            homes = await _unless_down(self._backends.with_homes(name, lambda one: one.list_all()))
-            differing |= self._differing(self._homes.get(name), homes, "storage_backend", name)
-            self._homes[name] = homes
+        for name, listing in instances.items():
+            differing |= self._differing(self._instances.get(name), listing.result(), "instance_backend", name)
+            self._instances[name] = listing.result()
+        for name, listed in homes.items():
+            differing |= self._differing(self._homes.get(name), listed.result(), "storage_backend", name)
+            self._homes[name] = listed.result()
         return differing
 
     def _differing(
@@ -214,8 +227,22 @@ class Resync:
         archive = workspace.conditions.archive_ready
         return self._observer.observed(workspace, volume, None if archive.is_unknown else archive.is_true, instance)
 
-    async def _changed_archives(self) -> list[str]:
+    async def changed_archives(self) -> list[str]:
         """Check a few archives in turn. Returns the ids whose result differs from the row."""
+        deadline = self._clock.monotonic() + OBSERVED_WITHIN_S
+        to_check = self._archives_to_check()
+        there: dict[str, bool] = {}
+        for batch in _batches(list(to_check), _ARCHIVES_AT_ONCE):
+            found = await _unless_down(self._committed([to_check[id_] for id_ in batch]))
+            if found is None:
+                break
+            there |= {id_: found[to_check[id_]] for id_ in batch}
+            if self._clock.monotonic() >= deadline:
+                break  # a slow store: the rest is checked by the next resync
+        return self._judge_archives(there)
+
+    def _archives_to_check(self) -> dict[str, str]:
+        """Archive keys by workspace, those that nothing is known of first."""
         unknown = (id_ for id_, row in self._rows.items() if row.workspace.conditions.archive_ready.is_unknown)
         turn = [*islice(unknown, _UNKNOWN_AT_ONCE), *self._losses.archives]
         for _ in range(min(_ARCHIVES_AT_ONCE, len(self._archived))):
@@ -225,21 +252,21 @@ class Resync:
                 workspace = self._rows[workspace_id].workspace
                 if workspace.phase is Phase.ARCHIVED or workspace.error_reason is ErrorReason.DATA_LOST:
                     turn.append(workspace_id)
-        keys = {id_: self._rows[id_].workspace.archive_key for id_ in turn}
-        recorded = {id_: key for id_, key in keys.items() if key is not None}
-        if not recorded:
-            return []
-        there = await _unless_down(self._backends.with_archives(lambda one: one.committed(recorded.values())))
-        if there is None:
-            return []
-        for id_ in recorded.keys() & self._rows.keys():
-            workspace = self._rows[id_].workspace
-            seems_lost = not there[recorded[id_]] and workspace.phase is Phase.ARCHIVED
+        keys = {id_: self._rows[id_].workspace.archive_key for id_ in turn if id_ in self._rows}
+        return {id_: key for id_, key in keys.items() if key is not None}
+
+    async def _committed(self, keys: Collection[str]) -> Mapping[str, bool]:
+        return await self._backends.with_archives(lambda one: one.committed(keys), within_s=OBSERVED_WITHIN_S)
+
+    def _judge_archives(self, there: Mapping[str, bool]) -> list[str]:
+        rows = {id_: self._rows[id_].workspace for id_ in there if id_ in self._rows}
+        for id_, workspace in rows.items():
+            seems_lost = not there[id_] and workspace.phase is Phase.ARCHIVED
             (self._losses.archives.add if seems_lost else self._losses.archives.discard)(id_)
         if self._losses.alarm:
-            recorded = {id_: key for id_, key in recorded.items() if id_ not in self._losses.archives}
-        known = {id_: self._rows[id_].workspace.conditions.archive_ready for id_ in recorded if id_ in self._rows}
-        return [id_ for id_, was in known.items() if was.is_unknown or there[recorded[id_]] is not was.is_true]
+            rows = {id_: workspace for id_, workspace in rows.items() if id_ not in self._losses.archives}
+        known = {id_: workspace.conditions.archive_ready for id_, workspace in rows.items()}
+        return [id_ for id_, was in known.items() if was.is_unknown or there[id_] is not was.is_true]
 
 
 def decision_is_loss(decision: Decision) -> bool:
@@ -257,3 +284,7 @@ async def _unless_down(listing: Awaitable[T]) -> T | None:
     except CodeHubError as error:
         _log.debug("a backend could not be listed", error=str(error))
         return None
+
+
+def _batches(ids: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    return (ids[first : first + size] for first in range(0, len(ids), size))

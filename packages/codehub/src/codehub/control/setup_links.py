@@ -22,6 +22,7 @@ import structlog
 
 from codehub.control.dev_images import DevImages
 from codehub.control.heartbeat import Heartbeat
+from codehub.control.polling import next_pause_s
 from codehub.domain.errors import CodeHubError, UpstreamUnavailable
 from codehub.domain.setup import SetupState, SetupStep, StepState, parse_setup
 from codehub.own_task import in_own_task
@@ -32,9 +33,7 @@ from codehub.ports.setup import Linkable, Links, LinkStream, Message, SetupDesk
 _log = structlog.get_logger()
 
 _TICK_S: Final = 1.0
-# A helper answers some 100 ms after its instance was started; later attempts are less frequent.
-_FIRST_AGAIN_S: Final = 0.05
-_AGAIN_S: Final = 1.0
+_AGAIN_S: Final = 1.0  # after a link that ended
 # How long a start waits for git and secrets. A workspace whose helper does not answer runs all the same.
 _CONFIGURED_WITHIN_S: Final = 20.0
 # A start that may not be linked, or whose helper is too old: looked at again rarely.
@@ -84,6 +83,7 @@ class SetupLinks:
         self._linked: dict[str, _Linked] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._hint = asyncio.Event()
+        self._news = asyncio.Event()  # set, and replaced, when a tick is over or a start is configured
         self._ticks = 0
 
     async def awaits_environment(self, owner_user_id: str) -> bool:
@@ -104,7 +104,7 @@ class SetupLinks:
                 while (linked := self._linked.get(workspace_id)) is None or linked.configured != instance:
                     if linked is None and self._ticks > first + 1:
                         return  # not linkable any more: it is to stop again
-                    await asyncio.sleep(_FIRST_AGAIN_S)
+                    await self._news.wait()
         except TimeoutError:
             _log.warning("a workspace runs before its helper is linked", workspace_id=workspace_id)
 
@@ -141,24 +141,33 @@ class SetupLinks:
                 known.workspace = found
                 known.changed.set()
         self._ticks += 1
+        self._tell_waiting()
+
+    def _configured(self, linked: _Linked, instance: str) -> None:
+        linked.configured = instance
+        self._tell_waiting()
+
+    def _tell_waiting(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
 
     async def _keep(self, linked: _Linked) -> None:
-        again_s = _FIRST_AGAIN_S
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         while True:
-            pause_s, again_s = again_s, min(_AGAIN_S, again_s * 2)
+            own_pause_s = None
             linked.started.clear()
             try:
                 own_pause_s = await in_own_task(self._link(linked))
-                pause_s = own_pause_s or pause_s
             except* CodeHubError as errors:
                 _log.debug("not linked", workspace_id=linked.workspace.workspace_id, error=str(errors.exceptions[0]))
             except* Exception as errors:  # noqa: BLE001 - one workspace must not take the coordinator's term with it
                 _log.error("a setup link failed", workspace_id=linked.workspace.workspace_id, exc_info=errors)
             try:
                 # Not wait_for, which in Python 3.11 loses a cancellation that comes together with the event.
-                async with asyncio.timeout(pause_s):
+                async with asyncio.timeout(own_pause_s or next_pause_s(loop.time() - began)):
                     await linked.started.wait()
-                again_s = _FIRST_AGAIN_S
+                began = loop.time()
             except TimeoutError:
                 pass
 
@@ -171,11 +180,11 @@ class SetupLinks:
             return None
         if not await self._desk.bind(workspace.workspace_id, status.identity, workspace.owner_user_id):
             await self._desk.note(workspace.workspace_id, _OTHER_OWNER)
-            linked.configured = status.identity
+            self._configured(linked, status.identity)
             return _REFUSED_S
         async with self._links.open(status.workspaced) as stream:
             if stream is None:
-                linked.configured = status.identity
+                self._configured(linked, status.identity)
                 return _REFUSED_S
             await self._converse(linked, status, stream)
         return _AGAIN_S
@@ -199,7 +208,7 @@ class SetupLinks:
             message = await self._desk.message(workspace.workspace_id, workspace.owner_user_id)
             if message is not None:
                 await stream.send(message)
-            linked.configured = instance
+            self._configured(linked, instance)
             await linked.changed.wait()
 
     async def _write_notes(self, workspace_id: str, notes: asyncio.Queue[SetupState]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
 import structlog
@@ -11,7 +11,7 @@ import structlog
 from codehub.control.deps import ProfileOf, TtlSettings
 from codehub.control.heartbeat import Heartbeat
 from codehub.domain.busy import Work, judge_busy
-from codehub.domain.errors import CodeHubError
+from codehub.domain.errors import BackendDown, CodeHubError
 from codehub.domain.model import Busy, Workspace
 from codehub.domain.routing import workspace_path
 from codehub.domain.templates import LONGEST_TTL
@@ -73,9 +73,10 @@ class TtlRunner:
 
     async def _put_to_rest(self, coverage: ActivityCoverage, now: datetime) -> None:
         standby = timedelta(seconds=self._settings.standby_s)
+        unasked: Collection[str] = ()
         if idle := await self._store.idle(now, standby, coverage.gaps):
-            await self._ask(idle, now)
-        slept = await self._store.put_to_sleep(self._lease.epoch, now, standby, coverage.gaps)
+            unasked = await self._ask(idle, now)
+        slept = await self._store.put_to_sleep(self._lease.epoch, now, standby, coverage.gaps, unasked)
         archived = await self._store.put_to_archive(
             self._lease.epoch, now, timedelta(seconds=self._settings.archive_s)
         )
@@ -107,14 +108,24 @@ class TtlRunner:
         self._saw = True
         return coverage
 
-    async def _ask(self, idle: Iterable[Workspace], now: datetime) -> None:
-        """Whether a program is working in it. Asked only for workspaces that are about to be put to sleep."""
+    async def _ask(self, idle: Iterable[Workspace], now: datetime) -> Collection[str]:
+        """Whether a program is working in it. Asked only for workspaces that are about to be put to sleep.
+
+        Returns the ids of those that could not be asked, because their backend or their node does not answer.
+        """
         gate = asyncio.Semaphore(_MAX_CONCURRENT_PROBES)
         busy_max = timedelta(seconds=self._settings.busy_max_s)
 
+        unasked: set[str] = set()
+
         async def ask(workspace: Workspace) -> tuple[Workspace, Work | None]:
             async with gate:
-                return workspace, await self._work(workspace, now)
+                try:
+                    return workspace, await self._work(workspace, now)
+                except BackendDown as error:
+                    _log.info("stays awake: it cannot be asked", workspace_id=workspace.id, error=str(error))
+                    unasked.add(workspace.id)
+                    return workspace, None
 
         answers = await asyncio.gather(*(ask(workspace) for workspace in idle))
         # Finished work counts as an access at that time. Running work keeps the workspace awake, and the reason is shown.
@@ -124,18 +135,24 @@ class TtlRunner:
         found: dict[str, Busy | None] = {}
         for workspace, work in answers:
             busy = judge_busy(workspace, work if work is not None and work.at >= now else None, now, busy_max)
-            if busy is not None or workspace.busy is not None:
+            if (busy is not None or workspace.busy is not None) and workspace.id not in unasked:
                 found[workspace.id] = busy
         await self._store.note_busy(self._lease.epoch, found)
+        return unasked
 
     async def _work(self, workspace: Workspace, now: datetime) -> Work | None:
-        """Ask workspaced, else the IDE. An unreachable one counts as idle, so that a hung workspace is put to sleep."""
+        """Ask workspaced, else the IDE. One that does not answer counts as idle, so that a hung workspace is put to sleep.
+
+        Raises BackendDown if it cannot be reached, because its backend or its node does not answer.
+        """
         try:
             _, profile = self._profile_of(workspace)
             instances = self._instances.get(workspace.instance_backend)
             if instances is None:
-                return None
+                raise BackendDown(f"the instance backend {workspace.instance_backend} is not available here")
             status = await instances.status(workspace.id)
+            if status.unknown:
+                raise BackendDown(status.unknown)
             if status.workspaced is not None:
                 work = await self._asks.work(status.workspaced, _HELPER_PATH, now)
                 if work is not None:
@@ -144,6 +161,8 @@ class TtlRunner:
                 return None
             prefix = "" if profile.strip_prefix else workspace_path(workspace.id).rstrip("/")
             return await self._asks.work(status.upstream, prefix + profile.activity_path, now)
+        except BackendDown:
+            raise
         except CodeHubError as error:
             _log.debug("could not get the activity", workspace_id=workspace.id, error=str(error))
             return None

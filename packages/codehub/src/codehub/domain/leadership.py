@@ -1,9 +1,9 @@
-"""The leading coordinator, as recorded in the database."""
+"""The leading coordinator, and those that refuse to lead, as recorded in the database."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -17,3 +17,5 @@ class Leadership:
     acquired_at: datetime | None
     held: bool
     components: Mapping[str, Mapping[str, Any]]
+    # Why a coordinator refuses to lead, by its name: it sees other stores than this installation's.
+    refusals: Mapping[str, str] = field(default_factory=dict)

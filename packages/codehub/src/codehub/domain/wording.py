@@ -15,6 +15,7 @@ from codehub.domain.actions import NEEDS_ADMIN
 from codehub.domain.disk import DiskLevel, disk_level
 from codehub.domain.model import ErrorReason, Operation, Phase, Progress, Status, Workspace
 from codehub.domain.status import status_of
+from codehub.domain.transitions import is_cancelled
 from codehub.domain.units import format_amount
 
 
@@ -154,7 +155,8 @@ def summarize(workspace: Workspace) -> Summary:
     blocked = workspace.blocked.message if workspace.blocked is not None else ""
     if workspace.operation is not Operation.NONE and status is not Status.DELETED:
         text = OPERATIONS[workspace.operation]
-        return Summary(text.label, blocked or progress_text(workspace.progress) or text.detail)
+        cancelled = "being cancelled" if is_cancelled(workspace) else ""
+        return Summary(text.label, cancelled or blocked or progress_text(workspace.progress) or text.detail)
     waiting = _WAITING.get(status) or Summary(_PHASES[workspace.phase])
     return Summary(waiting.label, blocked) if blocked else waiting
 

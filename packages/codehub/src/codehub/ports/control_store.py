@@ -94,6 +94,13 @@ class StoreRegistry(Protocol):
         """Return some workspaces that refer to data in that store and are not known to have lost it."""
         ...
 
+    async def note_refusal(self, node_id: str, why: str) -> None:
+        """Record why this coordinator refuses to lead. An empty text: it no longer does.
+
+        The only write without a term, because it concerns nothing but the coordinator itself.
+        """
+        ...
+
 
 class TtlStore(Protocol):
     async def coverage(self) -> ActivityCoverage: ...
@@ -112,8 +119,13 @@ class TtlStore(Protocol):
         """Return the workspaces that `put_to_sleep` would change now."""
         ...
 
-    async def put_to_sleep(self, epoch: int, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> Collection[str]:
-        """Set desired STANDBY for all that `domain.ttl.is_to_sleep`, in one transaction. Returns their ids."""
+    async def put_to_sleep(
+        self, epoch: int, now: datetime, ttl: timedelta, gaps: Sequence[Span], unasked: Collection[str] = ()
+    ) -> Collection[str]:
+        """Set desired STANDBY for all that `domain.ttl.is_to_sleep`, in one transaction. Returns their ids.
+
+        Except for `unasked`, where nobody knows whether a program works.
+        """
         ...
 
     async def put_to_archive(self, epoch: int, now: datetime, ttl: timedelta) -> Collection[str]:

@@ -17,6 +17,7 @@ import structlog
 
 from codehub.adapters.front_socket import listen_front
 from codehub.domain.connection_cap import most_per_address
+from codehub.domain.doors import widest_share
 from codehub.domain.effective import effective_profile
 from codehub.domain.errors import CodeHubError, Invalid
 from codehub.domain.limits import RunningLimits
@@ -77,7 +78,7 @@ async def run_proxy(
         RunningLimits(settings.max_running_per_user, settings.max_running_global),
         deps.now,
         Visits(deps.now),
-        settings.port_sharing,
+        widest_share(settings.port_sharing, settings.workspace_host),
     )
     addresses = Addresses(settings.public_url, settings.workspace_url, settings.workspace_host)
     scheme = b"https" if addresses.secure else b"http"

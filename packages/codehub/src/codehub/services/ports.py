@@ -64,7 +64,7 @@ class Ports:
     async def share(self, who: Principal, workspace_id: str, port: int, share: str) -> str:
         await self._owned(who, workspace_id)
         if narrowed(share, self.widest) != share:
-            raise Denied(f"ports may be shared with {self.widest!r} at most here (CODEHUB_PORT_SHARING)")
+            raise Denied(_not_shared(self.widest))
         async with self.database.transaction() as tx:
             await statements.set_share(tx, workspace_id, port, share, self.clock())
             await note(
@@ -108,6 +108,15 @@ class Ports:
         found = await self.doors.workspaces.get(who, workspace_id)
         if found.workspace.owner_user_id != who.user_id:
             raise Denied("only its owner shares a workspace's ports")
+
+
+def _not_shared(widest: str) -> str:
+    if widest == "owner":
+        return (
+            "ports are not shared here: an administrator would have to give each workspace its own host name "
+            "(CODEHUB_WORKSPACE_HOST), or to allow it (CODEHUB_PORT_SHARING)"
+        )
+    return f"ports may be shared with {widest!r} at most here (CODEHUB_PORT_SHARING)"
 
 
 def _read(item: object) -> tuple[int, str | None]:

@@ -7,19 +7,21 @@ supervisor. `--hook CONFIGURATION` starts the supervisor beside an IDE that runs
 
 The configuration holds the secret of this start. The supervisor executes itself again and reads it from a pipe, so that it
 is in no process's environment, where `cat /proc/*/environ` would print it into a log.
+
+Every start of a workspace waits for this module, so it imports little: `asyncio`, for example, takes longer than the rest.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
-import shutil
-import signal
 import sys
 import time
-from typing import Callable, NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, NoReturn
 
 if not __package__:
     # Run by file, in a workspace without CodeHub. Appended to the path, so that it shadows nothing.
@@ -68,7 +70,7 @@ def main(arguments: list[str]) -> None:
         os.set_inheritable(write_fd, True)
         raw = json.dumps({**configuration, "environment_fd": write_fd})
     bridge = configuration.get("bridge")
-    for one in [raw, *([json.dumps({"bridge_only": bridge})] if bridge else [])]:
+    for one in [*([json.dumps({"bridge_only": bridge})] if bridge else []), raw]:
         if os.fork() == 0:
             # Separate from the IDE: neither its end nor its signals affect us.
             os.setsid()
@@ -121,26 +123,36 @@ def set_up_home(configuration: dict[str, object]) -> None:
     """
     if "pip" not in configuration:
         return
-    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "home_setup.py")
-    words = [sys.executable, "-I", "-S", "-B", script, str(configuration["home"]), str(configuration["pip"])]
-    os.spawnv(os.P_WAIT, sys.executable, words)  # noqa: S606
+    child = os.fork()
+    if child == 0:
+        from . import home_setup
+
+        end_by(lambda: home_setup.main([str(configuration["home"]), str(configuration["pip"])]))
+    os.waitpid(child, 0)
 
 
 def offer_code(program: str, configuration: dict[str, object]) -> None:
     from . import code_command
 
     env = dict(os.environ)
-    code_command.offer(shutil.which(program) or program, str(configuration["home"]), env)
+    code_command.offer(found_program(program), str(configuration["home"]), env)
     os.environ.update(env)
+
+
+def found_program(name: str) -> str:
+    """Return where `exec` finds a program, or its name. (`shutil.which` takes longer to import than to run.)"""
+    paths = [os.path.join(folder, name) for folder in os.get_exec_path()] if "/" not in name else []
+    return next((path for path in paths if os.access(path, os.X_OK) and os.path.isfile(path)), name)
 
 
 def own_environment(configuration: dict[str, object]) -> dict[str, str]:
     """Return variables for everything in the workspace: for git credentials, the path of secrets, the repository's."""
-    from . import git_access, secret_files, with_environment
+    from . import start_environment, with_environment
 
     runtime = str(configuration["runtime"])
-    env = git_access.environment(runtime)
-    env["CODEHUB_SECRETS_DIR"] = secret_files.folder_for(runtime, os.environ.get("CODEHUB_INSTANCE", "workspace"))
+    env = start_environment.for_git(runtime)
+    name = os.environ.get("CODEHUB_INSTANCE", "workspace")
+    env["CODEHUB_SECRETS_DIR"] = start_environment.secrets_folder(runtime, name)
     return {**with_environment.saved_environment(str(configuration["home"])), **env}
 
 
@@ -156,6 +168,8 @@ def execute_again(raw: str) -> NoReturn:
 
 def supervise(configuration: dict[str, object]) -> NoReturn:
     """Supervise one child at a time. Processes that outlive it are reaped by their new parent."""
+    import signal
+
     stopping = False
     child = 0
 
@@ -200,8 +214,11 @@ def run(configuration: dict[str, object]) -> NoReturn:
         from . import bridge
 
         end_by(lambda: bridge.run(configuration["bridge_only"]))
+    import asyncio
+
     from .app import Options
-    from .server import listen, serve
+    from .listening import listen
+    from .server import serve
 
     # Files that it creates are private to the user. Programs that it runs set 022 themselves.
     os.umask(0o077)

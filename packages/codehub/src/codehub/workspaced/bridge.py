@@ -11,7 +11,7 @@ import socket
 
 from .errors import RequestError
 from .http1 import Connection
-from .server import listen
+from .listening import listen
 from .streams import connect, relay
 
 _MOST_CONNECTIONS = 4096

@@ -16,26 +16,10 @@ import sys
 
 from . import agent
 from .link import Link, LinkError
+from .start_environment import git_config_path
 
 _SYSTEM_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 _LONGEST_QUESTION = 64 << 10
-
-
-def config_path(runtime: str) -> str:
-    return os.path.join(runtime, "gitconfig")
-
-
-def environment(runtime: str) -> dict[str, str]:
-    """Return variables for everything in the workspace.
-
-    Git reads the file after the user's own configuration (git 2.31).
-    """
-    return {
-        "SSH_AUTH_SOCK": os.path.join(runtime, "agent.sock"),
-        "GIT_CONFIG_COUNT": "1",
-        "GIT_CONFIG_KEY_0": "include.path",
-        "GIT_CONFIG_VALUE_0": config_path(runtime),
-    }
 
 
 def configuration(helper: str, hosts: list[str], ca_file: str) -> str:
@@ -62,7 +46,7 @@ class GitAccess:
         if ca:
             ca_file = os.path.join(self._runtime, "ca.pem")
             write_file(ca_file, _system_certificates() + ca)
-        write_file(config_path(self._runtime), configuration(self._helper, hosts, ca_file))
+        write_file(git_config_path(self._runtime), configuration(self._helper, hosts, ca_file))
 
     async def run(self) -> None:
         """Serve both sockets until cancelled."""

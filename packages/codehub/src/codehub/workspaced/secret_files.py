@@ -7,14 +7,6 @@ import contextlib
 import os
 import shutil
 
-_SHM = "/dev/shm"  # noqa: S108 - a tmpfs; only this user can access the folder
-
-
-def folder_for(runtime: str, name: str) -> str:
-    """Return a folder on a tmpfs for this start."""
-    root = _SHM if os.access(_SHM, os.W_OK) else runtime
-    return os.path.join(root, f"codehub-{name}")
-
 
 class SecretFiles:
     def __init__(self, folder: str) -> None:

@@ -2,8 +2,8 @@
 
 The folder is an open descriptor, so its path cannot change meanwhile. Unpacking uses a staging folder beside the target's
 content, which is moved into place when the archive has ended properly: an interrupted upload leaves nothing. Members that
-point outside the folder are refused, devices are left out. `context` packs what an image is built from: without what
-.dockerignore names.
+point outside the folder are refused, devices are left out. `codehub ws cp` unpacks what a workspace sends in the same way.
+`context` packs what an image is built from: without what .dockerignore names.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import signal
 import stat
 import sys
 import tarfile
-from typing import Callable
+from typing import Callable, Literal, Protocol
 
 if not __package__:  # started by file
     sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -26,6 +26,7 @@ from . import dockerignore
 
 _PREFIX = ".codehub-upload-"
 _MOST_MEMBERS = 1_000_000
+_DEEPEST = 500  # folders are made and removed recursively
 _LONGEST_IGNORE = 256 << 10
 
 
@@ -58,36 +59,60 @@ def _packed(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return member
 
 
+class Source(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
 def inside(name: str) -> bool:
     """Return whether a member's name stays in the folder."""
     return not name.startswith("/") and ".." not in name.split("/") and "\0" not in name
 
 
 def link_inside(member: tarfile.TarInfo) -> bool:
-    """Return whether a link stays inside: a hard link names another member; a symbolic link is relative to itself."""
+    """Return whether a link stays inside: a hard link names another member; a symbolic link is relative to itself.
+
+    A symbolic link has `..` at its beginning only: after a name, it is above whatever that name leads to.
+    """
     if member.islnk():
         return inside(member.linkname)
-    target = os.path.normpath(os.path.join(os.path.dirname(member.name), member.linkname))
-    return not member.linkname.startswith("/") and not target.startswith("..")
+    if member.linkname.startswith("/") or "\0" in member.linkname:
+        return False
+    depth, below = len(_parts(os.path.dirname(member.name))), False
+    for part in _parts(member.linkname):
+        if part != "..":
+            below = True
+        elif below or depth == 0:
+            return False
+        else:
+            depth -= 1
+    return True
 
 
-def unpack() -> int:
-    staging = _PREFIX + secrets.token_hex(8)
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in ("", ".")]
+
+
+def unpack(source: Source, folder: str, mode: Literal["r|", "r|*"], outward: list[str] | None = None) -> int:
+    """Unpack into a folder and return how many entries there were.
+
+    Links that lead out of the folder are refused, or left out and added to `outward`.
+    """
+    staging = os.path.join(folder, _PREFIX + secrets.token_hex(8))
     os.mkdir(staging, 0o700)
     try:
-        count = _extract(staging)
+        count = _extract(source, staging, mode, outward)
         # The archive may end before the upload does: the rest must have arrived too.
-        while sys.stdin.buffer.read(1 << 18):
+        while source.read(1 << 18):
             pass
-        _merge(staging, ".")
+        _merge(staging, folder)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return count
 
 
-def _extract(staging: str) -> int:
+def _extract(source: Source, staging: str, mode: Literal["r|", "r|*"], outward: list[str] | None) -> int:
     count = 0
-    with tarfile.open(fileobj=sys.stdin.buffer, mode="r|*", bufsize=1 << 18) as archive:
+    with tarfile.open(fileobj=source, mode=mode, bufsize=1 << 18) as archive:  # type: ignore[call-overload]
         # Newer Pythons would refuse some valid members. The checks below decide.
         if hasattr(tarfile, "fully_trusted_filter"):
             archive.extraction_filter = tarfile.fully_trusted_filter
@@ -97,18 +122,36 @@ def _extract(staging: str) -> int:
                 raise ValueError(f"more than {_MOST_MEMBERS} entries")
             if not inside(member.name):
                 raise ValueError(f"{member.name!r} leads out of the folder")
+            if member.name.count("/") > _DEEPEST:
+                raise ValueError(f"{member.name[:80]!r}… is more than {_DEEPEST} folders deep")
             if (member.issym() or member.islnk()) and not link_inside(member):
-                raise ValueError(f"the link {member.name!r} leads out of the folder")
+                if outward is None:
+                    raise ValueError(f"the link {member.name!r} leads out of the folder")
+                outward.append(member.name)
+                continue
             if member.isdev():
                 continue
-            if _through_link(staging, member.name):
-                raise ValueError(f"{member.name!r} goes through a link")
+            _make_way(staging, member)
             # Never another user's file, never setuid. Folders stay writable, so that their content can follow.
             member.mode = (member.mode & 0o777) | (0o700 if member.isdir() else 0o600)
             member.uid, member.gid = os.getuid(), os.getgid()
             member.uname = member.gname = ""
             archive.extract(member, staging)
     return count
+
+
+def _make_way(staging: str, member: tarfile.TarInfo) -> None:
+    """Check what is there already under the names of a member, so that nothing is written or linked through a link."""
+    if _through_link(staging, member.name):
+        raise ValueError(f"{member.name!r} goes through a link")
+    if member.islnk():
+        target = os.path.join(staging, member.linkname)
+        # A second name of a symbolic link would be relative to another folder.
+        if _through_link(staging, member.linkname) or os.path.islink(target) or not os.path.isfile(target):
+            raise ValueError(f"the link {member.name!r} names no file of this archive")
+    there = os.path.join(staging, member.name)
+    if os.path.islink(there) or os.path.isfile(there):
+        os.unlink(there)
 
 
 def _through_link(staging: str, name: str) -> bool:
@@ -153,7 +196,7 @@ def main() -> int:
         elif sys.argv[1] == "context":
             pack_context()
         else:
-            sys.stdout.write(str(unpack()))
+            sys.stdout.write(str(unpack(sys.stdin.buffer, ".", "r|*")))
     except (tarfile.TarError, ValueError, EOFError) as error:
         sys.stderr.write(f"not unpacked: {error}")
         return 2

@@ -10,6 +10,7 @@ import httpx
 import psycopg
 from psycopg.types.json import Jsonb
 
+from codehub.adapters.postgres.control_store import PostgresControlStore
 from codehub.adapters.postgres.pool import Database
 from codehub.domain.errors import BackendDown
 from codehub.ports.instances import ABSENT, Instances, InstanceStatus
@@ -146,6 +147,32 @@ async def test_the_coordinators_health_is_what_the_lock_says_and_errors_are_for_
         seen = (await admin.get("/health/coordinator")).json()
         assert seen["components"]["ttl"]["last_error"] == "with detail"
         assert seen["uptime_seconds"] >= 0
+
+
+async def test_why_a_coordinator_refuses_to_lead_is_told_to_administrators_while_it_lasts(
+    api: Api, database: Database
+) -> None:
+    store, admin = PostgresControlStore(database), await api.signed_in()
+
+    async def refusals(client: httpx.AsyncClient) -> object:
+        return (await client.get("/health/coordinator")).json()["refuses_to_lead"]
+
+    assert await refusals(admin) == []
+    await store.note_refusal("b", "its homes are elsewhere")
+    await store.note_refusal("a", "its archives are elsewhere")
+    await store.note_refusal("b", "its archives are elsewhere too")
+    assert await refusals(admin) == [
+        {"node_id": "a", "reason": "its archives are elsewhere"},
+        {"node_id": "b", "reason": "its archives are elsewhere too"},
+    ]
+    assert await refusals(api.client()) == [{"node_id": "a", "reason": None}, {"node_id": "b", "reason": None}]
+    await store.note_refusal("a", "")
+    async with database.transaction() as tx:  # a coordinator that is gone cannot take it back
+        await tx.execute(
+            "UPDATE system_facts SET value = jsonb_set(value, '{at}', to_jsonb(now() - interval '2 minutes'))"
+            " WHERE name = 'refuses_to_lead.b'"
+        )
+    assert await refusals(admin) == []
 
 
 async def test_about_says_what_the_installation_offers(api: Api) -> None:

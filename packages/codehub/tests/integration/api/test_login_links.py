@@ -73,6 +73,31 @@ async def test_a_link_is_over_after_a_minute(api: Api) -> None:
     assert await whoami(browser) is None
 
 
+@pytest.mark.parametrize("how", ["new password", "reset", "disabled for a while", "signed out", "ended elsewhere"])
+async def test_a_session_that_was_ended_does_not_come_back_by_a_link_that_it_made(api: Api, how: str) -> None:
+    """Whoever has a stolen session could make one link after the other, and use the last one."""
+    ada, thief = await api.user("ada"), await api.signed_in("ada", "ada-ada")
+    ada_id = (await ada.get("/api/v1/session")).json()["user"]["id"]
+    admin, url = await api.signed_in(), await link_of(thief)
+    user = f"/api/v1/users/{ada_id}"
+    match how:
+        case "new password":
+            body = {"current_password": "ada-ada", "new_password": "another-one"}
+            assert (await ada.post("/api/v1/password", json=body)).status_code == 204
+        case "reset":
+            assert (await admin.patch(user, json={"password": "another-one"})).status_code == 200
+        case "disabled for a while":
+            for disabled in (True, False):
+                assert (await admin.patch(user, json={"disabled": disabled})).status_code == 200
+        case "signed out":
+            assert (await thief.post("/api/v1/logout")).status_code == 204
+        case _:
+            assert (await ada.delete("/api/v1/sessions")).status_code in (200, 204)
+    browser = api.client(**BY_PROGRAM)
+    assert (await opened(browser, url)).status_code == 401
+    assert await whoami(browser) is None
+
+
 @pytest.mark.parametrize(
     "headers",
     [

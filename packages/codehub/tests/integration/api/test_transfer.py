@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
+from codehub.adapters.postgres import ssh_keys
 from codehub.adapters.postgres.pool import Database
+from codehub.domain.limits import RunningLimits
+from codehub.domain.ssh_keys import HostKey
+from codehub.services.workspace_access import WorkspaceAccess
 from testing.codehub.api import Api, put_in_state
 
 W = "/api/v1/workspaces"
@@ -23,6 +29,29 @@ async def test_an_administrator_gives_a_workspace_to_another_user(api: Api, data
     assert again.status_code == 202
     timeline = (await bob.get(f"{path}/events")).json()["items"]
     assert [entry["message"] for entry in timeline if entry["kind"] == "transferred"] == ["transferred to bob"]
+
+
+async def test_whom_the_previous_owner_let_in_is_kept_out(api: Api, database: Database) -> None:
+    """Their links, shared ports and workspace cookies end, and so does the host key, which they could read."""
+    ada, bob, admin = await api.user("ada"), await api.user("bob"), await api.signed_in()
+    made = (await ada.post(W, json={"name": "shared"})).json()["id"]
+    path = f"{W}/{made}"
+    assert (await ada.patch(f"{path}/ports/3000", json={"share": "link"})).status_code == 200
+    link = (await ada.post(f"{path}/ports/3000/links", json={})).json()["url"].partition("codehub_link=")[2].encode()
+    async with database.transaction() as tx:
+        await ssh_keys.insert_host_key(tx, made, HostKey("private", "public"), datetime.now(UTC))
+    access = WorkspaceAccess(database, RunningLimits(1, 1), api.clock)
+    ada_id = (await ada.get("/api/v1/session")).json()["user"]["id"]
+    assert await access.may_open_port(made, 3000, user_id=None, link=link)
+    assert (await admin.post(f"{path}:transfer", json={"username": "bob"})).status_code == 202
+    assert not await access.may_open_port(made, 3000, user_id=None, link=link)
+    assert not await access.may_open_port(made, 3000, user_id=ada_id, link=b"")
+    assert (await bob.get(f"{path}/ports/3000/links")).json()["items"] == []
+    # Nor does it come back when the new owner shares the port again.
+    assert (await bob.patch(f"{path}/ports/3000", json={"share": "link"})).status_code == 200
+    assert not await access.may_open_port(made, 3000, user_id=None, link=link)
+    async with database.transaction() as tx:
+        assert await ssh_keys.host_key(tx, made) is None
 
 
 async def test_a_disabled_user_is_told_so_and_a_wrong_password_tells_nothing(api: Api) -> None:

@@ -12,6 +12,8 @@ import psutil
 import psycopg
 import pytest
 
+from codehub.adapters.postgres.control_store import PostgresControlStore
+from codehub.adapters.postgres.pool import Database
 from testing.codehub.full_stack import Stack, fresh_stack
 
 
@@ -51,6 +53,18 @@ def test_doctor_names_a_database_that_takes_no_writes(tmp_path: Path, database_u
     assert (found.returncode, found.stderr) == (1, ""), found
 
 
+async def test_doctor_names_a_coordinator_that_refuses_to_lead(
+    tmp_path: Path, database: Database, database_url: str
+) -> None:
+    at = {"CODEHUB_DATABASE_URL": database_url}
+    found = codehub(tmp_path, "doctor", "--no-boundaries", **at).stdout
+    assert "warning coordinator     none leads" in found
+    await PostgresControlStore(database).note_refusal("node-b", "its homes are elsewhere")
+    refused = codehub(tmp_path, "doctor", "--no-boundaries", **at)
+    assert "PROBLEM coordinator     node-b refuses to lead: its homes are elsewhere" in refused.stdout
+    assert refused.returncode == 1
+
+
 @pytest.mark.parametrize("part", [("up",), ("serve", "api"), ("serve", "proxy"), ("serve", "coordinator")])
 def test_a_docker_engine_of_another_machine_is_refused_at_start(
     tmp_path: Path, empty_database_url: str, part: tuple[str, ...]
@@ -77,7 +91,7 @@ def stack() -> Iterator[Stack]:
         yield made
 
 
-def test_down_stops_the_servers_that_a_killed_codehub_left_behind(stack: Stack) -> None:
+def test_doctor_names_and_down_stops_the_servers_that_a_killed_codehub_left_behind(stack: Stack) -> None:
     stack.up()
     servers = [*stack.processes("postgres"), *stack.processes("valkey")]
     assert len(servers) == 2
@@ -85,8 +99,13 @@ def test_down_stops_the_servers_that_a_killed_codehub_left_behind(stack: Stack) 
     stack.process.kill()
     stack.process.wait(60)
     assert all(server.is_running() for server in servers)
+    doctor = stack.run("doctor", "--no-boundaries").stdout
+    for server, process in zip(("PostgreSQL", "Valkey"), servers, strict=True):
+        assert f"embedded {server} runs (pid {process.pid}), left behind by a CodeHub that was killed" in doctor
+    assert "`codehub down` stops it" in doctor
     down = stack.run("down")
     assert (down.returncode, "PostgreSQL and Valkey" in down.stdout) == (0, True), down
     _, alive = psutil.wait_procs(servers, timeout=60)
     assert not alive
     assert "no CodeHub is running in" in stack.run("down").stdout
+    assert "embedded, not running" in stack.run("doctor", "--no-boundaries").stdout

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from testing.codehub.doors import Doors
+from testing.codehub.doors import Doors, token_of_another_user
 from testing.codehub.full_stack import TIMEOUT_S
 
 SERVER = """
@@ -117,20 +117,9 @@ def test_a_link_lets_anybody_in_until_the_port_is_shared_less(doors: Doors) -> N
             assert guest.get(public, headers=inside).status_code == 401
 
 
-def guests_token(doors: Doors, name: str) -> str:
-    """Of another user of this CodeHub."""
-    with doors.stack.client() as admin:
-        made = admin.post("/api/v1/users", json={"username": name, "password": "a long password"})
-        assert made.status_code == 201, made.text
-    with httpx.Client(base_url=doors.stack.url, trust_env=False, timeout=60) as session:
-        entered = session.post("/api/v1/login", json={"username": name, "password": "a long password"})
-        session.headers["X-CodeHub-Session-Key"] = entered.json()["session_key"]
-        return str(session.post("/api/v1/tokens", json={"name": "t"}).json()["token"])
-
-
 def test_a_port_shared_with_users_is_open_to_them_and_the_ide_is_not(doors: Doors) -> None:
     port = free_port()
-    token = guests_token(doors, f"guest{port}")
+    token = token_of_another_user(doors, f"guest{port}")
     with serving(doors, "127.0.0.1", port) as url, doors.client() as owner:
         assert httpx.get(url, headers=bearer(token), trust_env=False, timeout=60).status_code == 403
         owner.patch(f"{doors.api}/ports/{port}", json={"share": "users"})
@@ -171,7 +160,7 @@ def upgraded(doors: Doors, port: int, token: str) -> socket.socket:
 
 def test_a_guests_open_socket_ends_when_the_port_is_shared_less(doors: Doors) -> None:
     port = free_port()
-    token = guests_token(doors, f"watcher{port}")
+    token = token_of_another_user(doors, f"watcher{port}")
     with doors.client() as owner:
         made = owner.post(doors.api + "/processes", json={"command": ["python3", "-c", UPGRADER, str(port)]}).json()
         owner.patch(f"{doors.api}/ports/{port}", json={"share": "users"})

@@ -292,18 +292,3 @@ def test_config_ssh_is_idempotent_and_undone_exactly(laptop: Laptop, tmp_path: P
     assert config.read_text() == once
     assert laptop.run(*command, "--remove").returncode == 0
     assert config.read_text() == "Host other\n  User me\n"
-
-
-def test_streams_need_a_token_of_the_owner(doors: Doors) -> None:
-    import http.client
-    from urllib.parse import urlsplit
-
-    base = urlsplit(doors.stack.value("CODEHUB_WORKSPACE_BASE_URL"))
-    for authorization, status in ((None, 401), ("Bearer cht_wrong", 401)):
-        connection = http.client.HTTPConnection("127.0.0.1", base.port, timeout=60)
-        headers = {"Connection": "Upgrade", "Upgrade": "codehub-stream"}
-        if authorization:
-            headers["Authorization"] = authorization
-        connection.request("GET", f"/_codehub/{doors.workspace_id}/ssh", headers=headers)
-        assert connection.getresponse().status == status
-        connection.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -37,6 +38,7 @@ def test_codehub_is_used_killed_and_up_again_with_everything_there(stack: Stack)
     doctor = stack.run("doctor", "--boundaries-timeout", "120")
     assert doctor.returncode == 0, doctor.stdout
     assert "PROBLEM" not in doctor.stdout
+    assert re.search(r"^ok +coordinator +\S+ leads$", doctor.stdout, re.MULTILINE), doctor.stdout
     for part in ("the API", "the proxy", "the database", "Valkey"):
         assert f"reach {part}: held" in doctor.stdout, doctor.stdout
     second = stack.run("up")

@@ -46,6 +46,17 @@ ASLEEP = replace(workspace(desired=DesiredState.STANDBY), phase=Phase.STANDBY, l
         (
             replace(
                 ASLEEP,
+                operation=Operation.ARCHIVING,
+                op_started_at=NOW,
+                cancel_op_started_at=NOW,
+                blocked=Blocked(ErrorReason.OUT_OF_SPACE, "the disk is full", NOW),
+            ),
+            "Archiving",
+            "being cancelled",
+        ),
+        (
+            replace(
+                ASLEEP,
                 desired_state=DesiredState.RUNNING,
                 blocked=Blocked(ErrorReason.UNREACHABLE, "Docker does not answer", NOW),
             ),

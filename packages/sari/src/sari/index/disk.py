@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple
 from pathlib import Path
 
@@ -24,10 +24,11 @@ _UNSURE = astuple(NEVER)
 
 
 class Disk:
-    """The files below one root, as they are now."""
+    """The files below one root, as they are now. Listing them raises `ripgrep.Cancelled` once `stopped` is true."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, stopped: Callable[[], bool]) -> None:
         self._root = root
+        self._stopped = stopped
         self._base = os.fsencode(root) + b"/"
 
     def absolute(self, path: bytes) -> bytes:
@@ -47,7 +48,7 @@ class Disk:
             ["./"] if folders is None else ["--max-depth", "1", *(b"./" + folder for folder in folders)]
         )
         try:
-            return ripgrep.files(self._root, where)
+            return ripgrep.files(self._root, where, self._stopped)
         except ripgrep.RipgrepFailed:
             return []
 
@@ -56,9 +57,10 @@ class Disk:
         check = StampCheck(self._base[:-1], recorded)
         try:
             listed = set(self.list_files())
-        finally:
-            changed = check.result()
-        return Scan(listed, changed)
+        except BaseException:
+            check.cancel()
+            raise
+        return Scan(listed, check.result())
 
     def root_identity(self) -> tuple[int, int] | None:
         """Return device and inode of the root, which differ after it was replaced; None if it does not exist."""

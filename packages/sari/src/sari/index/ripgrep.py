@@ -179,9 +179,11 @@ def counts(output: bytes) -> Iterator[tuple[bytes, int]]:
         at = newline + 1
 
 
-def files(root: Path, extra: Iterable[str | bytes] = ()) -> list[bytes]:
+def files(
+    root: Path, extra: Iterable[str | bytes] = (), cancelled: Callable[[], bool] = lambda: False
+) -> list[bytes]:
     """Return every file that ripgrep would search under the root (or the given folders), relative to it."""
-    output = run(["--files", "--null", *extra], root)
+    output = run(["--files", "--null", *extra], root, cancelled)
     return [path.removeprefix(b"./") for path in output.split(b"\0") if path]
 
 

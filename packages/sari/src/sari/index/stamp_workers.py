@@ -45,6 +45,11 @@ class StampCheck:
             for number, (paths, stamps) in enumerate(self._lists)
         ]
 
+    def cancel(self) -> None:
+        """End the check without a result."""
+        for worker in self._workers:
+            worker.end()
+
 
 def _shares(lists: Sequence[Recorded], count: int) -> list[list[int]]:
     """Distribute the lists: the largest first, each to the worker that has the least to do."""
@@ -94,6 +99,13 @@ class _Worker:
                     positions.frombytes(data)
                     found[number] = set(positions)
         finally:
-            process.kill()
-            process.wait()
+            self.end()
         return found
+
+    def end(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            assert self._process.stdout is not None
+            self._process.kill()
+            self._process.stdout.close()
+            self._process.wait()

@@ -49,7 +49,8 @@ class WorkspaceIndex:
 
     def __init__(self, root: Path, data_dir: Path) -> None:
         self.root = root
-        self._disk = Disk(root)
+        self._stop = threading.Event()
+        self._disk = Disk(root, self._stop.is_set)
         self.store = Store(root, data_dir)
         self._table = Table()
         self._lock = threading.RLock()
@@ -61,12 +62,11 @@ class WorkspaceIndex:
         self._is_persisted = self.store.is_persisted()
         self._listed = threading.Event()
         self._settled = threading.Event()
-        self._stop = threading.Event()
         self._wake_r, self._wake_w = os.pipe()
         self._last_touch = self._last_flush = self._last_compare = self._last_lock = 0.0
         self.damaged: list[str] = []
         self.failed = ""
-        self._thread = threading.Thread(target=self._run, name="sari-index", daemon=True)
+        self._thread = threading.Thread(target=self._run_until_closed, name="sari-index", daemon=True)
         self._thread.start()
 
     # Used by queries.
@@ -117,7 +117,7 @@ class WorkspaceIndex:
     def paths(self) -> list[bytes]:
         """Return all files, as of now."""
         if not self._listed.is_set():
-            return ripgrep.files(self.root)
+            return ripgrep.files(self.root, cancelled=self._stop.is_set)
         with self._lock:
             self.refresh()
             return self._table.paths()
@@ -244,6 +244,10 @@ class WorkspaceIndex:
 
     # The background thread.
 
+    def _run_until_closed(self) -> None:
+        with contextlib.suppress(ripgrep.Cancelled):
+            self._run()
+
     def _run(self) -> None:
         self._open()
         while not self._stop.is_set():
@@ -306,9 +310,9 @@ class WorkspaceIndex:
             watcher.close()
             return
         with self._lock:
+            self._watcher, self._watched_root = watcher, root
             # This comparison finds changes made before the folder was watched. Later changes are queued.
             self._compare()
-            self._watcher, self._watched_root = watcher, root
 
     def _take_over(self) -> None:
         """Take over after the writer has gone: read its index and write from now on."""

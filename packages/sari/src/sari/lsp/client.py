@@ -8,9 +8,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -19,10 +21,12 @@ from sari.lsp import supervise
 
 _LARGEST_MESSAGE = 64 << 20
 _LONGEST_HEAD = 8 << 10
+# A server that reads nothing for so long hangs.
+_SEND_TIMEOUT_S = 60.0
 
 
 class ServerGone(Exception):
-    """Raised when the server ended or answered with an error."""
+    """Raised when the server ended, hangs or answered with an error."""
 
 
 class LspClient:
@@ -40,6 +44,8 @@ class LspClient:
         self._settings = settings
         self._notified = notified
         self._lock = threading.Lock()
+        # Separate, so that a server that does not read can be ended.
+        self._sending = threading.Lock()
         self._next = 0
         self._waiting: dict[int, Future[object]] = {}
         life, self._life = os.pipe()
@@ -59,6 +65,8 @@ class LspClient:
             raise
         finally:
             os.close(life)
+        assert self._process.stdin is not None
+        os.set_blocking(self._process.stdin.fileno(), False)
         self._reader = threading.Thread(target=self._read, name="sari-lsp", daemon=True)
         self._reader.start()
 
@@ -107,9 +115,8 @@ class LspClient:
     def _send(self, message: Mapping[str, object]) -> None:
         body = json.dumps(message).encode()
         assert self._process.stdin is not None
-        with self._lock, contextlib.suppress(OSError, ValueError):
-            self._process.stdin.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
-            self._process.stdin.flush()
+        with self._sending, contextlib.suppress(OSError, ValueError):
+            _write_all(self._process.stdin.fileno(), b"Content-Length: %d\r\n\r\n" % len(body) + body)
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -126,7 +133,7 @@ class LspClient:
                 if len(body) < length:
                     return
                 self._take(json.loads(body))
-        except (OSError, ValueError):
+        except (OSError, ValueError, ServerGone):
             return
         finally:
             self._fail_all()
@@ -172,3 +179,19 @@ class LspClient:
         for future in waiting:
             with contextlib.suppress(Exception):
                 future.set_exception(ServerGone("the language server ended"))
+
+
+def _write_all(target: int, data: bytes) -> None:
+    """Write to a pipe that does not block. Raises `ServerGone` if nobody reads."""
+    deadline = time.monotonic() + _SEND_TIMEOUT_S
+    poll = select.poll()
+    poll.register(target, select.POLLOUT)
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(target, view) :]
+        except BlockingIOError:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise ServerGone("the language server does not read") from None
+            poll.poll(left * 1000)

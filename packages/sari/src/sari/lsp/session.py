@@ -71,7 +71,6 @@ class ServerSession:
         self._indexing, self._indexed = threading.Event(), threading.Event()
         self._jobs: queue.Queue[tuple[Job, Future[list[Place]]] | None] = queue.Queue()
         self._closed = False
-        self.is_warm = False
         self._thread = threading.Thread(target=self._run, name=f"sari-{spec.name}", daemon=True)
         self._thread.start()
 
@@ -129,7 +128,6 @@ class ServerSession:
         raise AssertionError("the second attempt returns or raises")
 
     def _end(self) -> None:
-        self.is_warm = False
         client, self._client = self._client, None
         if client is not None:
             client.close()
@@ -273,7 +271,6 @@ class ServerSession:
         finally:
             for path in opened:
                 client.notify("textDocument/didClose", {"textDocument": {"uri": self.uri(os.fsencode(path))}})
-        self.is_warm = True
         return list(found)
 
     def _document(self, path: str) -> dict[str, object]:

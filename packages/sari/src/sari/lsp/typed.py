@@ -1,6 +1,6 @@
 """Type-based answers for one workspace: prepared by language servers in the background, kept until a file changes.
 
-No call waits for a server that is not warm: the call starts it, and a later one gets the answer.
+No call waits for a server: it takes the answer by types if that is ready, and a later call gets it otherwise.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ _LOOKUP_INTERVAL_S = 30.0
 _KEPT_ANSWERS = 64
 _MOST_SERVERS = 3
 MOST_DEFINITIONS = 8
-# How much longer to wait for a warm server than the syntax-based answer took.
-_GRACE_S = 0.1
 _REQUESTS = {
     "references": ("textDocument/references", "referencesProvider"),
     "implementations": ("textDocument/implementation", "implementationProvider"),
@@ -48,12 +46,11 @@ class Pending:
     """An answer that is ready or being prepared."""
 
     future: Future[Typed]
-    is_warm: bool
 
     def take(self) -> Typed | None:
-        """Return the answer if it is ready. A warm server gets a moment."""
+        """Return the answer if it is ready."""
         try:
-            return self.future.result(_GRACE_S if self.is_warm else 0)
+            return self.future.result(0)
         except (NoTypes, TimeoutError):
             return None
 
@@ -95,17 +92,16 @@ class TypedAnswers:
         with self._lock:
             known = self._kept.get((kind, key))
             if known is not None and known[0] == change >= 0 and not _failed(known[1]):
-                return Pending(known[1], self._is_warm())
+                return Pending(known[1])
             future: Future[Typed] = Future()
             if self._closed or self._is_off or not self._installed():
                 future.set_exception(NoTypes(""))
-                return Pending(future, False)
+                return Pending(future)
             self._kept[kind, key] = change, future
             while len(self._kept) > _KEPT_ANSWERS:
                 self._kept.popitem(last=False)
-            warm = self._is_warm()
             self._threads.submit(self._prepare, kind, future, define, uses)
-        return Pending(future, warm)
+        return Pending(future)
 
     def _installed(self) -> bool:
         """Whether any server is installed. Cached for a while, because every call checks it."""
@@ -114,9 +110,6 @@ class TypedAnswers:
             self._has_servers = any(find_program(spec, self._root, self._environ) for spec in SERVERS)
             self._looked_at = now
         return self._has_servers
-
-    def _is_warm(self) -> bool:
-        return any(session.is_warm for session in self._sessions.values())
 
     def _prepare(self, kind: str, future: Future[Typed], define: Callable[[], Sequence[Place]], uses: Uses) -> None:
         try:

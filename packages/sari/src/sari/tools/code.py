@@ -215,10 +215,13 @@ def _answer_uses(
     query = f"{key} {given} {shown(folder)}"
     typed_query = f"{query} by types"
     first = arguments.text("cursor")
-    if is_cursor_of(first, query):
+    wants_types = is_cursor_of(first, typed_query)
+    typed = pending.take() if wants_types else None
+    if typed is None and is_cursor_of(first, query):
         after = read_cursor(first, query)
         uses, rest, unparsed = _uses(scope, name, folder, after, call)
-    typed = pending.take() if is_cursor_of(first, typed_query) else None
+        # It may have become ready meanwhile.
+        typed = pending.take() if wants_types else None
     if typed is not None:
         rows = use_rows(scope, typed, name, shown(folder), _around, calls_only=key == "callers")
         page = take_page(rows, typed_query, read_cursor(first, typed_query), _budget(arguments))

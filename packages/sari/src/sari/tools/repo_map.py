@@ -6,8 +6,8 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from sari.languages import catalog
 from sari.languages.parse import Symbol
@@ -24,16 +24,23 @@ _READ_BYTES = 1 << 17
 _TYPES = frozenset({"class", "interface", "struct", "enum", "trait", "type"})
 _OTHERS = frozenset({"function", "module", "namespace", "macro"})
 _MOST_NAMES = 8
-# A name as used in code: `Model)` or `Model.objects`, but not a capitalized word at the start of a sentence. It begins
-# at a word boundary and is possessive, so that a file consisting of one long word takes no longer than others.
-_MENTION = re.compile(rb"(?<![\w$\x80-\xff])[A-Za-z_$\x80-\xff][\w$\x80-\xff]*+(?=[(.\[,):>{;\]&*!<]|[ \t\r]*+\n)")
-# In Go, a qualifier is a package or a variable. Only the former can qualify a top-level name: `http.Handler` is not our
-# `Handler`, and `builder.String()` is not our type `String`.
-_GO_MENTION = re.compile(rb"(?<![\w.\x80-\xff])(?:(\w++)\.)?([^\W\d]\w*+)(?=[(.\[,):>{;\]&*!<]|[ \t\r]*+\n)")
+# A name as used in code, `Model)` or `models.Model(`, but not a capitalized word at the start of a sentence. It begins at a
+# word boundary and is possessive, so that a file consisting of one long word takes no longer than others.
+_WORD = rb"[A-Za-z_$\x80-\xff][\w$\x80-\xff]*+"
+_MENTION = re.compile(
+    rb"(?<![\w$.\x80-\xff])(?:(" + _WORD + rb")(?:\.|::|->))?(" + _WORD + rb")(?=[(.\[,):>{;\]&*!<]|[ \t\r]*+\n)"
+)
 # A file's rank depends on its top definitions, not on its length.
 _FOREMOST = 5
 # A test uses the code that it tests, which is weaker evidence than a use in source code.
-_COUNTS = {FileKind.SOURCE: 1.0, FileKind.TEST: 0.2, FileKind.DOCUMENT: 0.2, FileKind.VENDORED: 0.1}
+_COUNTS = {
+    FileKind.SOURCE: 1.0,
+    FileKind.TEST: 0.2,
+    FileKind.DOCUMENT: 0.2,
+    FileKind.RECORD: 0.2,
+    FileKind.AUXILIARY: 0.2,
+    FileKind.VENDORED: 0.1,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,39 +71,60 @@ class RepoMap:
 
 
 def _names(scope: Scope, paths: Sequence[bytes]) -> dict[bytes, FileNames]:
-    defined: dict[bytes, tuple[dict[str, int], dict[str, int]]] = {}
+    symbols: dict[bytes, list[Symbol]] = {}
     deadline = time.monotonic() + _TIMEOUT_S
     for path in paths:
         if time.monotonic() > deadline:
             break
-        top = [symbol for symbol in scope.symbols.of_file(path) or () if not symbol.container]
-        defined[path] = _sizes(top, _TYPES), _sizes(top, _OTHERS)
-    wanted = {
-        name.encode("utf-8", "surrogateescape") for both in defined.values() for names in both for name in names
-    }
-    packages = {path.rpartition(b"/")[0].rpartition(b"/")[2] for path in defined if path.endswith(b".go")}
+        symbols[path] = scope.symbols.of_file(path) or []
+    found: dict[bytes, FileNames] = {}
+    homes: dict[bytes, set[bytes]] = {}
+    for path, of_file in symbols.items():
+        top = [symbol for symbol in of_file if not symbol.container]
+        types, others = _sizes(top, _TYPES), _sizes(top, _OTHERS)
+        for name in (*types, *others):
+            homes.setdefault(_encoded(name), set()).update(_qualifiers(scope, path))
+        found[path] = FileNames(types, others, (), _COUNTS[kind_of(shown(path))])
     return {
-        path: FileNames(types, others, _mentions(scope, path, wanted, packages), _COUNTS[kind_of(shown(path))])
-        for path, (types, others) in defined.items()
+        # A method of the same name, which the file itself defines, is no use of another file's function.
+        path: replace(names, mentions=_mentions(scope, path, homes) - {symbol.name for symbol in symbols[path]})
+        for path, names in found.items()
     }
+
+
+def _encoded(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")
+
+
+def _qualifiers(scope: Scope, path: bytes) -> tuple[bytes, bytes]:
+    """Return what may stand before a name that a file defines: its module, or its folder as the package."""
+    folder, _, file = path.rpartition(b"/")
+    return file.partition(b".")[0], folder.rpartition(b"/")[2] or os.fsencode(scope.root.name)
 
 
 def _sizes(symbols: Sequence[Symbol], kinds: frozenset[str]) -> dict[str, int]:
     return {one.name: one.end_line - one.line + 1 for one in symbols if one.kind in kinds}
 
 
-def _mentions(scope: Scope, path: bytes, wanted: set[bytes], packages: set[bytes]) -> frozenset[str]:
+def _mentions(scope: Scope, path: bytes, homes: Mapping[bytes, Collection[bytes]]) -> frozenset[str]:
+    """Return the names that a file uses, of those that have a home.
+
+    With a qualifier, only what can come from there counts: `http.Handler` is not our `Handler`, and `file.close()` calls a
+    method, not our function `close`.
+    """
     try:
         with open(os.path.join(os.fsencode(scope.root), path), "rb") as file:
             text = file.read(_READ_BYTES)
     except OSError:
         return frozenset()
-    if path.endswith(b".go"):
-        packages = {*packages, os.fsencode(scope.root.name)}
-        words = {name for package, name in _GO_MENTION.findall(text) if not package or package in packages}
-    else:
-        words = set(_MENTION.findall(text))
-    return frozenset(word.decode("utf-8", "surrogateescape") for word in words & wanted)
+    words: set[bytes] = set()
+    for qualifier, name in set(_MENTION.findall(text)):
+        is_type = qualifier[:1].isupper()
+        if is_type and qualifier in homes:
+            words.add(qualifier)
+        if name in homes and (not qualifier or qualifier in homes[name] or (is_type and name[:1].isupper())):
+            words.add(name)
+    return frozenset(word.decode("utf-8", "surrogateescape") for word in words)
 
 
 def answer_repo_map(scope: Scope, kept: RepoMap, arguments: Arguments) -> ToolResult:
@@ -129,7 +157,8 @@ def answer_repo_map(scope: Scope, kept: RepoMap, arguments: Arguments) -> ToolRe
 
 
 def _tier(path: bytes) -> int:
-    return {FileKind.SOURCE: 0, FileKind.DOCUMENT: 1, FileKind.TEST: 1, FileKind.VENDORED: 2}[kind_of(shown(path))]
+    kind = kind_of(shown(path))
+    return 0 if kind is FileKind.SOURCE else 2 if kind is FileKind.VENDORED else 1
 
 
 def _worth(ranks: Iterable[float]) -> float:

@@ -133,20 +133,22 @@ class EmbeddedPostgres:
                 "run the CodeHub version that created it, or restore a dump (docs/backup.md)"
             )
 
-    def stop_stray(self) -> bool:
-        """Stop a postmaster that a killed CodeHub left behind, and return whether there was one.
-
-        Another process that a stale file names is left alone.
-        """
+    def stray_pid(self) -> int | None:
+        """Return the pid of a postmaster that a killed CodeHub left behind. A stale file may name another process."""
         try:
             pid = int((self._cluster / "postmaster.pid").read_text().split("\n", 1)[0])
             process = psutil.Process(pid)
             ours = "postgres" in process.name() and Path(process.cwd()) == self._cluster
         except (OSError, ValueError, psutil.Error):
-            return False
-        if ours:
+            return None
+        return pid if ours else None
+
+    def stop_stray(self) -> bool:
+        """Stop a postmaster that a killed CodeHub left behind, and return whether there was one."""
+        pid = self.stray_pid()
+        if pid is not None:
             stop_stray(pid, signal.SIGINT)
-        return ours
+        return pid is not None
 
     def _ready(self) -> bool:
         with contextlib.suppress(psycopg.OperationalError):

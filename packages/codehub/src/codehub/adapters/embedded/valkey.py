@@ -67,18 +67,23 @@ class EmbeddedValkey:
             stop_server(self._process, signal.SIGTERM)
             self._process = None
 
-    def stop_stray(self) -> bool:
-        """Stop a server that a killed CodeHub left behind, and return whether there was one."""
+    def stray_pid(self) -> int | None:
+        """Return the pid of a server that a killed CodeHub left behind."""
         try:
             pid = int((self._top / "pid").read_text())
             ours = str(self._top / "valkey.conf") in psutil.Process(pid).cmdline() or (
                 Path(psutil.Process(pid).cwd()) == self._top
             )
         except (OSError, ValueError, psutil.Error):
-            return False
-        if ours:
+            return None
+        return pid if ours else None
+
+    def stop_stray(self) -> bool:
+        """Stop a server that a killed CodeHub left behind, and return whether there was one."""
+        pid = self.stray_pid()
+        if pid is not None:
             stop_stray(pid, signal.SIGTERM)
-        return ours
+        return pid is not None
 
     def _ready(self) -> bool:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:

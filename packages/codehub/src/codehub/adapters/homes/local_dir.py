@@ -50,6 +50,7 @@ from codehub.adapters.objectstore.transfer import (
     read_meta,
     upload,
 )
+from codehub.adapters.own_threads import OwnThreads
 from codehub.adapters.tarball.pack import Packed, pack_tree
 from codehub.adapters.tarball.unpack import unpack_tree
 from codehub.domain.errors import BackendDown, Conflict, DataLost, FenceLost, OutOfSpace, Transient
@@ -57,6 +58,8 @@ from codehub.domain.model import HomeCtx
 from codehub.ports.fence import Fence, Report
 from codehub.ports.homes import ArchiveReceipt, HomeKey, HomeState, HomeStatus
 from codehub.ports.instances import Mount, MountKind
+
+_OBSERVED_AT_ONCE = 4
 
 
 class LocalDirHomes(StoredHomes):
@@ -82,6 +85,7 @@ class LocalDirHomes(StoredHomes):
         self._root = root
         self._host_root = host_root or root
         self._mark = mark
+        self._threads = OwnThreads("codehub-homes", _OBSERVED_AT_ONCE)
 
     async def ping(self) -> None:
         def reach() -> None:
@@ -93,14 +97,14 @@ class LocalDirHomes(StoredHomes):
             except OSError as error:
                 raise BackendDown(f"the homes' directory {self._root} cannot be used: {error.strerror}") from error
 
-        await asyncio.to_thread(reach)
+        await self._threads.run(reach)
 
     def mount(self, home: HomeKey) -> Mount:
         inside = self._place(home).files.relative_to(self._root)
         return Mount(MountKind.DIR, str(self._host_root / inside))
 
     async def list_all(self) -> Mapping[str, HomeStatus]:
-        return await asyncio.to_thread(self._list_all)
+        return await self._threads.run(self._list_all)
 
     def _list_all(self) -> dict[str, HomeStatus]:
         found: dict[str, HomeStatus] = {}
@@ -117,7 +121,7 @@ class LocalDirHomes(StoredHomes):
             self._must_be_there()
             return inspect_home(self._place(home).home)
 
-        return await asyncio.to_thread(work)
+        return await self._threads.run(work)
 
     async def size(self, home: HomeKey) -> int | None:
         # Not one of the workers: these may be busy with archives for a long time, and nothing is left behind here.

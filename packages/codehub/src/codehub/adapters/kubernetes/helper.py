@@ -18,7 +18,7 @@ from typing import Any, Final
 from codehub.adapters.workspace_tools import PLACE, PREPARED, PYTHON
 from codehub.adapters.workspaced_launch import Launch, bearer, hook_words
 from codehub.ports.instances import Upstream
-from codehub.workspaced import git_access, users, with_environment
+from codehub.workspaced import start_environment, users, with_environment
 
 PORT: Final = 7071
 _STAGING: Final = "/helper"  # in the init container, whose image may have its own /opt/codehub
@@ -48,7 +48,7 @@ def environment(helper: Helper) -> dict[str, str]:
     env = {
         "USER": users.USER,
         "LOGNAME": users.USER,
-        **git_access.environment(_RUNTIME),
+        **start_environment.for_git(_RUNTIME),
         "CODEHUB_SECRETS_DIR": _SECRETS,
     }
     return {**env, with_environment.VARIABLE: _PIPE} if helper.awaits_environment else env

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from codehub.adapters.objectstore.layout import META_SUFFIX, OWNER_KEY, parse_key, place_of
 from codehub.adapters.objectstore.store import Store
 from codehub.adapters.objectstore.transfer import find_receipt
+from codehub.adapters.own_threads import OwnThreads
 from codehub.domain.errors import ArchiveCorrupted, Denied
 from codehub.ports.archives import ArchivePlace
 from codehub.ports.fence import Fence
@@ -20,12 +21,13 @@ _CHECKS_AT_ONCE = 16
 class ObjectArchives:
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._threads = OwnThreads("codehub-archives", _CHECKS_AT_ONCE)
 
     async def ping(self) -> None:
-        await asyncio.to_thread(self._store.ping)
+        await self._threads.run(self._store.ping)
 
     async def claim(self, installation_id: str) -> None:
-        await asyncio.to_thread(self._claim, installation_id)
+        await self._threads.run(lambda: self._claim(installation_id))
 
     def _claim(self, installation_id: str) -> None:
         found = self._store.get(OWNER_KEY)
@@ -40,11 +42,8 @@ class ObjectArchives:
             )
 
     async def committed(self, archive_keys: Collection[str]) -> Mapping[str, bool]:
-        slots = asyncio.Semaphore(_CHECKS_AT_ONCE)
-
         async def exists(key: str) -> bool:
-            async with slots:
-                return await asyncio.to_thread(self._committed, key)
+            return await self._threads.run(lambda: self._committed(key))
 
         keys = list(dict.fromkeys(archive_keys))
         return dict(zip(keys, await asyncio.gather(*map(exists, keys)), strict=True))
@@ -54,7 +53,7 @@ class ObjectArchives:
         return self._store.size(key + META_SUFFIX) is not None and self._store.size(key) is not None
 
     async def receipts(self, workspace_id: str) -> Sequence[ArchiveReceipt]:
-        return await asyncio.to_thread(self._receipts, workspace_id)
+        return await self._threads.run(lambda: self._receipts(workspace_id))
 
     def _receipts(self, workspace_id: str) -> list[ArchiveReceipt]:
         places = {place_of(path) for path in self._store.paths(f"{workspace_id}/")}
@@ -66,7 +65,7 @@ class ObjectArchives:
         return found
 
     async def list_places(self) -> AsyncIterator[ArchivePlace]:
-        for place in await asyncio.to_thread(self._places):
+        for place in await self._threads.run(self._places):
             yield place
 
     def _places(self) -> list[ArchivePlace]:
@@ -78,7 +77,7 @@ class ObjectArchives:
         return list(found)
 
     async def remove(self, place: ArchivePlace, fence: Fence) -> None:
-        await asyncio.to_thread(self._remove, place, fence)
+        await self._threads.run(lambda: self._remove(place, fence))
 
     def _remove(self, place: ArchivePlace, fence: Fence) -> None:
         parse_key(place.archive_key)

@@ -72,6 +72,15 @@ _STORES = """
     SELECT substr(name, 7) AS kind, value ->> 'id' AS id, value ->> 'place' AS place
     FROM system_facts WHERE name IN ('store.homes', 'store.archives')
 """
+# A coordinator that refuses to lead repeats it every few seconds. Those of a day ago never came back.
+_FORGET_REFUSALS = """
+    DELETE FROM system_facts WHERE starts_with(name, 'refuses_to_lead.')
+        AND (name = %s OR (value ->> 'at')::timestamptz < now() - interval '1 day')
+"""
+_NOTE_REFUSAL = """
+    INSERT INTO system_facts (name, value) VALUES (%s, jsonb_build_object('why', %s::text, 'at', now()))
+    ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value
+"""
 # Newest first: the newest row is the least likely to be a leftover of something that was moved.
 _IN_HOMES = """
     SELECT * FROM workspaces WHERE deleted_at IS NULL AND storage_backend = 'local-dir' AND home_ctx IS NOT NULL
@@ -159,6 +168,14 @@ class PostgresControlStore:
         async with self._database.statement() as connection:
             rows = await (await connection.execute(statement, [most])).fetchall()
         return [workspace_of(row) for row in rows]
+
+    async def note_refusal(self, node_id: str, why: str) -> None:
+        name = f"refuses_to_lead.{node_id}"
+        async with self._database.transaction() as tx:
+            if why:
+                await tx.execute(_NOTE_REFUSAL, [name, why])
+            else:
+                await tx.execute(_FORGET_REFUSALS, [name])
 
     async def note_components(self, epoch: int, components: Mapping[str, Mapping[str, object]]) -> None:
         heartbeats = Jsonb({name: dict(heartbeat) for name, heartbeat in components.items()})

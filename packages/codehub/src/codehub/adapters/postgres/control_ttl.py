@@ -111,10 +111,13 @@ class PostgresTtlStore:
             rows = await (await tx.execute(_COULD_SLEEP, {"now": now, "ttl": ttl.total_seconds()})).fetchall()
         return [found for row in rows if is_to_sleep(found := workspace_of(row), now, ttl, gaps)]
 
-    async def put_to_sleep(self, epoch: int, now: datetime, ttl: timedelta, gaps: Sequence[Span]) -> Collection[str]:
+    async def put_to_sleep(
+        self, epoch: int, now: datetime, ttl: timedelta, gaps: Sequence[Span], unasked: Collection[str] = ()
+    ) -> Collection[str]:
         async with as_leader(self._database, epoch) as tx:
             rows = await (await tx.execute(_COULD_SLEEP, {"now": now, "ttl": ttl.total_seconds()})).fetchall()
-            due = [row for each in rows if is_to_sleep(row := workspace_of(each), now, ttl, gaps)]
+            idle = (row for each in rows if is_to_sleep(row := workspace_of(each), now, ttl, gaps))
+            due = [row for row in idle if row.id not in unasked]
             for own, ids in _by_ttl(due, lambda row: standby_ttl(row, ttl)).items():
                 message = f"Put to sleep: nobody worked in it for {own}"
                 await _set_desired(tx, ids, DesiredState.STANDBY, now, kind="put_to_sleep", message=message)

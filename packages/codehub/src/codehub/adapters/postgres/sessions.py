@@ -156,6 +156,7 @@ async def _count_sessions(tx: Transaction, user_id: str, now: datetime) -> int:
 
 async def delete_session(tx: Transaction, session_id: str, user_id: str) -> bool:
     result = await tx.execute("DELETE FROM sessions WHERE id = %s AND user_id = %s", [session_id, user_id])
+    await _delete_links_of_sessions(tx, user_id)
     return result.rowcount == 1
 
 
@@ -166,7 +167,13 @@ async def delete_sessions_of(tx: Transaction, user_id: str, *, but: str | None) 
             "DELETE FROM sessions WHERE user_id = %s AND id IS DISTINCT FROM %s RETURNING id", [user_id, but]
         )
     ).fetchall()
+    await _delete_links_of_sessions(tx, user_id)
     return [row["id"] for row in rows]
+
+
+async def _delete_links_of_sessions(tx: Transaction, user_id: str) -> None:
+    """Revoke sign-in links that sessions made: a session that was ended must not come back by one. Tokens' go with them."""
+    await tx.execute("DELETE FROM login_links WHERE user_id = %s AND token_id IS NULL", [user_id])
 
 
 async def delete_tokens_of(tx: Transaction, user_id: str) -> list[str]:

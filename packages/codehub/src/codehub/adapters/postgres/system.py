@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from codehub.adapters.postgres.pool import Transaction
 from codehub.domain.leadership import Leadership
+
+# Repeated every few seconds while it lasts; an older one is from a coordinator that is gone.
+_REFUSALS: Final = """
+    SELECT substr(name, length('refuses_to_lead.') + 1) AS node_id, value ->> 'why' AS why
+    FROM system_facts
+    WHERE starts_with(name, 'refuses_to_lead.') AND (value ->> 'at')::timestamptz > now() - interval '1 minute'
+    ORDER BY name
+"""
 
 
 async def leadership(tx: Transaction, lock_id: int) -> Leadership:
@@ -20,4 +30,5 @@ async def leadership(tx: Transaction, lock_id: int) -> Leadership:
     ).fetchone()
     if row is None:
         return Leadership("", 0, None, held=False, components={})
-    return Leadership(row["holder_id"], row["epoch"], row["acquired_at"], row["held"], row["components"])
+    refusals = {each["node_id"]: each["why"] for each in await (await tx.execute(_REFUSALS)).fetchall()}
+    return Leadership(row["holder_id"], row["epoch"], row["acquired_at"], row["held"], row["components"], refusals)

@@ -255,9 +255,12 @@ async def transfer(tx: Transaction, workspace_id: str, owner_user_id: str, now: 
     await tx.execute(
         "UPDATE workspaces SET owner_user_id = %s, updated_at = %s WHERE id = %s", [owner_user_id, now, workspace_id]
     )
-    # Ends the previous owner's access through the proxy.
+    # Ends the access of the previous owner and of those whom they let in. They could also read the host key.
     await tx.execute("DELETE FROM proxy_sessions WHERE workspace_id = %s", [workspace_id])
     await tx.execute("DELETE FROM proxy_tickets WHERE workspace_id = %s", [workspace_id])
+    await tx.execute("DELETE FROM workspace_ports WHERE workspace_id = %s", [workspace_id])
+    await tx.execute("DELETE FROM port_links WHERE workspace_id = %s", [workspace_id])
+    await tx.execute("DELETE FROM workspace_host_keys WHERE workspace_id = %s", [workspace_id])
 
 
 async def undelete(tx: Transaction, workspace_id: str, now: datetime) -> None:

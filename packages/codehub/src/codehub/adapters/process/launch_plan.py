@@ -12,8 +12,10 @@ import secrets
 import shutil
 import socket
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from socket import AF_INET
@@ -22,6 +24,7 @@ import psutil
 
 from codehub.adapters.filesystem.ownership import own, uid_for
 from codehub.adapters.health import filled, secret_of
+from codehub.adapters.portable import put_compiled
 from codehub.adapters.process import netns
 from codehub.adapters.process.cgroup import Limits
 from codehub.adapters.process.confinement import SECCOMP_FD, Confinement
@@ -58,6 +61,7 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PASSED_ON = ("LANG", "LC_ALL", "TZ")
 _PORTS = range(20_000, 32_000)
 _PORT_TRIES = 200
+_compiling = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,8 @@ class LaunchPlanner:
         home, uid = Path(spec.mount.source), uid_for(spec.workspace_id)
         if not home.is_dir():
             raise Transient(f"the home {home} does not exist")
+        with _compiling:
+            _compile_helper(str(tools.python))
         run, identity = self._places.make(spec.workspace_id), secrets.token_hex(8)
         sockets = self._places.make_socket_dir(identity, uid)
         isolation = self.isolation()
@@ -230,6 +236,12 @@ class LaunchPlanner:
         return (
             defaults | dict(spec.env) | env | {key: filled(value, values) for key, value in spec.profile.env.items()}
         )
+
+
+@cache
+def _compile_helper(python: str) -> None:
+    """Compile `workspaced`, once per coordinator: an installer may not have done so, and workspaces cannot write it."""
+    put_compiled(FOLDER, python)
 
 
 def _find_program(name: str, programs: Sequence[Path]) -> str:

@@ -21,11 +21,10 @@ from codehub.proxy import pages, tab
 from codehub.proxy.admission.addresses import Addresses
 from codehub.proxy.admission.answers import MESSAGES, Answers
 from codehub.proxy.admission.cache import AdmissionCache
-from codehub.proxy.admission.cross_origin import answer_preflight, is_own_origin
+from codehub.proxy.admission.cross_origin import answer_preflight, is_foreign_sibling, is_own_origin
 from codehub.proxy.admission.decision import Admission, Credential, Reply, refusal
 from codehub.proxy.admission.request_context import (
     RequestContext,
-    is_from_sibling,
     is_work,
     must_be_own,
     parameter_of,
@@ -93,7 +92,7 @@ class AdmissionController:
                 return None
             if request.fields.origin and request.fields.origin != admission.origin and must_be_own(request):
                 return None
-            if own is None and is_from_sibling(request):
+            if is_foreign_sibling(request, admission.origin, own_host=own is not None):
                 return None
             if self._clock.now > admission.renew_at:
                 self.renew(admission)
@@ -324,7 +323,8 @@ class AdmissionController:
             return refusal(421, f"workspaces are at {origin}")
         if must_be_own(request) and not is_own_origin(context, origin):
             return refusal(403, "a foreign origin may not do this to a workspace")
-        if door.kind is Kind.IDE and is_from_sibling(request) and not context.navigation and not context.token:
+        outside = is_foreign_sibling(request, origin.encode(), own_host=door.own_host)
+        if outside and not context.navigation and not context.token:
             return refusal(403, "another host of this site may not load or embed a workspace")
         return None
 

@@ -6,8 +6,9 @@ from typing import Final
 
 from codehub.domain.doors import is_sibling_port
 from codehub.proxy.admission.decision import Reply
-from codehub.proxy.admission.request_context import RequestContext
+from codehub.proxy.admission.request_context import RequestContext, is_from_sibling
 from codehub.proxy.http1.headers import ALLOW_CREDENTIALS, header_value
+from codehub.proxy.http1.messages import RequestHead
 
 _METHOD: Final = b"access-control-request-method"
 _HEADERS: Final = b"access-control-request-headers"
@@ -41,6 +42,23 @@ def answer_preflight(context: RequestContext, own: str) -> Reply | None:
     if wanted := header_value(request.fields.lines, _HEADERS):
         headers.append((b"Access-Control-Allow-Headers", wanted))
     return Reply(200, headers=tuple(headers))
+
+
+def is_foreign_sibling(request: RequestHead, own: bytes, *, own_host: bool) -> bool:
+    """Return whether a page on another host of our site loads or embeds this, and is no page of the same workspace's ports.
+
+    Unlike other sites' requests, those of our site carry cookies. Requests without CORS have no Origin; the Referer says
+    where they come from, and a page that hides it is not known.
+    """
+    if not is_from_sibling(request):
+        return False
+    sender = request.fields.origin.decode("latin-1") or _origin_of(header_value(request.fields.lines, b"referer"))
+    return not own_host or not is_sibling_port(sender, own.decode())
+
+
+def _origin_of(address: bytes) -> str:
+    scheme, _, rest = address.decode("latin-1").partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}"
 
 
 def _is_sibling(context: RequestContext, own: str) -> bool:

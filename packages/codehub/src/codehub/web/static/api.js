@@ -91,9 +91,9 @@ export async function stream(path, signal, onText) {
   }
 }
 
-/** Outside the API prefix: the coordinator's health. */
+/** Outside the API prefix: the coordinator's health, with its errors if the user is an admin. */
 export async function coordinatorHealth() {
-  const response = await fetch("health/coordinator", {credentials: "same-origin", cache: "no-store"});
+  const response = await fetch("/health/coordinator", {credentials: "same-origin", cache: "no-store", headers: sessionHeaders()});
   if (!response.ok && response.status !== 503) throw await errorOf(response);
   return response.json();
 }

@@ -2,6 +2,7 @@
 
 import {get, onSessionEnd, post, whoami} from "./api.js";
 import {el} from "./dom.js";
+import {forgetLeader, watchLeader} from "./leader_notice.js";
 import {checkOwnHosts} from "./own_hosts.js";
 import {forgetSessionKey} from "./session_key.js";
 import * as store from "./store.js";
@@ -96,6 +97,7 @@ async function signOut() {
 
 function signedOut(why) {
   live.disconnect();
+  forgetLeader();
   store.forgetEverything();
   clearToasts();
   for (const dialog of document.querySelectorAll("dialog")) dialog.close();
@@ -148,6 +150,7 @@ async function begin() {
     (error) => failed(error, "What this installation offers"),
   );
   live.connect();
+  if (who.is_admin) watchLeader();
   route({moveFocus: false});
 }
 

@@ -103,6 +103,13 @@ export function awakeWords(workspace, now) {
   return workspace.kept_awake_by ? `Kept awake by ${workspace.kept_awake_by}` : "";
 }
 
+export const NO_LEADER = "No coordinator leads. Nothing is started, stopped or archived until one does.";
+
+/** One sentence for each coordinator that refuses to lead. */
+export function refusalLines(health) {
+  return (health.refuses_to_lead ?? []).map(({node_id, reason}) => `${node_id} refuses to lead: ${reason}.`);
+}
+
 const BUSY = ["PROVISIONING", "STOPPING", "DELETING"];
 
 function tone(workspace) {

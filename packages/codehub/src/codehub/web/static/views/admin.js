@@ -3,7 +3,7 @@
 import {coordinatorHealth, get, post} from "../api.js";
 import {el} from "../dom.js";
 import {failed, said} from "../toasts.js";
-import {ago, clock, describe} from "../words.js";
+import {ago, clock, describe, NO_LEADER, refusalLines} from "../words.js";
 import {table} from "./table.js";
 
 const PER_PAGE = 50;
@@ -16,6 +16,7 @@ export function adminNav(current) {
 export function adminSystemView() {
   const summary = el("p", {role: "status"}, "Asking…");
   const leader = el("dl", {class: "facts"});
+  const refusals = el("ul", {"aria-label": "Coordinators that refuse to lead"});
   const components = table({
     caption: "Components of the coordinator",
     empty: "No component has reported yet.",
@@ -30,9 +31,10 @@ export function adminSystemView() {
   async function load() {
     const health = await coordinatorHealth();
     const who = health.leader;
-    summary.textContent = who?.holder_id ? `${who.holder_id} leads.` : "No coordinator leads. Nothing is started, stopped or archived until one runs.";
+    summary.textContent = who?.holder_id ? `${who.holder_id} leads.` : NO_LEADER;
     const rows = who ? [["Leader", who.holder_id || "–"], ["Epoch", String(who.epoch)], ["Since", clock(who.acquired_at)]] : [];
     leader.replaceChildren(...rows.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
+    refusals.replaceChildren(...refusalLines(health).map((line) => el("li", {}, line)));
     return Object.entries(health.components ?? {}).sort();
   }
 
@@ -41,7 +43,7 @@ export function adminSystemView() {
     {},
     el("h1", {}, "Admin"),
     adminNav("#/admin"),
-    el("section", {class: "card"}, el("div", {class: "row head"}, el("h2", {}, "Coordinator"), el("button", {type: "button", onclick: components.refresh}, "Refresh")), summary, leader, components.node),
+    el("section", {class: "card"}, el("div", {class: "row head"}, el("h2", {}, "Coordinator"), el("button", {type: "button", onclick: components.refresh}, "Refresh")), summary, refusals, leader, components.node),
   );
   return {title: "System", node};
 }
