@@ -299,8 +299,8 @@ BOUNDARIES: Final = (
     Mutant(
         "tar: a link may lead back and out",
         "workspaced/tars.py",
-        "        elif below or depth == 0:\n",
-        "        elif depth == 0:\n",
+        "            below = True\n",
+        "            depth += 1\n",
         _UPLOADS,
     ),
     Mutant(

@@ -56,6 +56,7 @@ HOSTILE = {
         sym("out", "s/s/s/../../.."),
         member("out/victim"),
     ],
+    "a link that leads back and out": [sym("s", "."), sym("out", "s/s/../..")],
     "a hard link above": [hard("h", "../victim")],
     "a hard link through a link that leads back and out": [
         sym("s", "."),
