@@ -19,6 +19,7 @@ from codehub.adapters.kubernetes.manifests import InstancePod, PodOptions, insta
 
 _WATCHED = 1000
 _AT_ONCE = 100
+_ROUNDS = 4  # in turn with kubectl: the first also opens the connections
 _IDLE_S = 30.0
 
 
@@ -62,16 +63,18 @@ async def _measure(namespace: str) -> list[dict[str, object]]:
                 await cluster.client.create(cluster.pods_path, body)
                 took.append(time.perf_counter() - began)
 
-        began = time.perf_counter()
         slots = asyncio.Semaphore(32)  # COORDINATOR_MAX_PARALLEL
-        await asyncio.gather(*(create(number, slots) for number in range(_AT_ONCE)))
-        ours_s = time.perf_counter() - began
-        theirs = [_pod("kubectl", number, f"theirs-{number}") for number in range(_AT_ONCE)]
-        listed = {"apiVersion": "v1", "kind": "List", "items": theirs}
-        began = time.perf_counter()
-        await asyncio.to_thread(_kubectl, "create", "-n", namespace, "-f", "-", given=json.dumps(listed))
-        kubectl_s = time.perf_counter() - began
-        await asyncio.gather(*(create(number, slots) for number in range(_AT_ONCE, _WATCHED)))
+        ours_s, kubectl_s = [], []
+        for first in range(0, _ROUNDS * _AT_ONCE, _AT_ONCE):
+            began = time.perf_counter()
+            await asyncio.gather(*(create(number, slots) for number in range(first, first + _AT_ONCE)))
+            ours_s.append(time.perf_counter() - began)
+            theirs = [_pod("kubectl", number, f"theirs-{number}") for number in range(first, first + _AT_ONCE)]
+            given = json.dumps({"apiVersion": "v1", "kind": "List", "items": theirs})
+            began = time.perf_counter()
+            await asyncio.to_thread(_kubectl, "create", "-n", namespace, "-f", "-", given=given)
+            kubectl_s.append(time.perf_counter() - began)
+        await asyncio.gather(*(create(number, slots) for number in range(_ROUNDS * _AT_ONCE, _WATCHED)))
         spent = time.process_time()
         began = time.perf_counter()
         assert len(await cluster.pods.objects()) == _WATCHED
@@ -81,11 +84,11 @@ async def _measure(namespace: str) -> list[dict[str, object]]:
         idle = (time.process_time() - spent) / _IDLE_S
         return [
             {
-                "what": "100 pods created at once",
-                "value": ours_s,
+                "what": f"100 pods created at once, best of {_ROUNDS}",
+                "value": min(ours_s),
                 "unit": "s",
                 "peer": "kubectl create",
-                "ratio": kubectl_s / ours_s,
+                "ratio": min(kubectl_s) / min(ours_s),
             },
             {
                 "what": "one create, p99 with 32 at once",

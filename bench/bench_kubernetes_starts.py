@@ -28,7 +28,9 @@ from testing.codehub.objectstore import running_s3_server
 
 _STARTS = 40
 _INSTANCES = "codehub.dev/role=instance"
-_CREATE = re.compile(r'verb="POST" URI="/api/v1/namespaces/([^/"]+)/pods[^"]*" latency="?([0-9.]+)(µs|ms|s)\b')
+_CREATE = re.compile(
+    r'verb="POST" URI="/api/v1/namespaces/([^/"]+)/pods(?:[?][^"]*)?" latency="?([0-9.]+)(µs|ms|s)\b'
+)
 _UNITS = {"µs": 1e-6, "ms": 1e-3, "s": 1.0}
 _WRITES = re.compile(r"^apiserver_request_total\{(.*)\} (\d+)$", re.M)
 
@@ -62,7 +64,9 @@ async def _measure(walk: Walk, node: Node, namespace: str) -> list[dict[str, obj
                 before = await _writes(client)
                 log = node.lab / "run/log/apiserver.log"
                 logged = log.stat().st_size
-                took = await _start_each(client, api, made)
+                spent = _cpu_s(walk)
+                took, answered = await _start_each(client, api, made)
+                cpu = {part: after - spent[part] for part, after in _cpu_s(walk).items()}
                 writes = await _writes(client) - before
                 exact = _logged_creates(log, logged, namespace)
                 theirs = exact if len(exact) == len(made) else [await _copy(client) for _ in made]
@@ -74,28 +78,40 @@ async def _measure(walk: Walk, node: Node, namespace: str) -> list[dict[str, obj
     ours = [all_s - api_s for all_s, api_s in zip(took, theirs, strict=True)]
     return [
         *_row("request to start → Pod created", took),
+        *_row("of that, until the request is answered", answered),
         *_row("the API server's own time" + (" in it" if theirs is exact else ": create of the same Pod"), theirs),
         {"what": "CodeHub's part, p50", "value": statistics.median(ours) * 1000, "unit": "ms"},
         {"what": "CodeHub's part, p99", "value": _p99(ours) * 1000, "unit": "ms", "floor": 50},
+        *({"what": f"CPU of {part} per start", "value": cpu[part] / len(made) * 1000, "unit": "ms"} for part in cpu),
         {"what": "writes per start, counted by the API server", "value": writes / len(made), "unit": "", "floor": 2},
     ]
 
 
-async def _start_each(client: ApiClient, api: httpx.Client, made: list[str]) -> list[float]:
-    """Start one after the other, and return how long each takes until its Pod is there."""
+def _cpu_s(walk: Walk) -> dict[str, float]:
+    """Return the CPU time that each part has used, with its child processes."""
+    found = {}
+    for part in ("api", "coordinator", "postgres"):
+        family = [one for main in walk.stack.processes(part) for one in (main, *main.children(recursive=True))]
+        found[part] = sum(one.cpu_times().user + one.cpu_times().system for one in family)
+    return found
+
+
+async def _start_each(client: ApiClient, api: httpx.Client, made: list[str]) -> tuple[list[float], list[float]]:
+    """Start one after the other, and return how long each takes until its Pod is there, and until it is answered."""
     created: dict[str, float] = {}
     seen = asyncio.Condition()
     watch = asyncio.create_task(_watch(client, created, seen))
-    took = []
+    took, answered = [], []
     for workspace_id in made:
         began = time.perf_counter()
         answer = await asyncio.to_thread(api.post, f"/api/v1/workspaces/{workspace_id}:start")
+        answered.append(time.perf_counter() - began)
         assert answer.status_code == 202, answer.text
         async with asyncio.timeout(120), seen:
             await seen.wait_for(lambda one=workspace_id: one in created)  # type: ignore[misc]
         took.append(created[workspace_id] - began)
     watch.cancel()
-    return took
+    return took, answered
 
 
 def _stop_all(node: Node, namespace: str, api: httpx.Client, made: list[str]) -> None:

@@ -1,6 +1,8 @@
-"""Debian's docker-registry on loopback, filled with hand-written features of devcontainer.json.
+"""Debian's docker-registry, filled with hand-written features of devcontainer.json.
 
-With `token_auth`, the registry wants a token that a second server gives to everybody for reading, as public registries do.
+With `token_auth`, the registry wants a token. A second server gives it to everybody for reading what is public, as public
+registries do, and for everything to those with the login. With `private`, the registry has an address of its own, a
+certificate of its own authority, and wants the login (needs root).
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import io
 import json
 import secrets
 import shutil
+import ssl
 import subprocess
 import tarfile
 import tempfile
@@ -19,7 +22,7 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -30,7 +33,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.x509.oid import NameOID
 
+from testing.codehub.own_network import make_certificates, namespace_with_address
 from testing.ports import free_port
+
+USER, PASSWORD = "robot", "hush-hush"
+_HTPASSWD = f"{USER}:$2b$04$yLjxpcHoo/4w4Zg2qwwVTexJKNEaRc/VjEbjnwY2G/ampv5eFV.VG\n"  # bcrypt; it takes nothing else
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 LAYER = "application/vnd.devcontainers.layer.v1+tar"
@@ -39,7 +46,12 @@ _CONFIG = """
 version: 0.1
 log: {{level: error}}
 storage: {{filesystem: {{rootdirectory: {place}/data}}}}
-http: {{addr: "127.0.0.1:{port}", secret: test}}
+http: {{addr: "{address}", secret: test{tls}}}
+"""
+_TLS = ", tls: {{certificate: {place}/cert.pem, key: {place}/key.pem}}"
+_LOGIN = """
+auth:
+  htpasswd: {{realm: features, path: {place}/htpasswd}}
 """
 _TOKENS = """
 auth:
@@ -49,12 +61,31 @@ auth:
 
 @dataclass
 class FeatureRegistry:
-    """`address` is the prefix of a feature's name, `asked` what the token server was asked for."""
+    """`address` is the prefix of a feature's name, `asked` what the token server was asked for.
+
+    `authority` is the file of a private registry's certificate authority.
+    """
 
     address: str
+    authority: Path | None = None
     tokens: str = ""
     asked: list[str] = field(default_factory=list)
     _bearer: str = ""
+
+    def client(self) -> httpx.Client:
+        if self.authority is None:
+            headers = {"Authorization": f"Bearer {self._bearer}"} if self._bearer else {}
+            return httpx.Client(
+                base_url=f"http://{self.address}", headers=headers, trust_env=False, timeout=_TIMEOUT_S
+            )
+        trusted = ssl.create_default_context(cafile=str(self.authority))
+        return httpx.Client(
+            base_url=f"https://{self.address}",
+            auth=(USER, PASSWORD),
+            verify=trusted,
+            trust_env=False,
+            timeout=_TIMEOUT_S,
+        )
 
     def push(
         self,
@@ -67,9 +98,7 @@ class FeatureRegistry:
     ) -> str:
         """Push a feature as `@devcontainers/cli` does. Returns its digest."""
         tar = layer if layer is not None else feature_tar(metadata, install)
-        with httpx.Client(base_url=f"http://{self.address}", trust_env=False, timeout=_TIMEOUT_S) as client:
-            if self._bearer:
-                client.headers["Authorization"] = f"Bearer {self._bearer}"
+        with self.client() as client:
             for blob in (tar, b"{}"):
                 begun = client.post(f"/v2/{name}/blobs/uploads/")
                 assert begun.status_code == 202, begun.text
@@ -105,34 +134,52 @@ def digest_of(content: bytes) -> str:
     return "sha256:" + hashlib.sha256(content).hexdigest()
 
 
+def login_file(place: Path, registry: str, user: str = USER, password: str = PASSWORD) -> Path:
+    """Write what `docker login` writes."""
+    login = base64.b64encode(f"{user}:{password}".encode()).decode()
+    file = place / "config.json"
+    file.write_text(json.dumps({"auths": {registry: {"auth": login}}}))
+    return file
+
+
 @contextmanager
-def feature_registry(*, token_auth: bool = False) -> Iterator[FeatureRegistry]:
+def feature_registry(*, token_auth: bool = False, private: bool = False) -> Iterator[FeatureRegistry]:
     place = Path(tempfile.mkdtemp(prefix="registry-"))
-    port = free_port()
-    made = FeatureRegistry(f"127.0.0.1:{port}")
-    config = _CONFIG.format(place=place, port=port)
-    with _token_server(place, made) if token_auth else nullcontext():
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, place, ignore_errors=True)
+        inside: list[str] = []
+        if private:
+            namespace, host = stack.enter_context(namespace_with_address())
+            inside = ["ip", "netns", "exec", namespace]
+            make_certificates(place, host)
+            (place / "htpasswd").write_text(_HTPASSWD)
+            made = FeatureRegistry(f"{host}:5000", place / "ca.pem")
+        else:
+            made = FeatureRegistry(f"127.0.0.1:{free_port()}")
+        tls = _TLS.format(place=place) if private else ""
+        config = _CONFIG.format(place=place, address=made.address, tls=tls)
         if token_auth:
+            stack.enter_context(_token_server(place, made))
             config += _TOKENS.format(place=place, tokens=made.tokens)
+        elif private:
+            config += _LOGIN.format(place=place)
         (place / "config.yml").write_text(config)
         with (place / "log").open("wb") as log:
             process = subprocess.Popen(
-                ["docker-registry", "serve", str(place / "config.yml")], stdout=log, stderr=log
+                [*inside, "docker-registry", "serve", str(place / "config.yml")], stdout=log, stderr=log
             )
-        try:
-            deadline = time.monotonic() + _TIMEOUT_S
+        stack.callback(process.wait)
+        stack.callback(process.kill)
+        deadline = time.monotonic() + _TIMEOUT_S
+        with made.client() as client:
             while True:
                 assert process.poll() is None, (place / "log").read_text()
                 with suppress(httpx.TransportError):
-                    httpx.get(f"http://{made.address}/v2/", trust_env=False)
+                    client.get("/v2/")
                     break
                 assert time.monotonic() < deadline, (place / "log").read_text()
                 time.sleep(0.05)
-            yield made
-        finally:
-            process.kill()
-            process.wait()
-            shutil.rmtree(place, ignore_errors=True)
+        yield made
 
 
 @contextmanager
@@ -172,7 +219,9 @@ def _token_server(place: Path, made: FeatureRegistry) -> Iterator[None]:
             query = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)
             made.asked.append(query["scope"][0])
             _, repository, _ = query["scope"][0].split(":")
-            readable = [] if repository.startswith("private/") else ["pull"]
+            known = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+            is_known = self.headers.get("Authorization") == f"Basic {known}"
+            readable = [] if repository.startswith("private/") and not is_known else ["pull"]
             answer = token([{"type": "repository", "name": repository, "actions": readable}])
             body = json.dumps({"token": answer}).encode()
             self.send_response(200)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import os
 import shutil
 import signal
@@ -21,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testing.codehub.lfs_server import lfs_server
+from testing.codehub.own_network import make_certificates, namespace_with_address
 
 USER, TOKEN = "alice", "t0ken-which-must-never-be-in-a-home"
 _PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-_numbers = itertools.count()
 _NGINX = """
 worker_processes 1; daemon off; master_process off; pid {place}/nginx.pid; error_log {place}/nginx.log; user root;
 events {{ worker_connections 256; }}
@@ -169,52 +168,13 @@ def git(cwd: str | Path, *words: str) -> str:
 
 
 @contextlib.contextmanager
-def _namespace() -> Iterator[tuple[str, str]]:
-    """Yield (name, the address inside). Removing the namespace removes the pair."""
-    number = next(_numbers)
-    name = f"git{os.getpid()}x{number}"
-    # 10.213.0.0/16 in blocks of four addresses, chosen by pid, so that other test runs on this machine use different ones.
-    piece = (os.getpid() * 7 + number) % 16_384
-    base = [10, 213, piece >> 6, (piece & 63) * 4]
-    outside, inside = (".".join(map(str, [*base[:3], base[3] + n])) for n in (1, 2))
-
-    def run(*words: str) -> None:
-        subprocess.run(words, check=True, capture_output=True)
-
-    run("ip", "netns", "add", name)
-    try:
-        run("ip", "link", "add", f"v{piece}a", "type", "veth", "peer", "name", f"v{piece}b", "netns", name)
-        run("ip", "address", "add", f"{outside}/30", "dev", f"v{piece}a")
-        run("ip", "link", "set", f"v{piece}a", "up")
-        inner = ["ip", "netns", "exec", name, "ip"]
-        run(*inner, "address", "add", f"{inside}/30", "dev", f"v{piece}b")
-        run(*inner, "link", "set", f"v{piece}b", "up")
-        run(*inner, "link", "set", "lo", "up")
-        yield name, inside
-    finally:
-        subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
-
-
-def _certificates(place: Path, address: str) -> None:
-    def openssl(*words: str) -> None:
-        subprocess.run(["openssl", *words], check=True, capture_output=True, cwd=place)
-
-    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30"]
-    openssl("req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=Test authority")
-    openssl("req", *curve[:4], "-nodes", "-keyout", "key.pem", "-out", "request.pem", "-subj", f"/CN={address}")
-    (place / "names").write_text(f"subjectAltName=IP:{address}\n")
-    signing = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "30", "-extfile", "names"]
-    openssl("x509", "-req", "-in", "request.pem", *signing, "-out", "cert.pem")
-
-
-@contextlib.contextmanager
 def running_git_server() -> Iterator[GitServer]:
     place = Path(tempfile.mkdtemp(prefix="gs-", dir="/tmp"))
     place.chmod(0o755)
     processes: list[subprocess.Popen[bytes]] = []
     try:
-        with _namespace() as (namespace, address):
-            _certificates(place, address)
+        with namespace_with_address() as (namespace, address):
+            make_certificates(place, address)
             hashed = subprocess.run(
                 ["openssl", "passwd", "-apr1", TOKEN], check=True, capture_output=True, text=True
             ).stdout.strip()

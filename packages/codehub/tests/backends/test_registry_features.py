@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import ssl
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ import pytest
 
 from codehub.adapters.registry.features import RegistryFeatures
 from codehub.adapters.registry.http import RegistryHttp
+from codehub.adapters.registry.logins import RegistryLogins
 from codehub.domain.errors import CodeHubError
 from codehub.domain.feature_refs import FeatureRules, parse_feature_ref
 from testing.codehub.feature_registry import (
@@ -23,6 +25,7 @@ from testing.codehub.feature_registry import (
     digest_of,
     feature_registry,
     feature_tar,
+    login_file,
     manifest_of,
 )
 
@@ -35,9 +38,16 @@ def registry() -> Iterator[FeatureRegistry]:
         yield running
 
 
-def source(cache: Path, *named: str, timeout_s: float = 120.0) -> RegistryFeatures:
+def source(
+    cache: Path,
+    *named: str,
+    timeout_s: float = 120.0,
+    authority: Path | None = None,
+    logins: Path | None = None,
+) -> RegistryFeatures:
     rules = FeatureRules(tuple(f"{host}/*" for host in named))
-    return RegistryFeatures(RegistryHttp(rules.named_hosts), cache, timeout_s)
+    tls = ssl.create_default_context(cafile=str(authority)) if authority else None
+    return RegistryFeatures(RegistryHttp(rules.named_hosts, tls, RegistryLogins(logins)), cache, timeout_s)
 
 
 @pytest.mark.needs("docker-registry")
@@ -87,11 +97,59 @@ async def test_a_registry_that_wants_tokens_gives_them_to_anybody_for_what_is_pu
         assert registry.asked == ["repository:public/tool:pull"]  # once, for manifest and layer
         with pytest.raises(CodeHubError, match="no anonymous access to private/tool"):
             await features.fetch(parse_feature_ref(f"{registry.address}/private/tool:1"))
+        # With a login, which goes to the server of the tokens.
+        file = login_file(tmp_path, registry.address)
+        known = source(tmp_path / "known", registry.address, registry.tokens, logins=file)
+        assert "install.sh" in (await known.fetch(parse_feature_ref(f"{registry.address}/private/tool:1"))).files
         # The registry cannot make CodeHub ask a server of this machine that nobody allowed.
         with pytest.raises(CodeHubError, match="is not reached without TLS"):
             await source(tmp_path / "b", registry.address).fetch(
                 parse_feature_ref(f"{registry.address}/public/tool:1")
             )
+
+
+@pytest.mark.needs("docker-registry", "root", "ip", "openssl")
+@pytest.mark.xdist_group("interfaces")
+async def test_a_private_registry_is_reached_with_its_authority_and_its_login(tmp_path: Path) -> None:
+    with feature_registry(private=True) as registry:
+        digest = registry.push("team/tool", _TOOL)
+        wanted = parse_feature_ref(f"{registry.address}/team/tool:1")
+
+        async def refused(why: str, authority: Path | None, logins: Path | None = None) -> None:
+            with pytest.raises(CodeHubError, match=why):
+                await source(tmp_path / "none", registry.address, authority=authority, logins=logins).fetch(wanted)
+
+        await refused("is not trusted: .*CODEHUB_REGISTRY_CA_FILE", None)
+        await refused("no anonymous access to team/tool, and CODEHUB_REGISTRY_AUTH_FILE", registry.authority)
+        other = login_file(tmp_path, "registry.example.org")
+        await refused("no anonymous access to team/tool", registry.authority, other)
+        wrong = login_file(tmp_path, registry.address, password="wrong")
+        await refused("refuses the login of CODEHUB_REGISTRY_AUTH_FILE", registry.authority, wrong)
+        # The file is read each time: the administrator corrects it, and the next attempt works.
+        features = source(tmp_path / "cache", registry.address, authority=registry.authority, logins=wrong)
+        login_file(tmp_path, f"https://{registry.address}/v1/")
+        assert (await features.fetch(wanted)).digest == digest
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "is not a file of `docker login`"),
+        ('{"auths": {"ADDRESS": {}}, "credsStore": "desktop"}', "credential helpers are not supported"),
+        ('{"auths": {"ADDRESS": {"auth": "no base64"}}}', "no user and password"),
+        (None, "cannot be read: No such file"),
+    ],
+)
+async def test_a_file_of_logins_that_cannot_be_used_is_explained(
+    content: str | None, why: str, tmp_path: Path
+) -> None:
+    with hostile(lambda request: send(request, b"", 401, WWW_Authenticate='Basic realm="x"')) as (address, _):
+        file = tmp_path / "config.json"
+        if content is not None:
+            file.write_text(content.replace("ADDRESS", address))
+        with pytest.raises(CodeHubError, match=why):
+            await source(tmp_path / "cache", address, logins=file).fetch(parse_feature_ref(f"{address}/x:1"))
 
 
 # --- hostile answers
@@ -235,6 +293,21 @@ async def test_a_redirect_is_followed_without_the_token_and_never_to_a_private_h
             with pytest.raises(CodeHubError, match="is not reached without TLS"):
                 await source(tmp_path / "b", address).fetch(parse_feature_ref(f"{address}/x:1"))
             assert len(asked_store) == 1
+
+
+async def test_a_host_to_which_a_registry_redirects_gets_no_login(tmp_path: Path) -> None:
+    """Not even if it asks for one, or names a server that makes tokens."""
+    for challenge in ('Basic realm="x"', 'Bearer realm="http://HOST/token"'):
+
+        def ask(request: BaseHTTPRequestHandler, challenge: str = challenge) -> None:
+            send(request, b"", 401, WWW_Authenticate=challenge.replace("HOST", request.headers["Host"]))
+
+        with hostile(ask) as (collector, asked), hostile(redirect(f"http://{collector}/blob")) as (address, _):
+            login = login_file(tmp_path, address)
+            features = source(tmp_path / "cache", address, collector, logins=login)
+            with pytest.raises(CodeHubError, match=f"{collector}, to which {address} redirects, wants a login"):
+                await features.fetch(parse_feature_ref(f"{address}/x:1"))
+            assert asked == ["/blob"]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -21,6 +22,7 @@ from codehub.adapters.postgres.control_ttl import PostgresTtlStore
 from codehub.adapters.postgres.dev_images import PostgresDevImageStore
 from codehub.adapters.registry.features import RegistryFeatures
 from codehub.adapters.registry.http import RegistryHttp
+from codehub.adapters.registry.logins import RegistryLogins
 from codehub.adapters.secret_box import SecretBox, open_box
 from codehub.adapters.setup_channel import WorkspacedLinks
 from codehub.adapters.system_clock import SystemClock
@@ -128,7 +130,10 @@ def coordinator_deps(world: World) -> CoordinatorDeps:
             profile_of=lambda workspace: profile_of(world.catalog, world.backends.instances, workspace),
             new_place=lambda: secrets.token_hex(16),
             features=RegistryFeatures(
-                RegistryHttp(feature_rules.named_hosts), settings.data_dir / "cache" / "features"
+                RegistryHttp(
+                    feature_rules.named_hosts, registry_tls(settings), RegistryLogins(settings.registry_auth_file)
+                ),
+                settings.data_dir / "cache" / "features",
             ),
             feature_rules=feature_rules,
             builds=settings.devcontainer_builds,
@@ -164,6 +169,17 @@ def git_ca_of(settings: Settings) -> str:
         return settings.git_ca_file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise Invalid(f"CODEHUB_GIT_CA_FILE: {settings.git_ca_file} cannot be read: {error}") from error
+
+
+def registry_tls(settings: Settings) -> ssl.SSLContext | None:
+    if settings.registry_ca_file is None:
+        return None
+    context = ssl.create_default_context()
+    try:
+        context.load_verify_locations(settings.registry_ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise Invalid(f"CODEHUB_REGISTRY_CA_FILE: {settings.registry_ca_file} cannot be read: {error}") from error
+    return context
 
 
 def profile_of(catalog: Catalog, instances: Mapping[str, Instances], workspace: Workspace) -> tuple[str, AppProfile]:

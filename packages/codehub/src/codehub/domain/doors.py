@@ -15,6 +15,7 @@ from typing import Final
 from codehub.domain.ids import ID_LENGTH, is_id
 from codehub.domain.routing import WORKSPACE_PREFIX, workspace_origin, workspace_path
 
+NO_PORT: Final = 0
 STREAMS_PREFIX: Final = "/_codehub/"
 PORT_PART: Final = "port"
 _OWN_HOST: Final = "/host"
@@ -31,7 +32,7 @@ class Kind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Door:
     kind: Kind = Kind.IDE
-    port: int = 0
+    port: int = 0  # NO_PORT for a port's own host with a number that no port has
     own_host: bool = False  # a port reached at the root of its own host
 
     @property
@@ -87,8 +88,9 @@ def read_host(host: str, host_pattern: str) -> tuple[str, Door] | None:
     number, _, workspace_id = label.partition("-")
     if label == name or len(workspace_id) != ID_LENGTH or not is_id(workspace_id):
         return None
-    port = parse_port(number)
-    return (workspace_id, Door(Kind.PORT, port, own_host=True)) if port else None
+    if not number.isascii() or not number.isdigit():
+        return None
+    return workspace_id, Door(Kind.PORT, parse_port(number) or NO_PORT, own_host=True)
 
 
 def is_sibling_port(origin: str, own: str) -> bool:

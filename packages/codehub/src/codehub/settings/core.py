@@ -107,6 +107,18 @@ class CoreSettings(BaseModel):
         "(`registry.example.org/team/*`), in addition to CODEHUB_ALLOWED_IMAGES. The coordinator fetches them. A registry "
         "with a private address must be named without `*` in its host.",
     )
+    registry_ca_file: Path | None = Field(
+        None,
+        alias="CODEHUB_REGISTRY_CA_FILE",
+        description="PEM file of certificate authorities that are trusted in addition to the system's when features are "
+        "fetched from a registry.",
+    )
+    registry_auth_file: Path | None = Field(
+        None,
+        alias="CODEHUB_REGISTRY_AUTH_FILE",
+        description="Logins for the registries of features: a `config.json` as `docker login` writes it, with passwords "
+        "(`auths`), not with a credential helper. Everybody who may use a feature uses its registry's login.",
+    )
     build_timeout_s: Seconds = Field(
         1800.0,
         gt=0,

@@ -2,7 +2,8 @@
 
 A process is busy if it was started by exec, in a terminal or over SSH, runs in the foreground and used more than 5 % of a
 core over the last minute. Time that it was ready to run and waited for a core counts as used: on an overloaded machine,
-work must not look like idleness. Background jobs, idle shells and a forgotten `sleep infinity` are not busy.
+work must not look like idleness. So does the time of children that a shell has waited for: a loop of short commands is
+work, though none of them is seen twice. Background jobs, idle shells and a forgotten `sleep infinity` are not busy.
 """
 
 from __future__ import annotations
@@ -66,10 +67,23 @@ def below(procs: Iterable[Proc], roots: Iterable[int]) -> set[int]:
     return found
 
 
-def in_foreground(proc: Proc, started: set[int]) -> bool:
-    """Return whether a process is in its terminal's foreground group or, without a terminal, was started by exec or SSH."""
+def waiting_shells(by_pid: Mapping[int, Proc]) -> set[int]:
+    """Return the processes that wait for the foreground group of their terminal: its ancestors in the same terminal."""
+    found: set[int] = set()
+    for proc in by_pid.values():
+        if not proc.tty or proc.group != proc.foreground_group:
+            continue
+        at = by_pid.get(proc.parent)
+        while at is not None and at.tty == proc.tty and at.pid not in found:
+            found.add(at.pid)
+            at = by_pid.get(at.parent)
+    return found
+
+
+def in_foreground(proc: Proc, started: set[int], waiting: set[int]) -> bool:
+    """Return whether a process is in its terminal's foreground group or waits for it, or was started by exec or SSH."""
     if proc.tty:
-        return proc.group == proc.foreground_group
+        return proc.group == proc.foreground_group or proc.pid in waiting
     return proc.pid in started
 
 
@@ -89,10 +103,10 @@ def busiest(procs: list[Proc], before: Mapping[Key, Times], roots: Mapping[int, 
     `before` is what each process had used when the window began, or when it was first seen.
     """
     by_pid = {proc.pid: proc for proc in procs}
-    started = below(procs, roots)
+    started, waiting = below(procs, roots), waiting_shells(by_pid)
     groups: dict[str, float] = {}
     for proc in procs:
-        if in_foreground(proc, started):
+        if in_foreground(proc, started, waiting):
             name = _name(proc, by_pid, roots)
             groups[name] = groups.get(name, 0.0) + demanded(proc, before)
     if not groups:

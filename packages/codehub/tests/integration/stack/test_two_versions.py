@@ -1,4 +1,4 @@
-"""A rolling restart: API, proxy and coordinator of the first release run beside ours on one migrated database.
+"""From the first release to ours: its installation goes on in ours, and its processes run beside ours meanwhile.
 
 The first release's source is taken from the history of this clone.
 """
@@ -19,11 +19,14 @@ import pytest
 
 from testing.codehub.dashboard import PASSWORD
 from testing.codehub.full_stack import Stack, fresh_stack
+from testing.codehub.tiny_ide import run_through_proxy
 from testing.ports import free_ports
 
 # The last commit of the first release: its newest migration is 0002.
 FIRST_RELEASE = "24ae4f3b145f5490eb8889a059c1103393b8afcb"
 ROOT = Path(__file__).parents[5]
+# In a workspace: when the IDE that runs this was started, in ticks since boot.
+STARTED_AT = "cut -d ' ' -f 22 /proc/$PPID/stat"
 
 pytestmark = [pytest.mark.needs("git", "bwrap"), pytest.mark.timeout(600)]
 
@@ -83,6 +86,62 @@ def coordinator_of(stack: Stack) -> psutil.Process:
     assert stack.process is not None
     children = psutil.Process(stack.process.pid).children(recursive=True)
     return next(child for child in children if child.cmdline()[-2:] == ["serve", "coordinator"])
+
+
+def test_an_installation_of_the_first_release_goes_on_in_ours_with_everything_in_it(first_release: Path) -> None:
+    """The first release itself writes database, homes, archives and records of what runs; then ours is started."""
+    api, proxy = free_ports(2)
+    with fresh_stack() as stack:
+        stack.with_tiny_ide()
+        stack.environment |= {
+            "CODEHUB_ADMIN_PASSWORD": PASSWORD,
+            "CODEHUB_API_BIND": f"127.0.0.1:{api}",
+            "CODEHUB_PROXY_BIND": f"127.0.0.1:{proxy}",
+            "LIMITS_MAX_RUNNING_PER_USER": "3",
+            "PYTHONPATH": str(first_release),
+        }
+        stack.up()
+        with httpx.Client(base_url=f"http://127.0.0.1:{api}", timeout=60, trust_env=False) as client:
+            credentials = {"username": "admin", "password": PASSWORD}
+            assert client.post("/api/v1/login", json=credentials).status_code == 200
+            token = client.post("/api/v1/tokens", json={"name": "kept"}).json()["token"]
+            client.cookies.clear()
+            client.headers["Authorization"] = f"Bearer {token}"
+
+            def run_in(workspace_id: str, text: str) -> str:
+                answer = run_through_proxy(proxy, workspace_id, token, text)
+                assert answer.status_code == 200, answer.text
+                return answer.text
+
+            def ask(workspace_id: str, verb: str, phase: str) -> None:
+                assert client.post(f"/api/v1/workspaces/{workspace_id}:{verb}").status_code == 202
+                stack.wait(lambda: phase_of(client, workspace_id) == phase)
+
+            made = {}
+            for name in ("running", "asleep", "archived"):
+                made[name] = client.post("/api/v1/workspaces", json={"name": name}).json()["id"]
+                stack.wait(lambda name=name: phase_of(client, made[name]) == "RUNNING")
+                run_in(made[name], f"echo 'written in {name}' > note; chmod 640 note; ln -s note link")
+            ask(made["asleep"], "stop", "STANDBY")
+            ask(made["archived"], "archive", "ARCHIVED")
+            since = run_in(made["running"], STARTED_AT)
+            assert stack.run("down", "--keep-workspaces").returncode == 0
+            assert stack.process is not None
+            stack.process.wait(60)
+
+            del stack.environment["PYTHONPATH"]
+            stack.up()
+            assert run_in(made["running"], STARTED_AT) == since, "what ran is not restarted by an upgrade"
+            assert run_in(made["running"], "cat link; stat -c %a note") == "written in running\n640\n"
+            for name in ("asleep", "archived"):
+                ask(made[name], "start", "RUNNING")
+                assert run_in(made[name], "cat link; stat -c %a note") == f"written in {name}\n640\n"
+            # Ours archives and restores what the first release created and started.
+            ask(made["running"], "archive", "ARCHIVED")
+            ask(made["running"], "start", "RUNNING")
+            assert run_in(made["running"], "cat link; stat -c %a note") == "written in running\n640\n"
+            events = client.get(f"/api/v1/workspaces/{made['archived']}/events?per_page=100").json()["items"]
+            assert events[-1]["kind"] == "created", "the timeline goes back to before the upgrade"
 
 
 def test_the_first_release_serves_beside_ours_while_it_is_replaced(first_release: Path) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from codehub.domain.doors import (
     IDE,
+    NO_PORT,
     SHARES,
     Door,
     Kind,
@@ -21,8 +22,11 @@ from codehub.domain.doors import (
     read_path,
     widest_share,
 )
+from codehub.proxy.admission.decision import Reply
+from codehub.proxy.admission.request_context import read
 from codehub.proxy.http1.headers import PathRewrite, wants_prefix
 from codehub.proxy.http1.messages import ResponseHead
+from codehub.proxy.http1.parser import parse_request
 
 ID = "01890000-0000-7000-8000-000000000001"
 OTHER = "01890000-0000-7000-8000-000000000002"
@@ -43,9 +47,7 @@ def test_a_ports_host_is_read_back(port: int) -> None:
     "host",
     [
         f"{ID}.ws.example.org",
-        f"0-{ID}.ws.example.org",
-        f"65536-{ID}.ws.example.org",
-        f"08-{ID}.ws.example.org",
+        f"٣-{ID}.ws.example.org",
         f"80-{ID}.evil.example.org",
         f"80-{ID}x.ws.example.org",
         f"x.80-{ID}.ws.example.org",
@@ -56,6 +58,18 @@ def test_a_ports_host_is_read_back(port: int) -> None:
 )
 def test_other_hosts_are_no_ports(host: str) -> None:
     assert read_host(host, PATTERN) is None
+
+
+@pytest.mark.parametrize("number", ["0", "08", "65536", "99999999"])
+def test_a_ports_host_with_a_number_that_no_port_has_is_refused(number: str) -> None:
+    """It is not taken for another page of the proxy: that would lead to the dashboard without a word."""
+    host = f"{number}-{ID}.ws.example.org"
+    assert read_host(host, PATTERN) == (ID, Door(Kind.PORT, NO_PORT, own_host=True))
+    head = f"GET / HTTP/1.1\r\nHost: {host}".encode()
+    reply = read(parse_request(head), [], PATTERN)
+    assert isinstance(reply, Reply)
+    assert reply.status == 404
+    assert b"from 1 to 65535" in reply.body
 
 
 def port_origin(port: int, workspace_id: str = ID) -> str:

@@ -42,6 +42,20 @@ def test_a_build_in_the_foreground_of_a_terminal_is_busy() -> None:
     assert found.name == "make -j4"
 
 
+def test_a_loop_of_short_commands_is_busy_though_none_of_them_is_seen_twice() -> None:
+    before = {SHELL.key: SHELL.times}
+    later = SHELL._replace(cpu_s=20.0)  # with the children that it waited for
+    pause = proc(12, 0.0, parent=10, tty=34816, foreground=12, name="sleep 1")
+    found = busiest([later._replace(foreground_group=12), pause], before, {}, WINDOW_S)
+    assert found is not None
+    assert found.name == "bash"
+    # A shell that waits for nothing but a sleep has used nothing.
+    assert busiest([SHELL._replace(foreground_group=12), pause], before, {}, WINDOW_S) is None
+    # The loop in the background of an idle shell.
+    loop = proc(13, 20.0, parent=10, tty=34816, foreground=10)
+    assert busiest([SHELL._replace(foreground_group=10), loop], before, {}, WINDOW_S) is None
+
+
 def test_a_background_job_of_a_terminal_is_not() -> None:
     shell = SHELL._replace(foreground_group=10)
     job = proc(11, 20.0, parent=10, tty=34816, foreground=10)

@@ -74,6 +74,10 @@ class RunLayout:
         give_socket_dir(place, uid)
         return place
 
+    def socket_root(self) -> Path:
+        """Return the directory with the socket directories of all starts."""
+        return self._socket_dir("").parent
+
     def _socket_dir(self, identity: str) -> Path:
         short = hashlib.sha256(identity.encode()).hexdigest()[:16]
         beside = self.root / ".s" / short

@@ -2,6 +2,7 @@
 
 A host is resolved once, and the connection goes to the address that was checked. Private and loopback addresses are for
 hosts that the administrator wrote out, link-local ones only if written as an address: there, clouds serve credentials.
+A login goes to its registry and to where that registry has its tokens made, never to a host it redirects to.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from urllib.parse import SplitResult, urlencode, urljoin, urlsplit
 import httpcore
 
 from codehub.adapters.addresses import is_public, own_addresses, parse_address
+from codehub.adapters.registry.logins import RegistryLogins
 from codehub.domain.errors import Invalid, Unavailable
 
 _MOST_REDIRECTS: Final = 3
@@ -36,18 +38,19 @@ class Answer:
 
 @dataclass(slots=True)
 class RegistryHttp:
-    """`named` are the administrator's `host[:port]`s. `tls` is for tests; otherwise the system's certificates count."""
+    """`named` are the administrator's `host[:port]`s. Without `tls`, the system's certificates count."""
 
     named: Collection[str] = ()
     tls: ssl.SSLContext | None = None
-    _tokens: dict[str, str] = field(default_factory=dict)
+    logins: RegistryLogins = field(default_factory=RegistryLogins)
+    _authorizations: dict[str, str] = field(default_factory=dict)
 
     def base(self, registry: str) -> str:
         """Return the registry's URL. Only loopback is reached without TLS, as container engines do."""
         return f"{'http' if _is_loopback(registry) else 'https'}://{registry}"
 
     async def get(self, registry: str, repository: str, path: str, accept: str, most: int) -> Answer:
-        """GET a path of a repository, with an anonymous token if the registry wants one. Raises CodeHubError."""
+        """GET a path of a repository, with a login or an anonymous token if the registry wants one. Raises CodeHubError."""
         url = f"{self.base(registry)}/v2/{repository}/{path}"
         scope = f"{registry}/{repository}"
         async with httpcore.AsyncConnectionPool(
@@ -56,47 +59,64 @@ class RegistryHttp:
             max_connections=1,
         ) as pool:
             for attempt in (1, 2):
-                status, answer = await self._follow(pool, url, accept, self._tokens.get(scope, ""), most)
+                status, answer = await self._follow(pool, url, accept, self._authorizations.get(scope, ""), most)
                 if status == 200:
                     return answer
                 if status != 401 or attempt == 2:
                     break
                 challenge = answer.headers.get("www-authenticate", "")
-                self._tokens[scope] = await self._token(pool, registry, repository, challenge)
-        raise Invalid(_refused(registry, repository, path, status))
+                self._authorizations[scope] = await self._authorization(pool, registry, repository, challenge)
+        self._authorizations.pop(scope, None)
+        if status in (401, 403):
+            raise Invalid(_denied(registry, repository, await asyncio.to_thread(self.logins.of, registry)))
+        if status == 404:
+            raise Invalid(f"{registry} has no {repository} ({path.rpartition('/')[2]})")
+        raise Invalid(f"{registry} answered with the status {status}")
 
     async def _follow(
-        self, pool: httpcore.AsyncConnectionPool, url: str, accept: str, token: str, most: int
+        self, pool: httpcore.AsyncConnectionPool, url: str, accept: str, authorization: str, most: int
     ) -> tuple[int, Answer]:
         first = _parts(url)
         for _ in range(_MOST_REDIRECTS + 1):
             headers: dict[bytes | str, bytes | str] = {"Accept": accept, "User-Agent": "codehub"}
-            # A registry sends blobs from other hosts. The token is for the registry alone.
-            if token and _parts(url)[:2] == first[:2]:
-                headers["Authorization"] = f"Bearer {token}"
+            # A registry sends blobs from other hosts. What it is shown is for the registry alone.
+            at_registry = _parts(url)[:2] == first[:2]
+            if authorization and at_registry:
+                headers["Authorization"] = authorization
             status, answer = await self._once(pool, url, headers, most)
             if status not in (301, 302, 303, 307, 308):
+                if status == 401 and not at_registry:  # its challenge could name a server that collects logins
+                    raise Invalid(f"{_parts(url).netloc}, to which {first.netloc} redirects, wants a login")
                 return status, answer
             url = _joined(url, answer.headers.get("location", ""))
         raise Invalid(f"{first.netloc} redirects too often")
 
-    async def _token(self, pool: httpcore.AsyncConnectionPool, registry: str, repository: str, challenge: str) -> str:
+    async def _authorization(
+        self, pool: httpcore.AsyncConnectionPool, registry: str, repository: str, challenge: str
+    ) -> str:
+        """Return the header that answers a registry's challenge."""
         kind, _, rest = challenge.partition(" ")
         parameters = dict(_PARAMETER.findall(rest))
+        login = await asyncio.to_thread(self.logins.of, registry)
+        if kind.lower() == "basic" and login:
+            return f"Basic {login}"
         if kind.lower() != "bearer" or "realm" not in parameters:
-            raise Invalid(f"{registry} wants a login, and features are fetched without one")
+            raise Invalid(_denied(registry, repository, login))
         query = {"service": parameters.get("service", ""), "scope": f"repository:{repository}:pull"}
         realm = parameters["realm"]
         url = f"{realm}{'&' if '?' in realm else '?'}{urlencode(query)}"
-        status, answer = await self._once(pool, url, {"User-Agent": "codehub"}, _MOST_TOKEN)
+        headers: dict[bytes | str, bytes | str] = {"User-Agent": "codehub"}
+        if login:
+            headers["Authorization"] = f"Basic {login}"
+        status, answer = await self._once(pool, url, headers, _MOST_TOKEN)
         try:
             document = json.loads(answer.body) if status == 200 else {}
         except (ValueError, RecursionError):
             document = {}
         token = (document.get("token") or document.get("access_token")) if isinstance(document, dict) else None
         if not isinstance(token, str) or not re.fullmatch(r"[\x21-\x7e]+", token):
-            raise Invalid(f"{registry} gives no anonymous access to {repository}")
-        return token
+            raise Invalid(_denied(registry, repository, login))
+        return f"Bearer {token}"
 
     async def _once(
         self, pool: httpcore.AsyncConnectionPool, url: str, headers: Mapping[bytes | str, bytes | str], most: int
@@ -115,6 +135,11 @@ class RegistryHttp:
         except httpcore.TimeoutException:
             raise Unavailable(f"{where} does not answer") from None
         except (httpcore.NetworkError, httpcore.ProtocolError, ssl.SSLError) as error:
+            if (untrusted := _untrusted(error)) is not None:
+                raise Unavailable(
+                    f"the certificate of {where} is not trusted: {untrusted.verify_message}. An administrator can name its "
+                    "authority in CODEHUB_REGISTRY_CA_FILE"
+                ) from error
             raise Unavailable(f"{where} cannot be reached: {error}") from error
         except UnicodeError as error:
             raise Invalid(f"{where} is no address") from error
@@ -199,9 +224,15 @@ def _joined(url: str, location: str) -> str:
         raise Invalid(f"{location[:200]!r} is no address") from None
 
 
-def _refused(registry: str, repository: str, path: str, status: int) -> str:
-    if status in (401, 403):
-        return f"{registry} gives no anonymous access to {repository}"
-    if status == 404:
-        return f"{registry} has no {repository} ({path.rpartition('/')[2]})"
-    return f"{registry} answered with the status {status}"
+def _untrusted(error: BaseException) -> ssl.SSLCertVerificationError | None:
+    """Return the refusal of a certificate that a library's error is about."""
+    at: BaseException | None = error
+    while at is not None and not isinstance(at, ssl.SSLCertVerificationError):
+        at = at.__cause__ or at.__context__
+    return at
+
+
+def _denied(registry: str, repository: str, login: str) -> str:
+    if login:
+        return f"{registry} refuses the login of CODEHUB_REGISTRY_AUTH_FILE for {repository}"
+    return f"{registry} gives no anonymous access to {repository}, and CODEHUB_REGISTRY_AUTH_FILE has no login for it"

@@ -12,10 +12,14 @@ from types import TracebackType
 
 from codehub.adapters.embedded.account import Account
 from codehub.adapters.embedded.layout import write_private
+from codehub.adapters.process.layout import RunLayout
 from codehub.domain.errors import Conflict, Invalid
 
 # Increased when something in the data directory changes so that an older CodeHub would misread it.
 _LAYOUT = 1
+# What the group needs to read a record, and to connect to a socket whose name it knows.
+_READ_DIRECTORY = 0o050
+_REACH_SOCKETS = 0o2010
 
 
 def prepare(path: Path) -> None:
@@ -47,31 +51,50 @@ def prepare(path: Path) -> None:
 
 
 def share(path: Path, account: Account) -> None:
-    """Give API and proxy, which are not root, access to workspaces that were started while they were.
+    """Give API and proxy, which are not root, access to workspaces that an older CodeHub started for root only.
 
-    This covers records, output and sockets.
+    This covers records, output and sockets. Without it, such a workspace would run on and be out of reach.
     """
-    instances = path / "run" / "instances"
-    for place in (*instances.glob("[!.]*"), *(instances / ".s").glob("*")):
-        _give_group(place, account.gid)
+    layout = RunLayout(path / "run" / "instances")
+    for place in layout.root.glob("[!.]*"):
+        _open_to_group(place, account.gid, _READ_DIRECTORY)
+    sockets = layout.socket_root()
+    if sockets.is_dir() and not sockets.is_symlink() and sockets.lstat().st_uid == os.geteuid():
+        for place in sockets.glob("*"):
+            _open_to_group(place, account.gid, _REACH_SOCKETS)
 
 
-def _give_group(directory: Path, gid: int) -> None:
-    """Change the group of a directory and its direct entries. A workspace may write there, so links are not followed."""
+def _open_to_group(directory: Path, gid: int, permissions: int) -> None:
+    """Give a directory and its direct entries to a group. A workspace may write there, so links are not followed."""
     try:
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return
     try:
-        if os.fstat(fd).st_gid == gid:
+        info = os.fstat(fd)
+        if info.st_gid == gid and info.st_mode & permissions == permissions:
             return
-        with os.scandir(fd) as entries:
-            for entry in entries:
-                info = entry.stat(follow_symlinks=False)
-                if stat.S_ISSOCK(info.st_mode) or (stat.S_ISREG(info.st_mode) and info.st_nlink == 1):
-                    os.chown(entry.name, -1, gid, dir_fd=fd, follow_symlinks=False)
-        os.fchown(fd, -1, gid)  # last, so that an interrupted change is noticed
-        os.fchmod(fd, stat.S_IMODE(os.fstat(fd).st_mode))
+        for name in os.listdir(fd):
+            _open_entry_to_group(name, fd, gid)
+        # Last, so that an interrupted change is noticed. A change of the group removes the set-group-id bit.
+        os.fchown(fd, -1, gid)
+        os.fchmod(fd, stat.S_IMODE(info.st_mode) | permissions)
+    finally:
+        os.close(fd)
+
+
+def _open_entry_to_group(name: str, directory_fd: int, gid: int) -> None:
+    try:
+        # The inode that is checked is the one that is changed, whatever the workspace puts in its place meanwhile.
+        fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory_fd)
+    except OSError:
+        return
+    try:
+        info = os.fstat(fd)
+        is_socket = stat.S_ISSOCK(info.st_mode)
+        if is_socket or (stat.S_ISREG(info.st_mode) and info.st_nlink == 1):
+            os.chown(f"/proc/self/fd/{fd}", -1, gid)
+            os.chmod(f"/proc/self/fd/{fd}", stat.S_IMODE(info.st_mode) | (0o060 if is_socket else 0o040))
     finally:
         os.close(fd)
 

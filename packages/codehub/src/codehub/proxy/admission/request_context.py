@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from codehub.domain import routing
-from codehub.domain.doors import Door, prefix_of, read_host, read_path
+from codehub.domain.doors import NO_PORT, Door, Kind, prefix_of, read_host, read_path
 from codehub.domain.ids import is_id
 from codehub.proxy.admission.decision import Admission, Reply, refusal
 from codehub.proxy.http1.headers import TICKET_PARAMETER, bearer_token, wants_upgrade
@@ -61,6 +61,8 @@ def read(request: RequestHead, cookies: list[bytes], host_pattern: str) -> Reque
     if found is None:
         return refusal(404, "there is nothing at this address of a workspace")
     workspace_id, door = found
+    if door.kind is Kind.PORT and door.port == NO_PORT:
+        return refusal(404, "there is no such port: their numbers are from 1 to 65535")
     if path == prefix_of(workspace_id, door) and is_id(workspace_id):
         return Reply(308, headers=((b"Location", f"{path}/{question}{query}".encode()),))
     navigation = routing.is_navigation(
