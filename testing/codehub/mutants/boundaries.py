@@ -98,7 +98,7 @@ BOUNDARIES: Final = (
         "adapters/process/sandbox.py",
         '_SYSTEM = ("/usr", ',
         '_SYSTEM = ("/usr", "/opt", ',
-        _UNIT_SECRETS,
+        _process("test_secrets_in_etc_and_opt_are_not_there"),
     ),
     Mutant(
         "2: a workspace keeps CodeHub's group",

@@ -1,6 +1,7 @@
-"""A page that a container serves, in a real browser: it reaches neither the API nor another workspace, and hears no cookie.
+"""A page that a workspace serves, in a real browser: it reaches neither the API nor another workspace, and hears no cookie.
 
-The process runtime's counterpart is test_hostile_page.py; here the workspace, the proxy and the dashboard are all real.
+The workspace, the proxy and the dashboard are all real. test_hostile_page.py shows that a cookie which is heard all the
+same opens nothing.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ import pytest
 from playwright.async_api import BrowserContext, Error, expect
 
 from testing.codehub.docker import DockerEngine
-from testing.codehub.doors import Doors, on_docker, open_doors
+from testing.codehub.doors import Doors, on_docker, on_processes, open_doors
 from testing.codehub.full_stack import TIMEOUT_S, Stack, fresh_stack
 from testing.ports import free_ports
 
-pytestmark = [pytest.mark.needs("docker", "root"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
+RUNTIMES = [
+    pytest.param("process", marks=pytest.mark.needs("bwrap", "slirp4netns", "root")),
+    pytest.param("docker", marks=pytest.mark.needs("docker", "root")),
+]
 
 SERVER = """
 import http.server, sys
@@ -33,6 +38,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+    do_POST = do_GET
 http.server.ThreadingHTTPServer(("0.0.0.0", int(sys.argv[1])), Handler).serve_forever()
 """
 PAGE = """<!doctype html><title>hostile</title><body><script>
@@ -47,7 +53,21 @@ async function attempt(url, options) {
   seen.api = await attempt("%(api)s/api/v1/session");
   seen.change = await attempt("%(api)s/api/v1/tokens", {method: "POST", body: '{"name": "evil"}',
     headers: {"Content-Type": "application/json"}});
-  for (const place of %(places)s) seen[place] = await attempt(place + "/direct", {mode: "no-cors"});
+  for (const place of %(places)s) {
+    seen[place] = await attempt(place + "/direct", {mode: "no-cors"});
+    open(place + "/popup");
+    const frame = document.createElement("iframe");
+    const form = document.createElement("form");
+    Object.assign(form, {action: place + "/form", method: "post", target: "_blank"});
+    document.body.append(frame, form);
+    form.submit();
+    await new Promise((done) => { frame.onload = done; frame.src = place + "/frame"; setTimeout(done, 4000); });
+    await new Promise((done) => {
+      const socket = new WebSocket(place.replace("http", "ws") + "/socket");
+      socket.onopen = socket.onerror = done;
+      setTimeout(done, 4000);
+    });
+  }
   seen.cookies = document.cookie;
   seen.key = localStorage.getItem("codehub.session_key");
   document.title = JSON.stringify(seen);
@@ -87,16 +107,20 @@ async def sign_in(stack: Stack, context: BrowserContext) -> str:
     return secret
 
 
-async def test_a_page_of_a_container_reaches_nothing_and_its_workspace_hears_no_cookie(
-    docker_engine: DockerEngine, browser_context: BrowserContext
+@pytest.mark.parametrize("runtime", RUNTIMES)
+async def test_a_page_of_a_workspace_reaches_nothing_and_its_workspace_hears_no_cookie(
+    runtime: str, request: pytest.FixtureRequest, browser_context: BrowserContext
 ) -> None:
+    engine: DockerEngine | None = request.getfixturevalue("docker_engine") if runtime == "docker" else None
     with fresh_stack() as stack:
-        on_docker(docker_engine)(stack)
+        (on_processes if engine is None else on_docker(engine))(stack)
         await asyncio.to_thread(stack.up)
         doors = await asyncio.to_thread(open_doors, stack)
         (port,) = free_ports(1)
-        (own,) = addresses(docker_engine, doors.workspace_id)
-        places = [f"http://{host}:{port}" for host in ("127.0.0.1", own)] + [f"http://{own}:8080"]
+        places = [f"http://127.0.0.1:{port}"]
+        if engine is not None:
+            (own,) = addresses(engine, doors.workspace_id)
+            places += [f"http://{own}:{port}", f"http://{own}:8080"]
         body = PAGE % {"api": stack.url, "places": json.dumps(places)}
         address = await asyncio.to_thread(serve_page, doors, port, body)
         secret = await sign_in(stack, browser_context)
@@ -107,13 +131,14 @@ async def test_a_page_of_a_container_reaches_nothing_and_its_workspace_hears_no_
         assert {seen[name] for name in ("api", "change", *places)} == {"failed"}, seen
         assert "session" not in seen["cookies"]
         assert seen["key"] is None
-        # Nothing of the container listens on the dashboard's host, so no navigation brings it a cookie.
+        # Nothing of the workspace listens on the dashboard's host, so no navigation brings it a cookie.
         with pytest.raises(Error, match="ERR_CONNECTION_REFUSED"):
             await page.goto(f"http://127.0.0.1:{port}/navigation")
         heard = await asyncio.to_thread(doors.sh, "cat heard")
         assert "/ " in heard, "the page was served by the workspace"
-        assert "navigation" not in heard
-        assert "direct" not in heard
+        assert not {"navigation", "direct", "popup", "frame", "form", "socket"} & set(
+            re.findall(r"^/(\w+)", heard, re.M)
+        )
         assert secret not in heard
         async with httpx.AsyncClient(
             base_url=stack.url, headers={"Authorization": f"Bearer {doors.token}"}
