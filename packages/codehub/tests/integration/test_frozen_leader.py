@@ -43,10 +43,10 @@ _OBSERVED: dict[str, Any] = {
 def _decided(row: Workspace) -> Workspace:
     """The row without what the successor may observe meanwhile.
 
-    `signal-STANDBY` failed under load with "the late write changed nothing". The test was wrong, not the fence: it
-    compared columns that the successor writes. On a loaded machine the instance misses its health checks for a moment,
-    and the successor records STANDBY and RUNNING again, with the same instance; and the disk runner measures the home.
-    No late write was in it: every commit checks the epoch in the statement that writes, so that one of the old epoch
+    `signal-STANDBY` once failed under load with "the late write changed nothing". It could not be reproduced. It compared
+    columns that the successor writes: on a loaded machine the instance misses its health checks for a moment, and the
+    successor records STANDBY and RUNNING again, with the same instance; and the disk runner measures the home. The fence
+    is not the likely cause: every commit checks the epoch in the statement that writes, so that one of the old epoch
     changes no column at all (testing/codehub/contracts/control_store.py).
     """
     return replace(row, **_OBSERVED)
