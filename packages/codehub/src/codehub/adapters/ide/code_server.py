@@ -30,7 +30,7 @@ _DROPPED_PACKAGES = (
     "@vscode/windows-registry",
 )
 # Exists once `_finish` has run. Changing the number runs it again on installs of older versions.
-_FINISHED = "finished-2"
+_FINISHED = "finished-3"
 _START = """#!/bin/sh
 # Starts code-server on its own Node. A chat pane nobody asked for would steal the keyboard, and its empty place a quarter
 # of the window: off unless turned on.
@@ -68,7 +68,8 @@ if [ -z "$VSCODE_IPC_HOOK_CLI" ]; then
     }
     export VSCODE_IPC_HOOK_CLI
 fi
-exec "$here/node_modules/code-server/lib/vscode/bin/remote-cli/code" "$@"
+# By `sh`: an image may have no /usr/bin/env, which the script names.
+exec /bin/sh "$here/node_modules/code-server/lib/vscode/bin/remote-cli/code" "$@"
 """
 
 
