@@ -77,7 +77,7 @@ async def test_tokens_sessions_and_the_password_on_the_account_page(
     await dialog.get_by_label("Name").fill("laptop")
     await dialog.get_by_label("Days until it expires").fill("30")
     await dialog.get_by_role("button", name="Create token").click()
-    await expect(dialog.get_by_label("Token")).to_have_value(re.compile("^cht_"))
+    await expect(dialog.get_by_label("Token", exact=True)).to_have_value(re.compile("^cht_"))
     await dialog.get_by_role("button", name="I have copied it").click()
     await press(page, "Revoke laptop")
     await dialog.get_by_role("button", name="Revoke").click()

@@ -49,7 +49,10 @@ async def test_a_template_is_edited_with_its_mistakes_and_a_preview_then_used_an
     assert selected == 'size = {cpus = 1, memory = "lots"}'
     await text.fill(WEB)
     await expect(page.get_by_text("No mistakes.")).to_be_visible()
-    await expect(page.get_by_text("branch: people give it when they create a workspace")).to_be_visible()
+    await expect(page.get_by_text("branch: a value is needed")).to_be_visible()
+    # People are asked the same questions; here they fill in the preview.
+    await page.get_by_label("branch", exact=True).fill("main")
+    await expect(page.get_by_text("CODEHUB_PARAM_BRANCH=main")).to_be_visible()
     await save.click()
     await expect(page.get_by_role("heading", name="Versions")).to_be_visible()
 
@@ -63,7 +66,7 @@ async def test_a_template_is_edited_with_its_mistakes_and_a_preview_then_used_an
     await dialog.get_by_label("More output").check()
     await dialog.get_by_label("Start it now").uncheck()
     await dialog.get_by_role("button", name="Create").click()
-    await expect(dialog).to_contain_text("parameters.branch: must match [a-z]+")
+    await expect(dialog).to_contain_text("branch: must match [a-z]+")
     page_faults.clear()  # the browser logs the refusal
     await dialog.get_by_label("branch", exact=True).fill("main")
     await dialog.get_by_role("button", name="Create").click()
@@ -80,7 +83,7 @@ async def test_a_template_is_edited_with_its_mistakes_and_a_preview_then_used_an
     await expect(page.get_by_label("What the version changed")).to_contain_text('+size = {cpus = 1, memory = "2G"}')
     await page.goto(f"{dashboard.url}/#/")
     await press(page, "Update template shop")
-    await expect(dialog).to_contain_text("size: 1 CPUs, 1G memory → 1 CPUs, 2G memory")
+    await expect(dialog).to_contain_text("size: 1 CPU, 1G memory → 1 CPU, 2G memory")
     await dialog.get_by_role("button", name="Update at next start").click()
     await expect(mine.get_by_role("button", name="Update template shop")).to_be_hidden()
     row = await stage.row(await stage.named("shop"))

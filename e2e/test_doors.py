@@ -179,7 +179,7 @@ async def test_an_account_has_keys_and_tokens_for_one_workspace(
     await dialog.get_by_label("Opens").select_option(label="Only doors")
     await dialog.get_by_label("Days until it expires").fill("7")
     await dialog.get_by_role("button", name="Create token").click()
-    token = await dialog.get_by_label("Token").input_value()
+    token = await dialog.get_by_label("Token", exact=True).input_value()
     await dialog.get_by_role("button", name="I have copied it").click()
     row = page.get_by_role("region", name="API tokens").get_by_role("row", name=re.compile("for one"))
     await expect(row).to_contain_text("doors")

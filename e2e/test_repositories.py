@@ -130,6 +130,8 @@ async def test_a_link_signs_in_first_then_fills_in_the_dialog_and_creates_nothin
     await expect(page.get_by_role("heading", name="No workspaces yet")).to_be_visible()
     await expect(dialog).to_be_hidden()
 
+    await page.goto(link.replace("template=service", "template=nothing"))
+    await expect(dialog.get_by_role("alert")).to_contain_text("There is no template named “nothing” for you.")
     await page.goto(link)
     await dialog.get_by_label("level").select_option("high")
     await dialog.get_by_role("button", name="Create").click()
@@ -156,7 +158,7 @@ async def test_the_dialog_offers_the_branches_and_the_card_shows_how_far_the_clo
     offered = dialog.locator("datalist option")
     assert sorted([await each.get_attribute("value") or "" for each in await offered.all()]) == ["feature/x", "main"]
     await dialog.get_by_label("Branch, tag or commit").fill("feature/x")
-    await dialog.get_by_label("Name").fill("watched")
+    await expect(dialog.get_by_label("Name")).to_have_value("watched")  # until somebody chooses a name
     await dialog.get_by_role("button", name="Create").click()
     mine = card(page, "watched")
     await expect(mine).to_contain_text(re.compile(r"receiving objects, \d+ %"))
@@ -187,7 +189,7 @@ async def test_a_failed_clone_is_explained_on_the_card_and_repeated_by_its_butto
     inside = await open_workspace(page, "locked")
     assert await run_inside(inside, "echo usable") == "usable\n"
 
-    await page.get_by_role("link", name="Account").click()
+    await page.get_by_role("link", name="Account", exact=True).click()
     await press(page, "Add credential")
     await dialog.get_by_label("Host").fill(url)
     await dialog.get_by_label("User name").fill(USER)
@@ -207,11 +209,35 @@ async def test_a_failed_clone_is_explained_on_the_card_and_repeated_by_its_butto
     await inside.close()
 
 
+async def test_a_wrong_branch_is_corrected_where_its_failure_is_said(
+    hub: Stack, git_server: GitServer, page: Page
+) -> None:
+    bare = git_server.make("public/misspelt", {"README.md": "x\n"})
+    git(bare, "branch", "develop")
+    shop = open_repositories(hub)
+    repo = {"url": git_server.url("public/misspelt"), "ref": "developp"}
+    made = await asyncio.to_thread(shop.create, "misspelt", repo=repo)
+    await sign_in(page, hub)
+    mine = card(page, "misspelt")
+    await expect(mine).to_contain_text("no branch, tag or commit named “developp”")
+    await mine.get_by_role("button", name="Change repository").click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog.get_by_role("status")).to_have_text("2 branches.")
+    await dialog.get_by_label("Branch, tag or commit").fill("develop")
+    await dialog.get_by_role("button", name="Clone").click()
+    await expect(mine).not_to_contain_text("failed")
+    await asyncio.to_thread(made.settled)
+    assert await asyncio.to_thread(made.sh, "git -C misspelt branch --show-current") == "develop\n"
+    # What is cloned is not replaced.
+    refused = await asyncio.to_thread(made.codehub, "ws", "retry-setup", "misspelt", "--ref", "main")
+    assert b"only a repository that could not be cloned is replaced" in refused.stderr
+
+
 async def test_the_account_page_has_git_credentials_a_key_secrets_and_dotfiles(
     hub: Stack, page: Page, page_faults: list[str]
 ) -> None:
     await sign_in(page, hub)
-    await page.get_by_role("link", name="Account").click()
+    await page.get_by_role("link", name="Account", exact=True).click()
     dialog = page.get_by_role("dialog")
     credentials = page.get_by_role("region", name="Git credentials")
     await press(page, "Add credential")

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codehub.adapters.kubernetes.client import lines
+from codehub.adapters.kubernetes.cluster import current_claim
 from codehub.adapters.kubernetes.diagnosis import (
     Failed,
     Started,
@@ -24,13 +25,15 @@ from codehub.adapters.kubernetes.diagnosis import (
 )
 from codehub.adapters.kubernetes.errors import Expired, Forbidden, InvalidObject, Refusal, to_error
 from codehub.adapters.kubernetes.manifests import (
+    COMPLETED_AT,
+    WHOLE,
     InstancePod,
     PodOptions,
     TransferJob,
     instance_pod,
     transfer_job,
 )
-from codehub.adapters.kubernetes.objects import Pod, decode_job, decode_node, decode_pod
+from codehub.adapters.kubernetes.objects import Claim, Meta, Pod, decode_job, decode_node, decode_pod
 from codehub.adapters.kubernetes.preflight import probed
 from codehub.adapters.kubernetes.quantity import quantity
 from codehub.adapters.kubernetes.transfer import job_name
@@ -259,3 +262,18 @@ def test_an_instance_on_a_lost_node_is_unknown_with_the_reason_and_nothing_is_de
     container = apply_observation(row, seen, datetime(2026, 1, 1, tzinfo=UTC)).conditions.container_ready
     assert container.is_unknown
     assert container.message == "the node n1 does not answer"
+
+
+def claim(uid: str, second: int, version: str | None, *, deleting: bool = False) -> Claim:
+    annotations = {WHOLE: "true"} | ({} if version is None else {COMPLETED_AT: version})
+    created = f"2026-11-17T16:00:{second:02}Z"
+    return Claim(Meta("c", "n", uid, "99", created, deleting=deleting, annotations=annotations))
+
+
+def test_the_home_is_the_first_whole_claim_even_among_those_of_one_second() -> None:
+    first, late = claim("z", 1, "98"), claim("a", 1, "1002")
+    assert current_claim([late, first]) is first
+    assert current_claim([claim("z", 1, None), late]) == claim("z", 1, None), "of a release that did not note it"
+    assert current_claim([claim("z", 0, "1002"), first]) == claim("z", 0, "1002"), "seconds decide first"
+    assert current_claim([claim("z", 1, "98", deleting=True), late]) is late
+    assert current_claim([]) is None

@@ -5,6 +5,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +14,7 @@ from sari.ranking.chunks import Chunk, ScoredChunk, cut
 from sari.ranking.corpus import Corpus
 from sari.ranking.file_history import FIELD, RECORD, FileHistory, parse_log
 from sari.ranking.question import read_question
-from sari.ranking.rank import History, Ranked, name_match, rank
+from sari.ranking.rank import Candidate, Evidence, Ranked, name_match, rank, subjects
 from sari.ranking.ranker import FileContent
 from sari.ranking.retrieval import Retrieved, retrieve, weigh
 from sari.ranking.similar_commits import changed_by_similar, collect
@@ -208,11 +209,44 @@ def test_of_two_files_that_match_alike_the_one_that_a_similar_commit_changed_com
     question = read_question("expire the session")
     files = [Retrieved(number, path, 1.0, 1.0) for number, path in enumerate((b"a.py", b"b.py"))]
     terms = dict.fromkeys(question.terms, 1.0)
-    plain = rank([(file, ()) for file in files], question, terms, History(), DEFAULT)
+    candidates = [Candidate(file) for file in files]
+    plain = rank(candidates, question, terms, Evidence(), DEFAULT)
     assert [one.path for one in plain] == [b"a.py", b"b.py"]
     similar = changed_by_similar(collect([(question.terms, [b"b.py"])]), question.terms)
-    ranked = rank([(file, ()) for file in files], question, terms, History(similar=similar), DEFAULT)
+    ranked = rank(candidates, question, terms, Evidence(similar=similar), DEFAULT)
     assert [one.path for one in ranked] == [b"b.py", b"a.py"]
+
+
+@pytest.mark.parametrize(
+    ("test", "source"),
+    [
+        ("tests/test_store.py", "src/store.py"),
+        ("pkg/store_test.go", "pkg/store.go"),
+        ("src/test/java/JsonStoreTest.java", "src/main/java/JsonStore.java"),
+        ("src/store.spec.ts", "src/store.ts"),
+        ("spec/json_store_spec.rb", "lib/json_store.rb"),
+    ],
+)
+def test_a_test_that_matches_leads_to_the_file_it_tests(test: str, source: str) -> None:
+    question = read_question("an empty basket is not paid for")
+    files = [Retrieved(0, b"src/aaa.py", 1.0, 0.1), Retrieved(1, source.encode(), 1.0, 0.1)]
+    found = [*files, Retrieved(2, test.encode(), 9.0, 1.0)]
+    terms = dict.fromkeys(question.terms, 1.0)
+    ranked = rank(map(Candidate, files), question, terms, Evidence(tested=subjects(found)), DEFAULT)
+    assert ranked[0].path == source.encode()
+
+
+def test_a_question_mentions_files_and_identifiers() -> None:
+    question = read_question("Fix `retry` in lib/core/Axios.js: parse_header() drops maxSize, e.g. on HTTPError.")
+    assert question.paths == {"lib/core/Axios.js"}
+    assert question.identifiers == {"retry", "parse_header", "maxSize", "HTTPError"}
+    files = [
+        Retrieved(number, path, 1.0, 0.1) for number, path in enumerate((b"aaa.js", b"packages/lib/core/Axios.js"))
+    ]
+    ranked = rank(map(Candidate, files), question, {"x": 1.0}, Evidence(), DEFAULT)
+    assert ranked[0].path == b"aaa.js", "nothing of the question is known"
+    ranked = rank(map(Candidate, files), question, dict.fromkeys(question.terms, 1.0), Evidence(), DEFAULT)
+    assert ranked[0].path == b"packages/lib/core/Axios.js"
 
 
 def test_a_log_keeps_each_commit_by_itself() -> None:

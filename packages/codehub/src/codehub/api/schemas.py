@@ -217,6 +217,10 @@ class WorkspaceCreate(Wire):
     start: bool = Field(True, description="Start it at once; otherwise it is created archived and empty.")
 
 
+class SetupRetry(Wire):
+    repo: RepositoryCreate | None = Field(None, description="Cloned instead of the one that could not be cloned.")
+
+
 class WorkspaceDuplicate(Wire):
     name: Name
     start: bool = Field(True, description="Start the copy at once; otherwise it stays archived.")

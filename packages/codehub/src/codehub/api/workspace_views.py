@@ -26,7 +26,14 @@ from codehub.domain.model import (
     WorkspaceWithOwner,
 )
 from codehub.domain.routing import workspace_path
-from codehub.domain.setup import SetupState, StepState, expected_ports, retry_label, setup_sentence
+from codehub.domain.setup import (
+    SetupState,
+    StepState,
+    expected_ports,
+    may_change_repository,
+    retry_label,
+    setup_sentence,
+)
 from codehub.domain.status import status_of
 from codehub.domain.ttl import Span, archives_at, sleeps_at
 from codehub.domain.wording import disk_warning, error_text, fixing_command, summarize
@@ -115,6 +122,9 @@ class SetupView(View):
     error: str = Field(description="Why devcontainer.json was not understood; empty otherwise.")
     retry: str = Field(
         description="The text of the button that repeats what failed or applies an image; may be empty."
+    )
+    may_change_repo: bool = Field(
+        description="Whether `:retry-setup` takes another repository: the clone has failed."
     )
 
 
@@ -266,6 +276,7 @@ def setup_view(state: SetupState) -> SetupView:
         ignored=[IgnoredView(key=key, reason=reason) for key, reason in state.ignored],
         error=state.error,
         retry=retry_label(state),
+        may_change_repo=may_change_repository(state),
     )
 
 

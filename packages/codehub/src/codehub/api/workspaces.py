@@ -11,6 +11,8 @@ from codehub.api.context import Context, Ctx, Who
 from codehub.api.openapi import signed_in
 from codehub.api.schemas import (
     DeleteQuery,
+    RepositoryCreate,
+    SetupRetry,
     WorkspaceCreate,
     WorkspaceDuplicate,
     WorkspaceKeepAwake,
@@ -22,7 +24,7 @@ from codehub.api.schemas import (
 from codehub.api.verbs import ONE_WORKSPACE
 from codehub.api.workspace_views import WorkspacePage, WorkspaceView, workspace_view
 from codehub.domain.model import DesiredState, Phase, WorkspaceWithOwner
-from codehub.domain.repository import parse_source
+from codehub.domain.repository import RepositorySource, parse_source
 from codehub.services.principal import Principal
 from codehub.services.workspace_admin import Recovery
 from codehub.services.workspaces import Edit, NewWorkspace, viewer_of
@@ -44,9 +46,15 @@ async def list_workspaces(query: Annotated[WorkspacePageQuery, Query()], ctx: Ct
 @router.post("/workspaces", status_code=201, responses=signed_in(409, 413, 429))
 async def create_workspace(body: WorkspaceCreate, ctx: Ctx, who: Who) -> WorkspaceView:
     """Create a workspace and start it, unless `start` is false. If a limit is exceeded, nothing is created."""
-    repo = None if body.repo is None else parse_source(body.repo.url, body.repo.ref, body.repo.path)
     new = NewWorkspace(
-        body.name, body.description, body.memo, body.image_ref, body.start, repo, body.template, body.parameters
+        body.name,
+        body.description,
+        body.memo,
+        body.image_ref,
+        body.start,
+        _source(body.repo),
+        body.template,
+        body.parameters,
     )
     return await _view(await ctx.workspaces.create(who, new), ctx, who)
 
@@ -95,10 +103,14 @@ async def keep_workspace_awake(workspace_id: str, body: WorkspaceKeepAwake, ctx:
     return await _view(await ctx.workspaces.keep_awake(who, workspace_id, body.until), ctx, who)
 
 
-@router.post(_ONE + ":retry-setup", status_code=202, responses=signed_in(404, 409))
-async def retry_setup(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceView:
-    """Retry the failed steps of the setup: the clone, dotfiles, commands. The workspace must be running."""
-    return await _view(await ctx.workspaces.retry_setup(who, workspace_id), ctx, who)
+@router.post(_ONE + ":retry-setup", status_code=202, responses=signed_in(404, 409, 413))
+async def retry_setup(workspace_id: str, ctx: Ctx, who: Who, body: SetupRetry | None = None) -> WorkspaceView:
+    """Retry the failed steps of the setup: the clone, dotfiles, commands. The workspace must be running.
+
+    If the clone has failed, `repo` may name another repository or branch.
+    """
+    repo = None if body is None else _source(body.repo)
+    return await _view(await ctx.workspaces.retry_setup(who, workspace_id, repo), ctx, who)
 
 
 @router.post(_ONE + ":archive", status_code=202, responses=signed_in(404, 409))
@@ -146,6 +158,10 @@ async def undelete_workspace(workspace_id: str, ctx: Ctx, who: Who) -> Workspace
 async def transfer_workspace(workspace_id: str, body: WorkspaceTransfer, ctx: Ctx, who: Who) -> WorkspaceView:
     """Transfer a workspace to another user (administrators). A running one is stopped first."""
     return await _view(await ctx.workspace_admin.transfer(who, workspace_id, body.username), ctx, who)
+
+
+def _source(repo: RepositoryCreate | None) -> RepositorySource | None:
+    return None if repo is None else parse_source(repo.url, repo.ref, repo.path)
 
 
 async def _view(owned: WorkspaceWithOwner, ctx: Context, who: Principal) -> WorkspaceView:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
 
@@ -14,7 +15,7 @@ from codehub.cli.options import connect, json_option, server_option
 from codehub.cli.output import console, print_json, print_table, when
 from codehub.cli.parameters import given_parameters, parameter_option
 from codehub.domain.errors import Invalid
-from codehub.domain.units import shown_bytes
+from codehub.domain.units import shown_bytes, shown_duration
 
 # With a leading slash: a colon in the first part of a relative URL would end a scheme.
 _PREVIEW = "/templates:preview"
@@ -253,6 +254,10 @@ def _allowed(parameter: Json) -> str:
     return parameter["pattern"] or " ".join(part for part in bounds if part) or "–"
 
 
+def _span(seconds: float | None) -> str:
+    return "as installed" if seconds is None else shown_duration(timedelta(seconds=seconds))
+
+
 def _show_resolved(item: Json) -> None:
     got = item["resolved"]
     size = got["size"]
@@ -268,6 +273,8 @@ def _show_resolved(item: Json) -> None:
             " ".join(part for part in (got["repo_url"], got["repo_ref"], got["repo_path"]) if part) or "–",
         ),
         ("Ports", ", ".join(map(str, got["ports"])) or "–"),
+        ("Sleeps after", _span(got["ttl_standby_seconds"])),
+        ("Archived after", _span(got["ttl_archive_seconds"])),
         ("Schedule", got["schedule"] or "–"),
     ]
     rows += [("Env", f"{name}={value}") for name, value in got["env"].items()]

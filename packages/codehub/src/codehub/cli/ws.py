@@ -93,8 +93,11 @@ def list_(all_owners: bool, running: bool, server: str | None, as_json: bool) ->
             optional=["PROFILE", "LAST USED", "DOING", "OWNER"] if all_owners else ["PROFILE", "LAST USED", "DOING"],
         )
         for item in items:
-            if item.get("disk_warning"):
-                console(err=True).print(f"{item['name']}: {item['disk_warning']}", style="yellow")
+            setup = item["setup"] or {}
+            failed = setup.get("text") if item["status"] == "RUNNING" and setup.get("state") == "failed" else None
+            for warning in (item.get("disk_warning"), failed):
+                if warning:
+                    console(err=True).print(f"{item['name']}: {warning}", style="yellow")
 
 
 def _order(workspace: Mapping[str, Any]) -> tuple[bool, str]:

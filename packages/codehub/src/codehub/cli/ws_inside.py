@@ -316,6 +316,16 @@ def parse_duration(text: str) -> timedelta:
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
+def _other_repository(current: dict[str, str] | None, url: str | None, ref: str | None) -> dict[str, object] | None:
+    """Return the body that names another repository, or the same one with another ref."""
+    if url is None and ref is None:
+        return None
+    same = current if current is not None and url in (None, current["url"]) else {}
+    if url is None and not same:
+        raise Invalid("the workspace has no repository: name one with --repo")
+    return {"repo": {"url": url or same["url"], "ref": same.get("ref", "") if ref is None else ref}}
+
+
 @click.command("setup-log")
 @workspace_argument
 @server_option
@@ -335,19 +345,22 @@ def setup_log(workspace: str, server: str | None) -> None:
 
 @click.command("retry-setup")
 @workspace_argument
+@click.option("--repo", metavar="URL", help="Clone this repository instead of the one that could not be cloned.")
+@click.option("--ref", help="Clone this branch, tag or commit instead.")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until it is done.")
 @server_option
-def retry_setup(workspace: str, wait: bool, server: str | None) -> None:
+def retry_setup(workspace: str, repo: str | None, ref: str | None, wait: bool, server: str | None) -> None:
     """Repeat the failed steps of a workspace's setup.
 
     \b
-    Example:
-      codehub ws retry-setup api    after `codehub git-auth add git.example.org`
+    Examples:
+      codehub ws retry-setup api                after `codehub git-auth add git.example.org`
+      codehub ws retry-setup api --ref develop  if the branch's name was wrong
     """
     with connect(server) as client:
         found = find_workspace(client, workspace)
         before = found["setup"]
-        now = client.post(f"workspaces/{found['id']}:retry-setup")
+        now = client.post(f"workspaces/{found['id']}:retry-setup", _other_repository(found["repo"], repo, ref))
         deadline = time.monotonic() + _SETUP_BEGINS_S
         while wait and now["setup"] == before and time.monotonic() < deadline:
             time.sleep(0.2)

@@ -144,6 +144,11 @@ def retry_label(state: SetupState) -> str:
     return "Apply the image" if waits and not state.running else ""
 
 
+def may_change_repository(state: SetupState | None) -> bool:
+    """Return whether another repository may be cloned instead: only one that could not be cloned is replaced."""
+    return state is not None and any(step.id == "clone" for step in state.failed)
+
+
 def expected_ports(of_template: Sequence[int], state: SetupState | None) -> tuple[int, ...]:
     """Return the ports that the template and devcontainer.json name, in their order."""
     return tuple(dict.fromkeys((*of_template, *(state.ports if state is not None else ()))))

@@ -45,7 +45,7 @@ def notes(template: Template, runtime: str) -> list[str]:
     if template.kubernetes != NO_OPTIONS and runtime != "kubernetes":
         found.append(f"kubernetes: not used, because workspaces here run on {runtime}")
     if template.size.disk_bytes is not None:
-        found.append("size.disk: a soft limit; people are warned, and nothing is stopped")
+        found.append("size.disk: people are warned; enforced where homes have project quotas or volume claims")
     return found
 
 
@@ -65,7 +65,7 @@ def shown(value: object) -> str:
             return "none"
         case Size(cpus, memory, disk):
             parts = [
-                f"{cpus:g} CPUs" if cpus is not None else "",
+                f"{cpus:g} {'CPU' if cpus == 1 else 'CPUs'}" if cpus is not None else "",
                 f"{shown_bytes(memory)} memory" if memory is not None else "",
                 f"{shown_bytes(disk)} disk" if disk is not None else "",
             ]

@@ -194,7 +194,7 @@ class Templates:
                 raise NotFound(f"there is no template {name!r}")
             if found.workspaces:
                 raise Conflict(
-                    f"{found.workspaces} workspaces use the template {name!r}: delete or update them first"
+                    f"the template {name!r} is in use ({found.workspaces}): delete the workspaces made from it first"
                 )
             if found.archived_at is None:
                 await templates.set_archived(tx, name, self.clock())

@@ -20,6 +20,7 @@ from codehub.domain.model import DesiredState, Operation, Phase, Workspace, Work
 from codehub.domain.parameters import Value
 from codehub.domain.profiles import Catalog, Runs
 from codehub.domain.repository import RepositorySource
+from codehub.domain.setup import may_change_repository
 from codehub.domain.ttl import Span
 from codehub.domain.wording import OPERATIONS
 from codehub.services import templates, workspace_names
@@ -239,8 +240,13 @@ class Workspaces:
             await record(tx, self.clock, workspace_id, who, "keep_awake", message)
             return await reload(tx, workspace_id)
 
-    async def retry_setup(self, who: Principal, workspace_id: str) -> WorkspaceWithOwner:
-        """Retry the setup. Only the owner may, because it uses the owner's credentials."""
+    async def retry_setup(
+        self, who: Principal, workspace_id: str, repo: RepositorySource | None = None
+    ) -> WorkspaceWithOwner:
+        """Retry the setup. Only the owner may, because it uses the owner's credentials.
+
+        `repo` replaces a repository that could not be cloned.
+        """
         async with self.database.transaction() as tx:
             seen = await visible(tx, who, workspace_id)
             if seen.workspace.owner_user_id != who.user_id:
@@ -248,6 +254,13 @@ class Workspaces:
             workspace = await locked(tx, workspace_id)
             if workspace.phase is not Phase.RUNNING:
                 raise Conflict("the workspace is not running: start it, and its setup continues")
+            if repo is not None:
+                if not may_change_repository(workspace.setup):
+                    raise Conflict("only a repository that could not be cloned is replaced: use git in the workspace")
+                await workspaces.set_repo(tx, workspace_id, repo)
+                await record(
+                    tx, self.clock, workspace_id, who, "setup", f"repository changed to {repo.repository.url}"
+                )
             await workspaces.retry_setup(tx, workspace_id, self.clock())
             await record(tx, self.clock, workspace_id, who, "setup", "repetition of the failed setup steps requested")
             return await reload(tx, workspace_id)

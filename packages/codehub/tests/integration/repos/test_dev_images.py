@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from testing.codehub.docker import GIT_IMAGE, DockerEngine
-from testing.codehub.feature_registry import FeatureRegistry, feature_registry
+from testing.codehub.feature_registry import FeatureRegistry, feature_registry, login_file
 from testing.codehub.full_stack import TIMEOUT_S, fresh_stack
 from testing.codehub.git_server import GitServer
 from testing.codehub.repositories import Made, Repositories, open_repositories
@@ -52,7 +52,8 @@ def make_image(engine: DockerEngine, name: str, *lines: str) -> None:
 
 @pytest.fixture(scope="session")
 def registry() -> Iterator[FeatureRegistry]:
-    with feature_registry() as running:
+    """With a certificate of its own authority, and a login."""
+    with feature_registry(private=True) as running:
         yield running
 
 
@@ -74,6 +75,8 @@ def builder_shop(
             "CODEHUB_ALLOWED_IMAGES": "codehub-test/*",
             "CODEHUB_DEVCONTAINER_BUILDS": "true",
             "CODEHUB_ALLOWED_FEATURES": f"{registry.address}/team/*",
+            "CODEHUB_REGISTRY_CA_FILE": str(registry.authority),
+            "CODEHUB_REGISTRY_AUTH_FILE": str(login_file(stack.data_dir, registry.address)),
             "CODEHUB_INSTANCE_NETWORKS": git_server.network,
             "CODEHUB_GIT_CA_FILE": str(git_server.ca_file),
             "LIMITS_MAX_RUNNING_PER_USER": "50",
@@ -87,6 +90,14 @@ def only_its_own(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if "builder_shop" in request.fixturenames:
         request.getfixturevalue("builder_shop").delete_all()
+
+
+def other_user(shop: Repositories) -> Repositories:
+    with shop.stack.client() as client:
+        made = client.post("/api/v1/users", json={"username": "mallory", "password": "a long password"})
+        assert made.status_code == 201, made.text
+    with shop.stack.client("mallory", "a long password") as client:
+        return Repositories(shop.stack, client.post("/api/v1/tokens", json={"name": "t"}).json()["token"])
 
 
 def open_repository(shop: Repositories, server: GitServer, name: str, files: dict[str, str]) -> Made:
@@ -268,6 +279,35 @@ def test_features_of_a_registry_are_installed_in_order_with_their_options_and_pi
     builder_shop.ask("POST", f"workspaces/{made.workspace_id}:retry-setup")
     assert "is one of latest, 3.12" in until_image(made, "failed")["text"]
     assert made.sh("echo usable") == "usable\n"
+
+
+def test_another_users_build_of_the_same_dockerfile_replaces_no_image(
+    builder_shop: Repositories, git_server: GitServer, docker_engine: DockerEngine
+) -> None:
+    """Images were once named by the Dockerfile alone: whoever built it last decided what everybody's next start ran."""
+    files = {
+        ".devcontainer.json": json.dumps({"build": {"dockerfile": "Dockerfile"}}),
+        "Dockerfile": "FROM codehub-test/go:1\nCOPY tool.sh /usr/bin/tool\n",
+    }
+
+    def build(shop: Repositories, folder: str, word: str) -> Made:
+        git_server.make(f"public/{folder}/app", {**files, "tool.sh": f"#!/bin/sh\necho {word}\n"})
+        made = shop.create(folder, repo={"url": git_server.url(f"public/{folder}/app")})
+        until_image(made, "done")
+        assert made.sh("tool") == f"{word}\n"
+        return made
+
+    victim = build(builder_shop, "victim", "mine")
+    attacker = build(other_user(builder_shop), "attacker", "evil")
+    with docker_engine.client() as client:
+        listed = client.get("http://docker/images/json").json()
+    names = [name for item in listed for name in item["RepoTags"] or [] if name.startswith("localhost/codehub-dev-")]
+    digests = [name.rpartition("-")[0] for name in names]
+    assert any(digests.count(each) == 2 for each in digests), "both are built from the same Dockerfile"
+    for made, word in ((victim, "mine"), (attacker, "evil")):
+        rest_and_wake(made)
+        until_image(made, "done")
+        assert made.sh("tool") == f"{word}\n"
 
 
 def test_a_build_that_fails_is_explained_and_the_workspace_goes_on_without_it(

@@ -41,6 +41,10 @@ class Corpus:
     def path(self, document: int) -> bytes:
         return self.segments[document >> SHIFT].paths[document & 0xFFFF]
 
+    def length(self, document: int) -> int:
+        """Return the number of terms in a file's text."""
+        return self.segments[document >> SHIFT].body_lengths[document & 0xFFFF]
+
     def is_live(self, document: int) -> bool:
         return self.where.get(self.path(document)) == document
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from sari.ranking.terms import terms_of_word, words_of
 
@@ -35,6 +35,13 @@ _CHANGE_KIND_WORDS = (
 _CHANGE_KINDS = frozenset(_CHANGE_KIND_WORDS.split())
 _URL = re.compile(r"https?://\S+")
 _TRAILER = re.compile(r"(?im)^(?:signed-off-by|co-authored-by|reviewed-by|reported-by|change-id|cherry.picked).*$")
+# How code writes names, unlike prose: `max_size`, `maxSize`, `HTTPError`.
+_CODE_SPELLING = re.compile(r"[^\W_]_[^\W_]|[a-z][A-Z]|[A-Z]{2}[a-z]")
+_WORD = re.compile(r"\w+")
+_QUOTED = re.compile(r"`([^`\n]{2,80})`")
+_PATH = re.compile(r"[\w./-]+")
+_LONGEST_SUFFIX = 5
+_MOST_IDENTIFIERS = 50
 # The first words of a question say what it is about; the body of a long message counts less.
 _FIRST_WORDS = 25
 _LATER_WEIGHT = 0.3
@@ -43,8 +50,8 @@ _MOST_WORDS = 200
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A parsed question: terms with their weights, neighbouring words joined into one term, literal names, and the terms
-    of the part of the project that it begins with.
+    """A parsed question: terms with their weights, neighbouring words joined into one term, literal names, the terms of
+    the part of the project that it begins with, the words that are spelled as in code, and the files it mentions.
     """
 
     terms: dict[str, float]
@@ -52,6 +59,8 @@ class Question:
     names: frozenset[str]
     wants_tests: bool
     scope: frozenset[str] = frozenset()
+    identifiers: frozenset[str] = frozenset()
+    paths: frozenset[str] = frozenset()
 
 
 def read_question(text: str) -> Question:
@@ -72,6 +81,8 @@ def read_question(text: str) -> Question:
         frozenset(telling),
         bool(subject & {"test", "tests", "testing", "spec"}),
         frozenset(_scope_terms(text)),
+        frozenset(islice(_identifiers(text), _MOST_IDENTIFIERS)),
+        frozenset(_paths(text)),
     )
 
 
@@ -81,6 +92,24 @@ def _scope_terms(text: str) -> Iterator[str]:
         for word in words_of(found[1] or found[2]):
             if word.lower() not in _CHANGE_KINDS:
                 yield from terms_of_word(word)
+
+
+def _identifiers(text: str) -> Iterator[str]:
+    for quoted in _QUOTED.finditer(text):
+        yield from words_of(quoted[1])
+    for found in _WORD.finditer(text):
+        is_called = text.startswith("(", found.end())
+        if is_called or _CODE_SPELLING.search(found[0]):
+            yield found[0]
+
+
+def _paths(text: str) -> Iterator[str]:
+    """Yield what may be the path or the name of a file."""
+    for found in _PATH.finditer(text):
+        path = found[0].strip("./-")
+        name, dot, suffix = path.rpartition("/")[2].rpartition(".")
+        if len(name) > 1 and dot and suffix.isalnum() and len(suffix) <= _LONGEST_SUFFIX:
+            yield path
 
 
 def _weighted(word: str) -> Iterator[tuple[str, float]]:

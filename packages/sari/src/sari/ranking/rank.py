@@ -1,7 +1,8 @@
-"""Sorts the retrieved files into their final order: by best place, name, kind and history. Pure."""
+"""Sorts the retrieved files into their final order: by best place, name, kind, tests and history. Pure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -15,14 +16,31 @@ from sari.ranking.weights import Weights
 
 # These names carry no meaning, so the folder's name is used instead.
 _GENERIC = frozenset({"mod", "lib", "index", "__init__", "main", "init"})
+# What the name of a test adds to the name of the file that it tests.
+_TEST_AFFIX = re.compile(r"^(?:tests?|spec)(?=[_-])|(?:tests?|spec)$")
+_SEPARATOR = re.compile(r"[\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
-class History:
-    """What the history says of each file: how active it is, and how much commits similar to the question changed it."""
+class Evidence:
+    """What is known of the files besides their text: how likely any question is about a file, how much commits similar to
+    this one changed it, and the names that the tests among all files found are about (see `subjects`).
+    """
 
-    activity: Mapping[bytes, float] = field(default_factory=dict)
+    prior: Mapping[bytes, float] = field(default_factory=dict)
     similar: Mapping[bytes, float] = field(default_factory=dict)
+    tested: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A retrieved file with what was found in it, if it was read: its places, and the score of the question's
+    identifiers.
+    """
+
+    file: Retrieved
+    places: Sequence[ScoredChunk] = ()
+    identifiers: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,29 +53,58 @@ class Ranked:
 
 
 def rank(
-    files: Iterable[tuple[Retrieved, Sequence[ScoredChunk]]],
+    candidates: Iterable[Candidate],
     question: Question,
     terms: Mapping[str, float],
-    history: History,
+    evidence: Evidence,
     weights: Weights,
 ) -> list[Ranked]:
     """Return the files, best first."""
     found = []
-    # The weight of the complete question, to which the history and the scope are relative.
+    # The weight of the complete question, to which the other evidence is relative.
     total = sum(terms.get(term, 0.0) for term in question.terms)
-    for file, chunks in files:
-        places = tuple(sorted(chunks, key=lambda one: (-one.score, one.chunk.start)))
+    for one in candidates:
+        file, places = one.file, tuple(sorted(one.places, key=lambda one: (-one.score, one.chunk.start)))
         best = places[0].score if places else 0.0
         path = file.path.decode("utf-8", "replace")
+        kind = kind_of(path)
         score = (file.score + weights.chunk * best) * (1 + weights.coverage * file.coverage)
-        score += weights.similar_commits * total * history.similar.get(file.path, 0.0)
-        score *= 1 + weights.activity * history.activity.get(file.path, 0.0)
-        score += weights.file_name * name_match(path, terms) + weights.scope * total * scope_match(
-            path, question.scope
-        )
-        score *= _kind_factor(kind_of(path), question, weights) * _variant_factor(path, question, weights)
+        score += weights.similar_commits * total * evidence.similar.get(file.path, 0.0)
+        score *= 1 + evidence.prior.get(file.path, 0.0)
+        score += weights.file_name * name_match(path, terms) + one.identifiers
+        score += weights.scope * total * scope_match(path, question.scope)
+        score += weights.mentioned * total * is_mentioned(path, question.paths)
+        if kind is not FileKind.TEST:
+            score += weights.tested * evidence.tested.get(_subject(path, is_test=False), 0.0)
+        score *= _kind_factor(kind, question, weights) * _variant_factor(path, question, weights)
         found.append(Ranked(file.path, score, places))
     return sorted(found, key=lambda one: (-one.score, one.path))
+
+
+def subjects(files: Iterable[Retrieved]) -> dict[str, float]:
+    """Return the names of what the tests among these files test, each with the best score of its tests."""
+    found: dict[str, float] = {}
+    for file in files:
+        path = file.path.decode("utf-8", "replace")
+        if kind_of(path) is FileKind.TEST:
+            name = _subject(path, is_test=True)
+            found[name] = max(found.get(name, 0.0), file.score)
+    found.pop("", None)
+    return found
+
+
+def _subject(path: str, *, is_test: bool) -> str:
+    """Return a file's name in a form that it shares with its test; empty for a name without meaning."""
+    name = path.rpartition("/")[2].partition(".")[0]
+    if name in _GENERIC:
+        return ""
+    folded = name.lower()
+    return _SEPARATOR.sub("", _TEST_AFFIX.sub("", folded) if is_test else folded)
+
+
+def is_mentioned(path: str, mentioned: frozenset[str]) -> bool:
+    """Whether one of these is the file's path or the end of it."""
+    return any(path == one or path.endswith(f"/{one}") for one in mentioned)
 
 
 def name_match(path: str, terms: Mapping[str, float]) -> float:

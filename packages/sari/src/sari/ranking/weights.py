@@ -21,7 +21,7 @@ class Weights:
     # Two neighbouring words of the question written as one.
     joined: float = 1.0
     # How much of the file's name the question contains.
-    file_name: float = 4.0
+    file_name: float = 3.0
     # The best place within the file.
     chunk: float = 1.0
     # A definition that the question names exactly as it is written.
@@ -30,8 +30,17 @@ class Weights:
     similar_commits: float = 0.75
     # A file in the folder or module that the question begins with (`printer: …`, `fix(router): …`).
     scope: float = 0.33
+    # A word that the question spells as in code and the file contains, and one that the file defines.
+    identifier: float = 0.6
+    defined_identifier: float = 0.8
+    # A file that the question mentions.
+    mentioned: float = 0.3
+    # A file of the same name as a test that the question found.
+    tested: float = 0.5
     coverage: float = 0.1
     activity: float = 0.04
+    # Without a history: a long file is changed more often than a short one.
+    length: float = 0.12
     tests: float = 0.35
     # Tests, if the question mentions tests.
     wanted_tests: float = 0.7

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from codehub.adapters.kubernetes.client import ApiClient
 from codehub.adapters.kubernetes.diagnosis import last_warning
 from codehub.adapters.kubernetes.errors import Forbidden
-from codehub.adapters.kubernetes.manifests import WHOLE
+from codehub.adapters.kubernetes.manifests import COMPLETED_AT, WHOLE
 from codehub.adapters.kubernetes.objects import (
     INSTALLATION,
     ROLE,
@@ -100,7 +100,13 @@ def current_claim(claims: list[Claim]) -> Claim | None:
 
     A second one can only be a deposed leader's late creation, which is younger than the recorded one.
     """
-    return next((claim for claim in claims if is_whole(claim)), None)
+    return min(filter(is_whole, claims), key=_age, default=None)
+
+
+def _age(claim: Claim) -> tuple[str, int, str]:
+    """Return what orders claims from old to new, also those of the same second."""
+    version = claim.meta.annotations.get(COMPLETED_AT, "")
+    return claim.meta.created, int(version) if version.isdigit() else 0, claim.meta.uid
 
 
 def is_whole(claim: Claim) -> bool:

@@ -18,6 +18,7 @@ from codehub.adapters.homes.work import Workers
 from codehub.adapters.kubernetes.cluster import Cluster, current_claim, is_whole
 from codehub.adapters.kubernetes.errors import AlreadyExists
 from codehub.adapters.kubernetes.manifests import (
+    COMPLETED_AT,
     INCARNATION,
     RESTORED_FROM,
     WHOLE,
@@ -263,7 +264,12 @@ class PvcHomes(StoredHomes):
 
     async def _mark(self, claim: Claim, fence: Fence, doing: str) -> None:
         fence()
-        body = {"metadata": {"uid": claim.meta.uid, "annotations": {WHOLE: "true"}}}
+        body = {
+            "metadata": {
+                "uid": claim.meta.uid,
+                "annotations": {WHOLE: "true", COMPLETED_AT: claim.meta.resource_version},
+            }
+        }
         try:
             marked = await self._cluster.client.patch(f"{self._cluster.claims_path}/{claim.meta.name}", body)
         except (NotFound, Conflict) as error:

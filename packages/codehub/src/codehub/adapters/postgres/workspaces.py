@@ -23,6 +23,7 @@ from codehub.domain.applied_template import encode
 from codehub.domain.dev_image import encode_dev_image
 from codehub.domain.limits import RunningLimits, check_running_limits
 from codehub.domain.model import DesiredState, Workspace, WorkspaceWithOwner
+from codehub.domain.repository import RepositorySource
 
 _OWNED = """
     SELECT w.*, w.xmin::text AS version, u.username,
@@ -157,6 +158,10 @@ async def retry_setup(tx: Transaction, workspace_id: str, now: datetime) -> None
     await tx.execute(
         "UPDATE workspaces SET setup_retry = setup_retry + 1, updated_at = %s WHERE id = %s", [now, workspace_id]
     )
+
+
+async def set_repo(tx: Transaction, workspace_id: str, repo: RepositorySource) -> None:
+    await tx.execute("UPDATE workspaces SET repo = %s WHERE id = %s", [Jsonb(repo_column(repo)), workspace_id])
 
 
 async def take_running_slot(tx: Transaction, user_id: str, workspace_id: str, limits: RunningLimits) -> None:

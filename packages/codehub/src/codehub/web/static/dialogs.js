@@ -3,11 +3,14 @@
 import {post} from "./api.js";
 import {el, field, freshId} from "./dom.js";
 
+/** Shows something in a modal dialog until the user closes it. */
+export const showDialog = ({title, body, close}) => formDialog({title, body, yes: close, cancel: null, submit: () => true});
+
 /**
  * Shows a form in a modal dialog. `submit` is called with the form's data; it may throw to keep the dialog open and show
  * the error. Returns the result of `submit`, or null if the dialog was cancelled.
  */
-export function formDialog({title, body, yes, danger = false, submit}) {
+export function formDialog({title, body, yes, cancel = "Cancel", danger = false, submit}) {
   return new Promise((resolve) => {
     const heading = el("h2", {id: freshId("dialog")}, title);
     const problem = el("p", {class: "problem", role: "alert", hidden: true});
@@ -18,7 +21,7 @@ export function formDialog({title, body, yes, danger = false, submit}) {
       heading,
       body,
       problem,
-      el("div", {class: "row end"}, el("button", {type: "button", onclick: () => dialog.close()}, "Cancel"), ok),
+      el("div", {class: "row end"}, cancel ? el("button", {type: "button", onclick: () => dialog.close()}, cancel) : null, ok),
     );
     const dialog = el("dialog", {"aria-labelledby": heading.id}, form);
     let answer = null;
@@ -33,10 +36,13 @@ export function formDialog({title, body, yes, danger = false, submit}) {
       } catch (error) {
         problem.textContent = error.message;
         problem.hidden = false;
+        problem.scrollIntoView({block: "center"});
       } finally {
         ok.removeAttribute("aria-busy");
       }
     });
+    // A link leads to another page of the dashboard, which the dialog would cover.
+    dialog.addEventListener("click", (event) => event.target instanceof Element && event.target.closest("a[href^='#']") && dialog.close());
     dialog.addEventListener("close", () => {
       dialog.remove();
       resolve(answer);

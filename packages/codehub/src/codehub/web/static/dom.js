@@ -25,6 +25,22 @@ export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
+/**
+ * Sets a sentence of the server as text, with what stands between backquotes as code, and the account page as a link.
+ * Returns the element.
+ */
+export function setProse(node, text) {
+  if (node.dataset.prose === text) return node;
+  node.dataset.prose = text;
+  node.replaceChildren(
+    ...text.split(/(`[^`]+`|your account page)/).map((part) => {
+      if (part === "your account page") return el("a", {href: "#/account"}, part);
+      return /^`.+`$/.test(part) ? el("code", {}, part.slice(1, -1)) : part;
+    }),
+  );
+  return node;
+}
+
 /** Hides or shows an element; focus never stays on a hidden one. */
 export function setHidden(node, hidden, focusInstead = null) {
   if (node.hidden === hidden) return;

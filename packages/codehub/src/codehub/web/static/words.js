@@ -22,6 +22,9 @@ export function diskWords(workspace) {
   return `${bytes(workspace.disk_bytes)}${limit} on disk`;
 }
 
+/** A message of the API as a sentence on a line of its own. */
+export const sentence = (message) => message.charAt(0).toUpperCase() + message.slice(1) + (/[.!?]$/.test(message) ? "" : ".");
+
 export function duration(seconds) {
   const s = Math.max(0, Math.round(seconds));
   if (s < 90) return `${s} s`;

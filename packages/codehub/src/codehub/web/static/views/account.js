@@ -1,7 +1,8 @@
 // The signed-in user's account: password, API tokens, keys, git credentials, secrets, dotfiles, sessions.
 
 import {get, post, remove} from "../api.js";
-import {ask, formDialog} from "../dialogs.js";
+import {copyButton} from "../copy.js";
+import {ask, formDialog, showDialog} from "../dialogs.js";
 import {el, field} from "../dom.js";
 import {state} from "../store.js";
 import {failed, said} from "../toasts.js";
@@ -101,11 +102,10 @@ async function newToken(after) {
   if (!made) return;
   await after();
   const secret = el("input", {readonly: true, value: made.token, class: "secret", onfocus: (event) => event.target.select()});
-  await formDialog({
+  await showDialog({
     title: "Your new token",
-    body: el("div", {}, field("Token", secret, "Copy it now. It is shown only once.")),
-    yes: "I have copied it",
-    submit: () => true,
+    body: el("div", {}, field("Token", secret, "Copy it now. It is shown only once."), copyButton(made.token, "the token")),
+    close: "I have copied it",
   });
 }
 

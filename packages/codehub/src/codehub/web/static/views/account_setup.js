@@ -1,6 +1,7 @@
 // A user's personal setup for workspaces: git credentials, a git key, secrets, dotfiles. Explains when changes take effect.
 
 import {get, post, put, remove} from "../api.js";
+import {copyButton} from "../copy.js";
 import {ask, formDialog} from "../dialogs.js";
 import {el, field, setText} from "../dom.js";
 import {failed, said} from "../toasts.js";
@@ -52,12 +53,13 @@ export function gitKey() {
   const text = note("");
   const make = el("button", {type: "button", onclick: () => change(() => post("git-key", {replace: false}))}, "Make a key");
   const drop = el("button", {type: "button", class: "danger", onclick: dropKey}, "Remove");
+  const buttons = el("div", {class: "row actions"});
 
   function show(key) {
+    buttons.replaceChildren(...(key.public_key ? [copyButton(key.public_key, "your key"), drop] : []));
     line.hidden = !key.public_key;
     line.value = key.public_key ?? "";
     make.hidden = Boolean(key.public_key);
-    drop.hidden = !key.public_key;
     setText(text, key.public_key ? "Add this public key to your account at the git host. The private half stays in CodeHub, which signs for your workspaces." : "For repositories over SSH. CodeHub makes a key and signs for your workspaces.");
   }
   async function change(request) {
@@ -73,7 +75,7 @@ export function gitKey() {
   }
   show({public_key: null});
   change(() => get("git-key"));
-  return section("Key for git over SSH", make, text, line, el("div", {class: "row actions"}, drop));
+  return section("Key for git over SSH", make, text, line, buttons);
 }
 
 export function secretsSection(dropButton) {

@@ -1,12 +1,13 @@
 // For admins: the templates, and an editor that checks while the user types.
 
 import {get, post} from "../api.js";
-import {ask} from "../dialogs.js";
+import {ask as confirm} from "../dialogs.js";
 import {el, field, setHidden, setText} from "../dom.js";
 import {failed, said} from "../toasts.js";
 import {bytes, clock, duration} from "../words.js";
 import {adminNav} from "./admin.js";
 import {table} from "./table.js";
+import {parameterFields, parameterValues} from "./template_fields.js";
 
 // Long enough that not every key causes a request, short enough to feel live.
 const CHECK_AFTER_MS = 400;
@@ -53,7 +54,7 @@ function archiveButton(template, after) {
       type: "button",
       "aria-label": `Archive ${template.name}`,
       onclick: async () => {
-        if (!(await ask({title: `Archive ${template.name}?`, text: "It is no longer offered. Saving it again brings it back.", yes: "Archive"}))) return;
+        if (!(await confirm({title: `Archive ${template.name}?`, text: "It is no longer offered. Saving it again brings it back.", yes: "Archive"}))) return;
         try {
           await post(path(template.name, ":archive"));
           await after();
@@ -74,22 +75,30 @@ function editor(name) {
   const problems = el("ul", {class: "problems", "aria-live": "polite"});
   const fine = el("p", {class: "quiet", role: "status"}, "Loading…");
   const preview = el("div");
+  // The questions that people are asked. What is entered here fills in the preview.
+  const questions = el("form", {oninput: later, onsubmit: (event) => event.preventDefault()});
   const save = el("button", {type: "button", class: "primary", onclick: push}, "Save as a new version");
   const runtime = el("select", {"aria-label": "Runtime", onchange: check}, el("option", {value: ""}, "This installation"), ["process", "docker", "kubernetes"].map((each) => el("option", {value: each}, each)));
   const versions = el("section", {class: "card", hidden: true});
   let timer = 0;
   let latest = 0;
+  let parameters = [];
 
   function later() {
     clearTimeout(timer);
     timer = setTimeout(check, CHECK_AFTER_MS);
   }
 
+  function answers() {
+    const still = parameters.filter((each) => text.value.includes(`.parameters.${each.name}`));
+    return parameterValues(still, new FormData(questions));
+  }
+
   async function check() {
     const mine = ++latest;
     if (!text.value.trim()) return show([{name: "", problems: [{line: 1, where: "", message: "Write a [templates.NAME] table."}], notes: [], resolved: null}]);
     try {
-      const body = {source: text.value, ...(runtime.value ? {runtime: runtime.value} : {})};
+      const body = {source: text.value, parameters: answers(), ...(runtime.value ? {runtime: runtime.value} : {})};
       const {items} = await post("templates:preview", body);
       if (mine === latest) show(items);
     } catch (error) {
@@ -103,7 +112,17 @@ function editor(name) {
     problems.replaceChildren(...found.map(problem));
     save.disabled = found.length > 0;
     setText(fine, found.length ? `${found.length} to fix` : "No mistakes.");
-    preview.replaceChildren(...items.filter((item) => item.name).map(previewOf));
+    if (found.length) return preview.replaceChildren(el("p", {class: "hint"}, "The preview is shown when there are no mistakes."));
+    ask(items.flatMap((item) => item.parameters));
+    preview.replaceChildren(...items.map(previewOf));
+  }
+
+  function ask(wanted) {
+    if (JSON.stringify(wanted) === JSON.stringify(parameters)) return; // the user may be typing in it
+    const given = answers();
+    parameters = wanted;
+    questions.replaceChildren(...parameterFields(parameters, given));
+    if (parameters.some((each) => each.type === "switch" && each.required)) later(); // off is an answer
   }
 
   function problem(each) {
@@ -181,7 +200,7 @@ function editor(name) {
       "div",
       {class: "columns"},
       el("section", {class: "card"}, el("h2", {}, title), field("TOML", text), fine, problems, el("div", {class: "row"}, save)),
-      el("section", {class: "card"}, el("div", {class: "row head"}, el("h2", {}, "Preview"), runtime), preview),
+      el("section", {class: "card"}, el("div", {class: "row head"}, el("h2", {}, "Preview"), runtime), questions, preview),
     ),
     versions,
   );
@@ -195,7 +214,7 @@ function editor(name) {
 
 function previewOf(item) {
   const notes = item.notes.map((note) => el("p", {class: "hint"}, note));
-  const needed = item.problems.map((each) => el("p", {class: "hint"}, `${each.where.replace("parameters.", "")}: people give it when they create a workspace`));
+  const needed = item.problems.filter((each) => each.where.startsWith("parameters.")).map((each) => el("p", {class: "hint"}, `${each.where.replace("parameters.", "")}: ${each.message}`));
   if (!item.resolved) return el("div", {}, el("h3", {}, item.name), needed, notes);
   const got = item.resolved;
   const rows = [
@@ -209,14 +228,13 @@ function previewOf(item) {
     ["Ports", got.ports.join(", ")],
     ...Object.entries(got.env).map(([key, value]) => ["Environment", `${key}=${value}`]),
     ...got.setup.map((command) => ["Setup", command]),
-    ...item.parameters.map((each) => ["Parameter", `${each.name} (${each.type}${each.required ? ", required" : `, default ${each.default}`})`]),
   ].filter(([, value]) => value);
   return el("div", {}, el("h3", {}, item.name), el("dl", {class: "facts"}, rows.flatMap(([key, value]) => [el("dt", {}, key), el("dd", {}, value)])), notes);
 }
 
 function sizeWords(size) {
   const parts = [];
-  if (size.cpus !== null) parts.push(`${size.cpus} CPUs`);
+  if (size.cpus !== null) parts.push(size.cpus === 1 ? "1 CPU" : `${size.cpus} CPUs`);
   if (size.memory_bytes !== null) parts.push(`${bytes(size.memory_bytes)} memory`);
   if (size.disk_bytes !== null) parts.push(`${bytes(size.disk_bytes)} disk`);
   return parts.join(", ");

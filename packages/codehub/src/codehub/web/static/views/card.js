@@ -105,8 +105,8 @@ function card(first) {
     description,
     status.nodes,
     disk,
-    setup.nodes.slice(0, 2),
-    el("div", {class: "row actions"}, ways.nodes, setup.nodes[2], buttons.nodes),
+    setup.nodes,
+    el("div", {class: "row actions"}, ways.nodes, setup.buttons, buttons.nodes),
   );
   return {
     node,

@@ -1,9 +1,12 @@
 // The setup of a workspace: one line on its card, and its steps with their output on its page.
 
 import {post, text as fetchText} from "../api.js";
-import {el, setHidden, setText} from "../dom.js";
+import {formDialog} from "../dialogs.js";
+import {el, setHidden, setProse, setText} from "../dom.js";
 import * as store from "../store.js";
+import {state} from "../store.js";
 import {failed} from "../toasts.js";
+import {repositoryFields} from "./repository.js";
 
 const MARKS = {done: "good", failed: "bad", running: "busy", pending: "calm", skipped: "calm"};
 
@@ -12,19 +15,22 @@ export function setupLine(current) {
   const text = el("p", {class: "setup quiet", hidden: true});
   const bar = el("progress", {max: 100, "aria-label": "Progress of the setup", hidden: true});
   const retry = el("button", {type: "button", hidden: true, onclick: () => again(current(), retry)}, "Try again");
+  const change = el("button", {type: "button", hidden: true, onclick: () => changeRepository(current())}, "Change repository");
   return {
-    nodes: [text, bar, retry],
+    nodes: [text, bar],
+    buttons: [retry, change],
     update(workspace) {
       const setup = workspace.phase === "RUNNING" || workspace.operation === "STARTING" ? workspace.setup : null;
       const shown = setup && (setup.text || setup.state === "running");
       setHidden(text, !shown);
-      setText(text, setup?.text ?? "");
+      setProse(text, setup?.text ?? "");
       text.classList.toggle("todo", setup?.state === "failed");
       setHidden(bar, setup?.state !== "running" || !setup.text);
       if (setup?.percent == null) bar.removeAttribute("value");
       else bar.value = setup.percent;
       setHidden(retry, !setup?.retry || setup.state === "running" || workspace.phase !== "RUNNING");
       setText(retry, setup?.retry || "Try again");
+      setHidden(change, retry.hidden || !setup.may_change_repo || workspace.owner !== state.user?.username);
     },
   };
 }
@@ -39,6 +45,19 @@ async function again(workspace, button) {
   } finally {
     button.removeAttribute("aria-busy");
   }
+}
+
+/** Asks for another repository or branch than the one that could not be cloned, and clones it. */
+async function changeRepository(workspace) {
+  const {url, ref, path} = workspace.repo;
+  const fields = repositoryFields({repo: url, ref, path});
+  const updated = await formDialog({
+    title: `Repository of ${workspace.name}`,
+    body: fields.node,
+    yes: "Clone",
+    submit: () => post(`workspaces/${workspace.id}:retry-setup`, fields.value()),
+  });
+  if (updated) store.putIfKnown(updated);
 }
 
 /** Steps, unsupported parts of devcontainer.json, and the output. */
@@ -76,5 +95,5 @@ export function setupPanel(id) {
 function step(each) {
   const notes = [each.message, ...each.notes].filter(Boolean).join(" ");
   const often = each.once ? "" : " (at each start)";
-  return el("li", {}, el("span", {class: "badge", "data-tone": MARKS[each.state]}, each.state), el("span", {}, ` ${each.title}${often} `), el("span", {class: "quiet"}, notes));
+  return el("li", {}, el("span", {class: "badge", "data-tone": MARKS[each.state]}, each.state), el("span", {}, ` ${each.title}${often} `), setProse(el("span", {class: "quiet"}), notes));
 }

@@ -49,15 +49,18 @@ export function parameterValues(parameters, data) {
 
 /**
  * Selects a template, pushed ones first and then the profiles. `body(data)` returns its part of a create request. `wanted`
- * is the name that a link requested.
+ * is the name that a link requested. `changed` is called with the template that is chosen.
  */
-export function templatePicker(templates, defaultProfile, wanted = null) {
+export function templatePicker(templates, defaultProfile, wanted, changed) {
   const pushed = templates.filter((each) => !each.builtin);
   const profiles = templates.filter((each) => each.builtin);
   const parameters = el("div");
   const hint = el("p", {class: "hint"});
   const chosen = () => templates.find((each) => each.name === select.value);
-  const option = (each) => el("option", {value: each.name, selected: each.name === (wanted ?? defaultProfile)}, each.name);
+  const isOffered = templates.some((each) => each.name === wanted);
+  const first = isOffered ? wanted : defaultProfile;
+  const missing = wanted && !isOffered ? el("p", {class: "problem", role: "alert"}, `There is no template named “${wanted}” for you. Choose another one.`) : null;
+  const option = (each) => el("option", {value: each.name, selected: each.name === first}, each.name);
   const group = (label, items) => (items.length ? [el("optgroup", {label}, items.map(option))] : []);
   const select = el(
     "select",
@@ -70,12 +73,13 @@ export function templatePicker(templates, defaultProfile, wanted = null) {
     hint.textContent = template?.description ?? "";
     hint.hidden = !hint.textContent;
     parameters.replaceChildren(...parameterFields(template?.parameters ?? []));
+    changed(template);
   }
 
   update();
   const label = pushed.length ? "Template" : "Profile";
   return {
-    node: el("div", {}, field(label, select, pushed.length ? "" : "The IDE of the workspace."), hint, parameters),
+    node: el("div", {}, missing, field(label, select, pushed.length ? "" : "The IDE of the workspace."), hint, parameters),
     chosen,
     body(data) {
       const template = chosen();

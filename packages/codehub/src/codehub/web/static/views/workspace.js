@@ -86,7 +86,7 @@ export function workspaceView(query, id, door) {
   const details = el(
     "div",
     {hidden: true},
-    el("div", {class: "card"}, status.nodes, setup.nodes.slice(0, 2), usage, memo, el("div", {class: "row actions"}, ways.nodes, setup.nodes[2], buttons.nodes)),
+    el("div", {class: "card"}, status.nodes, setup.nodes, usage, memo, el("div", {class: "row actions"}, ways.nodes, setup.buttons, buttons.nodes)),
     tabs,
     panel?.node ?? [
       setupSteps.node,

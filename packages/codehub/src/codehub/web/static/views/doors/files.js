@@ -75,12 +75,12 @@ export function filesPage({id, query}) {
 
   async function sendAll(files) {
     const into = folder;
-    let sent = 0;
+    const sent = [];
     for (const {path, file} of files) {
-      if (await follow(path, (how) => upload(id, join(into, path), file, how))) sent += 1;
+      if (await follow(path, (how) => upload(id, join(into, path), file, how))) sent.push(path);
     }
     chooser.value = "";
-    if (sent) said(sent === 1 ? `${files[0].path} was uploaded.` : `${sent} files were uploaded.`);
+    if (sent.length) said(sent.length === 1 ? `${sent[0]} was uploaded.` : `${sent.length} files were uploaded.`);
     await show(folder);
   }
 

@@ -2,7 +2,7 @@
 
 import {get, patch, post, remove} from "../../api.js";
 import {copyButton, copyLine} from "../../copy.js";
-import {ask, formDialog} from "../../dialogs.js";
+import {ask, formDialog, showDialog} from "../../dialogs.js";
 import {el, field, setText} from "../../dom.js";
 import {failed} from "../../toasts.js";
 import {clock} from "../../words.js";
@@ -42,7 +42,7 @@ export function portsPage({id, current}) {
         {class: "row"},
         el("a", {href: port.url, target: "_blank", rel: "noopener", class: "button primary", "aria-label": `Open port ${port.port} in a new tab`}, `Open ${port.port}`),
         el("span", {class: "quiet"}, port.process ?? ""),
-        copyButton(port.url, `the address of port ${port.port}`),
+        copyButton(port.url, `the address of port ${port.port}`, "Copy address"),
         select,
         makeLink,
       ),
@@ -83,11 +83,10 @@ export function portsPage({id, current}) {
     if (!made) return;
     await showLinks(port, place);
     const address = el("input", {readonly: true, value: made.url, class: "secret", onfocus: (event) => event.target.select()});
-    await formDialog({
+    await showDialog({
       title: `Your link to port ${port.port}`,
       body: el("div", {}, field("Address", address, "Copy it now. It is shown only once."), copyButton(made.url, "the link")),
-      yes: "I have copied it",
-      submit: () => true,
+      close: "I have copied it",
     });
   }
 

@@ -1,7 +1,7 @@
 // Processes: those started by exec, the open terminals, and what keeps the workspace awake.
 
 import {get, post, remove, text} from "../../api.js";
-import {ask, formDialog} from "../../dialogs.js";
+import {ask, showDialog} from "../../dialogs.js";
 import {el, setHidden, setText} from "../../dom.js";
 import * as store from "../../store.js";
 import {failed} from "../../toasts.js";
@@ -55,7 +55,7 @@ export function processesPage({id, current}) {
     try {
       const output = await text(`workspaces/${id}/processes/${process.id}/output?wake=0`);
       const shown = output.length > SHOWN_OUTPUT ? `…${output.slice(-SHOWN_OUTPUT)}` : output;
-      await formDialog({title: "Output", body: el("div", {}, el("p", {}, el("code", {}, process.command)), el("pre", {class: "logs", tabindex: "0"}, shown || "It has written nothing.")), yes: "Close", submit: () => true});
+      await showDialog({title: "Output", body: el("div", {}, el("p", {}, el("code", {}, process.command)), el("pre", {class: "logs", tabindex: "0"}, shown || "It has written nothing.")), close: "Close"});
     } catch (error) {
       failed(error, "Output");
     }
