@@ -37,6 +37,8 @@ class Stack:
         ways = {
             name: value for name, value in os.environ.items() if "CERT" in name or name.lower().endswith("_proxy")
         }
+        if "PYTHONPATH" in os.environ:  # a planted bug is in another copy of the source
+            ways["PYTHONPATH"] = os.environ["PYTHONPATH"]
         self.environment = {
             **ways,
             "PATH": os.environ["PATH"],

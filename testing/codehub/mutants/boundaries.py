@@ -112,7 +112,7 @@ BOUNDARIES: Final = (
         "adapters/postgres/sessions.py",
         " AND s.key_hash = %s",
         " AND (s.key_hash = %s OR true)",
-        ("e2e/test_hostile_page.py::test_what_a_listener_beside_the_dashboard_hears_opens_nothing",),
+        _SESSIONS,
     ),
     Mutant(
         "3: a key is not asked for",
@@ -155,13 +155,6 @@ BOUNDARIES: Final = (
         "bridged = not by_socket and bool(isolation.slirp)",
         "bridged = False",
         _process("test_an_ides_port_cannot_be_taken_by_another_workspace"),
-    ),
-    Mutant(
-        "6: containers reach each other",
-        "adapters/docker/network.py",
-        '"com.docker.network.bridge.enable_icc": "false"',
-        '"com.docker.network.bridge.enable_icc": "true"',
-        _docker("test_a_workspace_reaches_neither_this_machine_nor_another_workspace"),
     ),
     Mutant(
         "6: one user for all containers",

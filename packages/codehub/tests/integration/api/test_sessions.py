@@ -137,6 +137,16 @@ async def test_a_session_ends_by_logout_by_time_and_by_disabling_its_user(api: A
     assert (await admin.get("/api/v1/session")).status_code == 401
 
 
+async def test_a_cookie_without_its_own_key_is_no_session(api: Api) -> None:
+    """Another user's key, a guessed one, or none: cookies alone are heard by every listener on the dashboard's host."""
+    ada, bob = await api.user("ada"), await api.user("bob")
+    for key in (bob.headers["X-CodeHub-Session-Key"], "guessed", ""):
+        thief = api.client(cookie=f"session={ada.cookies['session']}", x_codehub_session_key=key)
+        assert (await thief.get("/api/v1/session")).status_code == 401
+        assert (await thief.post("/api/v1/tokens", json={"name": "stolen"})).status_code == 401
+    assert (await ada.get("/api/v1/tokens")).json()["total"] == 0
+
+
 async def test_changing_the_password_ends_every_other_session(api: Api) -> None:
     here, there = await api.user("ada"), await api.signed_in("ada", "ada-ada")
     wrong = await here.post("/api/v1/password", json={"current_password": "no", "new_password": "new password"})
