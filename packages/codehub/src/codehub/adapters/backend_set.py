@@ -141,12 +141,13 @@ async def open_backends(
         DockerOptions(sockets, options.limits, seen, options.allowed_networks),
         CodeServerInstall(ide_dir).ensure,
     )
-    mark = HomesMark(options.homes_dir)
+    chosen = await _choose(options, engine, catalog)
+    storage = _storage(chosen, options.storage)
+    mark = HomesMark(options.homes_dir, takes_new=storage == LocalDirHomes.name)
     local = LocalDirHomes(options.homes_dir, store, host_root=options.homes_host_dir, workers=workers, mark=mark)
     with contextlib.suppress(BackendDown):  # homes are Unknown until their disk is mounted; everything else works
         await local.ping()  # creates the directory
     volumes = DockerVolumeHomes(engine, store, workers=workers)
-    chosen = await _choose(options, engine, catalog)
     instances: dict[str, Instances] = {process.name: process, docker.name: docker}
     homes: dict[str, Homes] = {local.name: local, volumes.name: volumes}
     kubernetes = None
@@ -160,7 +161,7 @@ async def open_backends(
         homes=homes,
         archives=ObjectArchives(store),
         instance_backend=chosen,
-        storage_backend=_storage(chosen, options.storage),
+        storage_backend=storage,
         isolates_users=lambda: chosen != process.name or process.isolates_users,
         engine=engine,
         store=store,

@@ -260,7 +260,12 @@ async def check_stores(state: EffectiveSettings) -> list[Finding]:
     store = None
     try:
         async with Database(url, max_connections=1) as database:
-            records = await PostgresControlStore(database).store_records()
+            registry = PostgresControlStore(database)
+            records = await registry.store_records()
+            if state.settings.runtime == "kubernetes" and not await registry.store_evidence("homes", 1):
+                records = {
+                    kind: record for kind, record in records.items() if kind != "homes"
+                }  # each pod has its own
         store = await asyncio.to_thread(Store, state.settings.archives)
         found = []
         for one in (HomesMark(state.settings.homes), ArchiveStoreId(store)):
@@ -282,6 +287,8 @@ async def check_stores(state: EffectiveSettings) -> list[Finding]:
 
 async def check_isolation(state: EffectiveSettings) -> list[Finding]:
     """Only for workspaces that run as processes: container engines provide isolation."""
+    if state.settings.runtime in ("docker", "kubernetes"):
+        return []
     found = await asyncio.to_thread(find_isolation)
     if not found.missing:
         return [Finding("isolation", Health.GOOD, "workspaces have their own files, network and limits")]

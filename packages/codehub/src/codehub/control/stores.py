@@ -48,7 +48,7 @@ class StoreCheck:
 
     async def before_campaign(self) -> None:
         """Raises WrongStore. Changes nothing: only the leader writes."""
-        for store in self._stores:
+        for store in await self._used():
             try:
                 verdict = await self._judge(store)
             except BackendDown:
@@ -58,7 +58,7 @@ class StoreCheck:
 
     async def in_term(self, lease: Lease) -> None:
         """Raises WrongStore. Records correct stores and withholds missing ones."""
-        for store in self._stores:
+        for store in await self._used():
             try:
                 await self._settle(store, await self._judge(store), lease)
             except BackendDown as error:
@@ -69,6 +69,12 @@ class StoreCheck:
         while True:
             await asyncio.sleep(_AGAIN_S)
             await self.in_term(lease)
+
+    async def _used(self) -> list[IdentifiedStore]:
+        """The stores that hold data of this installation, or will. Others may be anything, and differ between machines."""
+        return [
+            store for store in self._stores if store.takes_new or await self._registry.store_evidence(store.kind, 1)
+        ]
 
     async def _judge(self, store: IdentifiedStore) -> Verdict:
         recorded = (await self._registry.store_records()).get(store.kind)

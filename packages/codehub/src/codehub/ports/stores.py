@@ -16,6 +16,11 @@ class IdentifiedStore(Protocol):
         """The location: a directory or a URL."""
         ...
 
+    @property
+    def takes_new(self) -> bool:
+        """Whether data of new workspaces is kept here. Otherwise it matters only as long as it holds some of older ones."""
+        ...
+
     async def read_id(self) -> str | None:
         """Return the id, or None if there is none. Raises BackendDown if that is unknown."""
         ...

@@ -21,8 +21,9 @@ class HomesMark:
 
     kind = "homes"
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, takes_new: bool = True) -> None:
         self.root = root
+        self.takes_new = takes_new
         self._expected: str | None = None
         self._held = ""
 

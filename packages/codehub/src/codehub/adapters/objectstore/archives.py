@@ -94,6 +94,7 @@ class ArchiveStoreId:
     """Implements ports.stores.IdentifiedStore for an archive store: the store's own id, and its installation's."""
 
     kind = "archives"
+    takes_new = True
 
     def __init__(self, store: Store) -> None:
         self._store = store
