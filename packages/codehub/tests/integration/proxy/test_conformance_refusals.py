@@ -133,6 +133,18 @@ def test_a_head_that_trickles_is_cut_off(proxy: RunningProxy) -> None:
         assert client.ended()
 
 
+def test_a_later_head_that_trickles_is_cut_off_before_an_idle_connection_would_be(proxy: RunningProxy) -> None:
+    with proxy.connect() as client:
+        client.send(f"{GET}\r\n")
+        assert client.read_message().status == 200
+        client.send(GET)
+        wait_for_head(proxy)
+        proxy.skip(20)
+        client.sock.settimeout(40)  # an idle connection would last for 55 s more
+        assert client.read_message().status == 408
+        assert client.ended()
+
+
 def test_an_idle_connection_is_closed_in_the_end(proxy: RunningProxy) -> None:
     with proxy.connect() as client:
         client.send(f"{GET}\r\n")
