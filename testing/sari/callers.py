@@ -36,7 +36,9 @@ class Caller(threading.Thread):
 
 def total(callers: list[Caller]) -> int:
     """Return how many calls were answered so far. Any failure fails the test."""
-    assert [failure for caller in callers for failure in caller.failures] == []
+    failures = [failure for caller in callers for failure in caller.failures]
+    if failures:
+        raise AssertionError(f"a call failed: {failures[0]!r}") from failures[0]
     return sum(caller.calls for caller in callers)
 
 
