@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import AsyncIterator
 
+import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from e2e.pages import live, sign_in
@@ -62,6 +64,23 @@ def prepare(doors: Doors) -> None:
     doors.sh("ln -s 'javascript:window.pwned=1' '<a href=javascript:window.pwned=1>link'")
 
 
+def clean_up(doors: Doors) -> None:
+    """Leave the stack, which other tests use, without a template, or their dialogs would offer it."""
+    with doors.stack.client() as admin:
+        admin.post("/api/v1/templates/hostile:archive")
+        admin.delete(f"/api/v1/workspaces/{doors.workspace_id}")
+
+
+@pytest_asyncio.fixture
+async def hostile(real: Stack) -> AsyncIterator[Doors]:
+    doors = await asyncio.to_thread(open_doors, real, "hostile-texts")
+    try:
+        await asyncio.to_thread(prepare, doors)
+        yield doors
+    finally:
+        await asyncio.to_thread(clean_up, doors)
+
+
 async def visit(page: Page, stack: Stack, address: str) -> None:
     await page.goto("about:blank")
     await page.goto(f"{stack.url}/#{address}")
@@ -69,10 +88,9 @@ async def visit(page: Page, stack: Stack, address: str) -> None:
 
 
 async def test_no_text_of_a_workspace_or_of_another_user_runs_in_the_dashboard(
-    real: Stack, page: Page, page_faults: list[str]
+    real: Stack, hostile: Doors, page: Page, page_faults: list[str]
 ) -> None:
-    doors = await asyncio.to_thread(open_doors, real, "hostile-texts")
-    await asyncio.to_thread(prepare, doors)
+    doors = hostile
     dialogs: list[str] = []
     page.on("dialog", lambda dialog: dialogs.append(dialog.message))
     await sign_in(page, real)

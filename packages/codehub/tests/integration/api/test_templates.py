@@ -183,7 +183,7 @@ async def test_a_template_in_use_cannot_be_archived(api: Api) -> None:
     ws = await made(ada, template="web")
     refused = await admin.post(T + "/web:archive")
     assert refused.status_code == 409
-    assert "1 workspaces use the template" in refused.json()["error"]["message"]
+    assert "the template 'web' is in use (1)" in refused.json()["error"]["message"]
     await put_in_state(api.deps.database, ws["id"], deleted_at=api.clock())
     assert (await admin.post(T + "/web:archive")).status_code == 204
     assert "web" not in {item["name"] for item in (await ada.get(T)).json()["items"]}

@@ -44,7 +44,7 @@ async def test_a_template_is_pushed_previewed_used_updated_and_archived(signed_i
     assert "size: default → 2G memory" in await signed_in.ok("ws", "update-template", "shop", "--dry-run")
     assert "runs by version 2 from its next start on" in await signed_in.ok("ws", "update-template", "shop")
     refused = await signed_in("templates", "archive", "web")
-    assert (refused.code, "1 workspaces use the template" in refused.err) == (6, True), refused
+    assert (refused.code, "is in use (1)" in refused.err) == (6, True), refused
 
 
 async def test_mistakes_are_told_with_their_lines_and_exit_codes(signed_in: Command, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ class WorkspaceIndex:
     def __init__(self, root: Path, data_dir: Path) -> None:
         self.root = root
         self._stop = threading.Event()
-        self._disk = Disk(root, self._stop.is_set)
+        self._disk = Disk(root, self._is_ending)
         self.store = Store(root, data_dir)
         self._table = Table()
         self._lock = threading.RLock()
@@ -117,7 +117,7 @@ class WorkspaceIndex:
     def paths(self) -> list[bytes]:
         """Return all files, as of now."""
         if not self._listed.is_set():
-            return ripgrep.files(self.root, cancelled=self._stop.is_set)
+            return ripgrep.files(self.root)
         with self._lock:
             self.refresh()
             return self._table.paths()
@@ -243,6 +243,10 @@ class WorkspaceIndex:
             self._watcher = None
 
     # The background thread.
+
+    def _is_ending(self) -> bool:
+        """Return whether this is the background thread and the workspace is closing. A query is answered to its end."""
+        return self._stop.is_set() and threading.current_thread() is self._thread
 
     def _run_until_closed(self) -> None:
         with contextlib.suppress(ripgrep.Cancelled):
