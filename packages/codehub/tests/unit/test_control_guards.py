@@ -42,7 +42,7 @@ from testing.codehub.workspaces import workspace
 class _Homes:
     """A store of homes at some place, with the id of another installation or of this one."""
 
-    kind, place = "homes", "/srv/elsewhere"
+    kind, place, takes_new = "homes", "/srv/elsewhere", True
 
     def __init__(self) -> None:
         self.id = "another"
