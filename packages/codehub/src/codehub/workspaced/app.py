@@ -226,8 +226,7 @@ class App:
     def activity(self) -> dict[str, object]:
         """Return whether this workspace is busy, and why."""
         now = time.monotonic()
-        procs = proctable.read(os.getuid())
-        self._history.add(now, procs)
+        procs = self._history.add(now, proctable.read(os.getuid()))
         before, window_s = self._history.before(now)
         roots = {process.pid: shlex.join(process.command) for process in self.processes.running()}
         servers = {proc.pid for proc in procs if proc.name.startswith("sshd")}
