@@ -33,14 +33,13 @@ FILES = {
 
 
 def debian_python_root() -> bytes:
-    """A shell, the usual tools, and Debian's Python: with pip, which refuses to change the system's packages."""
+    """A shell, the usual tools, and this Debian's Python: with pip, which refuses to change the system's packages."""
     pip = Toolchain(IDE_DIR).ensure_pip()
     assert pip is not None
     buffer = io.BytesIO(tiny_root(programs=(*usual_programs(), "base64")))
     with tarfile.open(fileobj=buffer, mode="a") as out:
         out.add(pip / "pip", "usr/lib/python3/dist-packages/pip")
         files = {
-            "usr/lib/python3.11/EXTERNALLY-MANAGED": "[externally-managed]\nError=use a virtual environment\n",
             "etc/profile": 'PATH="/usr/local/bin:/usr/bin:/bin"\nexport PATH\n',
             "etc/skel/.bashrc": "# from the image's skeleton\n",
         }
