@@ -37,7 +37,7 @@ from codehub.adapters.kubernetes.objects import Claim, Meta, Pod, decode_job, de
 from codehub.adapters.kubernetes.preflight import probed
 from codehub.adapters.kubernetes.quantity import quantity
 from codehub.adapters.kubernetes.transfer import job_name
-from codehub.domain.errors import BackendDown, Conflict, ImagePullFailed, OutOfSpace, Transient
+from codehub.domain.errors import BackendDown, Conflict, ImagePullFailed, NotFound, OutOfSpace, Transient
 from codehub.domain.observed import InstanceSeen, Observed, apply_observation
 from testing.codehub.workspaces import workspace
 
@@ -131,6 +131,8 @@ def test_a_running_pod_that_is_not_ready_is_on_a_node_that_does_not_answer() -> 
     assert "the node n1 does not answer since 2026-01-01T00:00:00Z" in node_lost_message(lost)
     assert not is_node_lost(pod("Running", {"running": {}}, conditions=[{**ready, "status": "True"}]))
     assert not is_node_lost(pod("Pending", waiting("ContainerCreating"), conditions=[ready]))
+    gated = {**ready, "reason": "ReadinessGatesNotReady", "message": "an admission webhook added a gate"}
+    assert not is_node_lost(pod("Running", {"running": {}}, conditions=[gated])), "its kubelet answers"
 
 
 @pytest.mark.parametrize("kind", ["FailureTarget", "Failed"])
@@ -165,6 +167,8 @@ def test_the_newest_warning_is_told_with_what_to_do() -> None:
         (401, "Unauthorized", "Unauthorized", BackendDown),
         (403, "Forbidden", "pods is forbidden", Forbidden),
         (403, "Forbidden", "exceeded quota: q, requested: pods=1", OutOfSpace),
+        (404, "NotFound", 'pods "p" not found', NotFound),
+        (404, "", "404 page not found", BackendDown),
         (409, "Conflict", "Precondition failed", Conflict),
         (410, "Expired", "too old resource version", Expired),
         (422, "Invalid", "spec.x is wrong", InvalidObject),
@@ -240,6 +244,18 @@ def test_quantities() -> None:
 def test_a_jobs_name_fits_into_a_label_whatever_the_operation() -> None:
     assert len(job_name(WORKSPACE, "0190a000-0000-7000-8000-000000000002.0190a000-0000-7000-8000-000000000003")) <= 63
     assert job_name(WORKSPACE, "a") != job_name(WORKSPACE, "b")
+
+
+def test_a_pod_does_not_reserve_its_whole_limit_of_the_nodes_disk() -> None:
+    """Without a request, the API server takes the limit as one."""
+    what = InstancePod("p", "i", WORKSPACE, "image", 8080, {}, "c", "u", "d")
+
+    def request(**options: str) -> object:
+        resources = instance_pod(what, PodOptions(**options))["spec"]["containers"][0]["resources"]  # type: ignore[arg-type]
+        return resources["requests"]["ephemeral-storage"]
+
+    assert request() == "256Mi"
+    assert request(ephemeral_storage="100Mi") == "100Mi", "a request above the limit is refused"
 
 
 def test_options_become_fields_of_the_pod_and_those_not_given_do_not() -> None:

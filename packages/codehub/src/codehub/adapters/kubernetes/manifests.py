@@ -21,6 +21,7 @@ from codehub.adapters.kubernetes.objects import (
     ROLE_TRANSFER,
     WORKSPACE,
 )
+from codehub.adapters.kubernetes.quantity import quantity
 
 HOME: Final = "/home/coder"
 UID: Final = 1000
@@ -32,6 +33,8 @@ INCARNATION, RESTORED_FROM, WHOLE = PREFIX + "incarnation", PREFIX + "restored-f
 COMPLETED_AT: Final = PREFIX + "completed-at-version"
 OPERATION, DIRECTION, TRANSFER_SECRET = PREFIX + "operation", PREFIX + "direction", PREFIX + "transfer-secret"
 TRANSFER_PORT: Final = 7070
+# What the scheduler reserves on a node's disk. Without a request it would reserve the limit, 10 GiB for each workspace.
+_EPHEMERAL_REQUEST: Final = helpers.SIZE
 
 Json = dict[str, Any]
 
@@ -199,7 +202,7 @@ def transfer_job(what: TransferJob, options: PodOptions) -> Json:
                             ],
                             "ports": [{"name": "transfer", "containerPort": TRANSFER_PORT}],
                             "resources": {
-                                "requests": {"cpu": "100m", "memory": "128Mi"},
+                                "requests": {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "64Mi"},
                                 "limits": {"cpu": "2", "memory": "1Gi", "ephemeral-storage": "1Gi"},
                             },
                             "securityContext": _container_security(),
@@ -282,7 +285,11 @@ def _resources(options: PodOptions) -> Json:
         "memory": options.memory_limit,
         "ephemeral-storage": options.ephemeral_storage,
     }
-    requests = {"cpu": options.cpu_request, "memory": options.memory_request}
+    requests = {
+        "cpu": options.cpu_request,
+        "memory": options.memory_request,
+        "ephemeral-storage": min(_EPHEMERAL_REQUEST, options.ephemeral_storage, key=quantity),
+    }
     return {"limits": limits | dict(options.extra_resources), "requests": requests | dict(options.extra_resources)}
 
 
