@@ -49,8 +49,8 @@ def created() -> list[Json]:
     return [
         *(one for options in (PodOptions(), EVERY_OPTION) for one in (*_pods(options), *_jobs(options))),
         *_claims(),
-        probe_pod("codehub:1"),
-        attacking_pod("codehub:1", {"seconds": 60}),
+        *(probe_pod("codehub:1", options) for options in (PodOptions(), EVERY_OPTION)),
+        attacking_pod("codehub:1", EVERY_OPTION, {"seconds": 60}),
         access_review("codehub-workspaces", "batch", "jobs", "", "create"),
     ]
 

@@ -188,7 +188,7 @@ class TestRotatedCertificates:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                is_known = self.connection.getpeercert(binary_form=True) == known  # type: ignore[attr-defined]
+                is_known = self.connection.getpeercert(binary_form=True) == known
                 code = 200 if is_known else 401
                 self.answer(code, json.dumps(POD if is_known else {"kind": "Status", "code": 401}).encode())
 

@@ -34,7 +34,7 @@ from codehub.adapters.kubernetes.manifests import (
     transfer_job,
 )
 from codehub.adapters.kubernetes.objects import Claim, Meta, Pod, decode_job, decode_node, decode_pod
-from codehub.adapters.kubernetes.preflight import probed
+from codehub.adapters.kubernetes.preflight import probe_pod, probed
 from codehub.adapters.kubernetes.quantity import quantity
 from codehub.adapters.kubernetes.transfer import job_name
 from codehub.domain.errors import BackendDown, Conflict, ImagePullFailed, NotFound, OutOfSpace, Transient
@@ -244,6 +244,19 @@ def test_quantities() -> None:
 def test_a_jobs_name_fits_into_a_label_whatever_the_operation() -> None:
     assert len(job_name(WORKSPACE, "0190a000-0000-7000-8000-000000000002.0190a000-0000-7000-8000-000000000003")) <= 63
     assert job_name(WORKSPACE, "a") != job_name(WORKSPACE, "b")
+
+
+def test_doctors_pod_runs_where_workspaces_do_and_fits_into_a_quota() -> None:
+    """Otherwise doctor would find fault with a private registry or a pool of nodes that workspaces can use."""
+    gpu = {"key": "gpu", "operator": "Exists"}
+    options = PodOptions(
+        image_pull_secrets=("registry",), runtime_class="gvisor", node_selector={"pool": "a"}, tolerations=(gpu,)
+    )
+    spec = probe_pod("codehub:1", options)["spec"]
+    assert spec["imagePullSecrets"] == [{"name": "registry"}]
+    assert (spec["runtimeClassName"], spec["nodeSelector"], spec["tolerations"]) == ("gvisor", {"pool": "a"}, [gpu])
+    assert spec["containers"][0]["resources"]["limits"].keys() == {"cpu", "memory", "ephemeral-storage"}
+    assert "nodeSelector" not in probe_pod("codehub:1", PodOptions())["spec"]
 
 
 def test_a_pod_does_not_reserve_its_whole_limit_of_the_nodes_disk() -> None:

@@ -27,7 +27,7 @@ _FIXES = Fixes(
 async def try_in_pods(settings: Settings, deadline_s: int) -> list[Judgement]:
     options = kubernetes_options(settings)
     client = ApiClient(options.access())
-    probes = PodProbes(client, options.image, _START_TIMEOUT_S + deadline_s + _ALONE_S)
+    probes = PodProbes(client, options.image, options.pods, _START_TIMEOUT_S + deadline_s + _ALONE_S)
     boundaries: list[Boundary] = []
     outcomes: dict[Attempt, Outcome] = {}
     here = own_address() or "127.0.0.1"

@@ -266,17 +266,23 @@ def _pod_spec(options: PodOptions, *, read_only: bool, claim: str) -> Json:
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "tolerations": [*_STAY, *options.tolerations],
         "volumes": [{"name": "home", "persistentVolumeClaim": {"claimName": claim, "readOnly": read_only}}],
+        **placement(options),
     }
+    return {**spec, "tolerations": [*_STAY, *options.tolerations]}
+
+
+def placement(options: PodOptions) -> Json:
+    """Return where a pod may run and how its image is pulled: the same for workspaces, transfers and doctor's pods."""
     optional: Sequence[tuple[str, object]] = (
         ("imagePullSecrets", [{"name": name} for name in options.image_pull_secrets]),
         ("runtimeClassName", options.runtime_class),
         ("priorityClassName", options.priority_class),
         ("nodeSelector", dict(options.node_selector)),
         ("affinity", options.affinity),
+        ("tolerations", list(options.tolerations)),
     )
-    return spec | {name: value for name, value in optional if value}
+    return {name: value for name, value in optional if value}
 
 
 def _resources(options: PodOptions) -> Json:

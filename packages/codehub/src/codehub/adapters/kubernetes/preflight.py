@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from codehub.adapters.kubernetes.client import ApiClient
 from codehub.adapters.kubernetes.diagnosis import Failed, Started, Starting, outlook
-from codehub.adapters.kubernetes.manifests import UID, labels
+from codehub.adapters.kubernetes.manifests import UID, PodOptions, labels, placement
 from codehub.adapters.kubernetes.objects import ROLE_INSTANCE, Pod, decode_pod
 from codehub.domain.errors import CodeHubError, NotFound
 
@@ -58,7 +58,9 @@ class Check:
     is_fatal: bool = True
 
 
-async def check_cluster(client: ApiClient, image: str, storage_class: str) -> list[Check]:
+async def check_cluster(
+    client: ApiClient, image: str, storage_class: str, options: PodOptions | None = None
+) -> list[Check]:
     """Run all checks, but stop if the server does not answer."""
     try:
         version = await client.version()
@@ -73,7 +75,7 @@ async def check_cluster(client: ApiClient, image: str, storage_class: str) -> li
     found += missing
     found += await _storage_class(client, storage_class)
     if not missing:
-        found += await _probe(client, image)
+        found += await _probe(client, image, options or PodOptions())
     return found
 
 
@@ -131,11 +133,11 @@ async def _storage_class(client: ApiClient, name: str) -> list[Check]:
     return [Check("storage class", name or str(default[0]["metadata"]["name"]))]
 
 
-async def _probe(client: ApiClient, image: str) -> list[Check]:
+async def _probe(client: ApiClient, image: str, options: PodOptions) -> list[Check]:
     """Run a short-lived pod like a workspace's, to check whether the image can be pulled and what the network allows."""
     path = f"/api/v1/namespaces/{client.namespace}/pods"
     try:
-        made = decode_pod(await client.create(path, probe_pod(image)))
+        made = decode_pod(await client.create(path, probe_pod(image, options)))
     except NotFound:
         fix = f"kubectl create namespace {client.namespace}"
         return [Check("kubernetes", f"the namespace {client.namespace} does not exist", fix)]
@@ -148,7 +150,8 @@ async def _probe(client: ApiClient, image: str) -> list[Check]:
             await asyncio.shield(client.delete(f"{path}/{made.meta.name}", made.meta.uid))
 
 
-def probe_pod(image: str) -> dict[str, Any]:
+def probe_pod(image: str, options: PodOptions) -> dict[str, Any]:
+    """Return a pod that runs where workspaces do, and that a quota on requests and limits accepts."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -167,12 +170,16 @@ def probe_pod(image: str) -> dict[str, Any]:
                 "runAsUser": UID,
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
+            **placement(options),
             "containers": [
                 {
                     "name": "probe",
                     "image": image,
                     "command": ["python3", "-c", _PROBE],
-                    "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}},
+                    "resources": {
+                        "requests": {"cpu": "10m", "memory": "32Mi"},
+                        "limits": {"cpu": "1", "memory": "128Mi", "ephemeral-storage": "64Mi"},
+                    },
                     "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
                 }
             ],
