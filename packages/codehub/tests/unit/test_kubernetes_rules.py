@@ -194,7 +194,10 @@ def test_doctor_names_an_image_that_lacks_the_tools_of_workspaces() -> None:
     (lacking,) = probed(ended("blocked timed out\nno tools"), "registry/codehub:1")
     assert lacking.message == "registry/codehub:1 has no tools for workspaces, so none can start"
     assert "Dockerfile" in lacking.fix
-    assert [check.fix for check in probed(ended("blocked timed out"), "registry/codehub:1")] == ["", ""]
+    assert [check.fix for check in probed(ended("blocked timed out"), "registry/codehub:1")] == ["", "", ""]
+    _, unwritable, _ = probed(ended("blocked timed out\nvolume [Errno 13] Permission denied"), "registry/codehub:1")
+    assert unwritable.message == "a new home cannot be written: [Errno 13] Permission denied"
+    assert "fsGroup" in unwritable.fix
 
 
 def test_a_missing_permission_and_an_admission_rule_are_told_apart() -> None:

@@ -111,7 +111,7 @@ def instance_pod(what: InstancePod, options: PodOptions) -> Json:
             "labels": labels(what.installation, what.workspace_id, ROLE_INSTANCE),
             "annotations": annotations,
             # If a deposed leader creates a pod too late, its home is gone and the garbage collector removes the pod.
-            "ownerReferences": [_owner("v1", "PersistentVolumeClaim", what.claim, what.claim_uid)],
+            "ownerReferences": [owner("v1", "PersistentVolumeClaim", what.claim, what.claim_uid)],
         },
         "spec": {
             **_pod_spec(options, read_only=False, claim=what.claim),
@@ -175,7 +175,7 @@ def transfer_job(what: TransferJob, options: PodOptions) -> Json:
             "name": what.name,
             "labels": metadata_labels,
             "annotations": annotations,
-            "ownerReferences": [_owner("v1", "PersistentVolumeClaim", what.claim, what.claim_uid)],
+            "ownerReferences": [owner("v1", "PersistentVolumeClaim", what.claim, what.claim_uid)],
         },
         "spec": {
             "backoffLimit": 0,
@@ -233,9 +233,6 @@ def home_claim(what: HomeClaim) -> Json:
     annotations = {INCARNATION: what.incarnation}
     if what.restored_from is not None:
         annotations[RESTORED_FROM] = what.restored_from
-    spec: Json = {"accessModes": [what.access_mode], "resources": {"requests": {"storage": what.size}}}
-    if what.storage_class:
-        spec["storageClassName"] = what.storage_class
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -244,11 +241,17 @@ def home_claim(what: HomeClaim) -> Json:
             "labels": labels(what.installation, what.workspace_id, ROLE_HOME),
             "annotations": annotations,
         },
-        "spec": spec,
+        "spec": claim_spec(what.size, what.storage_class, what.access_mode),
     }
 
 
-def _owner(version: str, kind: str, name: str, uid: str) -> Json:
+def claim_spec(size: str, storage_class: str, access_mode: str) -> Json:
+    """Return a claim's spec. An empty class means the cluster's default."""
+    spec: Json = {"accessModes": [access_mode], "resources": {"requests": {"storage": size}}}
+    return {**spec, "storageClassName": storage_class} if storage_class else spec
+
+
+def owner(version: str, kind: str, name: str, uid: str) -> Json:
     return {"apiVersion": version, "kind": kind, "name": name, "uid": uid}
 
 
