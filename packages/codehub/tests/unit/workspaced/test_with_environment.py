@@ -94,7 +94,7 @@ def test_no_variable_of_a_repository_keeps_programs_from_starting() -> None:
 def test_workspaced_and_codehub_agree_on_the_variables_that_are_codehubs() -> None:
     names = [*with_environment._OWN, *(f"{beginning}X" for beginning in with_environment._OWN_BEGINNINGS)]
     assert all(environment_names.is_own(name) for name in names)
-    assert environment_names._OWN == with_environment._OWN | {"PATH"}
+    assert with_environment._OWN | {"PATH"} == environment_names._OWN
     assert environment_names._OWN_BEGINNINGS == with_environment._OWN_BEGINNINGS
 
 
