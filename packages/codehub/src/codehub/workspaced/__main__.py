@@ -91,6 +91,7 @@ def main(arguments: list[str]) -> None:
         os.environ.update(awaited_environment(read_fd))
     if is_hook:
         return
+    add_repository_variables(str(configuration["home"]))
     try:
         os.execvp(command[0], command)  # noqa: S606
     except OSError as error:
@@ -157,14 +158,22 @@ def found_program(name: str) -> str:
 
 
 def own_environment(configuration: dict[str, object]) -> dict[str, str]:
-    """Return variables for everything in the workspace: for git credentials, the path of secrets, the repository's."""
-    from . import start_environment, with_environment
+    """Return variables for everything in the workspace: for git credentials, and the path of secrets."""
+    from . import start_environment
 
     runtime = str(configuration["runtime"])
     env = start_environment.for_git(runtime)
     name = os.environ.get("CODEHUB_INSTANCE", "workspace")
     env["CODEHUB_SECRETS_DIR"] = start_environment.secrets_folder(runtime, name)
-    return {**with_environment.saved_environment(str(configuration["home"])), **env}
+    return env
+
+
+def add_repository_variables(home: str) -> None:
+    """Add the variables of devcontainer.json for the IDE. The helper adds them itself, because they may change."""
+    from .with_environment import ide_variables, saved_environment
+
+    if saved := saved_environment(home):
+        os.environ.update(ide_variables(saved, os.environ))
 
 
 def execute_again(raw: str) -> NoReturn:
