@@ -31,6 +31,12 @@ _IMAGE_PROFILE = """
 PATH="$HOME/.local/bin:$HOME/.venv/bin:$PATH${CODEHUB_PROGRAMS:+:$CODEHUB_PROGRAMS}"
 """
 _LONGEST_S = 60
+_WITHOUT_PIP = 3
+# One process, because the first start waits for it.
+_MAKE_IN_IMAGE = f"""import importlib.util, sys, venv
+venv.EnvBuilder(system_site_packages=True, symlinks=True).create(sys.argv[1])
+sys.exit(0 if importlib.util.find_spec("pip") else {_WITHOUT_PIP})
+"""
 _PARTS = {"bin", "include", "lib", "lib64", "pyvenv.cfg", ".gitignore"}
 _OUR_PATH = "codehub-pip.pth"
 _PIP = """#!/bin/sh
@@ -62,10 +68,11 @@ def set_up_in_image(home: str) -> None:
     for path in glob.glob(f"{glob.escape(place)}/bin/python*"):
         if os.path.islink(path):
             os.unlink(path)
-    words = ["-I", "-m", "venv", "--system-site-packages", "--without-pip", place]
-    subprocess.run([python, *words], stdin=subprocess.DEVNULL, check=True, timeout=_LONGEST_S)
-    has_pip = "import importlib.util, sys; sys.exit(importlib.util.find_spec('pip') is None)"
-    if subprocess.run([f"{place}/bin/python", "-c", has_pip], check=False, timeout=_LONGEST_S).returncode == 0:
+    words = [python, "-I", "-c", _MAKE_IN_IMAGE, place]
+    code = subprocess.run(words, stdin=subprocess.DEVNULL, check=False, timeout=_LONGEST_S).returncode
+    if code not in (0, _WITHOUT_PIP):
+        raise OSError(f"{python} could not create {place}: exit code {code}")
+    if code == 0:
         _write_pip(place)
 
 
