@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 import uuid
 from collections.abc import Iterator
 
@@ -49,25 +50,20 @@ async def test_an_image_is_pulled_by_its_tag_and_says_how_far_it_is(engine: Engi
 
 
 async def test_a_pull_is_reported_before_its_registry_answers_and_can_be_cancelled(engine: Engine) -> None:
-    began, silent = asyncio.Event(), asyncio.Event()
-
-    async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        silent.set()
-        await reader.read()  # until the engine hangs up
-        writer.close()
+    reported = asyncio.Event()
 
     def heard(step: Progress) -> None:
-        assert step == Progress("pull")
-        began.set()
+        assert step == Progress("pull"), "the card says what it waits for"
+        reported.set()
 
-    async with await asyncio.start_server(never_answer, "127.0.0.1", 0) as server, asyncio.timeout(60):
-        port = server.sockets[0].getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as registry_that_never_answers:
+        port = registry_that_never_answers.getsockname()[1]
         pull = asyncio.create_task(ensure_image(engine, f"127.0.0.1:{port}/team/ide:1", heard))
-        await silent.wait()
-        assert began.is_set(), "the card says what it waits for"
-        pull.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await pull
+        async with asyncio.timeout(60):
+            await reported.wait()
+            pull.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await pull
 
 
 async def test_an_image_is_pulled_by_its_digest(engine: Engine, hub: Registry) -> None:
