@@ -33,6 +33,7 @@ class Launch:
     secret: str
     hidden_ports: tuple[int, ...] = ()
     pip: str | None = None
+    owner: str = ""  # for git's identity, where /etc/gitconfig is the image's
     in_image: bool = False  # the home gets them too, with the image's own Python and pip
     awaits_environment: bool = False
     environment_pipe: str = ""  # where an IDE that its image starts waits for the environment instead
@@ -50,6 +51,7 @@ class Launch:
             "environment_pipe": self.environment_pipe,
             "bridge": list(self.bridge or ()),
             "in_image": self.in_image,
+            "owner": self.owner,
         }
         if self.pip is not None:
             found["pip"] = self.pip

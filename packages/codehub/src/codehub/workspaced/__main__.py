@@ -164,6 +164,8 @@ def own_environment(configuration: dict[str, object]) -> dict[str, str]:
     runtime = str(configuration["runtime"])
     env = start_environment.for_git(runtime)
     name = os.environ.get("CODEHUB_INSTANCE", "workspace")
+    if owner := str(configuration.get("owner", "")):
+        env |= start_environment.offer_git_identity(owner, runtime)
     env["CODEHUB_SECRETS_DIR"] = start_environment.secrets_folder(runtime, name)
     return env
 

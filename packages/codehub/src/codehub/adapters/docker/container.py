@@ -64,7 +64,7 @@ def plan_of(spec: InstanceSpec, image: ImageInfo) -> Plan:
     return Plan(command, brings_ide=True, bridged=not any("{socket}" in word for word in command))
 
 
-def launch_of(spec: InstanceSpec, plan: Plan, secret: str) -> Launch:
+def launch_of(spec: InstanceSpec, plan: Plan, secret: str, owner: str) -> Launch:
     port = spec.profile.port
     return Launch(
         home=HOME,
@@ -75,6 +75,7 @@ def launch_of(spec: InstanceSpec, plan: Plan, secret: str) -> Launch:
         bridge=(f"{INSIDE}/{IDE_SOCKET}", port) if plan.bridged else None,
         awaits_environment=spec.awaits_environment,
         in_image=True,
+        owner=owner,
     )
 
 
