@@ -53,10 +53,20 @@ class PodProbes:
         made = await self._start({"abstract": abstract})
         async for line in self._lines(made):
             if "port" in line:
-                raw = await self._client.get(f"{self._path}/{made.meta.name}") or {}
-                node_address = str((raw.get("status") or {}).get("hostIP") or "")
-                return PodNeighbour(decode_pod(raw).ip, int(str(line["port"])), abstract, node_address)
+                address, node_address = await self._addresses(made)
+                return PodNeighbour(address, int(str(line["port"])), abstract, node_address)
         raise Transient("the second workspace ended before it listened")
+
+    async def _addresses(self, made: Pod) -> tuple[str, str]:
+        """Return the Pod's address and its node's. The kubelet reports them later than the Pod's first output."""
+        while True:
+            raw = await self._client.get(f"{self._path}/{made.meta.name}") or {}
+            pod = decode_pod(raw)
+            if pod.ip:
+                return pod.ip, str((raw.get("status") or {}).get("hostIP") or "")
+            if not raw or pod.has_ended:
+                raise Transient("the second workspace ended before it had an address")
+            await asyncio.sleep(_POLL_INTERVAL_S)
 
     async def attack(self, attempts: Sequence[Attempt], outcomes: dict[Attempt, Outcome]) -> None:
         """From a Pod of its own, into `outcomes`. A caller who stops waiting keeps what was seen until then."""
