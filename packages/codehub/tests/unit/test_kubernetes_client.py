@@ -180,7 +180,7 @@ async def test_doctors_second_workspace_is_attacked_at_its_address_however_late_
             self.answer(201, json.dumps(POD).encode())
 
         def do_GET(self) -> None:
-            if self.path.endswith("/log"):
+            if "/log" in self.path:
                 self.answer(200, f'{boundary_probe.MARK}{{"port": 4711}}\n'.encode())
             else:
                 self.answer(200, json.dumps({**POD, "status": next(seen)}).encode())

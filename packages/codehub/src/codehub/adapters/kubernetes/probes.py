@@ -64,7 +64,7 @@ class PodProbes:
             pod = decode_pod(raw)
             if pod.ip:
                 return pod.ip, str((raw.get("status") or {}).get("hostIP") or "")
-            if not raw or pod.has_ended:
+            if not raw or pod.is_over:
                 raise Transient("the second workspace ended before it had an address")
             await asyncio.sleep(_POLL_INTERVAL_S)
 
@@ -107,7 +107,7 @@ class PodProbes:
         while True:
             raw = await self._client.get(f"{self._path}/{made.meta.name}")
             pod = decode_pod(raw or {})
-            ended = raw is None or pod.has_ended
+            ended = raw is None or pod.is_over
             forecast = outlook(pod)
             if not ended and isinstance(forecast, Failed):
                 raise Transient(str(forecast.error))
@@ -122,7 +122,9 @@ class PodProbes:
 
     async def _log(self, pod: Pod) -> str:
         try:
-            async with self._client.stream(f"{self._path}/{pod.meta.name}/log", {}, read_timeout_s=30.0) as pieces:
+            async with self._client.stream(
+                f"{self._path}/{pod.meta.name}/log", {"container": "probe"}, read_timeout_s=30.0
+            ) as pieces:
                 return b"".join([piece async for piece in pieces]).decode(errors="replace")
         except (InvalidObject, NotFound):
             return ""  # its container has not started yet, or it is already gone
