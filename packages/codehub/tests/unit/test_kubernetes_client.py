@@ -17,8 +17,11 @@ from typing import Any
 
 import pytest
 
+from codehub.adapters import boundary_probe
 from codehub.adapters.kubernetes.client import ApiClient
 from codehub.adapters.kubernetes.kubeconfig import ClusterAccess, ExecPlugin, Pem
+from codehub.adapters.kubernetes.manifests import PodOptions
+from codehub.adapters.kubernetes.probes import PodProbes
 from codehub.domain.errors import BackendDown, Conflict
 from testing.codehub.own_network import make_certificates
 
@@ -166,6 +169,26 @@ async def test_a_page_that_is_not_a_list_is_not_an_empty_list() -> None:
         async with client_of(ClusterAccess(server=address, namespace="n")) as client:
             with pytest.raises(BackendDown, match="answered a list with something else"):
                 await client.list_all("/pods")
+
+
+async def test_doctors_second_workspace_is_attacked_at_its_address_however_late_that_is_known() -> None:
+    """An attack on no address at all cannot succeed, and counted as a boundary that holds."""
+    seen = iter([{}, {"phase": "Running"}, {"phase": "Running", "podIP": "10.1.2.3", "hostIP": "10.0.0.1"}])
+
+    class Cluster(Quiet):
+        def do_POST(self) -> None:
+            self.answer(201, json.dumps(POD).encode())
+
+        def do_GET(self) -> None:
+            if "/log" in self.path:
+                self.answer(200, f'{boundary_probe.MARK}{{"port": 4711}}\n'.encode())
+            else:
+                self.answer(200, json.dumps({**POD, "status": next(seen)}).encode())
+
+    with serving(Cluster) as address:
+        async with client_of(ClusterAccess(server=address, namespace="n")) as client:
+            neighbour = await PodProbes(client, "image", PodOptions(), 60).start_neighbour()
+    assert (neighbour.address, neighbour.port, neighbour.node_address) == ("10.1.2.3", 4711, "10.0.0.1")
 
 
 class TestRotatedCertificates:

@@ -77,6 +77,24 @@ def test_an_init_container_that_failed_fails_the_start_in_its_own_words() -> Non
     )
 
 
+def test_a_proxy_that_a_mesh_adds_does_not_keep_a_workspace_alive_whose_ide_has_ended() -> None:
+    proxy = {"name": "mesh-proxy", "state": {"running": {}}}
+
+    def beside_proxy(state: dict[str, Any], **status: Any) -> Pod:
+        containers = [proxy, {"name": "ide", "state": state}]
+        return decode_pod({"status": {"phase": "Running", "containerStatuses": containers, **status}})
+
+    crashed = beside_proxy({"terminated": {"exitCode": 3}})
+    assert not crashed.is_running
+    assert crashed.is_over
+    assert not crashed.has_ended, "it is deleted like any Pod that runs"
+    assert outlook(crashed) == Started()
+    assert exit_reason(crashed) == "ExitCode:3"
+    assert beside_proxy({"running": {}}).is_running
+    native = decode_pod({"status": {"phase": "Running", "initContainerStatuses": [proxy]}})
+    assert not native.is_running, "a native sidecar alone is no IDE"
+
+
 @pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"])
 def test_an_image_that_cannot_be_pulled_fails_at_once_in_the_kubelets_words(reason: str) -> None:
     found = outlook(pod("Pending", waiting(reason, "manifest unknown")))

@@ -74,7 +74,7 @@ def outlook(pod: Pod) -> Outlook:
         if container.is_init and ended is not None and ended.exit_code != 0:
             cause = _cut(ended.message) or f"exit code {ended.exit_code}"
             return Failed(Transient(f"the pod's init container {container.name} failed: {cause}"))
-    if pod.has_ended:
+    if pod.is_over:
         return Started()
     for container in pod.containers:
         if container.waiting is None:
@@ -109,14 +109,11 @@ def exit_reason(pod: Pod) -> str | None:
     """Return why a pod ended, or None if it exited normally or was stopped on request."""
     if pod.reason:  # Evicted, Preempting, NodeShutdown, …: the pod's reason is more specific than its containers'
         return advised(pod.reason, pod.message)
-    for container in pod.containers:
-        ended = container.terminated
-        if ended is None:
-            continue
-        if ended.reason == "OOMKilled":
-            return f"OOMKilled; {_ADVICE['OOMKilled']}"
-        if ended.exit_code not in (0, 143):
-            return f"ExitCode:{ended.exit_code}"
+    ended = pod.main.terminated if pod.main is not None else None
+    if ended is not None and ended.reason == "OOMKilled":
+        return f"OOMKilled; {_ADVICE['OOMKilled']}"
+    if ended is not None and ended.exit_code not in (0, 143):
+        return f"ExitCode:{ended.exit_code}"
     return None
 
 

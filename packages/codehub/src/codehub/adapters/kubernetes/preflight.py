@@ -237,7 +237,7 @@ async def _read_probe(client: ApiClient, path: str, image: str, claim_uid: str) 
                 if raw is None:
                     return [Check("test pod", "something else deleted it", "look for a policy that removes pods")]
                 pod = decode_pod(raw)
-                if pod.has_ended:
+                if pod.is_over:
                     return probed(pod, image)
                 match outlook(pod):
                     case Failed(error):
@@ -260,7 +260,7 @@ async def _read_probe(client: ApiClient, path: str, image: str, claim_uid: str) 
 
 def probed(pod: Pod, image: str) -> list[Check]:
     """Interpret what the test pod reported."""
-    answer = next((one.terminated.message for one in pod.containers if one.terminated), "")
+    answer = pod.main.terminated.message if pod.main and pod.main.terminated else ""
     message, *problems = answer.split("\n")
     if "no tools" in problems:
         fix = "build it from CodeHub's Dockerfile: every workspace gets its helper, Python and SSH server from this image"

@@ -53,10 +53,20 @@ class PodProbes:
         made = await self._start({"abstract": abstract})
         async for line in self._lines(made):
             if "port" in line:
-                raw = await self._client.get(f"{self._path}/{made.meta.name}") or {}
-                node_address = str((raw.get("status") or {}).get("hostIP") or "")
-                return PodNeighbour(decode_pod(raw).ip, int(str(line["port"])), abstract, node_address)
+                address, node_address = await self._addresses(made)
+                return PodNeighbour(address, int(str(line["port"])), abstract, node_address)
         raise Transient("the second workspace ended before it listened")
+
+    async def _addresses(self, made: Pod) -> tuple[str, str]:
+        """Return the Pod's address and its node's. The kubelet reports them later than the Pod's first output."""
+        while True:
+            raw = await self._client.get(f"{self._path}/{made.meta.name}") or {}
+            pod = decode_pod(raw)
+            if pod.ip:
+                return pod.ip, str((raw.get("status") or {}).get("hostIP") or "")
+            if not raw or pod.is_over:
+                raise Transient("the second workspace ended before it had an address")
+            await asyncio.sleep(_POLL_INTERVAL_S)
 
     async def attack(self, attempts: Sequence[Attempt], outcomes: dict[Attempt, Outcome]) -> None:
         """From a Pod of its own, into `outcomes`. A caller who stops waiting keeps what was seen until then."""
@@ -97,7 +107,7 @@ class PodProbes:
         while True:
             raw = await self._client.get(f"{self._path}/{made.meta.name}")
             pod = decode_pod(raw or {})
-            ended = raw is None or pod.has_ended
+            ended = raw is None or pod.is_over
             forecast = outlook(pod)
             if not ended and isinstance(forecast, Failed):
                 raise Transient(str(forecast.error))
@@ -112,7 +122,9 @@ class PodProbes:
 
     async def _log(self, pod: Pod) -> str:
         try:
-            async with self._client.stream(f"{self._path}/{pod.meta.name}/log", {}, read_timeout_s=30.0) as pieces:
+            async with self._client.stream(
+                f"{self._path}/{pod.meta.name}/log", {"container": "probe"}, read_timeout_s=30.0
+            ) as pieces:
                 return b"".join([piece async for piece in pieces]).decode(errors="replace")
         except (InvalidObject, NotFound):
             return ""  # its container has not started yet, or it is already gone

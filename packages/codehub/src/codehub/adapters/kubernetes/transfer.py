@@ -223,8 +223,8 @@ class TransferJobs:
                 if waited and (warning := await self._cluster.last_warning(job.meta.uid)):
                     report(Progress(warning, unit=""))
                 continue
-            if seen.has_ended:
-                message = next((one.terminated.message for one in seen.containers if one.terminated), "")
+            if seen.is_over:
+                message = seen.main.terminated.message if seen.main and seen.main.terminated else ""
                 raise Transient(
                     f"the pod {seen.meta.name} of the transfer ended: {message or seen.reason or seen.phase}"
                 )
