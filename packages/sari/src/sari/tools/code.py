@@ -73,9 +73,7 @@ def _qualifier_ranks(
     """Return how well each symbol matches a qualifier; None if it does not."""
     if not qualifier:
         return dict.fromkeys(placed, 0)
-    ranks = {
-        one: qualifier_rank(qualifier, one.symbol.container, shown(one.path), scope.root.name) for one in placed
-    }
+    ranks = {one: qualifier_rank(qualifier, one.symbol.container, shown(one.path), scope.root.name) for one in placed}
     declared: dict[bytes, list[str]] = {}
     for one in placed:
         if ranks[one] is None and one.symbol.name == name and len(declared) < _MOST_FILES:
