@@ -107,6 +107,32 @@ def test_an_edit_is_made_once_for_each_key(workspace: Workspace, root: Path, tmp
     assert _tree(root) == made
 
 
+def test_an_edit_that_was_undone_and_previewed_again_is_a_new_one(workspace: Workspace, root: Path) -> None:
+    before = _tree(root)
+    preview = _rename(workspace)["preview"]
+    _rename(workspace, apply=preview)
+    for name, content in before.items():
+        (root / name).write_bytes(content)
+    assert _rename(workspace)["preview"] == preview
+    (root / "bill.py").write_text(_USE + "total([1])\n")
+    changed = _tree(root)
+    assert "changed since" in refusal_of(workspace, "rename_symbol", **RENAME, apply=preview)
+    assert _tree(root) == changed
+
+
+def test_a_file_that_changes_between_planning_and_writing_is_not_reported_as_changed(
+    files: Path, tmp_path: Path
+) -> None:
+    transactions = Transactions(tmp_path / "journals")
+    transactions.apply(files, "0" * 32, "request", _changes(), {"files": []})
+    for change in _changes():
+        (files / os.fsdecode(change.path)).write_bytes(change.before)
+    (files / "a.txt").write_bytes(b"another client's\n")
+    with pytest.raises(EditRefused, match="changed since"):
+        transactions.apply(files, "0" * 32, "request", _changes(), {"files": []})
+    assert (files / "d/b.txt").read_bytes() == b"before\n"
+
+
 def test_a_key_of_another_edit_is_refused(workspace: Workspace, root: Path) -> None:
     arguments = {"path": "shop.py", "symbol": "total", "text": "def total(cart):\n    return 0\n"}
     preview = call_tool(workspace, "replace_symbol", **arguments)["preview"]

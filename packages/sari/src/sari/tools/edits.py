@@ -64,6 +64,7 @@ def _previewed_or_applied(
         raise BadArguments(str(refused)) from refused
     preview = preview_id(root, request, plan.changes)
     if not apply:
+        transactions.forget(journal_key(root, preview))
         return _previewed(plan, preview, arguments.number("max_tokens", _DEFAULT_TOKENS))
     if preview != apply:
         if done is not None:
