@@ -193,6 +193,15 @@ def _within(path: str, workspace_id: str) -> bool:
     return path == "/api/v1/session" or (rest != path and rest[:1] in ("", "/", ":"))
 
 
-Ctx = Annotated[Context, Depends(context_of)]
+# FastAPI runs a dependency that is no coroutine in a thread, which takes longer than these do.
+async def _context(request: HTTPConnection) -> Context:
+    return context_of(request)
+
+
+async def _address(request: HTTPConnection) -> str:
+    return address_of(request)
+
+
+Ctx = Annotated[Context, Depends(_context)]
 Who = Annotated[Principal, Depends(principal)]
-Address = Annotated[str, Depends(address_of)]
+Address = Annotated[str, Depends(_address)]
