@@ -119,8 +119,8 @@ BOUNDARIES: Final = (
     Mutant(
         "3: any cookie will do for the key of a session",
         "adapters/postgres/sessions.py",
-        "WHERE s.secret_hash = ANY(%s) AND s.key_hash",
-        "WHERE (s.secret_hash = ANY(%s) OR true) AND s.key_hash",
+        "WHERE s.secret_hash = ANY(%s) AND s.key_hash = %s",
+        "WHERE (s.secret_hash = ANY(%s) OR true) AND s.key_hash = %s",
         _SESSIONS,
     ),
     Mutant(
