@@ -143,14 +143,18 @@ async def world(
     host_pattern: str = "",
     profiles: Mapping[str, AppProfile] | None = None,
     for_browsers: bool = False,
+    public_host: str = "127.0.0.1",
     **given: Any,
 ) -> AsyncIterator[World]:
-    """Yield the proxy in front of a scripted upstream. With `for_browsers`, the dashboard has a real listener too."""
+    """Yield the proxy in front of a scripted upstream. With `for_browsers`, the dashboard has a real listener too.
+
+    `public_host` is then its name.
+    """
     public = "http://127.0.0.1:8000"
     dashboards: list[socket.socket] = []
     if for_browsers:
         dashboards.append(socket.create_server(("127.0.0.1", 0), backlog=256))
-        public = f"http://127.0.0.1:{dashboards[0].getsockname()[1]}"
+        public = f"http://{public_host}:{dashboards[0].getsockname()[1]}"
     listener = socket.create_server(("127.0.0.1", 0), backlog=256)
     port: int = listener.getsockname()[1]
     workspaces = f"http://localhost:{port}"

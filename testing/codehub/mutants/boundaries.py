@@ -14,6 +14,8 @@ _SOCKETS = (f"{_TESTS}/backends/test_workspace_socket.py",)
 _RIGHTS = (f"{_TESTS}/integration/stack/test_rights.py",)
 _UNIT_SECRETS = (f"{_TESTS}/integration/deploy/test_unit_secrets.py",)
 _SESSIONS = (f"{_TESTS}/integration/api/test_sessions.py",)
+_FORGED_SESSIONS = (f"{_TESTS}/integration/api/test_forged_cookies.py",)
+_FORGED_COOKIES = (f"{_TESTS}/integration/proxy/test_forged_cookies.py",)
 _AUDIT = (f"{_TESTS}/integration/api/test_audit.py",)
 _IDLE = (f"{_TESTS}/integration/api/test_idle_connections.py",)
 _TARBALL = (f"{_TESTS}/backends/test_tarball.py",)
@@ -115,6 +117,55 @@ BOUNDARIES: Final = (
         _SESSIONS,
     ),
     Mutant(
+        "3: any cookie will do for the key of a session",
+        "adapters/postgres/sessions.py",
+        "WHERE s.secret_hash = ANY(%s) AND s.key_hash = %s",
+        "WHERE (s.secret_hash = ANY(%s) OR true) AND s.key_hash = %s",
+        _SESSIONS,
+    ),
+    Mutant(
+        "3: forged sessions lock out the dashboard",
+        "api/context.py",
+        "cookie_values(sent, name) if value]",
+        "cookie_values(sent, name)[:4] if value]",
+        _FORGED_SESSIONS,
+    ),
+    Mutant(
+        "3: large cookies lock out terminals",
+        "api/server.py",
+        'if name.lower() != b"cookie":',
+        "if True:",
+        _FORGED_SESSIONS,
+    ),
+    Mutant(
+        "3: forged cookies lock out a workspace",
+        "domain/cookies.py",
+        "MAX_OF_ONE_NAME: Final = 180",
+        "MAX_OF_ONE_NAME: Final = 4",
+        _FORGED_COOKIES,
+    ),
+    Mutant(
+        "3: a guest's planted cookie locks out the owner",
+        "adapters/postgres/proxy_access.py",
+        "ORDER BY u.id <> w.owner_user_id, ",
+        "ORDER BY u.id = w.owner_user_id, ",
+        _FORGED_COOKIES,
+    ),
+    Mutant(
+        "3: other hosts of the site can set the cookies",
+        "proxy/admission/addresses.py",
+        "return HOST_PREFIX + name if self.secure and self.host_pattern else name",
+        "return name",
+        _FORGED_COOKIES,
+    ),
+    Mutant(
+        "14: no limit for the size of the API's heads",
+        "api/server.py",
+        "if self._head_bytes > _MAX_HEAD_BYTES and",
+        "if False and",
+        _FORGED_SESSIONS,
+    ),
+    Mutant(
         "4: the machine's loopback by way of slirp4netns",
         "adapters/process/netns.py",
         '        "--disable-host-loopback",\n',
@@ -131,8 +182,8 @@ BOUNDARIES: Final = (
     Mutant(
         "4: link-local is reached",
         "domain/networks.py",
-        '_NEVER = ("0.0.0.0/8", LINK_LOCAL, ',
-        '_NEVER = ("0.0.0.0/8", ',
+        '_NEVER = ("0.0.0.0/8", LINK_LOCAL, *CLOUD_SERVICES, ',
+        '_NEVER = ("0.0.0.0/8", *CLOUD_SERVICES, ',
         _process("test_a_listener_at_a_link_local_address_is_not_reached"),
     ),
     Mutant(
@@ -161,7 +212,7 @@ BOUNDARIES: Final = (
         "adapters/process/instances.py",
         "        await self._require_isolation()\n",
         "",
-        _process("TestFailsClosed::test_where_there_are_several_users"),
+        (f"{_TESTS}/backends/test_broken_sandbox.py::test_nothing_starts_without_it_where_there_are_several_users",),
     ),
     Mutant(
         "7: auto falls back from Docker",

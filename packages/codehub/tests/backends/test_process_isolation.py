@@ -19,7 +19,6 @@ from codehub.adapters.process.cgroup import Limits
 from codehub.adapters.process.instances import ProcessInstances
 from codehub.adapters.process.launch_plan import ProcessOptions
 from codehub.adapters.workspace_socket import connect_workspace_socket
-from codehub.domain.errors import Terminal
 from codehub.domain.template_options import Size
 from codehub.ports.fence import ignore_progress, no_fence
 from testing.codehub.contracts.instances import InstancesContract, healthy, until
@@ -355,38 +354,6 @@ async def test_an_instance_that_is_out_of_memory_says_so(tmp_path: Path) -> None
 
         await until(over, "it ends")
         assert (await world.instances.status(wid())).exit_reason == "OOMKilled"
-
-
-class TestFailsClosed:
-    """With a sandbox that is broken, nothing starts without it unless an admin says so."""
-
-    def broken(self, base: Path, isolation: str = "auto", *, several: bool = False) -> ProcessInstances:
-        async def several_users() -> bool:
-            return several
-
-        options = ProcessOptions(
-            use_bubblewrap=False, isolation=isolation, isolated_before=base / "isolated", hidden=(base,)
-        )
-        return ProcessInstances(base / "run", options, several_users=several_users)
-
-    async def test_where_workspaces_were_isolated_before(self, tmp_path: Path) -> None:
-        options = ProcessOptions(isolated_before=tmp_path / "isolated", hidden=(tmp_path,))
-        async with ended(ProcessWorld(tmp_path, ProcessInstances(tmp_path / "run", options))) as world:
-            await started(world)
-            spec = await world.spec(wid())
-            with pytest.raises(Terminal, match=r"isolated here before.*CODEHUB_ISOLATION=best-effort"):
-                await self.broken(tmp_path).start(spec, ignore_progress, no_fence, replace=True)
-
-    async def test_where_there_are_several_users(self, tmp_path: Path) -> None:
-        spec = await limited(tmp_path).spec(wid())
-        with pytest.raises(Terminal, match="several users"):
-            await self.broken(tmp_path, several=True).start(spec, ignore_progress, no_fence)
-
-    async def test_where_it_is_required(self, tmp_path: Path) -> None:
-        spec = await limited(tmp_path).spec(wid())
-        with pytest.raises(Terminal, match="required"):
-            await self.broken(tmp_path, "required").start(spec, ignore_progress, no_fence)
-        assert await self.broken(tmp_path, "required").list_all() == {}
 
 
 def test_the_machines_mounts_stay_where_they_are_shared() -> None:

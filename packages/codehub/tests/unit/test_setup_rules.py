@@ -285,6 +285,8 @@ def test_dotfiles_are_linked_and_what_is_in_the_way_is_kept(tmp_path: Path) -> N
         "64:ff9b::7f00:1",
         "2002:7f00:1::",
         "fe80::1%eth0",
+        "168.63.129.16",
+        "192.0.0.192",
     ],
 )
 def test_addresses_that_only_this_machine_should_reach_are_never_asked_for_a_user(address: str) -> None:

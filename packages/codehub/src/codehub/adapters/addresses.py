@@ -7,9 +7,12 @@ from collections.abc import Collection, Sequence
 
 import psutil
 
+from codehub.domain.networks import CLOUD_SERVICES
+
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
+_CLOUD_SERVICES = [ipaddress.ip_network(network) for network in CLOUD_SERVICES]
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
@@ -32,5 +35,7 @@ def is_public(text: str, own: Collection[str], allowed: Sequence[Network] = ()) 
     """Return whether an address is public and not this machine's, or in one of the allowed private networks."""
     address = parse_address(text)
     if str(address) in own or address.is_loopback or address.is_link_local or address.is_multicast:
+        return False
+    if any(address in network for network in _CLOUD_SERVICES if network.version == address.version):
         return False
     return address.is_global or any(address in network for network in allowed if network.version == address.version)

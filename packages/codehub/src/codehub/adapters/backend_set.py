@@ -47,6 +47,14 @@ _CHOSEN_RUNTIME = "runtime"
 _AUTO_TIMEOUT_S = 120.0  # for the image pull that decides where new workspaces run
 
 
+# Names of the instance backends, by the setting that selects them. `auto` selects one of the first two.
+INSTANCE_BACKENDS = {
+    "process": ProcessInstances.name,
+    "docker": DockerInstances.name,
+    "kubernetes": KubernetesInstances.name,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class BackendOptions:
     """Everything that the backends need to know."""
@@ -144,7 +152,7 @@ async def open_backends(
     )
     chosen = await _choose(options, engine, catalog)
     storage = _storage(chosen, options.storage)
-    mark = HomesMark(options.homes_dir, takes_new=storage == LocalDirHomes.name)
+    mark = homes_mark(options.homes_dir, chosen, options.storage)
     local = LocalDirHomes(options.homes_dir, store, host_root=options.homes_host_dir, workers=workers, mark=mark)
     with contextlib.suppress(BackendDown):  # homes are Unknown until their disk is mounted; everything else works
         await local.ping()  # creates the directory
@@ -199,18 +207,17 @@ def _storage(chosen: str, configured: str) -> str:
     return configured if chosen == DockerInstances.name else LocalDirHomes.name
 
 
+def homes_mark(homes_dir: Path, instance_backend: str, configured: str) -> HomesMark:
+    return HomesMark(homes_dir, takes_new=_storage(instance_backend, configured) == LocalDirHomes.name)
+
+
 async def _choose(options: BackendOptions, engine: Engine, catalog: Catalog) -> str:
     """Resolve `auto`: docker if an engine answers and the default profile's image exists or can be pulled.
 
     Once docker was chosen, it stays: an unavailable engine must not silently turn containers into processes.
     """
-    fixed = {
-        "process": ProcessInstances.name,
-        "docker": DockerInstances.name,
-        "kubernetes": KubernetesInstances.name,
-    }
-    if options.runtime in fixed:
-        return fixed[options.runtime]
+    if options.runtime in INSTANCE_BACKENDS:
+        return INSTANCE_BACKENDS[options.runtime]
     chosen = options.data_dir / _CHOSEN_RUNTIME
     if chosen.exists():
         return chosen.read_text().strip()

@@ -15,6 +15,7 @@ from codehub.api.addresses import client_address
 from codehub.api.config import ApiConfig, ApiDeps
 from codehub.api.metrics import ApiMetrics
 from codehub.api.workspace_views import workspace_view
+from codehub.domain.cookies import cookie_values
 from codehub.domain.errors import Denied, Unauthorized
 from codehub.domain.profiles import Catalog, Runs
 from codehub.services.accounts import Accounts
@@ -158,9 +159,16 @@ async def _bearer(request: HTTPConnection) -> Principal | None:
         if scheme.lower() != "bearer" or not secret.startswith(TOKEN_PREFIX):
             return None
         return await context.accounts.by_token(secret)
-    secret = request.cookies.get(context.config.session_cookie, "")
+    secrets = session_secrets(request)
     key = request.headers.get(SESSION_KEY, "") or _offered_key(request)
-    return await context.accounts.by_session(secret, key) if secret and key else None
+    return await context.accounts.by_session(secrets, key) if secrets and key else None
+
+
+def session_secrets(request: HTTPConnection) -> list[str]:
+    """Return the values of all session cookies. Pages on other hosts of the site can add some."""
+    sent = "; ".join(request.headers.getlist("cookie")).encode("latin-1")
+    name = context_of(request).config.session_cookie.encode()
+    return [value.decode("latin-1") for value in cookie_values(sent, name) if value]
 
 
 def _offered_key(request: HTTPConnection) -> str:
@@ -185,6 +193,15 @@ def _within(path: str, workspace_id: str) -> bool:
     return path == "/api/v1/session" or (rest != path and rest[:1] in ("", "/", ":"))
 
 
-Ctx = Annotated[Context, Depends(context_of)]
+# FastAPI runs a dependency that is no coroutine in a thread, which takes longer than these do.
+async def _context(request: HTTPConnection) -> Context:
+    return context_of(request)
+
+
+async def _address(request: HTTPConnection) -> str:
+    return address_of(request)
+
+
+Ctx = Annotated[Context, Depends(_context)]
 Who = Annotated[Principal, Depends(principal)]
-Address = Annotated[str, Depends(address_of)]
+Address = Annotated[str, Depends(_address)]

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from codehub.api.context import Address, Context, Ctx, Who
+from codehub.api.context import Address, Context, Ctx, Who, session_secrets
 from codehub.api.openapi import signed_in
 from codehub.api.schemas import Wire
 from codehub.api.sessions import set_session_cookie
@@ -63,11 +63,11 @@ async def open_login_link(request: Request, secret: Secret, ctx: Ctx, address: A
         link = await _links(ctx).peek(secret)
     except Unauthorized as error:
         return _expired(ctx, error)
-    cookie = request.cookies.get(ctx.config.session_cookie, "")
-    here = await ctx.accounts.signed_in_here(cookie) if cookie else None
-    if _nobody_led_here(request) and (here is None or here[0] == link.user_id):
-        return await _redeem(request, secret, ctx, address, keep_session=here is not None)
-    instead = f" You are signed in as {escape(here[1])} now." if here and here[0] != link.user_id else ""
+    here = await ctx.accounts.signed_in_here(session_secrets(request))
+    others = [name for user_id, name in here if user_id != link.user_id]
+    if _nobody_led_here(request) and not others:
+        return await _redeem(request, secret, ctx, address, keep_session=bool(here))
+    instead = f" You are signed in as {escape(' or '.join(others))} now." if others else ""
     button = (
         f'<form method="post" action="/login-link?secret={escape(secret)}">'
         f'<button class="primary" autofocus>Sign in as {escape(link.username)}</button></form>'

@@ -17,26 +17,39 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from codehub.api.context import Context
 from codehub.domain.body_pace import PAUSE_S, body_deadline
 from codehub.domain.connection_cap import UNIX_PEER, ConnectionCap, most_per_address
+from codehub.domain.cookies import cookie_values
 
 _LEAVE_WITHIN_S = 5
 # Longer than a load balancer keeps its idle connections. Otherwise it sends requests on connections that are closing.
 _KEEP_ALIVE_S = 75
+# A browser keeps at most 180 cookies of 4 KiB of a site. Pages on its other hosts can set them all, and must not be able to
+# keep users out of the dashboard.
+_MAX_HEAD_BYTES = 1 << 20
+# Session cookies in one header: a WebSocket's handshake takes 128 headers of at most 8 KiB.
+_COOKIES_OF_A_LINE = 32
+_LONGEST_SECRET = 64
 # From the first byte of a head to its last, and from the connection to the first head. Slower clients are attacks.
 _HEAD_TIMEOUT_S = 15.0
 _TOO_SLOW = (
     b"HTTP/1.1 408 Request Timeout\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
     b'{"error": {"code": "INVALID_REQUEST", "message": "the body stopped, or came too slowly"}}\n'
 )
+_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
+    b'{"error": {"code": "INVALID_REQUEST", "message": "the head of the request is too large"}}\n'
+)
 
 
 class _Protocol(HttpToolsProtocol):
     """Lets a response abort its connection: a graceful close would wait for a client that reads nothing.
 
-    Closes a connection whose request head is not complete in time or whose body comes too slowly, and rejects connections
-    beyond an address's limit.
+    Closes a connection whose request head is too large or not complete in time or whose body comes too slowly, and rejects
+    connections beyond an address's limit. Of all cookies it reads those of the session only.
     """
 
     cap: ConnectionCap
+    session_cookie: bytes
+    _head_bytes = 0
     _awaiting_head: asyncio.TimerHandle | None = None
     _awaiting_body: asyncio.TimerHandle | None = None
     _in_body = False
@@ -71,6 +84,15 @@ class _Protocol(HttpToolsProtocol):
         self._await_head()
         self.scope["extensions"] = {"codehub.abort": {"abort": self.transport.abort}}
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() != b"cookie":
+            super().on_header(name, value)
+            return
+        found = [secret for secret in cookie_values(value, self.session_cookie) if len(secret) <= _LONGEST_SECRET]
+        for begin in range(0, len(found), _COOKIES_OF_A_LINE):
+            pairs = [self.session_cookie + b"=" + secret for secret in found[begin : begin + _COOKIES_OF_A_LINE]]
+            super().on_header(b"cookie", b"; ".join(pairs))
+
     def on_headers_complete(self) -> None:
         self._head_is_there()
         self._in_body = True
@@ -86,6 +108,12 @@ class _Protocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        if self._awaiting_head is not None:
+            self._head_bytes += len(data)
+            if self._head_bytes > _MAX_HEAD_BYTES and not self.transport.is_closing():
+                self.transport.write(_TOO_LARGE)
+                self.transport.close()
+                return
         if self._in_body and self._awaiting_body is None and not self.transport.is_closing():
             self._body_deadline = self.loop.time() + PAUSE_S
             self._await_body()
@@ -125,6 +153,7 @@ class _Protocol(HttpToolsProtocol):
             self._awaiting_body = None
 
     def _head_is_there(self) -> None:
+        self._head_bytes = 0
         if self._awaiting_head is not None:
             self._awaiting_head.cancel()
             self._awaiting_head = None
@@ -165,7 +194,11 @@ async def serve_api(
     """Serve until cancelled. `ready` is called once requests are accepted."""
     context = cast(Context, app.state.context)
     most = most_per_address(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-    limited = type("_Limited", (_Protocol,), {"cap": ConnectionCap(most, context.config.trusted_proxies)})
+    of_this_app = {
+        "cap": ConnectionCap(most, context.config.trusted_proxies),
+        "session_cookie": context.config.session_cookie.encode(),
+    }
+    limited = type("_Limited", (_Protocol,), of_this_app)
     server = _Server(
         uvicorn.Config(
             app,

@@ -121,8 +121,8 @@ async def attach_terminal(
 async def _closed(socket: WebSocket, code: int, reason: str) -> None:
     try:
         await socket.close(code, reason.encode()[:120].decode("utf-8", "ignore"))
-    except RuntimeError:
-        return  # already closed
+    except (RuntimeError, WebSocketDisconnect):
+        return  # already closed, or the client is gone
 
 
 async def _carry(socket: WebSocket, stream: ByteStream, context: Context, workspace_id: str) -> None:

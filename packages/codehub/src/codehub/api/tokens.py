@@ -23,7 +23,7 @@ async def list_tokens(query: Annotated[PageQuery, Query()], ctx: Ctx, who: Who) 
     )
 
 
-@router.post("/tokens", status_code=201, responses=signed_in(409, 413))
+@router.post("/tokens", status_code=201, responses=signed_in(404, 409, 413))
 async def create_token(body: TokenCreate, ctx: Ctx, who: Who) -> MintedTokenView:
     """Create a token. Its secret is only in this response."""
     minted = await ctx.accounts.mint_token(who, body.name, body.expires_in_days, body.workspace_id)

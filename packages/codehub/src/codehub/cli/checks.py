@@ -17,13 +17,13 @@ from pathlib import Path
 import psutil
 import psycopg
 
+from codehub.adapters.backend_set import INSTANCE_BACKENDS, homes_mark
 from codehub.adapters.docker.engine import Engine
 from codehub.adapters.docker.network import Network
 from codehub.adapters.embedded.account import barrier, find_account
 from codehub.adapters.embedded.postgres import EmbeddedPostgres
 from codehub.adapters.embedded.valkey import EmbeddedValkey
 from codehub.adapters.filesystem.project_quota import is_enforced
-from codehub.adapters.homes.mark import HomesMark
 from codehub.adapters.kubernetes.client import ApiClient
 from codehub.adapters.kubernetes.preflight import check_cluster
 from codehub.adapters.objectstore.archives import ArchiveStoreId, ObjectArchives
@@ -34,6 +34,7 @@ from codehub.adapters.postgres.pool import Database, connection_arguments
 from codehub.adapters.process.isolation import find_isolation
 from codehub.adapters.redis.client import connect
 from codehub.cli.effective_settings import EffectiveSettings
+from codehub.control.stores import stores_in_use
 from codehub.domain.errors import CodeHubError
 from codehub.settings import Settings
 from codehub.wiring import kubernetes_options
@@ -262,13 +263,13 @@ async def check_stores(state: EffectiveSettings) -> list[Finding]:
         async with Database(url, max_connections=1) as database:
             registry = PostgresControlStore(database)
             records = await registry.store_records()
-            if state.settings.runtime == "kubernetes" and not await registry.store_evidence("homes", 1):
-                records = {
-                    kind: record for kind, record in records.items() if kind != "homes"
-                }  # each pod has its own
-        store = await asyncio.to_thread(Store, state.settings.archives)
+            store = await asyncio.to_thread(Store, state.settings.archives)
+            # `auto` is a process or a container; both keep homes in the directory unless volumes were chosen.
+            backend = INSTANCE_BACKENDS.get(state.settings.runtime, INSTANCE_BACKENDS["docker"])
+            mark = homes_mark(state.settings.homes, backend, state.settings.storage)
+            used = await stores_in_use([mark, ArchiveStoreId(store)], registry)
         found = []
-        for one in (HomesMark(state.settings.homes), ArchiveStoreId(store)):
+        for one in used:
             if (recorded := records.get(one.kind)) is None:
                 continue
             if await one.read_id() == recorded.id:

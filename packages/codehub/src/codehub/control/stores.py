@@ -29,6 +29,11 @@ class WrongStore(CodeHubError):
     """This coordinator sees homes or archives of another installation and must not lead."""
 
 
+async def stores_in_use(stores: Sequence[IdentifiedStore], registry: StoreRegistry) -> list[IdentifiedStore]:
+    """Return the stores that hold data of this installation, or will. Others may be anything, different on each machine."""
+    return [store for store in stores if store.takes_new or await registry.store_evidence(store.kind, 1)]
+
+
 class StoreCheck:
     def __init__(
         self,
@@ -48,7 +53,7 @@ class StoreCheck:
 
     async def before_campaign(self) -> None:
         """Raises WrongStore. Changes nothing: only the leader writes."""
-        for store in await self._used():
+        for store in await stores_in_use(self._stores, self._registry):
             try:
                 verdict = await self._judge(store)
             except BackendDown:
@@ -58,7 +63,7 @@ class StoreCheck:
 
     async def in_term(self, lease: Lease) -> None:
         """Raises WrongStore. Records correct stores and withholds missing ones."""
-        for store in await self._used():
+        for store in await stores_in_use(self._stores, self._registry):
             try:
                 await self._settle(store, await self._judge(store), lease)
             except BackendDown as error:
@@ -69,12 +74,6 @@ class StoreCheck:
         while True:
             await asyncio.sleep(_AGAIN_S)
             await self.in_term(lease)
-
-    async def _used(self) -> list[IdentifiedStore]:
-        """The stores that hold data of this installation, or will. Others may be anything, and differ between machines."""
-        return [
-            store for store in self._stores if store.takes_new or await self._registry.store_evidence(store.kind, 1)
-        ]
 
     async def _judge(self, store: IdentifiedStore) -> Verdict:
         recorded = (await self._registry.store_records()).get(store.kind)

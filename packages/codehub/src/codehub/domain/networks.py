@@ -7,8 +7,11 @@ from ipaddress import IPv4Network
 
 _PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "198.18.0.0/15")
 LINK_LOCAL = "169.254.0.0/16"  # cloud metadata
+# Services of clouds for their own machines, with the machine's credentials, at addresses that are not link-local: Azure's
+# WireServer; Oracle's metadata service, among the addresses for protocols (RFC 6890).
+CLOUD_SERVICES = ("168.63.129.16/32", "192.0.0.0/24")
 # "This network", link-local, multicast, reserved.
-_NEVER = ("0.0.0.0/8", LINK_LOCAL, "224.0.0.0/4", "240.0.0.0/4")
+_NEVER = ("0.0.0.0/8", LINK_LOCAL, *CLOUD_SERVICES, "224.0.0.0/4", "240.0.0.0/4")
 
 
 def blocked_networks(own_addresses: Iterable[str], allowed: Sequence[str]) -> list[str]:

@@ -32,6 +32,7 @@ from codehub.proxy.admission.controller import AdmissionController
 from codehub.proxy.admission.revocation import Revocation
 from codehub.proxy.admission.targets import Targets
 from codehub.proxy.coarse_clock import CoarseClock
+from codehub.proxy.http1.headers import WORKSPACE_COOKIE
 from codehub.proxy.local_endpoints import LocalEndpoints
 from codehub.proxy.server import ProxyServer
 from codehub.services.audit import Visits
@@ -105,6 +106,7 @@ async def run_proxy(
         admission,
         door,
         clock,
+        workspace_cookie=addresses.cookie(WORKSPACE_COOKIE),
         trusted=tuple(ip_network(network, strict=False) for network in settings.trusted_proxies),
         grace_s=grace_s,
         most_per_address=most_per_address(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),

@@ -23,6 +23,7 @@ from codehub.proxy.connections.keepalive import enable_keepalive
 from codehub.proxy.connections.splice import Pipes
 from codehub.proxy.connections.tunnel import Tunnel
 from codehub.proxy.http1.header_cache import HeaderCache
+from codehub.proxy.http1.headers import WORKSPACE_COOKIE
 from codehub.proxy.http1.messages import RequestHead
 from codehub.proxy.metrics import Metrics
 
@@ -53,6 +54,7 @@ class ProxyServer:
         door: LocalAnswers,
         clock: CoarseClock,
         *,
+        workspace_cookie: bytes = WORKSPACE_COOKIE,
         trusted: tuple[Network, ...] = (),
         grace_s: float = 10.0,
         most_per_address: int = MOST_PER_ADDRESS,
@@ -61,6 +63,7 @@ class ProxyServer:
         self.local = door.local
         self.away = door.away
         self.clock = clock
+        self.workspace_cookie = workspace_cookie
         self.metrics = Metrics()
         self.warm = HeaderCache(clock)
         self.connections: set[Exchange] = set()

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -104,19 +104,21 @@ class Accounts:
         await sessions.insert_session(tx, session, hash_secret(secret), hash_secret(key), token_id=token_id)
         return session, secret, key
 
-    async def by_session(self, secret: str, key: str) -> Principal | None:
-        """Return the principal of a session.
+    async def by_session(self, secrets: Sequence[str], key: str) -> Principal | None:
+        """Return the principal of a session. `secrets` are the browser's cookies, of which some may be forged.
 
         Both halves are required: cookies ignore ports, so other programs on the dashboard's host may have seen the cookie.
         """
         async with self.database.transaction() as tx:
-            bearer = await sessions.by_session_secret(tx, hash_secret(secret), hash_secret(key), self.clock())
+            bearer = await sessions.by_session_secrets(
+                tx, [hash_secret(secret) for secret in secrets], hash_secret(key), self.clock()
+            )
         return None if bearer is None else _principal(bearer, by_token=False)
 
-    async def signed_in_here(self, secret: str) -> tuple[str, str] | None:
-        """Return (id, user name) from the cookie alone, for display. It grants no access."""
+    async def signed_in_here(self, secrets: Sequence[str]) -> list[tuple[str, str]]:
+        """Return (id, user name) from the cookies alone, for display. They grant no access, and may be forged."""
         async with self.database.transaction() as tx:
-            return await sessions.user_of_cookie(tx, hash_secret(secret), self.clock())
+            return await sessions.users_of_cookies(tx, [hash_secret(secret) for secret in secrets], self.clock())
 
     async def by_token(self, secret: str) -> Principal | None:
         async with self.database.transaction() as tx:

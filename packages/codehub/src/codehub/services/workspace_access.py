@@ -25,8 +25,6 @@ from codehub.services.passwords import hash_secret, new_secret
 from codehub.services.principal import Clock, Principal
 
 TICKET_LIFE: Final = timedelta(seconds=60)
-# A page can add cookies of our name at other paths, but no legitimate browser sends more than this.
-MAX_COOKIES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ class WorkspaceAccess:
     async def snapshot(self, workspace_id: str, *, cookies: Sequence[bytes], token: bytes) -> AccessSnapshot:
         """Check access. A cookie never makes up for an invalid token."""
         now = self.clock()
-        presented = {_hash(secret): secret for secret in ([token] if token else cookies[:MAX_COOKIES])}
+        presented = {_hash(secret): secret for secret in ([token] if token else cookies)}
         async with self.database.transaction() as tx:
             workspace = await statements.workspace(tx, workspace_id)
             holder = None
@@ -66,23 +64,34 @@ class WorkspaceAccess:
             return AccessSnapshot(workspace, None)
         return AccessSnapshot(workspace, holder.user_id, holder.username, presented[holder.secret_hash])
 
-    async def may_open_port(self, workspace_id: str, port: int, *, user_id: str | None, link: bytes) -> bool:
-        """Return whether a guest may open the port: signed in if it is shared with users, or with a valid link."""
+    async def may_open_port(
+        self, workspace_id: str, port: int, *, user_id: str | None, links: Sequence[bytes]
+    ) -> bytes | None:
+        """Return what lets a guest open the port: the link that is valid, or nothing (`b""`) but being signed in.
+
+        None if the guest may not open it.
+        """
+        by_hash = {_hash(link): link for link in links}
         async with self.database.transaction() as tx:
             share = narrowed(await ports.share_of(tx, workspace_id, port), self.widest_share)
-            allowed = (user_id is not None and share in ("users", "link")) or (
-                bool(link)
-                and share == "link"
-                and await ports.link_is_live(tx, _hash(link), workspace_id, port, self.clock())
-            )
-            if allowed and self.visits is not None and self.visits.is_new(workspace_id, str(port), user_id or ""):
+            used: bytes | None = None
+            if user_id is not None and share in ("users", "link"):
+                used = b""
+            elif by_hash and share == "link":
+                live = await ports.live_link(tx, list(by_hash), workspace_id, port, self.clock())
+                used = None if live is None else by_hash[live]
+            if (
+                used is not None
+                and self.visits is not None
+                and self.visits.is_new(workspace_id, str(port), user_id or "")
+            ):
                 visitor = None if user_id is None else await users.get(tx, user_id)
                 name = "(by link)" if visitor is None else visitor.username
                 opened = AuditEvent(
                     self.clock(), AuditKind.PORT_OPENED, name, user_id, target=str(port), workspace_id=workspace_id
                 )
                 await audit.record(tx, opened)
-            return allowed
+            return used
 
     async def wake(self, seen: AccessSnapshot) -> None:
         """Set the desired state to RUNNING.
@@ -152,8 +161,8 @@ class WorkspaceAccess:
             )
         return ticket
 
-    async def redeem(self, ticket: bytes, nonce: bytes, workspace_id: str) -> str | None:
-        """Exchange a ticket for a workspace cookie's secret.
+    async def redeem(self, ticket: bytes, nonces: Sequence[bytes], workspace_id: str) -> str | None:
+        """Exchange a ticket for a workspace cookie's secret. One of the browser's nonces must be the ticket's.
 
         None if it is used, expired, or for another browser or workspace.
         """
@@ -163,7 +172,8 @@ class WorkspaceAccess:
             if taken is None:
                 return None
             nonce_hash, session_id, ticket_workspace = taken
-            if ticket_workspace != workspace_id or not hmac.compare_digest(nonce_hash, _hash(nonce)):
+            ours = any(hmac.compare_digest(nonce_hash, _hash(nonce)) for nonce in nonces)
+            if ticket_workspace != workspace_id or not ours:
                 return None
             secret = new_secret()
             await statements.insert_proxy_session(

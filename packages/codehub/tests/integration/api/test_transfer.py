@@ -42,14 +42,14 @@ async def test_whom_the_previous_owner_let_in_is_kept_out(api: Api, database: Da
         await ssh_keys.insert_host_key(tx, made, HostKey("private", "public"), datetime.now(UTC))
     access = WorkspaceAccess(database, RunningLimits(1, 1), api.clock)
     ada_id = (await ada.get("/api/v1/session")).json()["user"]["id"]
-    assert await access.may_open_port(made, 3000, user_id=None, link=link)
+    assert await access.may_open_port(made, 3000, user_id=None, links=[link]) == link
     assert (await admin.post(f"{path}:transfer", json={"username": "bob"})).status_code == 202
-    assert not await access.may_open_port(made, 3000, user_id=None, link=link)
-    assert not await access.may_open_port(made, 3000, user_id=ada_id, link=b"")
+    assert await access.may_open_port(made, 3000, user_id=None, links=[link]) is None
+    assert await access.may_open_port(made, 3000, user_id=ada_id, links=[]) is None
     assert (await bob.get(f"{path}/ports/3000/links")).json()["items"] == []
     # Nor does it come back when the new owner shares the port again.
     assert (await bob.patch(f"{path}/ports/3000", json={"share": "link"})).status_code == 200
-    assert not await access.may_open_port(made, 3000, user_id=None, link=link)
+    assert await access.may_open_port(made, 3000, user_id=None, links=[link]) is None
     async with database.transaction() as tx:
         assert await ssh_keys.host_key(tx, made) is None
 

@@ -134,6 +134,8 @@ def test_a_workspace_reaches_the_internet_and_no_private_network() -> None:
         "192.168.1.1",
         "100.64.0.1",
         "169.254.169.254",
+        "168.63.129.16",
+        "192.0.0.192",
         "0.0.0.1",
         "203.0.113.5",
     ):
@@ -146,7 +148,8 @@ def test_an_allowed_network_is_reached_and_its_neighbours_are_not(allowed: str) 
     for address in ("10.0.0.1", "10.9.0.1", "10.200.0.1", "172.16.0.1", "192.168.1.1"):
         assert _reaches(blocked, address) is (ipaddress.ip_address(address) in opened)
     assert not _reaches(blocked, "10.9.8.7"), "the machine itself is never opened"
-    assert not _reaches(blocked_networks([], ["169.254.0.0/16"]), "169.254.169.254"), "nor cloud metadata"
+    for address in ("169.254.169.254", "168.63.129.16", "192.0.0.192"):
+        assert not _reaches(blocked_networks([], [f"{address}/32"]), address), "nor cloud metadata"
 
 
 def test_connections_are_counted_by_network_and_forgotten_when_they_end() -> None:

@@ -39,14 +39,18 @@ async def any_shared(tx: Transaction, workspace_id: str) -> bool:
     return any(share != "owner" for share in (await shares(tx, workspace_id)).values())
 
 
-async def link_is_live(tx: Transaction, secret_hash: bytes, workspace_id: str, port: int, now: datetime) -> bool:
+async def live_link(
+    tx: Transaction, secret_hashes: Sequence[bytes], workspace_id: str, port: int, now: datetime
+) -> bytes | None:
+    """Return one of these links that is valid for the port."""
     row = await (
         await tx.execute(
-            "SELECT 1 FROM port_links WHERE secret_hash = %s AND workspace_id = %s AND port = %s AND expires_at > %s",
-            [secret_hash, workspace_id, port, now],
+            "SELECT secret_hash FROM port_links"
+            " WHERE secret_hash = ANY(%s) AND workspace_id = %s AND port = %s AND expires_at > %s LIMIT 1",
+            [list(secret_hashes), workspace_id, port, now],
         )
     ).fetchone()
-    return row is not None
+    return None if row is None else bytes(row["secret_hash"])
 
 
 async def still_open(

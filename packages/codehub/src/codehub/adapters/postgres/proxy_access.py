@@ -29,12 +29,13 @@ async def workspace(tx: Transaction, workspace_id: str) -> Workspace | None:
 async def by_cookies(
     tx: Transaction, secret_hashes: Sequence[bytes], workspace_id: str, now: datetime
 ) -> Holder | None:
-    """Return the first live workspace cookie for this workspace."""
+    """Return a live workspace cookie for this workspace. Its owner's wins: a guest's may be planted."""
     row = await (
         await tx.execute(
             "SELECT p.secret_hash, u.id, u.username FROM proxy_sessions p JOIN sessions s ON s.id = p.session_id"
-            " JOIN users u ON u.id = s.user_id WHERE p.secret_hash = ANY(%s) AND p.workspace_id = %s"
-            " AND s.expires_at > %s AND u.disabled_at IS NULL LIMIT 1",
+            " JOIN users u ON u.id = s.user_id JOIN workspaces w ON w.id = p.workspace_id"
+            " WHERE p.secret_hash = ANY(%s) AND p.workspace_id = %s"
+            " AND s.expires_at > %s AND u.disabled_at IS NULL ORDER BY u.id <> w.owner_user_id, p.created_at LIMIT 1",
             [list(secret_hashes), workspace_id, now],
         )
     ).fetchone()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -58,15 +58,17 @@ async def insert_session(
     )
 
 
-async def by_session_secret(tx: Transaction, secret_hash: bytes, key_hash: bytes, now: datetime) -> Bearer | None:
-    """Return the live session of a cookie and its key. Updates `last_seen_at` at most once a minute."""
+async def by_session_secrets(
+    tx: Transaction, secret_hashes: Sequence[bytes], key_hash: bytes, now: datetime
+) -> Bearer | None:
+    """Return the live session of one of these cookies and its key. Updates `last_seen_at` at most once a minute."""
     row = await (
         await tx.execute(
             "SELECT s.id, s.user_id, s.expires_at, s.last_seen_at AS used_at, s.token_id, u.username, u.is_admin,"
             " t.workspace_id FROM sessions s"
             " JOIN users u ON u.id = s.user_id LEFT JOIN api_tokens t ON t.id = s.token_id"
-            " WHERE s.secret_hash = %s AND s.key_hash = %s AND s.expires_at > %s AND u.disabled_at IS NULL",
-            [secret_hash, key_hash, now],
+            " WHERE s.secret_hash = ANY(%s) AND s.key_hash = %s AND s.expires_at > %s AND u.disabled_at IS NULL",
+            [list(secret_hashes), key_hash, now],
         )
     ).fetchone()
     if row is not None and row["used_at"] < now - _SEEN_EVERY:
@@ -74,19 +76,19 @@ async def by_session_secret(tx: Transaction, secret_hash: bytes, key_hash: bytes
     return None if row is None else _bearer_of(row)
 
 
-async def user_of_cookie(tx: Transaction, secret_hash: bytes, now: datetime) -> tuple[str, str] | None:
-    """Return the (id, user name) that a cookie alone points to.
+async def users_of_cookies(tx: Transaction, secret_hashes: Sequence[bytes], now: datetime) -> list[tuple[str, str]]:
+    """Return each (id, user name) that cookies alone point to.
 
     Good enough to show who is signed in, but not to grant access.
     """
-    row = await (
+    rows = await (
         await tx.execute(
-            "SELECT u.id, u.username FROM sessions s JOIN users u ON u.id = s.user_id"
-            " WHERE s.secret_hash = %s AND s.key_hash IS NOT NULL AND s.expires_at > %s AND u.disabled_at IS NULL",
-            [secret_hash, now],
+            "SELECT DISTINCT u.id, u.username FROM sessions s JOIN users u ON u.id = s.user_id"
+            " WHERE s.secret_hash = ANY(%s) AND s.key_hash IS NOT NULL AND s.expires_at > %s AND u.disabled_at IS NULL",
+            [list(secret_hashes), now],
         )
-    ).fetchone()
-    return None if row is None else (row["id"], row["username"])
+    ).fetchall()
+    return [(row["id"], row["username"]) for row in rows]
 
 
 async def by_token_secret(tx: Transaction, secret_hash: bytes, now: datetime) -> Bearer | None:

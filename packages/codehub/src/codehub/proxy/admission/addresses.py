@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from codehub.domain import routing
 from codehub.domain.doors import Door, door_label, prefix_of, public_url
+from codehub.proxy.http1.headers import HOST_PREFIX
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,13 @@ class Addresses:
     @property
     def secure(self) -> bool:
         return self.workspaces.startswith("https:")
+
+    def cookie(self, name: bytes) -> bytes:
+        """Return the full name of a cookie. Other hosts of the site cannot set one with the prefix.
+
+        Such a cookie is for all paths of its host, so workspaces that share a host do not use it.
+        """
+        return HOST_PREFIX + name if self.secure and self.host_pattern else name
 
     def authority(self, workspace_id: str, door: Door) -> bytes:
         label = door_label(workspace_id, door)

@@ -41,7 +41,6 @@ from codehub.proxy.http1.headers import (
     PORT_PATH,
     TICKET_PARAMETER,
     bearer_token,
-    cookie_value,
 )
 from codehub.proxy.http1.messages import RequestHead
 from codehub.services.workspace_access import AccessSnapshot, WorkspaceAccess
@@ -80,7 +79,7 @@ class AdmissionController:
             if target.startswith(PORT_PATH, _ID_END + 1):
                 workspace += target[_ID_END : target.find(b"/", _ID_END + len(PORT_PATH) + 1)]
         token = bearer_token(request.fields.authorization) if request.fields.authorization else b""
-        for secret in [token] if token else cookies[:4]:
+        for secret in [token] if token else cookies:
             admission = self._cache.fresh((workspace, secret))
             if admission is None:
                 continue
@@ -206,9 +205,10 @@ class AdmissionController:
     ) -> Admission | Reply | None:
         """Admit another user to a port if its owner shares it. Guests do not wake a workspace."""
         link, rest = parameter_of(context.rest, LINK_NAME.decode()) or ("", "")
-        secret = link.encode() or cookie_value(context.request.fields.cookie, LINK_NAME)
+        links = [link.encode()] if link else self._sign_in.values(context, LINK_NAME)
         port = context.door.port
-        if not await self._access.may_open_port(context.workspace_id, port, user_id=seen.user_id, link=secret):
+        secret = await self._access.may_open_port(context.workspace_id, port, user_id=seen.user_id, links=links)
+        if secret is None:
             return None
         if link:
             path = prefix_of(context.workspace_id, context.door) + "/"
@@ -216,7 +216,7 @@ class AdmissionController:
                 303,
                 headers=(
                     (b"Location", rest.encode()),
-                    (b"Set-Cookie", self._sign_in.set_cookie(LINK_NAME, secret, path)),
+                    (b"Set-Cookie", self._sign_in.set_cookie(LINK_NAME, link.encode(), path)),
                 ),
             )
         workspace = seen.workspace

@@ -11,6 +11,7 @@ from math import inf
 from typing import Final
 
 from codehub.domain.body_pace import PAUSE_S, body_deadline
+from codehub.domain.cookies import cookie_values
 from codehub.domain.doors import is_sibling_port
 from codehub.proxy.admission.decision import Admission, Reply
 from codehub.proxy.connections.exchange import HEAD_TIMEOUT_S, Exchange
@@ -113,7 +114,7 @@ class ClientConnection(Exchange):
             if data.startswith(b"\r\n"):
                 data = data.lstrip(b"\r\n") if len(data) <= 8 else data[2:]
             if len(data) > MAX_HEAD:
-                self._refuse(431, f"the head is larger than {MAX_HEAD} bytes")
+                self._refuse(431, f"the head is larger than {MAX_HEAD} bytes: delete the cookies of this site")
                 return
             if not self._buffer and data:
                 self.deadline = self._server.clock.now + HEAD_TIMEOUT_S
@@ -145,7 +146,7 @@ class ClientConnection(Exchange):
         self._retried = self._responded = self._ends_upstream = False
         server.metrics.requests += 1
         if request.fields.cookie:
-            cookies, self._cookies = split_cookies(request.fields.cookie)
+            cookies, self._cookies = split_cookies(request.fields.cookie, server.workspace_cookie)
         else:
             cookies = self._cookies = []
         if request.fields.chunked:
@@ -213,7 +214,7 @@ class ClientConnection(Exchange):
         request = self.request
         if request is None:
             return
-        cookies = split_cookies(request.fields.cookie)[0] if request.fields.cookie else []
+        cookies = cookie_values(request.fields.cookie, self._server.workspace_cookie)
         if self._retried:
             decision: Admission | Reply = self._server.away(request, admission)
         else:

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from codehub.domain.cookies import MAX_OF_ONE_NAME
 from codehub.proxy.http1.messages import RequestHead, ResponseHead
 
 TOKEN_PREFIX: Final = b"cht_"
@@ -20,6 +21,7 @@ TICKET_PARAMETER: Final = b"codehub_ticket"
 OWN_PATH: Final = b"_codehub/"  # below a workspace's address; belongs to the proxy
 PORT_PATH: Final = b"port/"  # below a workspace's address: the pages of its ports
 ALLOW_CREDENTIALS: Final = b"Access-Control-Allow-Credentials: true"
+HOST_PREFIX: Final = b"__Host-"  # browsers accept such a cookie from its own host and https only
 _OUR_PREFIX: Final = b"codehub_"
 _OUR_NAMES: Final = frozenset({b"session", b"__host-session"})
 # Headers that `Connection: name` must not remove: that would change the meaning of the message.
@@ -44,30 +46,22 @@ class PathRewrite:
 
 def is_ours(cookie_name: bytes) -> bool:
     name = cookie_name.lower()
-    return name.startswith(_OUR_PREFIX) or name in _OUR_NAMES
+    return name.removeprefix(HOST_PREFIX.lower()).startswith(_OUR_PREFIX) or name in _OUR_NAMES
 
 
-def split_cookies(header: bytes) -> tuple[list[bytes], list[bytes]]:
-    """Return (the values of `codehub_ws`, the workspace's own cookie pairs)."""
+def split_cookies(header: bytes, wanted: bytes = WORKSPACE_COOKIE) -> tuple[list[bytes], list[bytes]]:
+    """Return (the values of the `wanted` cookie, the workspace's own cookie pairs)."""
     ours: list[bytes] = []
     theirs: list[bytes] = []
     for pair in header.split(b";"):
         pair = pair.strip(b" \t")
         name, _, value = pair.partition(b"=")
         name = name.rstrip(b" \t")
-        if name == WORKSPACE_COOKIE:
+        if name == wanted:
             ours.append(value.strip(b' \t"'))
         elif pair and not is_ours(name):
             theirs.append(pair)
-    return ours, theirs
-
-
-def cookie_value(header: bytes, wanted: bytes) -> bytes:
-    for pair in header.split(b";"):
-        name, _, value = pair.strip(b" \t").partition(b"=")
-        if name == wanted:
-            return value
-    return b""
+    return ours[:MAX_OF_ONE_NAME], theirs
 
 
 def bearer_token(authorization: bytes) -> bytes:

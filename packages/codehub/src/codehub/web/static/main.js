@@ -110,7 +110,10 @@ function signedOut(why) {
 /** The page that requested the sign-in: a path on this host, never another address. */
 function returnPath() {
   const next = new URLSearchParams(location.search).get("next") ?? address().query.get("next");
-  return next && /^\/(?![/\\])/.test(next) ? next : null;
+  if (!next?.startsWith("/")) return null;
+  // Parsed as the browser will: it takes "/\other" and "/<tab>/other" for another host.
+  const url = URL.canParse(next, location.origin) ? new URL(next, location.origin) : null;
+  return url?.origin === location.origin ? url.href : null;
 }
 
 async function signedIn() {
