@@ -9,6 +9,7 @@ import re
 import secrets
 import stat
 from collections.abc import AsyncIterator
+from urllib.parse import quote
 
 from . import paths
 from .errors import RequestError, conflict, invalid, not_found, too_large
@@ -251,6 +252,10 @@ def _entry(name: str, prefix: str, found: os.stat_result, fd: int) -> dict[str, 
         "mode": f"{stat.S_IMODE(found.st_mode):04o}",
         "modified_at": timestamp(found.st_mtime),
     }
+    try:
+        (prefix + name).encode()
+    except UnicodeEncodeError:  # the path above cannot be sent back
+        entry["encoded_path"] = quote((prefix + name).encode("utf-8", "surrogateescape"))
     if kind == "symlink":
         with contextlib.suppress(OSError):
             target = os.readlink(name, dir_fd=fd)
