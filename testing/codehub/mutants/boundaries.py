@@ -115,13 +115,6 @@ BOUNDARIES: Final = (
         _SESSIONS,
     ),
     Mutant(
-        "3: a key is not asked for",
-        "api/context.py",
-        "return await context.accounts.by_session(secret, key) if secret and key else None",
-        "return await context.accounts.by_session(secret, key) if secret else None",
-        (f"{_TESTS}/integration/proxy/test_admission_handover.py", *_SESSIONS),
-    ),
-    Mutant(
         "4: the machine's loopback by way of slirp4netns",
         "adapters/process/netns.py",
         '        "--disable-host-loopback",\n',

@@ -24,6 +24,13 @@ _CANNOT_RUN = frozenset(
 )  # fmt: skip
 # The registry may answer in a minute: these errors are retried. All others need a person.
 _PASSING = ("timeout", "timed out", "connection reset", "eof", "too many requests", "503", "502", "temporary failure")
+# Why a kubelet itself reports that a pod is not ready.
+_OF_THE_KUBELET = frozenset(
+    {
+        "ContainersNotReady", "ContainersNotInitialized", "ReadinessGatesNotReady", "PodCompleted", "PodFailed",
+        "UnknownContainerStatuses",
+    }
+)  # fmt: skip
 _ADVICE = {
     "Unschedulable": "add nodes, or lower what workspaces request (CODEHUB_K8S_CPU_REQUEST, CODEHUB_K8S_MEMORY_REQUEST)",
     "FailedScheduling": "add nodes, or lower what workspaces request (CODEHUB_K8S_CPU_REQUEST, CODEHUB_K8S_MEMORY_REQUEST)",
@@ -116,11 +123,11 @@ def exit_reason(pod: Pod) -> str | None:
 def is_node_lost(pod: Pod) -> bool:
     """Return whether the kubelet stopped answering: the container was running and the node controller marked it not ready.
 
-    Our pods have no readiness probe, so nothing else makes a running one unready.
+    A kubelet that answers gives a reason, such as a readiness gate that an admission webhook added to our pod.
     """
     ready = pod.condition("Ready")
     return (
-        pod.is_running and ready is not None and ready.status != "True" and ready.reason != "ContainersNotReady"
+        pod.is_running and ready is not None and ready.status != "True" and ready.reason not in _OF_THE_KUBELET
     ) or pod.reason == "NodeLost"
 
 

@@ -18,6 +18,7 @@ from codehub.adapters import boundary_probe
 from codehub.adapters.kubernetes.client import ApiClient
 from codehub.adapters.kubernetes.diagnosis import Failed, outlook
 from codehub.adapters.kubernetes.errors import InvalidObject
+from codehub.adapters.kubernetes.manifests import PodOptions
 from codehub.adapters.kubernetes.objects import INSTALLATION, Pod, decode_pod
 from codehub.adapters.kubernetes.preflight import probe_pod
 from codehub.domain.boundaries import Attempt, Outcome
@@ -39,9 +40,10 @@ class PodNeighbour:
 
 
 class PodProbes:
-    def __init__(self, client: ApiClient, image: str, lifetime_s: int) -> None:
+    def __init__(self, client: ApiClient, image: str, options: PodOptions, lifetime_s: int) -> None:
         self._client = client
         self._image = image
+        self._options = options
         self._lifetime_s = lifetime_s
         self._path = f"/api/v1/namespaces/{client.namespace}/pods"
         self._made: list[Pod] = []
@@ -84,7 +86,7 @@ class PodProbes:
             await self._client.delete(f"{self._path}/{pod.meta.name}", pod.meta.uid, grace_s=0)
 
     async def _start(self, plan: dict[str, object]) -> Pod:
-        body = attacking_pod(self._image, {**plan, "seconds": self._lifetime_s})
+        body = attacking_pod(self._image, self._options, {**plan, "seconds": self._lifetime_s})
         made = decode_pod(await self._client.create(self._path, body))
         self._made.append(made)
         return made
@@ -116,9 +118,9 @@ class PodProbes:
             return ""  # its container has not started yet, or it is already gone
 
 
-def attacking_pod(image: str, plan: dict[str, object]) -> dict[str, Any]:
+def attacking_pod(image: str, options: PodOptions, plan: dict[str, object]) -> dict[str, Any]:
     """Return the Pod of the cluster check, running the probe instead."""
-    pod = probe_pod(image)
+    pod = probe_pod(image, options)
     pod["spec"]["activeDeadlineSeconds"] = plan["seconds"]
     container = pod["spec"]["containers"][0]
     container["command"] = [

@@ -206,7 +206,7 @@ class TransferJobs:
                 for pod in of_workspace
                 if pod.meta.labels.get(ROLE) == ROLE_TRANSFER
                 and pod.meta.labels.get(OPERATION) == operation
-                and _job_of(pod) in (job.meta.uid, "")
+                and _job_of(pod) == job.meta.uid
                 and not pod.meta.deleting
             ]
             return ours[-1] if ours else None
