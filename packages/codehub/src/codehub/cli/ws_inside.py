@@ -319,7 +319,7 @@ def ports(workspace: str, server: str | None, as_json: bool) -> None:
 @server_option
 @json_option
 def keep_awake(workspace: str, duration: str, server: str | None, as_json: bool) -> None:
-    """Keep a workspace awake for DURATION (30m, 4h, 2d), even if nothing runs in it; `off` ends it.
+    """Keep a workspace awake for DURATION (30m, 4h, 2d), even if nothing runs in it; `off` ends it. Wakes it if it sleeps.
 
     \b
     Examples:
@@ -332,7 +332,8 @@ def keep_awake(workspace: str, duration: str, server: str | None, as_json: bool)
     if as_json:
         print_json(found)
     else:
-        text = "may go to sleep again" if until is None else f"stays awake until {when(found['keep_awake_until'])}"
+        awake = "stays awake" if found["status"] == "RUNNING" else "is started and stays awake"
+        text = "may go to sleep again" if until is None else f"{awake} until {when(found['keep_awake_until'])}"
         console().print(f"{found['name']} {text}.")
 
 

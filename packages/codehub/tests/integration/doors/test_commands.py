@@ -7,6 +7,7 @@ import socket
 import subprocess
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote
 
@@ -118,6 +119,19 @@ def test_a_local_port_that_is_taken_is_known_before_the_workspace_is_woken(doors
     assert (refused.returncode, b"Address already in use" in refused.stderr) == (6, True), refused.stderr
     assert doors.phase() == "STANDBY"
     assert doors.codehub("ws", "exec", doors.workspace_id, "--", "true").returncode == 0
+
+
+def test_keeping_a_sleeping_workspace_awake_wakes_it(doors: Doors) -> None:
+    doors.sleep()
+    with doors.client() as client:
+        until = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+        for query, wrong in (("?wake=0", until), ("", None), ("", "2001-01-01T00:00:00Z")):
+            client.post(f"{doors.api}:keep-awake{query}", json={"until": wrong})
+        assert client.get(doors.api).json()["desired_state"] == "STANDBY"
+    kept = doors.codehub("ws", "keep-awake", doors.workspace_id, "4h")
+    assert (kept.returncode, b"is started and stays awake until" in kept.stdout) == (0, True), kept
+    doors.until("RUNNING")
+    assert b"may go to sleep" in doors.codehub("ws", "keep-awake", doors.workspace_id, "off").stdout
 
 
 def test_the_defaults_of_other_hosts_do_not_apply_to_workspaces(doors: Doors, tmp_path: Path) -> None:
