@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import time
 
 import httpx
 import pytest
@@ -17,7 +16,7 @@ from playwright.async_api import BrowserContext, Error, expect
 
 from testing.codehub.docker import DockerEngine
 from testing.codehub.doors import Doors, on_docker, on_processes, open_doors
-from testing.codehub.full_stack import TIMEOUT_S, Stack, fresh_stack
+from testing.codehub.full_stack import Stack, fresh_stack
 from testing.ports import free_ports
 
 pytestmark = pytest.mark.timeout(900)
@@ -79,14 +78,7 @@ def serve_page(doors: Doors, port: int, page: str) -> str:
     """The page on a port of the workspace; its address at the proxy."""
     with doors.client() as client:
         assert client.put(doors.api + "/files/page.html", content=page.encode()).is_success
-        client.post(doors.api + "/processes", json={"command": ["python3", "-c", SERVER, str(port)]})
-        deadline = time.monotonic() + TIMEOUT_S
-        while True:
-            found = {item["port"]: item for item in client.get(doors.api + "/ports").json()["items"]}
-            if port in found:
-                return str(found[port]["url"])
-            assert time.monotonic() < deadline, doors.stack.output()
-            time.sleep(0.1)
+    return doors.serve(["python3", "-c", SERVER, str(port)], port).url
 
 
 def addresses(engine: DockerEngine, workspace_id: str) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -13,7 +12,7 @@ from playwright.async_api import Page
 from e2e.pages import sign_in
 from e2e.stacks import browser_stack
 from testing.codehub.doors import Doors, open_doors
-from testing.codehub.full_stack import TIMEOUT_S, Stack
+from testing.codehub.full_stack import Stack
 from testing.ports import free_ports
 
 pytestmark = pytest.mark.xdist_group("interfaces")
@@ -66,15 +65,7 @@ def stack() -> Iterator[Stack]:
 def serve(doors: Doors) -> str:
     """Start the application on a free port of the workspace, and return the port's address."""
     (port,) = free_ports(1)
-    with doors.client() as client:
-        client.post(doors.api + "/processes", json={"command": ["python3", "-c", API, str(port)]})
-        deadline = time.monotonic() + TIMEOUT_S
-        while True:
-            found = {item["port"]: item for item in client.get(doors.api + "/ports").json()["items"]}
-            if port in found:
-                return str(found[port]["url"])
-            assert time.monotonic() < deadline, doors.stack.output()
-            time.sleep(0.1)
+    return doors.serve(["python3", "-c", API, str(port)], port).url
 
 
 async def visit(page: Page, url: str) -> None:

@@ -8,11 +8,10 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
-import httpx
 import pytest
 from playwright.async_api import Page, expect
 
-from e2e.pages import sign_in
+from e2e.pages import sign_in, submit_credentials
 from e2e.stacks import browser_stack
 from testing.codehub import vite
 from testing.codehub.doors import Doors, open_doors
@@ -74,24 +73,11 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
 @contextlib.asynccontextmanager
 async def running(site: Site, command: str, port: int) -> AsyncIterator[str]:
     """A server in the workspace, listening; the address of its port."""
-    doors = site.doors
-    async with httpx.AsyncClient(
-        base_url=doors.stack.url, headers={"Authorization": f"Bearer {doors.token}"}, timeout=120, trust_env=False
-    ) as client:
-        made = await client.post(doors.api + "/processes", json={"command": ["sh", "-c", "exec " + command]})
-        process = f"{doors.api}/processes/{made.json()['id']}"
-        try:
-            async with asyncio.timeout(TIMEOUT_S):
-                while True:
-                    found = {p["port"]: p for p in (await client.get(doors.api + "/ports")).json()["items"]}
-                    if port in found:
-                        break
-                    state = (await client.get(process)).json()
-                    assert state["state"] == "running", (await client.get(process + "/output")).text
-                    await asyncio.sleep(0.2)
-            yield str(found[port]["url"])
-        finally:
-            await client.post(process + "/signal", json={"signal": "KILL"})
+    server = await asyncio.to_thread(site.doors.serve, ["sh", "-c", "exec " + command], port)
+    try:
+        yield server.url
+    finally:
+        await asyncio.to_thread(site.doors.kill, server)
 
 
 @pytest.mark.needs("npm")
@@ -223,5 +209,32 @@ async def test_a_link_opens_a_port_for_somebody_who_is_not_signed_in(
         with doors.client() as owner:
             assert owner.delete(f"{doors.api}/ports/{port}/links/{link['id']}").status_code == 204
         await page.goto(url)
+        await expect(page.get_by_role("heading", name="This link no longer works")).to_be_visible()
+        await page.get_by_role("link", name="Sign in instead").click()
         await expect(page.get_by_role("button", name="Sign in")).to_be_visible()
+        page_faults.clear()
+
+
+async def test_a_link_that_has_expired_says_so(site: Site, page: Page, page_faults: list[str]) -> None:
+    doors = site.doors
+    (port,) = free_ports(1)
+    if site.mode == "path":
+        return  # nothing is shared there
+    async with running(site, f"python3 -m http.server {port} --bind 127.0.0.1", port):
+        with doors.client() as owner:
+            owner.patch(f"{doors.api}/ports/{port}", json={"share": "link"})
+            links = f"{doors.api}/ports/{port}/links"
+            url = owner.post(links, json={"expires_in_s": 1}).json()["url"]
+            async with asyncio.timeout(TIMEOUT_S):
+                while owner.get(links).json()["items"]:
+                    await asyncio.sleep(0.2)
+        answer = await page.goto(url)
+        assert answer is not None
+        assert answer.status == 401
+        await expect(page.get_by_role("heading", name="This link no longer works")).to_be_visible()
+        await expect(page.get_by_text("It has expired or was revoked.")).to_be_visible()
+        # Its owner is not locked out by an old link.
+        await page.get_by_role("link", name="Sign in instead").click()
+        await submit_credentials(page)
+        await expect(page.get_by_role("heading", name="Directory listing")).to_be_visible()
         page_faults.clear()

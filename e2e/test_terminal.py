@@ -208,3 +208,34 @@ async def test_signing_out_closes_the_terminal(stack: Stack, page: Page, page_fa
     await expect(shown.get_by_role("alert")).to_contain_text("session has ended")
     page_faults.clear()
     await shown.close()
+
+
+PASTE = """(length) => {
+  const data = new DataTransfer();
+  data.setData("text/plain", "pasted ".padEnd(99, "x").concat("\\n").repeat(length / 100));
+  const event = new ClipboardEvent("paste", {clipboardData: data, bubbles: true, cancelable: true});
+  document.querySelector(".xterm-helper-textarea").dispatchEvent(event);
+}"""
+
+
+async def test_a_large_paste_arrives_and_one_that_is_too_large_is_refused_as_a_whole(
+    stack: Stack, page: Page
+) -> None:
+    shown = await terminal(page, stack, "pasted")
+    await type_line(shown, "bash --norc")
+    await type_line(
+        shown, "PS1='$ '; clear; stty -echo; echo rea-$((1 + 1))-dy; cat > pasted; stty echo; wc -c pasted"
+    )
+    await expect(rows(shown)).to_contain_text("rea-2-dy")
+    await shown.evaluate(PASTE, 1_000_000)
+    # What is typed afterwards comes after it.
+    await shown.keyboard.press("Control+d")
+    await expect(rows(shown)).to_contain_text("1000000 pasted")
+    await shown.evaluate(PASTE, 2_000_000)
+    await expect(shown.get_by_role("alert")).to_contain_text("A megabyte at most")
+    await shown.get_by_role("button", name="OK").click()
+    await expect(shown.get_by_role("alert")).to_be_hidden()
+    await connected(shown)
+    await type_line(shown, "clear; echo still-$((3 * 3))-here")
+    await expect(rows(shown)).to_contain_text("still-9-here")
+    await shown.close()

@@ -39,6 +39,15 @@ def on_docker(engine: DockerEngine) -> Runtime:
 
 
 @dataclass(frozen=True)
+class Server:
+    """A server in the workspace: its process at the API, and what is listed of its port."""
+
+    process: str
+    url: str
+    name: str | None
+
+
+@dataclass(frozen=True)
 class Doors:
     stack: Stack
     workspace_id: str
@@ -75,6 +84,26 @@ class Doors:
         result = answer.json()
         assert result["exit_code"] == 0, result
         return str(result["stdout"])
+
+    def serve(self, command: list[str], port: int) -> Server:
+        """Start a server in the workspace, and return when its port is listed."""
+        with self.client() as client:
+            made = client.post(self.api + "/processes", json={"command": command})
+            assert made.status_code == 201, made.text
+            process = f"{self.api}/processes/{made.json()['id']}"
+            deadline = time.monotonic() + TIMEOUT_S
+            while True:
+                found = {item["port"]: item for item in client.get(self.api + "/ports").json()["items"]}
+                if port in found:
+                    return Server(process, found[port]["url"], found[port]["process"])
+                state = client.get(process).json()["state"]
+                late = time.monotonic() > deadline
+                assert (state, late) == ("running", False), client.get(process + "/output").text
+                time.sleep(0.1)
+
+    def kill(self, server: Server) -> None:
+        with self.client() as client:
+            client.post(server.process + "/signal", json={"signal": "KILL"})
 
     def phase(self) -> str:
         with self.client() as client:

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Query
 from pydantic import Field
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -17,7 +18,16 @@ from codehub.api.schemas import Wire
 from codehub.api.views import View
 
 router = APIRouter(tags=["files"])
-_ONE = "/workspaces/{workspace_id}/files/{path:path}"
+
+
+class _AnyPath(PathConvertor):
+    """A path with any character; Starlette's own has no line feeds."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("any_path", _AnyPath())
+_ONE = "/workspaces/{workspace_id}/files/{path:any_path}"
 _CONTENT: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The file; a tar of a folder; or, with `list`, its entries as JSON.",

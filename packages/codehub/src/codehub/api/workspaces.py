@@ -97,10 +97,16 @@ async def cancel_operation(workspace_id: str, ctx: Ctx, who: Who) -> WorkspaceVi
     return await _view(await ctx.workspaces.cancel(who, workspace_id), ctx, who)
 
 
-@router.post(_ONE + ":keep-awake", status_code=202, responses=signed_in(404, 409, 413))
-async def keep_workspace_awake(workspace_id: str, body: WorkspaceKeepAwake, ctx: Ctx, who: Who) -> WorkspaceView:
-    """Keep the workspace awake until a time, regardless of activity; `null` ends that."""
-    return await _view(await ctx.workspaces.keep_awake(who, workspace_id, body.until), ctx, who)
+@router.post(_ONE + ":keep-awake", status_code=202, responses=signed_in(404, 409, 413, 429))
+async def keep_workspace_awake(
+    workspace_id: str,
+    body: WorkspaceKeepAwake,
+    ctx: Ctx,
+    who: Who,
+    wake: Annotated[bool, Query(description="Wake the workspace when it sleeps.")] = True,
+) -> WorkspaceView:
+    """Keep the workspace awake until a time, regardless of activity; `null` ends that. Wakes a sleeping workspace."""
+    return await _view(await ctx.workspaces.keep_awake(who, workspace_id, body.until, wake=wake), ctx, who)
 
 
 @router.post(_ONE + ":retry-setup", status_code=202, responses=signed_in(404, 409, 413))

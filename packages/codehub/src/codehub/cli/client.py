@@ -5,6 +5,7 @@ Every message says what to do next. Knows nothing about the output format.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -109,11 +110,19 @@ class Client:
     @contextmanager
     def streaming(self, method: str, path: str, **how: Any) -> Iterator[httpx.Response]:
         timeout = _timeout(read=None)
-        with self._reaching(), self._http.stream(method, path, timeout=timeout, **how) as response:
-            if response.is_error:
-                response.read()
-                raise _error_of(response)
-            yield response
+        with contextlib.ExitStack() as stack:
+            with self._reaching():
+                response = stack.enter_context(self._http.stream(method, path, timeout=timeout, **how))
+                if response.is_error:
+                    response.read()
+                    raise _error_of(response)
+            try:
+                yield response
+            except _httpx().TransportError as error:
+                raise errors.Unavailable(
+                    "the connection ended before the answer was complete: the workspace may have been stopped, or the "
+                    "server restarted.\n`codehub ws ls` shows the workspaces' states."
+                ) from error
 
     def delete(self, path: str, **query: object) -> None:
         self._json("DELETE", path, params={name: _text(value) for name, value in query.items()})

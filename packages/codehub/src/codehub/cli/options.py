@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -56,6 +57,17 @@ def find_workspace(client: Client, text: str, *, all_owners: bool = False) -> Ma
         ids = ", ".join(str(ws["id"]) for ws in matches[:5])
         raise Conflict(f"several workspaces are named {text!r}; use an id ({ids})")
     return dict(matches[0])
+
+
+@contextmanager
+def inside(server: str | None, text: str) -> Iterator[tuple[Client, Mapping[str, Any]]]:
+    """Yield a client and a workspace, for requests that wake it. Says so, and waits for as long as that takes."""
+    with connect(server) as client:
+        found = find_workspace(client, text)
+        if found["status"] != "RUNNING":
+            click.echo(f"codehub: waking {found['name']} …", err=True)
+        with client.without_timeout():
+            yield client, found
 
 
 def complete_workspace(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -17,7 +17,15 @@ import click
 from codehub.cli import ssh_files
 from codehub.cli.client import Client
 from codehub.cli.credentials import Credentials
-from codehub.cli.options import connect, find_workspace, json_option, server_option, workspace_before_command
+from codehub.cli.options import (
+    connect,
+    find_workspace,
+    inside,
+    json_option,
+    server_option,
+    workspace_argument,
+    workspace_before_command,
+)
 from codehub.cli.output import console, print_json, print_table, when
 from codehub.cli.stream import hand_over, open_stream, relay
 from codehub.domain.errors import CodeHubError, Conflict, Invalid, NotFound, Unauthorized
@@ -71,12 +79,8 @@ def _split(words: tuple[str, ...]) -> tuple[list[str], list[str]]:
 
 def _serve_stdio(name: str, host: str, fd_pass: bool, server: str | None) -> None:
     credentials = Credentials(os.environ)
-    with connect(server) as client:
-        found = find_workspace(client, name)
-        if found["status"] != "RUNNING":
-            click.echo(f"codehub: waking {found['name']} …", err=True)
-        with client.without_timeout() as waiting:
-            address = waiting.post(f"workspaces/{found['id']}/ssh")
+    with inside(server, name) as (client, found):
+        address = client.post(f"workspaces/{found['id']}/ssh")
         token = credentials.token(credentials.server(server))
     if token is None:
         raise Unauthorized("Sign in with `codehub login`.")
@@ -104,7 +108,8 @@ def _register(client: Client) -> None:
 def config_ssh(yes: bool, remove: bool, path: Path | None, server: str | None) -> None:
     """Make `ssh NAME.codehub` work, and with it scp, rsync, git, VS Code, Cursor and JetBrains Gateway.
 
-    Adds a `Host *.codehub` block to ~/.ssh/config and shows the change first. Running it again changes nothing.
+    Adds a `Host *.codehub` block at the top of ~/.ssh/config and shows the change first. Running it again changes
+    nothing. Lines of your own for these hosts belong above the block: `ssh` takes the first value that it finds.
 
     \b
     Examples:
@@ -119,16 +124,22 @@ def config_ssh(yes: bool, remove: bool, path: Path | None, server: str | None) -
             _register(client)
             plain = str(client.get("about").get("workspace_url", client.server)).startswith("http:")
         wanted = ssh_files.block(server=server, fd_passing=plain)
-    old = target.read_text() if target.exists() else ""
+    old = ssh_files.read(target)
     new = ssh_files.with_block(old, wanted)
     if new == old:
         console().print(f"{target} is as it should be.")
         return
     shown = difflib.unified_diff(old.splitlines(True), new.splitlines(True), str(target), str(target))
-    click.echo("".join(shown), nl=False)
+    # Bytes that are no UTF-8 are kept in the file; only here they are shown as question marks.
+    click.echo("".join(shown).encode("utf-8", "replace"), nl=False)
     if not yes and not click.confirm("Write this?", default=True):
         raise click.Abort
-    ssh_files.change_config(target, wanted)
+    try:
+        ssh_files.change_config(target, wanted)
+    except OSError as error:
+        raise Conflict(
+            f"{target} cannot be written ({error.strerror}): make the change above by hand, or name another --file"
+        ) from error
     console().print("Removed." if remove else "Done. Try: ssh NAME.codehub")
 
 
@@ -192,7 +203,7 @@ def remove_key(key: str, server: str | None) -> None:
 
 
 @click.command("port-forward")
-@click.argument("workspace")
+@workspace_argument
 @click.argument("ports", nargs=-1, required=True)
 @click.option("--address", default="127.0.0.1", show_default=True, help="Local address to listen on.")
 @server_option
@@ -209,21 +220,23 @@ def port_forward(workspace: str, ports: tuple[str, ...], address: str, server: s
     token = credentials.token(credentials.server(server))
     if token is None:
         raise Unauthorized("Sign in with `codehub login`.")
-    with connect(server) as client:
-        found = find_workspace(client, workspace)
-        with client.without_timeout() as waiting:
-            waiting.get(f"workspaces/{found['id']}/ports")  # wakes it
-    listeners = []
-    for remote, local in wanted:
-        try:
-            listener = socket.create_server((address, local), reuse_port=False)
-        except OSError as error:
-            raise Conflict(f"{address}:{local} cannot be listened on: {error.strerror}") from error
-        listeners.append(listener)
+    # Before the workspace is woken: a taken port is known at once.
+    listeners = [(remote, _listen(address, local)) for remote, local in wanted]
+    with inside(server, workspace) as (client, found):
+        client.get(f"workspaces/{found['id']}/ports")
+    for remote, listener in listeners:
         click.echo(f"{address}:{listener.getsockname()[1]} → port {remote} of {found['name']}")
         threading.Thread(target=_accept, args=(listener, found, remote, token), daemon=True).start()
     with contextlib.suppress(KeyboardInterrupt):
         threading.Event().wait()
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((address, port), reuse_port=False)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        raise Conflict(f"{address}:{port} cannot be listened on: {reason}") from error
 
 
 def _pair(text: str) -> tuple[int, int]:

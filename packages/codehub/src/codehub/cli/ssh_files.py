@@ -21,7 +21,8 @@ CIPHERS = (
     "aes128-gcm@openssh.com,aes256-gcm@openssh.com,chacha20-poly1305@openssh.com,aes128-ctr,aes192-ctr,aes256-ctr"
 )
 _BEGIN, _END = "# --- CodeHub: begin (codehub config-ssh) ---", "# --- CodeHub: end ---"
-_BLOCK = re.compile(rf"\n?{re.escape(_BEGIN)}\n.*?{re.escape(_END)}\n", re.DOTALL)
+# Never across another beginning: what stands between a block that lost its end and the next one is the user's.
+_BLOCK = re.compile(rf"{re.escape(_BEGIN)}\r?\n(?:(?!{re.escape(_BEGIN)}).)*?{re.escape(_END)}\r?\n?", re.DOTALL)
 
 
 def folder() -> Path:
@@ -61,12 +62,21 @@ def remember_host(name: str, host_key: str) -> None:
     _changed(known_hosts(), lambda text: with_host(text, name, host_key))
 
 
+def read(path: Path) -> str:
+    """Return a file's text with its own line ends, and with bytes that are no UTF-8. Empty if there is no file."""
+    if not path.exists():
+        return ""
+    with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+        return file.read()
+
+
 def _changed(path: Path, change: Callable[[str], str]) -> None:
     """Rewrite the file as a whole under a lock, because several `ssh` may start at once."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open(path.with_name(path.name + ".lock"), "w") as lock:
+    for each in (folder(), path.parent):
+        each.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(folder() / f"{path.name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        old = path.read_text() if path.exists() else ""
+        old = read(path)
         new = change(old)
         if new == old:
             return
@@ -74,7 +84,7 @@ def _changed(path: Path, change: Callable[[str], str]) -> None:
         target = path.resolve()
         partial = target.with_name(target.name + ".codehub-new")
         fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(fd, "w") as file:
+        with open(fd, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
             file.write(new)
         if target.exists():
             os.chmod(partial, target.stat().st_mode & 0o777)
@@ -121,18 +131,26 @@ def options(*, server: str | None, fd_passing: bool) -> list[tuple[str, str]]:
 
 
 def block(*, server: str | None, fd_passing: bool) -> str:
+    """Return the block. It ends with `Host *`, so that lines after it apply to all hosts, as they did before."""
     lines = [f"  {name} {value}" for name, value in options(server=server, fd_passing=fd_passing)]
-    return "\n".join([_BEGIN, f"Host *{SUFFIX}", *lines, _END]) + "\n"
+    return "\n".join([_BEGIN, f"Host *{SUFFIX}", *lines, "Host *", _END]) + "\n"
 
 
 def with_block(text: str, wanted: str | None) -> str:
-    """Return the configuration with or without our block at its end. Everything else stays unchanged."""
-    rest = _BLOCK.sub("", text)
-    if wanted is None:
-        return rest
-    if rest and not rest.endswith("\n"):
-        rest += "\n"
-    return (rest + "\n" if rest else "") + wanted
+    """Return the configuration with or without our block. Everything else stays unchanged.
+
+    A new block is at the top: `ssh` takes the first value that it finds, and a user's own `Host *` with another user, a
+    time limit or without host checking would win. A block that is there already stays where it is.
+    """
+    found = _BLOCK.search(text)
+    if found is None:
+        return text if wanted is None else "\n".join([wanted, text] if text else [wanted])
+    before, after = text[: found.start()], _BLOCK.sub("", text[found.end() :])
+    if wanted is not None:
+        return before + wanted + after
+    if before:
+        return (before[:-1] if before.endswith("\n\n") else before) + after
+    return after.removeprefix("\n")
 
 
 def change_config(path: Path, wanted: str | None) -> None:

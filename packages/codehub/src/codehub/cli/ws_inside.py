@@ -6,6 +6,7 @@ import json
 import os
 import posixpath
 import re
+import stat
 import sys
 import tarfile
 import threading
@@ -13,6 +14,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import IO
 from urllib.parse import quote
 
 import click
@@ -22,6 +24,7 @@ from codehub.cli.follow import follow_setup
 from codehub.cli.options import (
     connect,
     find_workspace,
+    inside,
     json_option,
     server_option,
     workspace_argument,
@@ -34,7 +37,7 @@ from codehub.workspaced import tars
 _CHUNK = 256 << 10
 # The coordinator sees a retry within a second; a step may fail again immediately and look unchanged.
 _SETUP_BEGINS_S = 5.0
-_DURATION = re.compile(r"(\d+)([mhd])")
+_DURATION = re.compile(r"(\d{1,6})([mhd])")  # more would be beyond the calendar
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -80,14 +83,23 @@ def exec_(
     if timeout_s is not None:
         body["timeout_s"] = timeout_s
     if with_stdin:
-        body["stdin"] = sys.stdin.read()
-    with connect(server) as client:
-        path = f"workspaces/{find_workspace(client, workspace)['id']}/exec"
+        body["stdin"] = _standard_input()
+    with inside(server, workspace) as (client, found):
+        path = f"workspaces/{found['id']}/exec"
         if detach:
             console().print(str(client.post(path, body)["process_id"]))
             return
         code = _streamed(client, path, body)
     raise click.exceptions.Exit(1 if code is None else code)
+
+
+def _standard_input() -> str:
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError:
+        raise Invalid(
+            "--stdin sends text, and this is no UTF-8: pass it through `codehub ssh`, or copy it with `codehub ws cp`"
+        ) from None
 
 
 def _variable(text: str) -> tuple[str, str]:
@@ -128,11 +140,14 @@ def cp(source: str, target: str, server: str | None) -> None:
     up, down = _remote(target), _remote(source)
     if (up is None) == (down is None):
         raise Invalid("one of the two must be WORKSPACE:PATH, and the other a path here")
-    with connect(server) as client:
-        if up is not None:
-            _upload(client, Path(source), *_place(client, up))
-        elif down is not None:
-            _download(client, *_place(client, down), Path(target))
+    if up is not None:
+        if not Path(source).exists():
+            raise NotFound(f"{source} is not there")
+        with inside(server, up[0]) as (client, found):
+            _upload(client, Path(source), f"workspaces/{found['id']}/files/", up[1])
+    elif down is not None:
+        with inside(server, down[0]) as (client, found):
+            _download(client, f"workspaces/{found['id']}/files/", down[1], Path(target))
 
 
 def _remote(text: str) -> tuple[str, str] | None:
@@ -141,36 +156,46 @@ def _remote(text: str) -> tuple[str, str] | None:
     return (name, path) if colon and name and "/" not in name else None
 
 
-def _place(client: Client, remote: tuple[str, str]) -> tuple[str, str]:
-    found = find_workspace(client, remote[0])
-    return f"workspaces/{found['id']}/files/", remote[1]
-
-
 def _upload(client: Client, source: Path, files: str, path: str) -> None:
-    if not source.exists():
-        raise NotFound(f"{source} is not there")
     if path in ("", ".") or path.endswith("/") or _is_folder(client, files, path):
         path = posixpath.join(path, source.resolve().name)
     if source.is_dir():
         headers = {"Content-Type": "application/x-tar"}
-        client.put(files + quote(path), _packed(source), **headers)
+        client.put(files + _quoted(path), _packed(source), **headers)
     else:
         with source.open("rb") as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise Invalid(f"{source} is neither a file nor a folder")
             client.put(
-                files + quote(path) + f"?mode={source.stat().st_mode & 0o777:03o}",
-                iter(lambda: file.read(_CHUNK), b""),
-                **{"Content-Length": str(source.stat().st_size)},
+                files + _quoted(path) + f"?mode={found.st_mode & 0o777:03o}",
+                _exactly(file, found.st_size),
+                **{"Content-Length": str(found.st_size)},
             )
     console(err=True).print(f"{source} → {path}")
 
 
+def _quoted(path: str) -> str:
+    """Return a path for a URL. Names are bytes, and need not be UTF-8."""
+    return quote(os.fsencode(path))
+
+
 def _is_folder(client: Client, files: str, path: str) -> bool:
-    parent, name = posixpath.split(path.rstrip("/"))
     try:
-        listed = client.get(files + quote(parent), list=True)["items"]
+        client.get(files + _quoted(path), list=True)
     except (NotFound, Invalid):
         return False
-    return any(item["path"] == name and item["type"] == "directory" for item in listed)
+    return True
+
+
+def _exactly(file: IO[bytes], size: int) -> Iterator[bytes]:
+    """Yield as many bytes as the file had at first: a log may grow while it is copied."""
+    while size:
+        data = file.read(min(_CHUNK, size))
+        if not data:
+            raise Conflict(f"{file.name} became shorter while it was copied")
+        size -= len(data)
+        yield data
 
 
 def _packed(source: Path) -> Iterator[bytes]:
@@ -199,16 +224,19 @@ def _packed(source: Path) -> Iterator[bytes]:
 def _download(client: Client, files: str, path: str, target: Path) -> None:
     if target.is_dir():
         target = target / (posixpath.basename(path.rstrip("/")) or "home")
-    with client.download(files + quote(path)) as response:
+    with client.download(files + _quoted(path)) as response:
         if response.headers.get("content-type") == "application/x-tar":
             target.mkdir(parents=True, exist_ok=True)
             _unpack(response.iter_bytes(_CHUNK), target)
         else:
             partial = target.with_name(target.name + ".part")
-            with partial.open("wb") as file:
-                for data in response.iter_bytes(_CHUNK):
-                    file.write(data)
-            partial.replace(target)
+            try:
+                with partial.open("wb") as file:
+                    for data in response.iter_bytes(_CHUNK):
+                        file.write(data)
+                partial.replace(target)
+            finally:
+                partial.unlink(missing_ok=True)
     console(err=True).print(f"{path} → {target}")
 
 
@@ -252,8 +280,8 @@ def ps(workspace: str, server: str | None, as_json: bool) -> None:
     Example:
       codehub ws ps api
     """
-    with connect(server) as client:
-        items = client.get(f"workspaces/{find_workspace(client, workspace)['id']}/processes")["items"]
+    with inside(server, workspace) as (client, found):
+        items = client.get(f"workspaces/{found['id']}/processes")["items"]
     if as_json:
         print_json({"items": items})
         return
@@ -284,8 +312,8 @@ def ports(workspace: str, server: str | None, as_json: bool) -> None:
     Example:
       codehub ws ports api
     """
-    with connect(server) as client:
-        items = client.get(f"workspaces/{find_workspace(client, workspace)['id']}/ports")["items"]
+    with inside(server, workspace) as (client, found):
+        items = client.get(f"workspaces/{found['id']}/ports")["items"]
     if as_json:
         print_json({"items": items})
         return
@@ -299,7 +327,7 @@ def ports(workspace: str, server: str | None, as_json: bool) -> None:
 @server_option
 @json_option
 def keep_awake(workspace: str, duration: str, server: str | None, as_json: bool) -> None:
-    """Keep a workspace awake for DURATION (30m, 4h, 2d), even if nothing runs in it; `off` ends it.
+    """Keep a workspace awake for DURATION (30m, 4h, 2d), even if nothing runs in it; `off` ends it. Wakes it if it sleeps.
 
     \b
     Examples:
@@ -312,7 +340,8 @@ def keep_awake(workspace: str, duration: str, server: str | None, as_json: bool)
     if as_json:
         print_json(found)
     else:
-        text = "may go to sleep again" if until is None else f"stays awake until {when(found['keep_awake_until'])}"
+        awake = "stays awake" if found["status"] == "RUNNING" else "is started and stays awake"
+        text = "may go to sleep again" if until is None else f"{awake} until {when(found['keep_awake_until'])}"
         console().print(f"{found['name']} {text}.")
 
 

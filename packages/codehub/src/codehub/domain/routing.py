@@ -72,6 +72,7 @@ class Page(StrEnum):
     ERROR = "error"
     LIMIT = "limit"
     SIGNED_OUT = "signed-out"
+    LINK_ENDED = "link-ended"
     UNAVAILABLE = "unavailable"
 
 

@@ -31,6 +31,7 @@ _TITLES: Final[dict[Page, str]] = {
     Page.ERROR: "Something went wrong with your workspace",
     Page.LIMIT: "Too many workspaces are running",
     Page.SIGNED_OUT: "Sign-in failed",
+    Page.LINK_ENDED: "This link no longer works",
     Page.UNAVAILABLE: "CodeHub is temporarily unavailable",
 }
 _TEXTS: Final[dict[Page, str]] = {
@@ -43,6 +44,7 @@ _TEXTS: Final[dict[Page, str]] = {
     Page.PENDING: "It has not been started yet.",
     Page.LIMIT: "Stop one of these, then open this workspace again.",
     Page.SIGNED_OUT: "The sign-in link has been used or has expired, or this browser blocks cookies. Try again.",
+    Page.LINK_ENDED: "It has expired or was revoked. Ask the person who gave it to you for a new one.",
     Page.UNAVAILABLE: "One of its services does not answer. This page retries automatically.",
 }
 # The limit of the installation is reached, and the user has no running workspace to stop.
@@ -57,6 +59,8 @@ _ACTIONS: Final[dict[Page, tuple[str, str]]] = {
     Page.PENDING: ("start", "Start"),
     Page.ERROR: ("start", "Start again"),
 }
+# The button that opens the address again.
+_AGAIN: Final[dict[Page, str]] = {Page.SIGNED_OUT: "Try again", Page.LINK_ENDED: "Sign in instead"}
 # These pages are only shown to a user who waits for the workspace, so operations in the way are described as temporary.
 _BEFORE_WAKING: Final[dict[Operation, str]] = {
     Operation.STOPPING: "It is still stopping; then it starts again",
@@ -161,9 +165,11 @@ def render(
     action = _ACTIONS.get(page)
     if action is not None and (workspace is None or Action.START in allowed_actions(workspace, Viewer())):
         parts.append(f'<a class="button" href="{_link(dashboard, workspace_id, action[0])}">{action[1]}</a>')
-    if page is Page.SIGNED_OUT:
-        parts.append(f'<a class="button" href="{escape(f"{prefix_of(workspace_id, door)}/")}">Try again</a>')
-    parts.append(f'<a href="{escape(dashboard)}/">My workspaces</a>')
+    again = _AGAIN.get(page)
+    if again is not None:
+        parts.append(f'<a class="button" href="{escape(f"{prefix_of(workspace_id, door)}/")}">{again}</a>')
+    if page is not Page.LINK_ENDED:  # most people with a link have no account
+        parts.append(f'<a href="{escape(dashboard)}/">My workspaces</a>')
     # A guest at a shared port learns nothing about the workspace: the page is simply reloaded.
     guest = page is Page.PORT_CLOSED and workspace is None
     follows = page in _FOLLOWED and not guest

@@ -19,6 +19,7 @@ from codehub.adapters.postgres.pool import Database
 from codehub.adapters.workspaced_client import Answer, ByteStream, WorkspacedClient, decoded
 from codehub.domain.errors import Conflict, Denied, UpstreamUnavailable
 from codehub.domain.model import DesiredState, Operation, Phase, Workspace
+from codehub.domain.wording import error_text
 from codehub.ports.instances import Instances, Upstream
 from codehub.services.backend_answers import answered
 from codehub.services.principal import Clock, Principal
@@ -78,7 +79,7 @@ class Doors:
                     if _runs(now):
                         return
                     if now.phase is Phase.ERROR:
-                        raise Conflict(f"the workspace could not be started: {now.error_reason}; see its events")
+                        raise Conflict(_why_not(now, who))
                     if now.desired_state is not DesiredState.RUNNING:
                         raise Conflict("the workspace was stopped while it was starting")
                     await asyncio.sleep(_POLL_INTERVAL_S)
@@ -160,6 +161,12 @@ class Doors:
                     "the workspace's helper (workspaced) does not answer; restart the workspace"
                 )
             await asyncio.sleep(0.05)
+
+
+def _why_not(workspace: Workspace, who: Principal) -> str:
+    message, remedy = error_text(workspace.error_reason, is_admin=who.is_admin)
+    detail = f" ({workspace.error_message})" if workspace.error_message else ""
+    return f"the workspace could not be started. {message.removesuffix('.')}{detail}. {remedy}"
 
 
 def _runs(workspace: Workspace) -> bool:

@@ -223,8 +223,10 @@ class Workspaces:
             await record(tx, self.clock, workspace_id, who, "cancel", f"cancelled: {what}")
             return await reload(tx, workspace_id)
 
-    async def keep_awake(self, who: Principal, workspace_id: str, until: datetime | None) -> WorkspaceWithOwner:
-        """Keep the workspace awake until this time, regardless of activity. None ends that."""
+    async def keep_awake(
+        self, who: Principal, workspace_id: str, until: datetime | None, *, wake: bool
+    ) -> WorkspaceWithOwner:
+        """Keep the workspace awake until this time, regardless of activity. None ends that. `wake` starts it."""
         now = self.clock()
         if until is not None and not now < until <= now + LONGEST_KEEP_AWAKE:
             raise Invalid(f"until: a time within the next {LONGEST_KEEP_AWAKE.days} days")
@@ -232,7 +234,14 @@ class Workspaces:
             seen = await visible(tx, who, workspace_id)
             if seen.workspace.owner_user_id != who.user_id:
                 raise Denied("only its owner keeps a workspace awake")
-            await locked(tx, workspace_id)
+            wakes = wake and until is not None and seen.workspace.desired_state is not DesiredState.RUNNING
+            if wakes:
+                await self._slot(tx, seen.workspace)
+            workspace = await locked(tx, workspace_id)
+            if wakes:
+                check_allowed(Action.EDIT, workspace)
+                await workspaces.set_desired_state(tx, workspace_id, DesiredState.RUNNING, now)
+                await record(tx, self.clock, workspace_id, who, "desired_state", _REQUESTED[DesiredState.RUNNING])
             await workspaces.keep_awake(tx, workspace_id, until, now)
             message = (
                 "no longer keeps it awake" if until is None else f"keeps it awake until {until:%Y-%m-%d %H:%M} UTC"

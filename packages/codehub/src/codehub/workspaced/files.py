@@ -9,6 +9,7 @@ import re
 import secrets
 import stat
 from collections.abc import AsyncIterator
+from urllib.parse import quote
 
 from . import paths
 from .errors import RequestError, conflict, invalid, not_found, too_large
@@ -96,7 +97,7 @@ class Files:
             temporary = f"{UPLOAD_PREFIX}{secrets.token_hex(8)}"
             size = 0
             try:
-                fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=place.fd)
+                fd, named = _new_file(place.fd, temporary)
                 with open(fd, "wb", buffering=0) as file:
                     async for part in body:
                         size += len(part)
@@ -106,6 +107,8 @@ class Files:
                     if mode is None:
                         mode = stat.S_IMODE(before.st_mode) if before is not None else 0o644
                     os.fchmod(fd, mode & 0o777)
+                    if not named:
+                        os.link(f"/proc/self/fd/{fd}", temporary, dst_dir_fd=place.fd)
                 os.rename(temporary, place.name, src_dir_fd=place.fd, dst_dir_fd=place.fd)
             except BaseException as error:
                 # An interrupted upload leaves the old file, or none.
@@ -173,6 +176,17 @@ class Files:
                     raise paths.refused(error, place.shown) from error
                 raise
         return as_json({"path": place.shown, "count": count})
+
+
+def _new_file(folder: int, name: str) -> tuple[int, bool]:
+    """Return a new file, and whether it has the name already.
+
+    Without a name, nothing of an upload is left if this process is killed. Some file systems need one.
+    """
+    flags = os.O_WRONLY | os.O_CLOEXEC
+    with contextlib.suppress(OSError):
+        return os.open(".", flags | os.O_TMPFILE, 0o600, dir_fd=folder), False
+    return os.open(name, flags | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder), True
 
 
 def _stat(place: paths.Place) -> os.stat_result:
@@ -251,6 +265,10 @@ def _entry(name: str, prefix: str, found: os.stat_result, fd: int) -> dict[str, 
         "mode": f"{stat.S_IMODE(found.st_mode):04o}",
         "modified_at": timestamp(found.st_mtime),
     }
+    try:
+        (prefix + name).encode()
+    except UnicodeEncodeError:  # the path above cannot be sent back
+        entry["encoded_path"] = quote((prefix + name).encode("utf-8", "surrogateescape"))
     if kind == "symlink":
         with contextlib.suppress(OSError):
             target = os.readlink(name, dir_fd=fd)

@@ -207,7 +207,10 @@ def _become(launch: Launch, slave: int) -> None:
             os.dup2(slave, standard)
     else:
         _redirect(launch)
-    os.chdir(launch.cwd)
+    try:
+        os.chdir(launch.cwd)
+    except OSError as error:
+        raise OSError(error.errno, f"the folder {launch.cwd} cannot be entered: {error.strerror}") from error
     os.umask(0o022)
     os.execvpe(launch.command[0], list(launch.command), launch.env)  # noqa: S606
 

@@ -28,9 +28,9 @@ class ProcessRoutes:
 
     async def exec(self, request: Request) -> Response:
         body = await request.json()
-        process = self._start("exec", body)
         wait, kill = _flag(body, "wait", True), _flag(body, "kill_on_disconnect", False)
         timeout_s = _timeout(body)
+        process = self._start("exec", body)
         if not wait:
             if timeout_s is not None:
                 asyncio.ensure_future(self._limit(process, timeout_s))  # noqa: RUF006 - ends with the process

@@ -15,7 +15,7 @@ import signal
 import stat
 import sys
 import tarfile
-from typing import Callable, Literal, Protocol
+from typing import IO, Callable, Literal, Protocol
 
 if not __package__:  # started by file
     sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -36,8 +36,38 @@ def pack(left_out: Callable[[str, bool], bool] = lambda path, is_folder: False) 
 
     with tarfile.open(fileobj=sys.stdout.buffer, mode="w|", format=tarfile.PAX_FORMAT, bufsize=1 << 18) as archive:
         for name in sorted(os.listdir(".")):
-            archive.add(name, recursive=True, filter=packed)
+            _add(archive, name, packed)
     sys.stdout.buffer.flush()
+
+
+def _add(archive: tarfile.TarFile, path: str, packed: Callable[[tarfile.TarInfo], tarfile.TarInfo | None]) -> None:
+    """Add a file or a folder with its content. Programs go on meanwhile: what is gone by now is left out."""
+    try:
+        # None if tar has no such kind, as for sockets.
+        found = archive.gettarinfo(path)
+        member = packed(found) if found is not None else None
+        if member is None:
+            return
+        if member.isreg():
+            with open(path, "rb") as file:
+                archive.addfile(member, _Padded(file))
+            return
+        below = sorted(os.listdir(path)) if member.isdir() else []
+    except FileNotFoundError:
+        return
+    archive.addfile(member)
+    for name in below:
+        _add(archive, os.path.join(path, name), packed)
+
+
+class _Padded:
+    """A file that is read to the length that its header has promised, though it became shorter, as GNU tar does."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def read(self, size: int = 0, /) -> bytes:
+        return self._file.read(size).ljust(size, b"\0")
 
 
 def pack_context() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import tarfile
 import time
+from collections.abc import Iterator
 
 import httpx
 import pytest
@@ -164,6 +166,31 @@ def test_an_upload_that_is_cut_leaves_the_old_file(doors: Doors) -> None:
         assert client.get(doors.api + "/files/kept/file.bin").content == b"old"
 
 
+def test_an_upload_leaves_nothing_if_workspaced_is_killed_meanwhile(doors: Doors) -> None:
+    killed = helper(doors)
+
+    def cut() -> Iterator[bytes]:
+        yield b"new" * 100_000
+        deadline = time.monotonic() + 60
+        while "/cut/" not in doors.sh(f"ls -l /proc/{killed}/fd"):  # it is being written
+            assert time.monotonic() < deadline
+        with doors.client() as other:
+            other.post(doors.api + "/exec", json={"command": f"kill -KILL {killed}", "wait": False})
+        yield b"new" * 100_000
+
+    with doors.client() as client:
+        client.put(doors.api + "/files/cut/file.bin", content=b"old")
+        with contextlib.suppress(httpx.TransportError):  # refused, or the connection broke
+            assert client.put(doors.api + "/files/cut/file.bin", content=cut()).status_code == 502
+    assert doors.sh("ls -A cut; cat cut/file.bin") == "file.bin\nold"
+
+
+def helper(doors: Doors) -> int:
+    """Return the pid of workspaced: the child of its supervisor, which has the same command line."""
+    find = "for p in $(pgrep -f -- --supervise); do pgrep -P $p -f -- --supervise; done | head -1"
+    return int(doors.sh(find))
+
+
 def test_ten_thousand_files_go_up_and_down_as_tar(doors: Doors) -> None:
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w") as archive:
@@ -262,12 +289,7 @@ def test_a_token_limited_to_one_workspace_opens_only_that(doors: Doors) -> None:
 def test_processes_outlive_a_killed_workspaced_which_comes_back(doors: Doors) -> None:
     with doors.client() as client:
         made = client.post(doors.api + "/processes", json={"command": "sleep 3; echo survived"}).json()
-        # The helper is the child of its supervisor; both carry the same command line.
-        killed = client.post(
-            doors.api + "/exec",
-            json={"command": "for p in $(pgrep -f -- --supervise); do pgrep -P $p -f -- --supervise; done | head -1"},
-        ).json()["stdout"]
-        client.post(doors.api + "/exec", json={"command": f"kill -KILL {killed}", "wait": False}, timeout=60)
+        client.post(doors.api + "/exec", json={"command": f"kill -KILL {helper(doors)}", "wait": False}, timeout=60)
         # Whoever asks while the helper restarts waits for it.
         output = client.get(f"{doors.api}/processes/{made['id']}/output", params={"follow": True})
         assert output.status_code == 200, output.text

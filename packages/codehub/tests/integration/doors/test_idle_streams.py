@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from contextlib import ExitStack
 
 import pytest
@@ -40,12 +39,7 @@ MOST_BYTES = 20_000
 @pytest.mark.parametrize("count", [400, pytest.param(2000, marks=pytest.mark.soak)])
 def test_idle_streams_are_cheap_and_stay_open(doors: Doors, count: int) -> None:
     port = free_port()
-    with doors.client() as client:
-        made = client.post(doors.api + "/processes", json={"command": ["python3", "-c", LISTENER, str(port)]}).json()
-        deadline = time.monotonic() + TIMEOUT_S
-        while port not in {found["port"] for found in client.get(doors.api + "/ports").json()["items"]}:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+    server = doors.serve(["python3", "-c", LISTENER, str(port)], port)
     (proxy,) = doors.stack.processes("proxy")
     listening = int(doors.stack.value("CODEHUB_WORKSPACE_BASE_URL").rpartition(":")[2].strip("/"))
     streams: list[socket.socket] = []
@@ -61,8 +55,7 @@ def test_idle_streams_are_cheap_and_stay_open(doors: Doors, count: int) -> None:
             word = os.urandom(4).hex().encode()
             stream.sendall(word)
             assert _exactly(stream, len(word)) == word, number
-    with doors.client() as client:
-        client.post(f"{doors.api}/processes/{made['id']}/signal", json={"signal": "KILL"})
+    doors.kill(server)
 
 
 def _stream(doors: Doors, listening: int, port: int) -> socket.socket:

@@ -49,21 +49,12 @@ def free_port() -> int:
 @contextmanager
 def serving(doors: Doors, address: str, port: int) -> Iterator[str]:
     """A dev server in the workspace; the address of its port at the proxy, for programs with a token."""
-    with doors.client() as client:
-        made = client.post(doors.api + "/processes", json={"command": ["python3", "-c", SERVER, address, str(port)]})
-        process = f"{doors.api}/processes/{made.json()['id']}"
-        deadline = time.monotonic() + TIMEOUT_S
-        while True:
-            found = {item["port"]: item for item in client.get(doors.api + "/ports").json()["items"]}
-            if port in found:
-                break
-            assert time.monotonic() < deadline, client.get(process + "/output").text
-            time.sleep(0.1)
-        assert found[port]["process"] == "python3"
-        try:
-            yield doors.at_proxy(f"/w/{doors.workspace_id}/port/{port}/")
-        finally:
-            client.post(process + "/signal", json={"signal": "KILL"})
+    server = doors.serve(["python3", "-c", SERVER, address, str(port)], port)
+    try:
+        assert server.name == "python3"
+        yield doors.at_proxy(f"/w/{doors.workspace_id}/port/{port}/")
+    finally:
+        doors.kill(server)
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -117,6 +108,32 @@ def test_a_link_lets_anybody_in_until_the_port_is_shared_less(doors: Doors) -> N
             assert guest.get(public, headers=inside).status_code == 401
 
 
+def test_an_expired_link_is_refused_with_its_reason_and_forgotten(doors: Doors) -> None:
+    port = free_port()
+    with serving(doors, "127.0.0.1", port), doors.client() as owner:
+        shared = f"{doors.api}/ports/{port}"
+        owner.patch(shared, json={"share": "link"})
+        address = urlsplit(owner.post(shared + "/links", json={"expires_in_s": 0.5}).json()["url"])
+        deadline = time.monotonic() + TIMEOUT_S
+        while owner.get(shared + "/links").json()["items"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        public = doors.at_proxy(address.path)
+        secret = address.query.partition("=")[2]
+        with httpx.Client(trust_env=False, timeout=60, headers={"Host": address.netloc}) as guest:
+            for path, headers in ((f"?{address.query}", {}), ("", {"Cookie": f"codehub_link={secret}"})):
+                refused = guest.get(public + path, headers=headers)
+                assert refused.status_code == 401
+                assert "expired or was revoked" in refused.json()["error"]["message"]
+                assert refused.headers["set-cookie"].startswith("codehub_link=;")
+                guest.cookies.clear()
+                shown = guest.get(public + path, headers={**headers, "Accept": "text/html"})
+                assert (shown.status_code, "This link no longer works" in shown.text) == (401, True)
+                assert secret not in shown.text
+                guest.cookies.clear()
+        owner.patch(shared, json={"share": "owner"})
+
+
 def test_a_port_shared_with_users_is_open_to_them_and_the_ide_is_not(doors: Doors) -> None:
     port = free_port()
     token = token_of_another_user(doors, f"guest{port}")
@@ -162,14 +179,10 @@ def test_a_guests_open_socket_ends_when_the_port_is_shared_less(doors: Doors) ->
     port = free_port()
     token = token_of_another_user(doors, f"watcher{port}")
     with doors.client() as owner:
-        made = owner.post(doors.api + "/processes", json={"command": ["python3", "-c", UPGRADER, str(port)]}).json()
+        server = doors.serve(["python3", "-c", UPGRADER, str(port)], port)
         owner.patch(f"{doors.api}/ports/{port}", json={"share": "users"})
         # Another port that stays shared must not keep this one open.
         owner.patch(f"{doors.api}/ports/1", json={"share": "users"})
-        deadline = time.monotonic() + TIMEOUT_S
-        while port not in {item["port"] for item in owner.get(doors.api + "/ports").json()["items"]}:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
         with upgraded(doors, port, doors.token) as mine, upgraded(doors, port, token) as guests:
             guests.sendall(b"hello")
             assert guests.recv(5) == b"hello"
@@ -179,7 +192,7 @@ def test_a_guests_open_socket_ends_when_the_port_is_shared_less(doors: Doors) ->
             mine.sendall(b"still")
             assert mine.recv(5) == b"still"
         owner.patch(f"{doors.api}/ports/1", json={"share": "owner"})
-        owner.post(f"{doors.api}/processes/{made['id']}/signal", json={"signal": "KILL"})
+        doors.kill(server)
 
 
 def test_port_forward_reaches_a_server_without_any_name(doors: Doors) -> None:

@@ -23,6 +23,7 @@ MESSAGES: Final[dict[Page, str]] = {
     Page.PENDING: "the workspace is not started",
     Page.ERROR: "the workspace is in ERROR: its timeline says why",
     Page.LIMIT: "too many workspaces are running: stop one first",
+    Page.LINK_ENDED: "this link has expired or was revoked: ask for a new one",
     Page.UNAVAILABLE: "the database does not answer: ask again",
 }
 

@@ -207,11 +207,16 @@ class AdmissionController:
         link, rest = parameter_of(context.rest, LINK_NAME.decode()) or ("", "")
         links = [link.encode()] if link else self._sign_in.values(context, LINK_NAME)
         port = context.door.port
+        path = prefix_of(context.workspace_id, context.door) + "/"
         secret = await self._access.may_open_port(context.workspace_id, port, user_id=seen.user_id, links=links)
         if secret is None:
-            return None
+            if seen.user_id is not None or not links:
+                return None
+            # Without the cookie, the next request leads to the sign-in.
+            ended = self._answers.page(context, 401, Page.LINK_ENDED)
+            forget = self._sign_in.set_cookie(LINK_NAME, b"", path, b"; Max-Age=0")
+            return replace(ended, headers=(*ended.headers, (b"Set-Cookie", forget)))
         if link:
-            path = prefix_of(context.workspace_id, context.door) + "/"
             return Reply(
                 303,
                 headers=(

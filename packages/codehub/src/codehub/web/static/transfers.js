@@ -3,8 +3,11 @@
 import {ApiError, sessionEnded} from "./api.js";
 import {sessionHeaders} from "./session_key.js";
 
-/** The URL of a path in a workspace's home. Names may contain any character. */
-export const fileAddress = (id, path) => `/api/v1/workspaces/${id}/files/${path.split("/").map(encodeURIComponent).join("/")}`;
+/** A path for a URL. Names may contain any character; those that are no UTF-8 have this form only. */
+export const encodedPath = (path) => path.split("/").map(encodeURIComponent).join("/");
+
+/** The URL of an encoded path in a workspace's home. */
+export const fileAddress = (id, encoded) => `/api/v1/workspaces/${id}/files/${encoded}`;
 
 function problem(status, text) {
   if (status === 401) sessionEnded();
@@ -17,11 +20,11 @@ function problem(status, text) {
 }
 
 /** Writes a file. `onProgress(done, total)`; `signal` cancels it, which leaves the old file, or none. */
-export function upload(id, path, file, {onProgress, signal}) {
+export function upload(id, encoded, file, {onProgress, signal}) {
   return new Promise((resolve, reject) => {
     // fetch does not report upload progress.
     const request = new XMLHttpRequest();
-    request.open("PUT", fileAddress(id, path));
+    request.open("PUT", fileAddress(id, encoded));
     for (const [name, value] of Object.entries(sessionHeaders())) request.setRequestHeader(name, value);
     request.setRequestHeader("content-type", "application/octet-stream");
     request.upload.onprogress = (event) => onProgress(event.loaded, file.size);
@@ -34,8 +37,8 @@ export function upload(id, path, file, {onProgress, signal}) {
 }
 
 /** Downloads a file, or a folder as tar, and saves it through the browser. `total` is null for a folder. */
-export async function download(id, path, name, {onProgress, signal}) {
-  const response = await fetch(fileAddress(id, path), {credentials: "same-origin", cache: "no-store", headers: sessionHeaders(), signal});
+export async function download(id, encoded, name, {onProgress, signal}) {
+  const response = await fetch(fileAddress(id, encoded), {credentials: "same-origin", cache: "no-store", headers: sessionHeaders(), signal});
   if (!response.ok) throw problem(response.status, await response.text());
   const length = response.headers.get("content-length");
   const total = length === null ? null : Number(length);

@@ -11,6 +11,7 @@ const decoder = new TextDecoder();
 // The server closes with 4000 plus the HTTP status if it rejects the connection: reconnecting would not help.
 const REFUSED = 4000;
 const ENDED = 1000;
+const LONGEST_MESSAGE = 1 << 20; // the server closes the connection after a longer one
 
 function message(kind, payload) {
   const bytes = new Uint8Array(1 + payload.length);
@@ -27,7 +28,7 @@ function number(value) {
 
 /**
  * `on` is {screen(cols, rows, bytes, drawn), output(bytes, drawn), resized(cols, rows), connected(), away(),
- * ended(exitCode), refused(status, reason)}; call `drawn` when the bytes are on the screen.
+ * ended(exitCode), refused(status, reason), tooLong()}; call `drawn` when the bytes are on the screen.
  */
 export function attach(path, on) {
   let socket = null;
@@ -38,6 +39,7 @@ export function attach(path, on) {
   let exitCode = null;
 
   const send = (kind, payload) => {
+    if (payload.length >= LONGEST_MESSAGE) return on.tooLong();
     if (socket?.readyState === WebSocket.OPEN) socket.send(message(kind, payload));
   };
   const acknowledge = (mine, upTo) => () => {

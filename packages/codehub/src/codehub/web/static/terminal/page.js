@@ -35,6 +35,7 @@ function holdControl() {
 }
 
 function say(state, detail = null, reason = "") {
+  if (state === "tooLong") return explain("A megabyte at most can be pasted at once, and nothing was. Upload it as a file instead.", ["OK", dismiss]);
   const [label, tone] = {
     loading: ["Loading", "busy"],
     installing: ["Installing", "busy"],
@@ -65,6 +66,11 @@ function refused(code, reason) {
 function explain(text, action = null) {
   note.replaceChildren(el("p", {}, text), action ? el("button", {type: "button", class: "primary", onclick: action[1]}, action[0]) : "");
   setHidden(note, false);
+}
+
+function dismiss() {
+  setHidden(note, true);
+  screen.terminal.focus();
 }
 
 const signIn = () => {

@@ -101,6 +101,7 @@ export async function makeScreen(place, version, say) {
         away: () => say("away"),
         ended: (exitCode) => say("ended", exitCode),
         refused: (status, reason) => say("refused", status, reason),
+        tooLong: () => say("tooLong"),
       });
       shown = mine;
       terminal.focus();

@@ -4,10 +4,19 @@ import {get, remove} from "../../api.js";
 import {ask} from "../../dialogs.js";
 import {el, setHidden, setText} from "../../dom.js";
 import {failed, said} from "../../toasts.js";
-import {download, droppedFiles, fileAddress, upload} from "../../transfers.js";
+import {download, droppedFiles, encodedPath, fileAddress, upload} from "../../transfers.js";
 import {bytes, moment} from "../../words.js";
 
+// Paths are encoded here, as in URLs: a name that is no UTF-8 has no other form.
 const join = (folder, name) => (folder ? `${folder}/${name}` : name);
+const encodedName = (entry) => entry.encoded_path ?? encodedPath(entry.path);
+const readable = (encoded) => {
+  try {
+    return decodeURIComponent(encoded);
+  } catch {
+    return encoded;
+  }
+};
 const apiPath = (id, path) => fileAddress(id, path).slice("/api/v1/".length);
 
 export function filesPage({id, query}) {
@@ -15,7 +24,7 @@ export function filesPage({id, query}) {
   const crumbs = el("nav", {class: "crumbs", "aria-label": "Folder"});
   const chooser = el("input", {type: "file", multiple: true, hidden: true, onchange: () => sendAll([...chooser.files].map((file) => ({path: file.name, file})))});
   const uploadButton = el("button", {type: "button", class: "primary", onclick: () => chooser.click()}, "Upload files");
-  const folderButton = el("button", {type: "button", onclick: () => fetchOne(folder, `${folder.split("/").pop() || "home"}.tar`)}, "Download folder");
+  const folderButton = el("button", {type: "button", onclick: () => fetchOne(folder, `${readable(folder.split("/").pop()) || "home"}.tar`)}, "Download folder");
   const body = el("tbody");
   const note = el("p", {class: "quiet", hidden: true});
   const transfers = el("ul", {class: "transfers", "aria-label": "Transfers"});
@@ -77,7 +86,7 @@ export function filesPage({id, query}) {
     const into = folder;
     const sent = [];
     for (const {path, file} of files) {
-      if (await follow(path, (how) => upload(id, join(into, path), file, how))) sent.push(path);
+      if (await follow(path, (how) => upload(id, join(into, encodedPath(path)), file, how))) sent.push(path);
     }
     chooser.value = "";
     if (sent.length) said(sent.length === 1 ? `${sent[0]} was uploaded.` : `${sent.length} files were uploaded.`);
@@ -87,7 +96,7 @@ export function filesPage({id, query}) {
   const fetchOne = (path, name) => follow(name, (how) => download(id, path, name, how));
 
   async function drop(entry) {
-    const path = join(folder, entry.path);
+    const path = join(folder, encodedName(entry));
     const isFolder = entry.type === "directory";
     if (!(await ask({title: `Delete ${entry.path}?`, text: isFolder ? "The folder and all that is in it are deleted." : "The file is deleted.", yes: "Delete", danger: true}))) return;
     try {
@@ -100,7 +109,7 @@ export function filesPage({id, query}) {
 
   function row(entry) {
     const isFolder = entry.type === "directory";
-    const path = join(folder, entry.path);
+    const path = join(folder, encodedName(entry));
     const name = isFolder ? el("a", {href: `#/workspaces/${id}/files?path=${encodeURIComponent(path)}`, class: "folder"}, `${entry.path}/`) : entry.path;
     const saved = isFolder ? `${entry.path}.tar` : entry.path;
     const canFetch = isFolder || entry.type === "file";
@@ -125,7 +134,7 @@ export function filesPage({id, query}) {
 
   function showCrumbs() {
     const parts = folder ? folder.split("/") : [];
-    const link = (text, path, last) => el("a", {href: `#/workspaces/${id}/files${path ? `?path=${encodeURIComponent(path)}` : ""}`, "aria-current": last ? "page" : null}, text);
+    const link = (text, path, last) => el("a", {href: `#/workspaces/${id}/files${path ? `?path=${encodeURIComponent(path)}` : ""}`, "aria-current": last ? "page" : null}, readable(text));
     crumbs.replaceChildren(link("Home", "", !parts.length), ...parts.flatMap((part, index) => [el("span", {class: "quiet"}, " / "), link(part, parts.slice(0, index + 1).join("/"), index === parts.length - 1)]));
   }
 
