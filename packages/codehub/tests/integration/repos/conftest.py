@@ -1,4 +1,4 @@
-"""One running CodeHub and one real git server for all tests in this folder; each test has workspaces and credentials of its own."""
+"""One running CodeHub and one real git server for this folder; each test has workspaces and credentials of its own."""
 
 from __future__ import annotations
 
