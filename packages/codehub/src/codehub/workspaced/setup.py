@@ -19,6 +19,7 @@ from typing import Callable
 
 from . import devcontainer, setup_plan
 from .clone import NO_SPACE
+from .dotfiles import RUNNING
 from .errors import RequestError
 from .git_access import write_file
 from .git_errors import explain, last_progress
@@ -26,7 +27,7 @@ from .holder import shell
 from .image_step import ImageStep
 from .link import Link
 from .processes import Process, Processes, bounded
-from .setup_plan import Step
+from .setup_plan import Step, plain
 from .with_environment import expand
 
 _POLL_INTERVAL_S = 0.5
@@ -372,20 +373,17 @@ class Setup:
         return ""
 
 
-def plain(text: str) -> str:
-    """Return the final text of lines that were overwritten repeatedly (progress)."""
-    lines = text.replace("\r\n", "\n").split("\n")
-    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
-
-
 def _progress(process: Process) -> dict[str, object]:
     path = process.log_path("stdout")
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
-            found = last_progress(file.read().decode(errors="replace"))
+            text = file.read().decode(errors="replace")
     except OSError:
         return {}
+    if f"\n{RUNNING} " in text:  # the clone is over
+        return {"step": "", "percent": None, "received": 0}
+    found = last_progress(text)
     return {} if found is None else {"step": found.step, "percent": found.percent, "received": found.received}
 
 

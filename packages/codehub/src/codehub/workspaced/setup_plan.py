@@ -85,3 +85,9 @@ def groups(steps: list[Step]) -> list[list[Step]]:
         else:
             groups.append([step])
     return groups
+
+
+def plain(text: str) -> str:
+    """Return the final text of lines that were overwritten repeatedly (progress)."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)

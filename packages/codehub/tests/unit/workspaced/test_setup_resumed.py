@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ _SUCCEEDED, _TERMINATED, _NEVER_STARTED = "a" * 16, "b" * 16, "c" * 16
 _FAILED = {"state": "failed", "message": "The command ended with exit code 3."}
 
 
-def known_after(tmp_path: Path, entries: dict[str, dict[str, object]], *, same_start: bool = False) -> set[str]:
+def known_after(tmp_path: Path, entries: Mapping[str, Mapping[str, object]], *, same_start: bool = False) -> set[str]:
     home, state, runtime = (tmp_path / name for name in ("home", "state", "run"))
     for folder in (home, state / "setup", runtime):
         folder.mkdir(parents=True)
