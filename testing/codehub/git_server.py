@@ -15,7 +15,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,7 +118,7 @@ class GitServer:
     def authorize(self, public_key: str) -> None:
         (self.place / "authorized_keys").write_text(public_key + "\n")
 
-    def make(self, name: str, files: dict[str, str | bytes], *, branch: str = "main") -> Path:
+    def make(self, name: str, files: Mapping[str, str | bytes], *, branch: str = "main") -> Path:
         """Create a bare repository with one commit and return its folder."""
         bare = self.place / "repos" / f"{name}.git"
         with tempfile.TemporaryDirectory() as work:

@@ -78,6 +78,10 @@ class Repositories:
             for item in client.get("/api/v1/workspaces").json()["items"]:
                 client.delete(f"/api/v1/workspaces/{item['id']}", params={"force": "true"})
 
+    def forget_credentials(self) -> None:
+        for item in self.ask("GET", "git-credentials")["items"]:
+            self.ask("DELETE", f"git-credentials/{item['id']}")
+
     def ask(self, method: str, path: str, json: object = None) -> Any:
         with self.doors().client() as client:
             answer = client.request(method, f"/api/v1/{path}", json=json)

@@ -32,8 +32,7 @@ from codehub.workspaced.agent import string, take_string
 from codehub.workspaced.dotfiles import link_all, script_of
 from codehub.workspaced.git_access import configuration
 from codehub.workspaced.git_errors import explain, explain_submodule, last_progress
-from codehub.workspaced.setup import plain
-from codehub.workspaced.setup_plan import command_steps, first_steps, folders_of
+from codehub.workspaced.setup_plan import command_steps, first_steps, folders_of, plain
 
 _JSON = st.recursive(
     st.none() | st.booleans() | st.floats(allow_nan=False) | st.integers() | st.text(max_size=20),

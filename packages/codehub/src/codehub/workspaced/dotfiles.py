@@ -29,6 +29,7 @@ SCRIPTS = (
     "setup",
     "script/setup",
 )
+RUNNING = "running"  # begins the line before the output of the script
 _NOT_LINKED = frozenset({".git", ".gitignore", ".gitmodules", ".gitattributes", ".github", ".gitlab-ci.yml", ".."})
 
 
@@ -76,7 +77,7 @@ def run(spec: dict[str, str]) -> list[str]:
     script = script_of(folder)
     if script is None:
         return [*clone.missing, *clone.notes, *link_all(folder, home)]
-    print(f"running {os.path.relpath(script, home)}", flush=True)
+    print(f"{RUNNING} {os.path.relpath(script, home)}", flush=True)
     words = [script] if os.access(script, os.X_OK) else ["/bin/sh", script]
     try:
         code = subprocess.run(words, cwd=folder, stdin=subprocess.DEVNULL, check=False).returncode

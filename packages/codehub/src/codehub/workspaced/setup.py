@@ -12,12 +12,14 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import sys
 import time
 from typing import Callable
 
 from . import devcontainer, setup_plan
-from .clone import INCOMPLETE, NO_SPACE
+from .clone import NO_SPACE
+from .dotfiles import RUNNING
 from .errors import RequestError
 from .git_access import write_file
 from .git_errors import explain, last_progress
@@ -25,11 +27,12 @@ from .holder import shell
 from .image_step import ImageStep
 from .link import Link
 from .processes import Process, Processes, bounded
-from .setup_plan import Step
+from .setup_plan import Step, plain
 from .with_environment import expand
 
 _POLL_INTERVAL_S = 0.5
 _KEPT_LOG = 256 << 10
+_TERMINATED = 128 + signal.SIGTERM
 _TEMPLATE = "template"  # among what is recorded for the home
 PARTIAL_BYTES = 100 << 20
 
@@ -43,6 +46,8 @@ class Setup:
         self._processes = processes
         self._link = link
         self._done_once: dict[str, dict[str, object]] = _read(self._home_file)
+        if not os.path.exists(self._start_file):  # a new start repeats what the end of an earlier one interrupted
+            self._done_once = {id_: each for id_, each in self._done_once.items() if not self._was_interrupted(each)}
         self._done_now: dict[str, dict[str, object]] = _read(self._start_file)
         self._steps: list[Step] = []
         self._message: dict[str, object] = {}
@@ -78,7 +83,7 @@ class Setup:
     def _forget_failed(self) -> None:
         self._steps = setup_plan.first_steps(self._message)
         for known in (self._done_once, self._done_now):
-            for id_ in [id_ for id_, entry in known.items() if _may_repeat(entry)]:
+            for id_ in [id_ for id_, entry in known.items() if setup_plan.may_repeat(entry)]:
                 del known[id_]
         self._save()
 
@@ -110,7 +115,7 @@ class Setup:
             steps += setup_plan.command_steps(self._found.get("commands"), "devcontainer", place, needs_clone=True)
         self._steps += [step for step in steps if step.id not in {known.id for known in self._steps}]
         await self.report()
-        for group in _groups(self._steps[len(setup_plan.first_steps(self._message)) :]):
+        for group in setup_plan.groups(self._steps[len(setup_plan.first_steps(self._message)) :]):
             await asyncio.gather(*(self._step(step) for step in group))
 
     def _template_commands(self) -> object:
@@ -230,6 +235,13 @@ class Setup:
                 return process
         return None
 
+    def _was_interrupted(self, entry: dict[str, object]) -> bool:
+        """Return whether the end of an earlier start ended this, whoever noticed: `workspaced` is stopped too."""
+        if entry.get("state") != "running":
+            return bool(entry.get("interrupted"))
+        process = self._running(entry)
+        return process is None or process.exit_code != 0
+
     def _start(self, step: Step) -> Process:
         if step.kind == "command":
             words = step.spec.get("words")
@@ -289,11 +301,16 @@ class Setup:
             if code == NO_SPACE:
                 full = explain("No space left on device", "", "")
                 return {**base, "state": "failed", "kind": full.kind, "message": full.message}
-            return {**base, "state": "failed", "message": "It was interrupted. Try again."}
+            return {**base, "state": "failed", "message": "It was interrupted. Try again.", "interrupted": True}
         if code == 0:
             return {**base, "state": "done"}
-        how = "was interrupted" if code is None else f"ended with exit code {code}"
-        return {**base, "state": "failed", "message": f"The command {how}. Its output says why."}
+        if code in (None, _TERMINATED):
+            return {**base, "state": "failed", "message": "The command was interrupted.", "interrupted": True}
+        return {
+            **base,
+            "state": "failed",
+            "message": f"The command ended with exit code {code}. Its output says why.",
+        }
 
     def _keep_log(self, step: Step, process: Process) -> None:
         text, _ = bounded(process.log_path("stdout"), process.log_path("stdout"))
@@ -356,34 +373,17 @@ class Setup:
         return ""
 
 
-def plain(text: str) -> str:
-    """Return the final text of lines that were overwritten repeatedly (progress)."""
-    lines = text.replace("\r\n", "\n").split("\n")
-    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
-
-
-def _may_repeat(entry: dict[str, object]) -> bool:
-    return entry.get("state") in ("failed", "skipped") or entry.get("kind") == INCOMPLETE
-
-
-def _groups(steps: list[Step]) -> list[list[Step]]:
-    groups: list[list[Step]] = []
-    for step in steps:
-        if step.group and groups and groups[-1][0].group == step.group:
-            groups[-1].append(step)
-        else:
-            groups.append([step])
-    return groups
-
-
 def _progress(process: Process) -> dict[str, object]:
     path = process.log_path("stdout")
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
-            found = last_progress(file.read().decode(errors="replace"))
+            text = file.read().decode(errors="replace")
     except OSError:
         return {}
+    if f"\n{RUNNING} " in text:  # the clone is over
+        return {"step": "", "percent": None, "received": 0}
+    found = last_progress(text)
     return {} if found is None else {"step": found.step, "percent": found.percent, "received": found.received}
 
 

@@ -70,3 +70,24 @@ def folders_of(repo: object) -> tuple[str, str]:
         return "", ""
     name, path = str(repo["name"]), str(repo.get("path") or "")
     return (f"{name}/{path}" if path else name), name
+
+
+def may_repeat(entry: dict[str, object]) -> bool:
+    """Return whether a step runs again when its owner asks for it."""
+    return entry.get("state") in ("failed", "skipped") or entry.get("kind") == "incomplete"
+
+
+def groups(steps: list[Step]) -> list[list[Step]]:
+    groups: list[list[Step]] = []
+    for step in steps:
+        if step.group and groups and groups[-1][0].group == step.group:
+            groups[-1].append(step)
+        else:
+            groups.append([step])
+    return groups
+
+
+def plain(text: str) -> str:
+    """Return the final text of lines that were overwritten repeatedly (progress)."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)

@@ -1,4 +1,4 @@
-"""One running CodeHub and one real git server for all tests in this folder; each test has workspaces of its own."""
+"""One running CodeHub and one real git server for this folder; each test has workspaces and credentials of its own."""
 
 from __future__ import annotations
 
@@ -36,4 +36,6 @@ def only_its_own_workspaces(request: pytest.FixtureRequest) -> Iterator[None]:
     """What a test made goes with it: dozens that run would slow each other down."""
     yield
     if "shop" in request.fixturenames:
-        request.getfixturevalue("shop").delete_all()
+        shop = request.getfixturevalue("shop")
+        shop.delete_all()
+        shop.forget_credentials()

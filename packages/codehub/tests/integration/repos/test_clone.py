@@ -68,28 +68,29 @@ def test_a_private_repository_needs_a_credential_and_a_button_tries_again(
     assert made.sh("cat ~/app/README.md") == "private\n"
 
 
-@pytest.mark.parametrize(
-    ("url", "ref", "kind", "words"),
-    [
-        ("https://{address}/public/nothing.git", "", "missing", "no repository"),
-        ("https://{address}/public/bad.git", "no-such-branch", "ref", "no-such-branch"),
-        ("https://no-such-host.invalid/app.git", "", "host", "no-such-host.invalid"),
-        ("https://10.99.99.99/app.git", "", "host", "CODEHUB_INSTANCE_NETWORKS"),
-        ("https://127.0.0.1/app.git", "", "host", "cannot be reached"),
-    ],
-)
+_WRONG = [
+    ("https://{address}/public/nothing.git", "", "missing", "no repository"),
+    ("https://{address}/public/bad.git", "no-such-branch", "ref", "no-such-branch"),
+    ("https://no-such-host.invalid/app.git", "", "host", "no-such-host.invalid"),
+    ("https://10.99.99.99/app.git", "", "host", "CODEHUB_INSTANCE_NETWORKS"),
+    ("https://127.0.0.1/app.git", "", "host", "cannot be reached"),
+]
+
+
 def test_what_went_wrong_is_said_in_words_and_the_workspace_is_usable(
-    shop: Repositories, git_server: GitServer, url: str, ref: str, kind: str, words: str
+    shop: Repositories, git_server: GitServer
 ) -> None:
-    if not (git_server.place / "repos/public/bad.git").exists():
-        git_server.make("public/bad", {"README.md": "x"})
-    made = shop.create("bad", repo={"url": url.format(address=git_server.address), "ref": ref})
-    failed = made.settled()
-    step = made.step("clone")
-    assert (failed["state"], step["kind"]) == ("failed", kind), step
-    assert words in step["message"]
-    assert made.sh("echo usable") == "usable\n"
-    made.sh("test ! -e ~/app")
+    git_server.make("public/bad", {"README.md": "x"})
+    opened = [
+        shop.create(f"bad {number}", repo={"url": url.format(address=git_server.address), "ref": ref})
+        for number, (url, ref, _, _) in enumerate(_WRONG)
+    ]
+    for made, (url, _, kind, words) in zip(opened, _WRONG, strict=True):
+        failed = made.settled()
+        step = made.step("clone")
+        assert (failed["state"], step["kind"]) == ("failed", kind), (url, step)
+        assert words in step["message"]
+        assert made.sh("test ! -e ~/app; echo usable") == "usable\n"
 
 
 @pytest.mark.parametrize(
@@ -106,8 +107,10 @@ def test_a_branch_a_tag_or_a_commit_is_checked_out(shop: Repositories, git_serve
     commit = git(bare, "rev-parse", "main").strip()
     git(bare, "tag", "v1")
     git(bare, "branch", "feature/x")
-    for name, ref, shown in (("branch", "feature/x", "feature/x"), ("tag", "v1", "HEAD"), ("commit", commit, "HEAD")):
-        made = shop.create(f"refs-{name}", repo={"url": git_server.url("public/refs"), "ref": ref})
+    wanted = (("branch", "feature/x", "feature/x"), ("tag", "v1", "HEAD"), ("commit", commit, "HEAD"))
+    url = git_server.url("public/refs")
+    opened = [(shop.create(f"refs-{name}", repo={"url": url, "ref": ref}), shown) for name, ref, shown in wanted]
+    for made, shown in opened:
         assert made.settled()["state"] == "done"
         assert made.sh("git -C ~/refs rev-parse --abbrev-ref HEAD").strip() == shown
         assert made.sh("git -C ~/refs rev-parse HEAD").strip() == commit
@@ -117,8 +120,10 @@ def test_a_pull_request_is_checked_out(shop: Repositories, git_server: GitServer
     bare = git_server.make("public/asked", {"a.txt": "one\n"})
     commit = git(bare, "commit-tree", "-p", "main", "-m", "Pull me", "main^{tree}").strip()
     git(bare, "update-ref", "refs/pull/7/head", commit)
-    for name, ref in (("short", "pull/7/head"), ("full", "refs/pull/7/head")):
-        made = shop.create(f"pull-{name}", repo={"url": git_server.url("public/asked"), "ref": ref})
+    url = git_server.url("public/asked")
+    for made in [
+        shop.create(f"pull {ref}", repo={"url": url, "ref": ref}) for ref in ("pull/7/head", "refs/pull/7/head")
+    ]:
         assert made.settled()["state"] == "done", made.setup()
         assert made.sh("git -C ~/asked rev-parse HEAD").strip() == commit
 

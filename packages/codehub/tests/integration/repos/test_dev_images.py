@@ -5,21 +5,29 @@ Nothing can be pulled here, so the images of the five kinds are local ones: a to
 
 from __future__ import annotations
 
-import io
 import json
 import signal
-import tarfile
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from testing.codehub.dev_images import (
+    KINDS,
+    building_repositories,
+    image_step,
+    open_repository,
+    other_user,
+    output,
+    rest_and_wake,
+    until_image,
+)
 from testing.codehub.docker import GIT_IMAGE, DockerEngine
-from testing.codehub.feature_registry import FeatureRegistry, feature_registry, login_file
-from testing.codehub.full_stack import TIMEOUT_S, fresh_stack
+from testing.codehub.feature_registry import FeatureRegistry, feature_registry
+from testing.codehub.full_stack import TIMEOUT_S
 from testing.codehub.git_server import GitServer
-from testing.codehub.repositories import Made, Repositories, open_repositories
+from testing.codehub.repositories import Made, Repositories
 
 pytestmark = [
     pytest.mark.needs(
@@ -28,26 +36,6 @@ pytestmark = [
     pytest.mark.xdist_group("interfaces"),
     pytest.mark.timeout(900),
 ]
-_KINDS = ("python", "node", "go", "java")
-
-
-def make_image(engine: DockerEngine, name: str, *lines: str) -> None:
-    """Build an image as an administrator would."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as out:
-        content = "\n".join([f"FROM {GIT_IMAGE}", *lines]).encode()
-        info = tarfile.TarInfo("Dockerfile")
-        info.size = len(content)
-        out.addfile(info, io.BytesIO(content))
-    with engine.client() as client:
-        answer = client.post(
-            "http://docker/build",
-            params={"t": name, "version": "1", "networkmode": "none"},
-            content=buffer.getvalue(),
-            headers={"Content-Type": "application/x-tar"},
-        )
-    assert answer.status_code == 200, answer.text
-    assert '"error"' not in answer.text, answer.text
 
 
 @pytest.fixture(scope="session")
@@ -61,28 +49,8 @@ def registry() -> Iterator[FeatureRegistry]:
 def builder_shop(
     docker_engine: DockerEngine, git_server: GitServer, registry: FeatureRegistry
 ) -> Iterator[Repositories]:
-    docker_engine.load_git_image()
-    for kind in _KINDS:
-        make_image(docker_engine, f"codehub-test/{kind}:1", f"RUN cp /bin/echo /usr/bin/{kind}-tool")
-    with fresh_stack() as stack:
-        profiles = stack.data_dir / "profiles.toml"
-        profiles.write_text(f'[profiles.tiny]\nimage = "{GIT_IMAGE}"\nhealth_path = "/healthz"\n')
-        stack.environment |= {
-            "CODEHUB_RUNTIME": "docker",
-            "DOCKER_HOST": docker_engine.host,
-            "CODEHUB_PROFILES_FILE": str(profiles),
-            "CODEHUB_DEFAULT_PROFILE": "tiny",
-            "CODEHUB_ALLOWED_IMAGES": "codehub-test/*",
-            "CODEHUB_DEVCONTAINER_BUILDS": "true",
-            "CODEHUB_ALLOWED_FEATURES": f"{registry.address}/team/*",
-            "CODEHUB_REGISTRY_CA_FILE": str(registry.authority),
-            "CODEHUB_REGISTRY_AUTH_FILE": str(login_file(stack.data_dir, registry.address)),
-            "CODEHUB_INSTANCE_NETWORKS": git_server.network,
-            "CODEHUB_GIT_CA_FILE": str(git_server.ca_file),
-            "LIMITS_MAX_RUNNING_PER_USER": "50",
-        }
-        stack.up()
-        yield open_repositories(stack)
+    with building_repositories(docker_engine, git_server, registry) as running:
+        yield running
 
 
 @pytest.fixture(autouse=True)
@@ -90,45 +58,6 @@ def only_its_own(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if "builder_shop" in request.fixturenames:
         request.getfixturevalue("builder_shop").delete_all()
-
-
-def other_user(shop: Repositories) -> Repositories:
-    with shop.stack.client() as client:
-        made = client.post("/api/v1/users", json={"username": "mallory", "password": "a long password"})
-        assert made.status_code == 201, made.text
-    with shop.stack.client("mallory", "a long password") as client:
-        return Repositories(shop.stack, client.post("/api/v1/tokens", json={"name": "t"}).json()["token"])
-
-
-def open_repository(shop: Repositories, server: GitServer, name: str, files: dict[str, str]) -> Made:
-    server.make(f"public/{name}", files)
-    return shop.create(name, repo={"url": server.url(f"public/{name}")})
-
-
-def image_step(setup: dict[str, Any]) -> dict[str, Any]:
-    return next((dict(step) for step in setup["steps"] if step["id"].startswith("image-")), {"state": "none"})
-
-
-def until_image(made: Made, state: str) -> dict[str, Any]:
-    """Return the setup once the step of the image is in this state and every other step has ended."""
-    over = ("done", "failed", "skipped")
-    return made.until_setup(
-        lambda now: (
-            image_step(now)["state"] == state
-            and now["state"] != "running"
-            and all(step["state"] in over for step in now["steps"])
-            and made.view()["operation"] == "NONE"
-        )
-    )
-
-
-def output(made: Made) -> str:
-    return made.codehub("ws", "setup-log", made.workspace_id).stdout.decode()
-
-
-def rest_and_wake(made: Made) -> None:
-    made.put("STANDBY", "STANDBY")
-    made.put("RUNNING", "RUNNING")
 
 
 _DOCUMENTS: dict[str, dict[str, Any]] = {
@@ -139,7 +68,7 @@ _DOCUMENTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", _KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_image_of_devcontainer_json_is_used_and_its_commands_run_in_it(
     builder_shop: Repositories, git_server: GitServer, kind: str
 ) -> None:
