@@ -44,27 +44,10 @@ def plain_root() -> bytes:
     return buffer.getvalue()
 
 
-def load_plain_image(engine: DockerEngine) -> None:
-    repository, _, tag = IMAGE.partition(":")
-    with engine.client() as client:
-        answer = client.post(
-            "http://docker/images/create",
-            params={
-                "fromSrc": "-",
-                "repo": repository,
-                "tag": tag,
-                "changes": ['CMD ["sh"]', "ENV PATH=/usr/bin:/bin"],
-            },
-            content=plain_root(),
-        )
-    assert answer.status_code == 200, answer.text
-    assert "error" not in answer.text, answer.text
-
-
 async def test_an_image_with_nothing_but_a_shell_gets_ide_terminal_and_ssh(
     docker_engine: DockerEngine, s3_server: S3Server, browser_context: BrowserContext
 ) -> None:
-    load_plain_image(docker_engine)
+    docker_engine.load_image(IMAGE, plain_root(), ['CMD ["sh"]', "ENV PATH=/usr/bin:/bin"])
     installed_code_server()
     with docker_stack(docker_engine, s3_server, CODEHUB_ALLOWED_IMAGES=IMAGE, up=False) as walk:
         (walk.stack.data_dir / "ide").symlink_to(IDE_DIR)

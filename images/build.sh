@@ -58,7 +58,9 @@ for name in "${names[@]}"; do
             locked_for "$version" packages/codehub/src/codehub/adapters/ide/jupyterlab.txt >"$work/jupyterlab.txt"
             .venv/bin/python -m pip download -q --disable-pip-version-check --dest "$work/$name/wheels" --no-deps --require-hashes \
                 --only-binary=:all: --python-version "$version" -r "$work/jupyterlab.txt" 2>"$work/pip.log" ||
-                { tail -5 "$work/pip.log" >&2; exit 1; } ;;
+                { tail -5 "$work/pip.log" >&2; exit 1; }
+            .venv/bin/python -c 'import sys, pathlib; from codehub.adapters.ide.jupyterlab import write_kernel; write_kernel(pathlib.Path(sys.argv[1]))' \
+                "$work/$name/kernel" ;;
         *) echo "build: no recipe images/$name" >&2; exit 2 ;;
     esac
     docker build -q --network host --build-arg BASE="$base" -t "codehub/$name:1" "$work/$name"

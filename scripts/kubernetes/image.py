@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """image.py OUT.tar NAME:TAG ENTRYPOINT-JSON [NAME:TAG ENTRYPOINT-JSON …] ROOT: a docker archive of images whose one layer
-is ROOT (a folder or a tar of one)."""
+is ROOT (a folder or a tar of one). Leading NAME=VALUE words of an entry point become the image's environment."""
 
 import hashlib
 import io
@@ -28,11 +28,16 @@ def main(out: str, *words: str) -> None:
 
 
 def _config(entrypoint: str, digest: str) -> dict[str, object]:
+    words = json.loads(entrypoint)
+    env = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+    while "=" in words[0]:
+        name, _, value = words.pop(0).partition("=")
+        env[name] = value
     return {
         "architecture": "amd64",
         "os": "linux",
         "created": "1970-01-01T00:00:00Z",
-        "config": {"Env": ["PATH=/usr/local/bin:/usr/bin:/bin"], "Entrypoint": json.loads(entrypoint)},
+        "config": {"Env": [f"{name}={value}" for name, value in env.items()], "Entrypoint": words},
         "rootfs": {"type": "layers", "diff_ids": [digest]},
         "history": [{"created": "1970-01-01T00:00:00Z"}],
     }

@@ -188,22 +188,31 @@ class DockerEngine:
         self._load(GIT_IMAGE, _USUAL, _GIT_CORE)
 
     def _load(self, image: str, programs: tuple[str, ...] = (), libraries_of: tuple[Path, ...] = ()) -> None:
+        if self._has(image):
+            return
+        changes = [
+            "CMD " + str(["/usr/bin/python3", "-u", "/tiny.py", "8080", "ID", "0.0.0.0"]).replace("'", '"'),
+            "ENV PATH=/usr/bin:/bin",
+            "LABEL codehub.ide=port",
+        ]
+        self.load_image(image, tiny_root(libraries_of, programs), changes)
+
+    def _has(self, image: str) -> bool:
         with self.client() as client:
-            if client.get(f"http://docker/images/{image}/json").status_code == 200:
-                return
-            repository, _, tag = image.partition(":")
-            changes = [
-                "CMD " + str(["/usr/bin/python3", "-u", "/tiny.py", "8080", "ID", "0.0.0.0"]).replace("'", '"'),
-                "ENV PATH=/usr/bin:/bin",
-                "LABEL codehub.ide=port",
-            ]
-            answer = client.post(
-                "http://docker/images/create",
-                params={"fromSrc": "-", "repo": repository, "tag": tag, "changes": changes},
-                content=tiny_root(libraries_of, programs),
-            )
-            assert answer.status_code == 200, answer.text
-            assert "error" not in answer.text, answer.text
+            return client.get(f"http://docker/images/{image}/json").status_code == 200
+
+    def load_image(self, image: str, root: bytes, changes: list[str]) -> None:
+        """Make an image of a file system (a tar) and instructions of a Dockerfile."""
+        repository, _, tag = image.partition(":")
+        params = {"fromSrc": "-", "repo": repository, "tag": tag, "changes": changes}
+        with self.client() as client:
+            answer = client.post("http://docker/images/create", params=params, content=root)
+        assert answer.status_code == 200, answer.text
+        assert "error" not in answer.text, answer.text
+
+
+def usual_programs() -> tuple[str, ...]:
+    return _USUAL
 
 
 def _runs(pid: int) -> bool:

@@ -51,6 +51,9 @@ def code_server_root(ide: Path) -> Iterator[bytes]:
                 for member in base:
                     out.addfile(member, base.extractfile(member) if member.isfile() else None)
             out.add(ide, "opt/code-server")
+            link = tarfile.TarInfo("usr/local/bin/code")
+            link.type, link.linkname = tarfile.SYMTYPE, "/opt/code-server/bin/code"
+            out.addfile(link)
             start = out.gettarinfo(_RECIPE / "start", "usr/local/bin/codehub-start")
             start.mode = 0o755
             with open(_RECIPE / "start", "rb") as file:

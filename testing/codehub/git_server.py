@@ -37,6 +37,7 @@ http {{ access_log {place}/access.log; client_max_body_size 0;
    include {place}/backend; }}
   location /public/ {{ include {place}/backend; }}
   location /slow/ {{ limit_rate 2m; include {place}/backend; }}
+  location /steady/ {{ limit_rate 20m; include {place}/backend; }}
   location /gated/ {{ fastcgi_buffering off; include {place}/backend; }}
   location / {{ return 404; }} }} }}
 """
@@ -108,7 +109,7 @@ class GitServer:
         return self.place / "ca.pem"
 
     def url(self, name: str) -> str:
-        """Return a URL. `private/NAME` needs the password; `slow/NAME` is sent at 2 MB/s."""
+        """Return a URL. `private/NAME` needs the password; `slow/NAME` is sent at 2 MB/s, `steady/NAME` at 20."""
         return f"https://{self.address}/{name}.git"
 
     def ssh_url(self, name: str) -> str:

@@ -62,16 +62,17 @@ def load_jupyterlab_image(node: Node) -> None:
 
 def _load(node: Node, image: str, version: str, programs: str, write: Callable[[Path], None]) -> None:
     """Import the image unless the node has it in this version. `write` creates its only layer."""
+    # As the recipe's ENV and CMD.
+    environment = [f"PATH={programs}:/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "SHELL=/bin/sh"]
+    words = json.dumps([*environment, "/usr/local/bin/codehub-start"])
     stamp = node.lab / f"{image.replace('/', '-')}.loaded"
-    digest = hashlib.sha256(version.encode()).hexdigest()
+    digest = hashlib.sha256(f"{version}\0{words}".encode()).hexdigest()
     if stamp.exists() and stamp.read_text() == digest and image in node.ctr("images", "ls", "-q"):
         return
-    entrypoint = ["/usr/bin/env", f"PATH={programs}:/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "SHELL=/bin/sh"]
     with tempfile.TemporaryDirectory(dir=node.lab) as folder:
         layer, archive = Path(folder) / "layer.tar", Path(folder) / "image.tar"
         write(layer)
-        words = [str(archive), image, json.dumps([*entrypoint, "/usr/local/bin/codehub-start"]), str(layer)]
-        subprocess.run([sys.executable, SCRIPTS / "image.py", *words], check=True)
+        subprocess.run([sys.executable, SCRIPTS / "image.py", archive, image, words, layer], check=True)
         layer.unlink()
         node.ctr("images", "import", str(archive))
     stamp.write_text(digest)

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from codehub.adapters.kubernetes.helper import Helper
+from codehub.adapters.kubernetes.homes import ClaimOptions
 from codehub.adapters.kubernetes.manifests import (
     HomeClaim,
     InstancePod,
@@ -18,7 +19,8 @@ from codehub.adapters.kubernetes.manifests import (
     instance_pod,
     transfer_job,
 )
-from codehub.adapters.kubernetes.preflight import access_review, probe_pod
+from codehub.adapters.kubernetes.objects import Meta, Pod
+from codehub.adapters.kubernetes.preflight import access_review, probe_claim, probe_pod
 from codehub.adapters.kubernetes.probes import attacking_pod
 
 Json = dict[str, Any]
@@ -49,8 +51,9 @@ def created() -> list[Json]:
     return [
         *(one for options in (PodOptions(), EVERY_OPTION) for one in (*_pods(options), *_jobs(options))),
         *_claims(),
-        probe_pod("codehub:1"),
-        attacking_pod("codehub:1", {"seconds": 60}),
+        *(probe_pod("codehub:1", options) for options in (PodOptions(), EVERY_OPTION)),
+        probe_claim("n", Pod(Meta("n", "ns", "uid", "1")), ClaimOptions("fast", "1Gi", "ReadWriteOncePod")),
+        attacking_pod("codehub:1", EVERY_OPTION, {"seconds": 60}),
         access_review("codehub-workspaces", "batch", "jobs", "", "create"),
     ]
 

@@ -212,16 +212,17 @@ class Surroundings:
         async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             targets = self._backends.get((address, port)) or []
             self._turn += 1
+            opened = [writer]
             try:
-                if not targets:
-                    return
-                theirs, ours = await asyncio.open_connection(*targets[self._turn % len(targets)])
+                if targets:
+                    theirs, ours = await asyncio.open_connection(*targets[self._turn % len(targets)])
+                    opened.append(ours)
+                    await asyncio.gather(_pump(reader, ours), _pump(theirs, writer))
             except OSError:
-                return
+                pass
             finally:
-                if not targets:
-                    writer.close()
-            await asyncio.gather(_pump(reader, ours), _pump(theirs, writer))
+                for one in opened:
+                    one.close()
 
         return forward
 

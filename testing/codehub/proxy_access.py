@@ -33,9 +33,12 @@ class Placed:
 
     upstreams: dict[str, Upstream] = field(default_factory=dict)
     down: bool = False
+    hung: asyncio.Event | None = None  # accepts every request and answers none until this is set
     runs: Runs = Runs.COMMAND
 
     async def resolve_upstream(self, workspace_id: str) -> Upstream | None:
+        if self.hung is not None:
+            await self.hung.wait()
         if self.down:
             raise BackendDown("the backend is away")
         return self.upstreams.get(workspace_id)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import socket
 import uuid
 from collections.abc import Iterator
 
@@ -45,6 +47,23 @@ async def test_an_image_is_pulled_by_its_tag_and_says_how_far_it_is(engine: Engi
     said.clear()
     await ensure_image(engine, image, said.append)
     assert said == [], "what is there is not pulled again"
+
+
+async def test_a_pull_is_reported_before_its_registry_answers_and_can_be_cancelled(engine: Engine) -> None:
+    reported = asyncio.Event()
+
+    def heard(step: Progress) -> None:
+        assert step == Progress("pull"), "the card says what it waits for"
+        reported.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as registry_that_never_answers:
+        port = registry_that_never_answers.getsockname()[1]
+        pull = asyncio.create_task(ensure_image(engine, f"127.0.0.1:{port}/team/ide:1", heard))
+        async with asyncio.timeout(60):
+            await reported.wait()
+            pull.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await pull
 
 
 async def test_an_image_is_pulled_by_its_digest(engine: Engine, hub: Registry) -> None:

@@ -87,9 +87,10 @@ class Handler(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         name = path.removeprefix(PODS).strip("/").removesuffix("/log")
         if path == PODS:
-            self.answer({"items": [self.server.shown(each) for each in self.server.pods], "metadata": {}})
+            items = [self.server.shown(each) for each in self.server.pods]
+            self.answer({"kind": "PodList", "items": items, "metadata": {}})
         elif name not in self.server.pods:
-            self.answer({"kind": "Status", "code": 404, "message": "gone"}, 404)
+            self.answer({"kind": "Status", "code": 404, "reason": "NotFound", "message": "gone"}, 404)
         elif path.endswith("/log"):
             self.answer((self.server.place / name / "log").read_bytes())
         else:

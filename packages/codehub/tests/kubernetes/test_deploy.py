@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import uuid
 from dataclasses import replace
@@ -12,6 +13,7 @@ import yaml
 
 from codehub.adapters.kubernetes.client import ApiClient
 from codehub.adapters.kubernetes.cluster import Cluster
+from codehub.adapters.kubernetes.homes import ClaimOptions
 from codehub.adapters.kubernetes.instances import KubernetesInstances
 from codehub.adapters.kubernetes.kubeconfig import ClusterAccess
 from codehub.adapters.kubernetes.preflight import PERMISSIONS, check_cluster
@@ -26,6 +28,7 @@ from testing.codehub.kubernetes_accounts import account_token, shipped_role
 from testing.codehub.kubernetes_objects import pod_spec
 from testing.codehub.pod_security import violations
 
+CLAIMS = ClaimOptions(storage_class="codehub-test", size="10Mi")
 pytestmark = [pytest.mark.needs("kubernetes", "root"), pytest.mark.timeout(900)]
 
 
@@ -107,7 +110,7 @@ async def test_everything_works_with_exactly_the_role_that_is_shipped(
 async def test_doctor_names_the_verb_that_is_missing(node: Node, namespace: str) -> None:
     client = ApiClient(account(node, namespace, without="persistentvolumeclaims"))
     try:
-        found = await check_cluster(client, IMAGE, "")
+        found = await check_cluster(client, IMAGE, CLAIMS)
     finally:
         await client.close()
     bad = [one for one in found if one.fix]
@@ -119,17 +122,43 @@ async def test_doctor_names_the_verb_that_is_missing(node: Node, namespace: str)
 async def test_doctor_tries_the_network_and_says_that_it_enforces_nothing(node: Node, namespace: str) -> None:
     client = admin_client(namespace)
     try:
-        found = {one.part: one for one in await check_cluster(client, IMAGE, "codehub-test")}
+        found = {one.part: one for one in await check_cluster(client, IMAGE, CLAIMS)}
         assert found["storage class"].message == "codehub-test"
-        assert found["test pod"].fix == ""
+        assert found["test pod"].fix == found["test volume"].fix == ""
         assert "does not enforce NetworkPolicies" in found["network policy"].message
         assert not found["network policy"].is_fatal
-        missing = {one.part: one for one in await check_cluster(client, "127.0.0.1:9/none:1", "no-such-class")}
+        wrong = replace(CLAIMS, storage_class="no-such-class")
+        missing = {one.part: one for one in await check_cluster(client, IMAGE, wrong)}
         assert "codehub-test" in missing["storage class"].fix
+        (bad,) = [
+            one for one in await check_cluster(client, "127.0.0.1:9/none:1", CLAIMS) if one.is_fatal and one.fix
+        ]
         # The second is the kubelet's state while it waits for its next attempt.
-        assert re.search("ErrImagePull|ImagePullBackOff", missing["test pod"].message)
+        assert re.search("ErrImagePull|ImagePullBackOff", bad.message)
     finally:
         await client.close()
+
+
+async def test_doctor_tries_the_storage_class_with_the_role_that_is_shipped(node: Node, namespace: str) -> None:
+    """It may not read storage classes, so a claim shows whether its own is any good."""
+    client = ApiClient(account(node, namespace))
+    try:
+        found = {one.part: one for one in await check_cluster(client, IMAGE, CLAIMS)}
+        assert found["test volume"].fix == ""
+        wrong = await check_cluster(client, IMAGE, replace(CLAIMS, storage_class="no-such-class"))
+        (bad,) = [one for one in wrong if one.is_fatal and one.fix]
+        assert bad.part == "storage class"
+        assert 'storageclass.storage.k8s.io "no-such-class" not found' in bad.message
+    finally:
+        await client.close()
+
+    async def gone() -> bool:
+        listed = await asyncio.to_thread(
+            node.kubectl, "get", "pods,persistentvolumeclaims", "-n", namespace, "-o", "name"
+        )
+        return listed.strip() == ""
+
+    await until(gone, "neither Pods nor claims are left")
 
 
 async def test_doctor_says_that_a_server_does_not_answer_or_refuses_the_token(namespace: str) -> None:
@@ -138,7 +167,7 @@ async def test_doctor_says_that_a_server_does_not_answer_or_refuses_the_token(na
     stranger = ApiClient(replace(access, client_certificate=None, client_key=None, token="expired"))
     try:
         for client, said in ((away, "cannot be reached"), (stranger, "credentials")):
-            found = await check_cluster(client, IMAGE, "")
+            found = await check_cluster(client, IMAGE, CLAIMS)
             assert len(found) == 1
             assert said in found[0].message
             assert found[0].fix

@@ -124,6 +124,30 @@ async def archived_and_opened_again(here: Here, node: Node, workspace_id: str, t
     await arrives(tab, arrived)
 
 
+async def code_opens_files_from_other_shells(here: Here, workspace_id: str, tab: Page) -> None:
+    """`code FILE` in a command and in a login shell, neither of which the IDE started."""
+
+    async def runs(command: str) -> dict[str, object]:
+        path = f"/api/v1/workspaces/{workspace_id}/exec"
+        answer = await asyncio.to_thread(here.client.post, path, json={"command": command})
+        assert answer.status_code == 200, answer.text
+        found: dict[str, object] = answer.json()
+        return found
+
+    for file, text, command in (
+        ("one.txt", "by exec", "code one.txt"),
+        ("two.txt", "by a login shell", "env -u PATH sh -lc 'code two.txt'"),
+    ):
+        assert (await runs(f"echo {text} > {file}"))["exit_code"] == 0
+
+        async def opened(command: str = command) -> bool:
+            """The window is known a moment after it is shown."""
+            return (await runs(command))["exit_code"] == 0
+
+        await until(opened, f"`{command}` finds the window")
+        await expect(tab.locator(EDITOR)).to_contain_text(text, timeout=TIMEOUT_S * 1000)
+
+
 async def test_code_server_is_written_in_sleeps_and_comes_back_from_s3_in_a_browser(
     here: Here, node: Node, context: BrowserContext
 ) -> None:
@@ -147,9 +171,10 @@ async def test_code_server_is_written_in_sleeps_and_comes_back_from_s3_in_a_brow
         return await holds(files / "typed.txt", "1000")
 
     await until(typed, "the terminal runs a command in the Pod")
+    await code_opens_files_from_other_shells(here, workspace_id, tab)
     await wakes_by_its_overlay(here, workspace_id, tab, WORKBENCH)
     await archived_and_opened_again(here, node, workspace_id, tab, WORKBENCH)
-    await expect(tab.locator(EDITOR)).to_contain_text("written")
+    await expect(tab.locator(EDITOR)).to_contain_text("by a login shell")
     restored = await asyncio.to_thread(home)
     assert (restored / "notes.txt").read_text() == "written in the browser first line\n"
     assert restored != files

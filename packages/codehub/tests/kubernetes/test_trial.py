@@ -173,6 +173,20 @@ def test_every_part_is_there_twice_and_a_workspace_opens_writes_sleeps_and_is_re
     assert trial.page(workspace_id, "/run", "cat ~/note") == "kept\n"
 
 
+def test_doctor_in_the_cluster_finds_nothing_but_a_network_that_enforces_no_policy(trial: Trial, node: Node) -> None:
+    """As docs/kubernetes.md says to run it. Nothing of it leaves the node, which has no other network."""
+    words = ("codehub", "doctor", "--json", "--boundaries-timeout", "120")
+    raw = node.kubectl(
+        "exec", "-n", "codehub", "deployment/coordinator", "-c", "coordinator", "--", *words, check=False
+    )
+    found = json.loads(raw)
+    assert {"kubernetes", "test pod", "test volume"} <= {one["part"] for one in found if one["health"] == "ok"}, found
+    problems = [one for one in found if one["health"] == "problem"]
+    assert all("NetworkPolicies" in one["fix"] for one in problems), problems
+    tried = {one["boundary"] for one in problems}
+    assert {"reach the API", "reach the database", "reach another workspace's ports"} <= tried, found
+
+
 def test_a_rolling_restart_of_each_part_under_an_open_terminal_and_a_running_archive_loses_nothing(
     trial: Trial,
 ) -> None:

@@ -7,7 +7,7 @@ import ipaddress
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codehub.domain.connection_cap import ConnectionCap, most_per_address, network_of
+from codehub.domain.connection_cap import UNIX_PEER, ConnectionCap, most_per_address, network_of
 
 ADDRESSES = st.sampled_from(["192.0.2.1", "192.0.2.2", "::ffff:192.0.2.1", "2001:db8::1", "2001:db8::2", "", "odd"])
 
@@ -42,3 +42,9 @@ def test_an_address_of_ipv6_counts_with_its_neighbours_and_a_mapped_one_as_ipv4(
 
 def test_few_open_files_leave_room_for_others() -> None:
     assert (most_per_address(1024), most_per_address(65_536)) == (256, 1000)
+
+
+def test_a_reverse_proxy_on_the_unix_socket_carries_the_connections_of_all_users() -> None:
+    cap = ConnectionCap(1)
+    assert [cap.admit(UNIX_PEER) for _ in range(3)] == [True, True, True]
+    assert [cap.admit("192.0.2.1") for _ in range(2)] == [True, False]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import stat
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,7 +16,14 @@ import yaml
 from codehub.adapters.homes.work import Workers
 from codehub.adapters.kubernetes.backends import KubernetesOptions, open_kubernetes
 from codehub.adapters.kubernetes.credentials import Credentials
-from codehub.adapters.kubernetes.kubeconfig import ClusterAccess, ExecPlugin, find_access, in_cluster, load_kubeconfig
+from codehub.adapters.kubernetes.kubeconfig import (
+    ClusterAccess,
+    ExecPlugin,
+    Pem,
+    find_access,
+    in_cluster,
+    load_kubeconfig,
+)
 from codehub.adapters.objectstore.store import Store
 from codehub.domain.errors import BackendDown, Invalid
 
@@ -149,6 +157,24 @@ async def test_an_exec_plugin_is_run_once_until_its_token_expires(tmp_path: Path
     now.now += timedelta(minutes=9, seconds=31)
     await credentials.token()
     assert (tmp_path / "count").read_text() == "x\nx\n"
+
+
+async def test_a_plugin_is_told_how_to_reach_the_cluster_if_it_asks_to(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_bytes(b"authority")
+    answer = '{"apiVersion": "client.authentication.k8s.io/v1", "status": {"token": "t"}}'
+    plugin = _plugin(tmp_path / "plugin", f"echo \"$KUBERNETES_EXEC_INFO\" > $COUNT; echo '{answer}'")
+    access = ClusterAccess(
+        "https://x",
+        server_name="api",
+        authority=Pem(path=tmp_path / "ca.pem"),
+        exec_plugin=replace(plugin, provide_cluster_info=True),
+    )
+    assert await Credentials(access).token() == "t"
+    assert json.loads((tmp_path / "count").read_text())["spec"]["cluster"] == {
+        "server": "https://x",
+        "tls-server-name": "api",
+        "certificate-authority-data": "YXV0aG9yaXR5",
+    }
 
 
 @pytest.mark.parametrize(

@@ -34,10 +34,10 @@ from codehub.adapters.kubernetes.manifests import (
     transfer_job,
 )
 from codehub.adapters.kubernetes.objects import Claim, Meta, Pod, decode_job, decode_node, decode_pod
-from codehub.adapters.kubernetes.preflight import probed
+from codehub.adapters.kubernetes.preflight import probe_pod, probed
 from codehub.adapters.kubernetes.quantity import quantity
 from codehub.adapters.kubernetes.transfer import job_name
-from codehub.domain.errors import BackendDown, Conflict, ImagePullFailed, OutOfSpace, Transient
+from codehub.domain.errors import BackendDown, Conflict, ImagePullFailed, NotFound, OutOfSpace, Transient
 from codehub.domain.observed import InstanceSeen, Observed, apply_observation
 from testing.codehub.workspaces import workspace
 
@@ -75,6 +75,24 @@ def test_an_init_container_that_failed_fails_the_start_in_its_own_words() -> Non
     assert isinstance(
         outlook(decode_pod({"status": {"phase": "Pending", "initContainerStatuses": [done]}})), Starting
     )
+
+
+def test_a_proxy_that_a_mesh_adds_does_not_keep_a_workspace_alive_whose_ide_has_ended() -> None:
+    proxy = {"name": "mesh-proxy", "state": {"running": {}}}
+
+    def beside_proxy(state: dict[str, Any], **status: Any) -> Pod:
+        containers = [proxy, {"name": "ide", "state": state}]
+        return decode_pod({"status": {"phase": "Running", "containerStatuses": containers, **status}})
+
+    crashed = beside_proxy({"terminated": {"exitCode": 3}})
+    assert not crashed.is_running
+    assert crashed.is_over
+    assert not crashed.has_ended, "it is deleted like any Pod that runs"
+    assert outlook(crashed) == Started()
+    assert exit_reason(crashed) == "ExitCode:3"
+    assert beside_proxy({"running": {}}).is_running
+    native = decode_pod({"status": {"phase": "Running", "initContainerStatuses": [proxy]}})
+    assert not native.is_running, "a native sidecar alone is no IDE"
 
 
 @pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"])
@@ -131,6 +149,8 @@ def test_a_running_pod_that_is_not_ready_is_on_a_node_that_does_not_answer() -> 
     assert "the node n1 does not answer since 2026-01-01T00:00:00Z" in node_lost_message(lost)
     assert not is_node_lost(pod("Running", {"running": {}}, conditions=[{**ready, "status": "True"}]))
     assert not is_node_lost(pod("Pending", waiting("ContainerCreating"), conditions=[ready]))
+    gated = {**ready, "reason": "ReadinessGatesNotReady", "message": "an admission webhook added a gate"}
+    assert not is_node_lost(pod("Running", {"running": {}}, conditions=[gated])), "its kubelet answers"
 
 
 @pytest.mark.parametrize("kind", ["FailureTarget", "Failed"])
@@ -165,6 +185,8 @@ def test_the_newest_warning_is_told_with_what_to_do() -> None:
         (401, "Unauthorized", "Unauthorized", BackendDown),
         (403, "Forbidden", "pods is forbidden", Forbidden),
         (403, "Forbidden", "exceeded quota: q, requested: pods=1", OutOfSpace),
+        (404, "NotFound", 'pods "p" not found', NotFound),
+        (404, "", "404 page not found", BackendDown),
         (409, "Conflict", "Precondition failed", Conflict),
         (410, "Expired", "too old resource version", Expired),
         (422, "Invalid", "spec.x is wrong", InvalidObject),
@@ -190,7 +212,10 @@ def test_doctor_names_an_image_that_lacks_the_tools_of_workspaces() -> None:
     (lacking,) = probed(ended("blocked timed out\nno tools"), "registry/codehub:1")
     assert lacking.message == "registry/codehub:1 has no tools for workspaces, so none can start"
     assert "Dockerfile" in lacking.fix
-    assert [check.fix for check in probed(ended("blocked timed out"), "registry/codehub:1")] == ["", ""]
+    assert [check.fix for check in probed(ended("blocked timed out"), "registry/codehub:1")] == ["", "", ""]
+    _, unwritable, _ = probed(ended("blocked timed out\nvolume [Errno 13] Permission denied"), "registry/codehub:1")
+    assert unwritable.message == "a new home cannot be written: [Errno 13] Permission denied"
+    assert "fsGroup" in unwritable.fix
 
 
 def test_a_missing_permission_and_an_admission_rule_are_told_apart() -> None:
@@ -240,6 +265,31 @@ def test_quantities() -> None:
 def test_a_jobs_name_fits_into_a_label_whatever_the_operation() -> None:
     assert len(job_name(WORKSPACE, "0190a000-0000-7000-8000-000000000002.0190a000-0000-7000-8000-000000000003")) <= 63
     assert job_name(WORKSPACE, "a") != job_name(WORKSPACE, "b")
+
+
+def test_doctors_pod_runs_where_workspaces_do_and_fits_into_a_quota() -> None:
+    """Otherwise doctor would find fault with a private registry or a pool of nodes that workspaces can use."""
+    gpu = {"key": "gpu", "operator": "Exists"}
+    options = PodOptions(
+        image_pull_secrets=("registry",), runtime_class="gvisor", node_selector={"pool": "a"}, tolerations=(gpu,)
+    )
+    spec = probe_pod("codehub:1", options)["spec"]
+    assert spec["imagePullSecrets"] == [{"name": "registry"}]
+    assert (spec["runtimeClassName"], spec["nodeSelector"], spec["tolerations"]) == ("gvisor", {"pool": "a"}, [gpu])
+    assert spec["containers"][0]["resources"]["limits"].keys() == {"cpu", "memory", "ephemeral-storage"}
+    assert "nodeSelector" not in probe_pod("codehub:1", PodOptions())["spec"]
+
+
+def test_a_pod_does_not_reserve_its_whole_limit_of_the_nodes_disk() -> None:
+    """Without a request, the API server takes the limit as one."""
+    what = InstancePod("p", "i", WORKSPACE, "image", 8080, {}, "c", "u", "d")
+
+    def request(**options: str) -> object:
+        resources = instance_pod(what, PodOptions(**options))["spec"]["containers"][0]["resources"]  # type: ignore[arg-type]
+        return resources["requests"]["ephemeral-storage"]
+
+    assert request() == "256Mi"
+    assert request(ephemeral_storage="100Mi") == "100Mi", "a request above the limit is refused"
 
 
 def test_options_become_fields_of_the_pod_and_those_not_given_do_not() -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codehub.adapters.postgres.rows import repo_of
 from codehub.domain.errors import Invalid
 from codehub.domain.repository import parse_source, parse_url
 
@@ -55,6 +56,8 @@ def test_remote_addresses_are_accepted(url: str, scheme: str, host: str, name: s
         "https://example.org:99999/app",
         "https://example.org/app\n.git",
         "ftp://example.org/app.git",
+        "https:/example.org/app.git",
+        "https://example.org/%00app",
     ],
 )
 def test_what_reads_the_host_runs_a_command_or_holds_a_secret_is_refused(url: str) -> None:
@@ -62,7 +65,55 @@ def test_what_reads_the_host_runs_a_command_or_holds_a_secret_is_refused(url: st
         parse_url(url)
 
 
-@pytest.mark.parametrize("ref", ["main", "feature/x", "v1.2.3", "0123abcd", "ünïcode"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://alice:hunter2@example.org/app.git",
+        "https://hunter2@example.org/app.git",
+        "ssh://git:hunter2@example.org/app.git",
+        "https://alice:hunter2@example.org:99999/app.git",
+        "https://alice:hunter2@[::/app.git",
+        "https://alice:hunter2@/app.git",
+        "hunter2@https://example.org/app.git",
+        "alice:hunter2@example.org/team/app.git",
+        "alice:hunter2@example.org:team/app.git",
+        "alice@example.org:hunter2@git.example.org/app.git",
+        "alice:hunter2/x@example.org/app.git",
+    ],
+)
+def test_a_url_with_a_password_is_refused_with_what_to_do_and_not_repeated(url: str) -> None:
+    """The last ones are short forms of SSH for git: of the host `alice`."""
+    with pytest.raises(Invalid, match="git-auth add") as refused:
+        parse_url(url)
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        (".ssh.git", "ssh"),
+        (".github", "github"),
+        ("my%20repo.git", "my-repo"),
+        ("日本.git", "日本"),
+        ("-x", "x"),
+        ("a;b$(c)", "a-b--c-"),
+        ("é" * 300, "é" * 100),
+    ],
+)
+def test_the_clone_is_an_ordinary_folder_whatever_the_repository_is_called(path: str, name: str) -> None:
+    assert parse_url(f"https://example.org/team/{path}").name == name
+
+
+def test_git_gets_the_scheme_as_it_knows_it() -> None:
+    assert parse_url("HTTPS://Example.org/app.git").url == "https://Example.org/app.git"
+
+
+def test_a_row_of_an_older_codehub_with_such_a_url_does_not_break_the_list() -> None:
+    assert repo_of({"url": "alice:hunter2@example.org/team/app.git"}) is None
+    assert repo_of({"url": "https://example.org/app", "ref": "x"}) == parse_source("https://example.org/app", "x")
+
+
+@pytest.mark.parametrize("ref", ["main", "feature/x", "v1.2.3", "0123abcd", "ünïcode", "refs/pull/1/head"])
 def test_branches_tags_and_commits_are_accepted(ref: str) -> None:
     assert parse_source("https://example.org/app", ref).ref == ref
 
@@ -95,5 +146,6 @@ def test_whatever_is_accepted_is_safe_to_hand_to_git(text: str) -> None:
     assert not found.url.startswith("-")
     assert "::" not in found.url or "://" in found.url
     assert "/" not in found.name
-    assert found.name not in (".", "..", ".git")
+    assert found.name[0] not in ".-"
+    assert len(found.name.encode()) <= 200
     assert not found.host.startswith("-")

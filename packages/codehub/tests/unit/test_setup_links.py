@@ -37,10 +37,10 @@ class Workspaced:
     async def linkable(self) -> Sequence[Linkable]:
         return [Linkable(WORKSPACE, "process", "alice", (0, 0))] if self.to_run else []
 
-    async def bind(self, workspace_id: str, instance: str, owner_user_id: str) -> bool:
+    async def bind(self, epoch: int, workspace_id: str, instance: str, owner_user_id: str) -> bool:
         return self.may_have_secrets
 
-    async def note(self, workspace_id: str, state: SetupState) -> None:
+    async def note(self, epoch: int, workspace_id: str, state: SetupState) -> None:
         pass
 
     async def message(self, workspace_id: str, owner_user_id: str) -> Message:
@@ -74,7 +74,7 @@ def waited(world: Workspaced, *, then_restart: bool = False) -> float:
 
     async def main() -> float:
         heartbeat = Heartbeat("setup_links", VirtualClock(loop), Metrics(), no_fence)
-        links = SetupLinks(cast(Any, world), cast(Any, world), {"process": cast(Any, world)}, heartbeat)
+        links = SetupLinks(1, cast(Any, world), cast(Any, world), {"process": cast(Any, world)}, heartbeat)
         running = asyncio.create_task(links.run())
         links.started(WORKSPACE)
         begin = loop.time()
@@ -128,7 +128,7 @@ class Flood(Workspaced):
     at_once: int = 0
     most_at_once: int = 0
 
-    async def note(self, workspace_id: str, state: SetupState) -> None:
+    async def note(self, epoch: int, workspace_id: str, state: SetupState) -> None:
         self.notes += 1
 
     async def answer(self, workspace_id: str, instance: str, owner_user_id: str, question: Message) -> object:
@@ -151,7 +151,7 @@ def run_for(seconds: float, world: Workspaced) -> None:
 
     async def main() -> None:
         heartbeat = Heartbeat("setup_links", VirtualClock(loop), Metrics(), no_fence)
-        links = SetupLinks(cast(Any, world), cast(Any, world), {"process": cast(Any, world)}, heartbeat)
+        links = SetupLinks(1, cast(Any, world), cast(Any, world), {"process": cast(Any, world)}, heartbeat)
         running = asyncio.create_task(links.run())
         await asyncio.sleep(seconds)
         running.cancel()

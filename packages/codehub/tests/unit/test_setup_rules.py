@@ -17,15 +17,23 @@ from codehub.adapters.git_remote import GitRemote
 from codehub.adapters.secret_box import SecretBox, key_id, open_box, parse_keys
 from codehub.domain.errors import Conflict, Invalid
 from codehub.domain.repository import parse_url
-from codehub.domain.setup import SetupState, StepState, parse_setup, setup_column, setup_sentence
+from codehub.domain.setup import (
+    SetupState,
+    StepState,
+    may_change_repository,
+    parse_setup,
+    retry_label,
+    setup_column,
+    setup_sentence,
+)
 from codehub.domain.user_secrets import SecretKind, check_secret, check_token, parse_git_host
 from codehub.services import git_keys
 from codehub.workspaced.agent import string, take_string
 from codehub.workspaced.dotfiles import link_all, script_of
 from codehub.workspaced.git_access import configuration
-from codehub.workspaced.git_errors import explain, last_progress
+from codehub.workspaced.git_errors import explain, explain_submodule, last_progress
 from codehub.workspaced.setup import plain
-from codehub.workspaced.setup_plan import command_steps, first_steps, folder_of
+from codehub.workspaced.setup_plan import command_steps, first_steps, folders_of
 
 _JSON = st.recursive(
     st.none() | st.booleans() | st.floats(allow_nan=False) | st.integers() | st.text(max_size=20),
@@ -184,6 +192,37 @@ def test_gits_messages_are_told_apart(said: str, kind: str) -> None:
     assert trouble.message.endswith((".", "new"))
 
 
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (
+            "fatal: could not read Username for 'https://other.example'\n"
+            "fatal: clone of 'https://other.example/part.git' into submodule path '/h/part' failed",
+            "git-auth add other.example",
+        ),
+        (
+            "fatal: transport 'ext' not allowed\n"
+            "fatal: clone of 'ext::sh -c id' into submodule path '/h/part' failed",
+            "over HTTPS, HTTP or SSH",
+        ),
+        ("fatal: remote error: upload-pack: not our ref 01234", "does not have the commit"),
+    ],
+)
+def test_a_missing_submodule_is_explained_with_its_own_host(said: str, words: str) -> None:
+    message = explain_submodule(said, "https://h/x.git")
+    assert message.startswith("Submodules were not fetched. ")
+    assert words in message
+
+
+def test_a_clone_without_all_its_files_is_shown_and_may_be_tried_again() -> None:
+    step = {"id": "clone", "title": "Clone app", "state": "done", "kind": "incomplete", "notes": ["No part.", "Big."]}
+    state = parse_setup({"steps": [step]})
+    assert (setup_sentence(state), retry_label(state)) == ("No part.", "Try again")
+    assert not may_change_repository(state)
+    fine = parse_setup({"steps": [{**step, "kind": ""}]})
+    assert (setup_sentence(fine), retry_label(fine)) == ("", "")
+
+
 def test_progress_is_the_newest_line() -> None:
     said = "Receiving objects:  10% (1/10), 1.00 MiB | 1 MiB/s\rReceiving objects:  50% (5/10), 5.50 MiB | 1 MiB/s"
     found = last_progress(said)
@@ -203,7 +242,7 @@ def test_steps_come_in_order_and_only_whole_commands_count() -> None:
         "dotfiles": {"url": "https://h/d.git"},
     }
     assert [step.kind for step in first_steps(dict(message))] == ["clone", "dotfiles"]
-    assert folder_of(message["repo"]) == "app/src"
+    assert folders_of(message["repo"]) == ("app/src", "app")
     steps = command_steps(
         [{"shell": "make"}, {"shell": ""}, {"words": ["a", "b"], "when": "start"}, 3], "t", "", needs_clone=False
     )

@@ -143,6 +143,29 @@ def test_a_value_that_is_not_allowed_is_refused_with_its_name(given_values: dict
     assert [mistake.where for mistake in caught.value.mistakes] == [where]
 
 
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ('n]\ntype = "number"\nmin = 5\nmax = 1\n', "n.min"),
+        ('n]\ntype = "number"\ndefault = inf\n', "n.default"),
+        ('n]\ntype = "number"\nmin = -inf\n', "n.min"),
+        ('n]\ntype = "number"\nmax = nan\n', "n.max"),
+        ('c]\nchoices = ["a", "a"]\n', "c.choices"),
+        ("a-b]\n[templates.a.parameters.a_b]\n", "a_b"),
+    ],
+)
+def test_a_parameter_that_nobody_could_use_is_a_mistake(text: str, where: str) -> None:
+    assert list(mistakes_of(f"[templates.a.parameters.{text}")) == [f"templates.a.parameters.{where}"]
+
+
+def test_a_repository_with_a_password_is_refused_also_with_a_parameter_in_it() -> None:
+    for url in ("https://u:hunter2@h/{parameters.x}.git", "u:hunter2@h/{parameters.x}.git"):
+        found = mistakes_of(f'[templates.a]\nrepo = "{url}"\n[templates.a.parameters.x]\n')
+        assert list(found) == ["templates.a.repo"]
+        assert "hunter2" not in found["templates.a.repo"]
+    assert read('[templates.a]\nrepo = "git@h:{parameters.x}.git"\n[templates.a.parameters.x]\n')
+
+
 def test_a_parameter_without_a_default_must_be_given() -> None:
     template = read("[templates.a]\n[templates.a.parameters.name]\n")
     with pytest.raises(Mistakes, match="a value is needed"):

@@ -107,6 +107,32 @@ def test_an_edit_is_made_once_for_each_key(workspace: Workspace, root: Path, tmp
     assert _tree(root) == made
 
 
+def test_an_edit_that_was_undone_and_previewed_again_is_a_new_one(workspace: Workspace, root: Path) -> None:
+    before = _tree(root)
+    preview = _rename(workspace)["preview"]
+    _rename(workspace, apply=preview)
+    for name, content in before.items():
+        (root / name).write_bytes(content)
+    assert _rename(workspace)["preview"] == preview
+    (root / "bill.py").write_text(_USE + "total([1])\n")
+    changed = _tree(root)
+    assert "changed since" in refusal_of(workspace, "rename_symbol", **RENAME, apply=preview)
+    assert _tree(root) == changed
+
+
+def test_a_file_that_changes_between_planning_and_writing_is_not_reported_as_changed(
+    files: Path, tmp_path: Path
+) -> None:
+    transactions = Transactions(tmp_path / "journals")
+    transactions.apply(files, "0" * 32, "request", _changes(), {"files": []})
+    for change in _changes():
+        (files / os.fsdecode(change.path)).write_bytes(change.before)
+    (files / "a.txt").write_bytes(b"another client's\n")
+    with pytest.raises(EditRefused, match="changed since"):
+        transactions.apply(files, "0" * 32, "request", _changes(), {"files": []})
+    assert (files / "d/b.txt").read_bytes() == b"before\n"
+
+
 def test_a_key_of_another_edit_is_refused(workspace: Workspace, root: Path) -> None:
     arguments = {"path": "shop.py", "symbol": "total", "text": "def total(cart):\n    return 0\n"}
     preview = call_tool(workspace, "replace_symbol", **arguments)["preview"]
@@ -133,13 +159,52 @@ def test_an_ambiguous_name_is_refused(workspace: Workspace, root: Path) -> None:
         ({"new_name": "a b"}, "identifier"),
         ({"new_name": "total"}, "the same"),
         ({"new_name": "Cart"}, "already defined"),
-        ({"name": "nowhere"}, "defined"),
+        ({"name": "nowhere"}, "defined in the workspace"),
         ({"path": "../elsewhere"}, "outside"),
         ({"apply": "0123456789abcdef"}, "changed since"),
     ],
 )
 def test_a_wrong_rename_is_explained(workspace: Workspace, arguments: dict[str, str], says: str) -> None:
     assert says in refusal_of(workspace, "rename_symbol", **{**RENAME, **arguments})
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "reserved"),
+    [
+        ("a.go", "package a\n\nfunc plum() int { return 1 }\n\nvar x = plum()\n", "range"),
+        ("a.rs", "fn plum() -> i32 { 1 }\n\nfn user() -> i32 { plum() }\n", "match"),
+        ("A.java", "class A {\n  int plum() { return 1; }\n  int user() { return plum(); }\n}\n", "package"),
+        ("a.c", "int plum(void) { return 1; }\nint user(void) { return plum(); }\n", "typedef"),
+        ("a.ts", "function plum() { return 1 }\nconst x = plum()\n", "typeof"),
+        ("A.cs", "class A { int plum() { return 1; } int User() { return plum(); } }\n", "namespace"),
+        ("a.rb", "def plum\n  1\nend\n\nplum()\n", "unless"),
+        ("a.kt", "fun plum(): Int = 1\nval x = plum()\n", "when"),
+    ],
+)
+def test_a_word_that_the_language_reserves_is_no_new_name(
+    workspace: Workspace, root: Path, file: str, text: str, reserved: str
+) -> None:
+    (root / file).write_text(text)
+    said = refusal_of(workspace, "rename_symbol", name="plum", new_name=reserved)
+    assert f"{reserved!r} is a reserved word in" in said
+
+
+@pytest.mark.parametrize("tool", ["rename_symbol", "replace_symbol"])
+def test_a_read_only_file_is_not_changed(workspace: Workspace, root: Path, tool: str) -> None:
+    (root / "shop.py").chmod(0o444)
+    replaced = {"path": "shop.py", "symbol": "total", "text": "def total(cart):\n    return 1\n"}
+    said = refusal_of(workspace, tool, **(RENAME if tool == "rename_symbol" else replaced))
+    assert "shop.py is read-only" in said
+
+
+@pytest.mark.parametrize("tool", ["rename_symbol", "replace_symbol"])
+def test_a_file_in_another_encoding_takes_ascii_only(workspace: Workspace, root: Path, tool: str) -> None:
+    (root / "shop.py").write_bytes(_SHOP.replace("a cart", "a café").encode("latin-1"))
+    replaced = {"path": "shop.py", "symbol": "total", "text": "def total(cart):\n    return 'é'\n"}
+    arguments = {**RENAME, "new_name": "été"} if tool == "rename_symbol" else replaced
+    assert "shop.py is not UTF-8" in refusal_of(workspace, tool, **arguments)
+    ascii_only = {key: value.replace("é", "e") for key, value in arguments.items()}
+    assert not call_tool(workspace, tool, **ascii_only)["applied"]
 
 
 def test_a_definition_is_replaced_in_the_files_own_form(workspace: Workspace, root: Path) -> None:

@@ -186,11 +186,24 @@ def test_a_workspace_below_the_top_sees_its_own_history(root: Path, tmp_path: Pa
         ({"query": "a", "text": "b"}, "one of"),
         ({"path": "../outside"}, "outside"),
         ({"text": "x" * 3000}, "at most"),
-        ({"text": "(", "regex": True}, "git cannot read"),
+        ({"text": "(", "regex": True}, "regular expression"),
     ],
 )
 def test_a_wrong_call_is_explained(workspace: Workspace, arguments: dict[str, object], says: str) -> None:
     assert says in refusal_of(workspace, "history", **arguments)
+
+
+def test_a_shallow_clone_says_that_older_commits_are_missing(root: Path, tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", "--depth", "1", root.as_uri(), str(clone))
+    opened = open_workspace(clone, tmp_path / "data")
+    try:
+        for arguments in ({}, {"query": "sessions"}, {"text": "120"}, {"symbol": "close"}, {"path": "cart.py"}):
+            answer = call_tool(opened, "history", **arguments)
+            assert not answer["complete"], arguments
+            assert "shallow clone" in answer["note"]
+    finally:
+        opened.close()
 
 
 def test_a_folder_without_git_has_no_history(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Answers by types, from real language servers, in repositories that would like to run programs."""
 
+import json
 import os
 import signal
 import subprocess
@@ -271,6 +272,81 @@ def test_a_server_that_stops_reading_delays_neither_answers_nor_the_end(
     assert call_tool(workspace, "references", name="A.Close")["by"] == "syntax"
     workspace.close()
     assert not _is_alive(supervisor)
+
+
+_LIAR = """#!{python}
+import json, sys
+def send(body):
+    sys.stdout.buffer.write(b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body)
+    sys.stdout.buffer.flush()
+while head := sys.stdin.buffer.readline():
+    sys.stdin.buffer.readline()
+    message = json.loads(sys.stdin.buffer.read(int(head.split(b":")[1])))
+    if message["method"] == "initialize":
+        result = {{"capabilities": {{"referencesProvider": True}}}}
+        send(json.dumps({{"jsonrpc": "2.0", "id": message["id"], "result": result}}).encode())
+    elif "id" in message:
+        said = {said!r}
+        if isinstance(said, bytes):
+            sys.stdout.buffer.write(said)
+            sys.stdout.buffer.flush()
+        else:
+            send(json.dumps({{"jsonrpc": "2.0", "id": message["id"], **json.loads(said)}}).encode())
+"""
+
+
+def _said(uri: str, line: int, character: int) -> str:
+    position = {"line": line, "character": character}
+    return json.dumps({"result": [{"uri": uri, "range": {"start": position, "end": position}}]})
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"panic: goroutine 1\n\n",
+        b"Content-Length: 99999999999\r\n\r\n",
+        b"Content-Length: -5\r\n\r\n",
+        b"Content-Length: 200000\r\n\r\n" + b"[" * 200_000,
+        b"Content-Length: 3\r\n\r\n\xff\xfe{",
+        '{"result": 17}',
+        '{"result": ["x", {"uri": 5, "range": 5}, {"uri": "file:///", "range": {}}]}',
+        '{"result": [{"uri": "ROOT/a.go", "range": {"start": "there"}}]}',
+        '{"error": {"code": 1, "message": "no"}}',
+        _said("ROOT/a.go", -1_000_000, 0),
+        _said("ROOT/a.go", 1 << 60, 0),
+        _said("ROOT/a.go", 0, -7),
+        _said("ROOT/smile.go", 2, 5),
+        _said("ROOT/../secret.go", 0, 0),
+        _said("ROOT/link/secret.go", 0, 0),
+        _said("file:///etc/passwd", 0, 0),
+    ],
+)
+def test_whatever_a_server_says_the_answer_is_of_the_workspace(
+    tmp_path: Path, opened: Opener, monkeypatch: pytest.MonkeyPatch, said: bytes | str
+) -> None:
+    root, programs = _tree(tmp_path / "tree", _GO), tmp_path / "bin"
+    # In the third line, a server that counts UTF-16 units wrongly points into the middle of a character.
+    (root / "smile.go").write_text('package m\n\nvar 😀_ = "😀"\n')
+    (tmp_path / "outside").mkdir()
+    for secret in (tmp_path / "secret.go", tmp_path / "outside/secret.go"):
+        secret.write_text("package secret // Close\n")
+    (root / "link").symlink_to(tmp_path / "outside")
+    programs.mkdir()
+    placed = said if isinstance(said, bytes) else said.replace("ROOT", root.as_uri())
+    (programs / "gopls").write_text(_LIAR.format(python=sys.executable, said=placed))
+    (programs / "gopls").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    workspace = opened(root)
+    answers: list[Any] = []
+
+    def is_settled() -> bool:
+        answers.append(call_tool(workspace, "references", name="A.Close"))
+        return "being prepared" not in str(answers[-1].get("note"))
+
+    wait_until(is_settled, "the server has answered or failed", 240)
+    call_tool(workspace, "callers", name="A.Close")
+    assert "secret" not in str(answers)
+    assert "root:" not in str(answers)
 
 
 def test_a_server_that_runs_build_scripts_needs_the_users_trust(

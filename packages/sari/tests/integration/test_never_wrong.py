@@ -145,6 +145,47 @@ def test_qualified_names_are_found(tmp_path: Path, opened: Opener, query: str, p
     assert ("note" in answer) == ("alias" in query)
 
 
+@pytest.mark.parametrize(
+    ("query", "path"),
+    [
+        ("echo.Context", "context.go"),
+        ("(*Context).Next", "context.go"),
+        ("Polly.Retry.Options", "src/Polly.Core/Retry/Options.cs"),
+        ("Polly.Pipeline", "src/Polly.Core/Pipeline.cs"),
+        ("Guzzle\\Client", "src/Client.php"),
+        ("\\Guzzle\\Client::request", "src/Client.php"),
+        ("crate::async_impl::client::Builder", "src/async_impl/client.rs"),
+        ("<Builder as Clone>::clone", "src/async_impl/client.rs"),
+        ("Runner.prototype.run", "lib/runner.js"),
+        ("okio.Buffer", "src/commonMain/Buffer.kt"),
+        ("com.example.Store.Entry", "src/Store.java"),
+    ],
+)
+def test_names_are_found_by_the_namespace_that_a_file_declares(
+    tmp_path: Path, opened: Opener, query: str, path: str
+) -> None:
+    root = tmp_path / "checkout"
+    for name, text in {
+        "context.go": "package echo\n\ntype Context struct{}\n\nfunc (c *Context) Next() {}\n",
+        "other.go": "package other\n\ntype Echo struct { context int }\n\nfunc (e *Echo) Next() {}\n",
+        "src/Polly.Core/Retry/Options.cs": "namespace Polly.Retry;\n\npublic class Options { }\n",
+        "src/Polly.Core/Pipeline.cs": "// A licence.\nnamespace Polly\n{\n  public class Pipeline { }\n}\n",
+        "src/Polly/PipelineExtensions.cs": "namespace Polly;\n\npublic class PipelineExtensions { }\n",
+        "src/Client.php": "<?php\n\nnamespace Guzzle;\n\nclass Client { function request() {} }\n",
+        "tests/Client.php": "<?php\n\nnamespace Tests;\n\nclass Client { function request() {} }\n",
+        "src/async_impl/client.rs": "pub struct Builder {}\n\nimpl Clone for Builder { fn clone(&self) {} }\n",
+        "lib/runner.js": "function Runner() {}\nRunner.prototype.run = function () {};\n",
+        "browser.js": "function run() {}\n",
+        "src/commonMain/Buffer.kt": "package okio\n\nclass Buffer\n",
+        "src/Store.java": "package com.example;\n\nclass Store { static class Entry { } }\n",
+    }.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    answer = call_tool(opened(root), "symbols", query=query)
+    assert answer["symbols"][0]["path"] == path
+    assert "note" not in answer
+
+
 @pytest.mark.parametrize("pattern", [r"\Aimport", "$", r"x*$", r"^", r"\z", r"b\\n", r"(?s)os.x"])
 def test_patterns_that_match_nothing_at_the_end_are_ripgreps(tmp_path: Path, opened: Opener, pattern: str) -> None:
     root = _tree(tmp_path / "tree", a__py="import os\nx = 1\nimport b", b__py="12:13:no column\n", c__py="b\\n\n")

@@ -41,7 +41,7 @@ def test_two_spellings_are_one_root(home: Path, tmp_path: Path) -> None:
     assert resolve_root(str(tmp_path / "link"), str(home)) == str(tmp_path / "a")
 
 
-@pytest.mark.parametrize("path", ["/", "HOME", "HOME/../home", "~/", "/does/not/exist"])
+@pytest.mark.parametrize("path", ["/", "HOME", "HOME/../home", "~/", "/does/not/exist", "/a\0b"])
 def test_what_nobody_means_is_refused_with_what_to_do(home: Path, path: str) -> None:
     with pytest.raises(RefusedRoot, match="workspace"):
         resolve_root(path.replace("HOME", str(home)), str(home))

@@ -148,6 +148,7 @@ async def open_backends(
         engine,
         DockerOptions(sockets, options.limits, seen, options.allowed_networks),
         CodeServerInstall(ide_dir).ensure,
+        owner_name=owner_name,
     )
     chosen = await _choose(options, engine, catalog)
     storage = _storage(chosen, options.storage)

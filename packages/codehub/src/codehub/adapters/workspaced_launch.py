@@ -33,6 +33,8 @@ class Launch:
     secret: str
     hidden_ports: tuple[int, ...] = ()
     pip: str | None = None
+    owner: str = ""  # for git's identity, where /etc/gitconfig is the image's
+    in_image: bool = False  # the home gets them too, with the image's own Python and pip
     awaits_environment: bool = False
     environment_pipe: str = ""  # where an IDE that its image starts waits for the environment instead
     bridge: tuple[str, int] | None = None  # a Unix socket that forwards to an IDE that listens only on this port
@@ -48,6 +50,8 @@ class Launch:
             "awaits_environment": self.awaits_environment,
             "environment_pipe": self.environment_pipe,
             "bridge": list(self.bridge or ()),
+            "in_image": self.in_image,
+            "owner": self.owner,
         }
         if self.pip is not None:
             found["pip"] = self.pip

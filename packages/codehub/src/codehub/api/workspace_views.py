@@ -97,7 +97,8 @@ class SetupStepView(View):
     once: bool = Field(description="Once per home; otherwise at each start.")
     message: str = Field(description="Why it failed and what to do; empty otherwise.")
     kind: str = Field(
-        description="Of a failed clone: auth, missing, host, timeout, tls, ref, space, exists or other."
+        description="Of a failed clone: auth, missing, host, timeout, tls, ref, space, exists or other. "
+        "Of one that lacks submodules or large files: incomplete."
     )
     percent: int | None
     notes: list[str]

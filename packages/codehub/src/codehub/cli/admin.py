@@ -370,6 +370,8 @@ def _user_id(client: Client, username: str) -> str:
 def _new_password(username: str, from_stdin: bool) -> str:
     if from_stdin:
         return sys.stdin.readline().rstrip("\n")
+    if not sys.stdin.isatty():
+        raise click.UsageError("without a terminal use --password-stdin")
     return str(click.prompt(f"Password for {username}", hide_input=True, confirmation_prompt=True, err=True))
 
 

@@ -86,8 +86,9 @@ def _not_here(settings: Settings) -> tuple[str, str] | None:
             f"{place} cannot be written here, and the engine sees no other directory",
             "run it as the coordinator: `docker compose run --rm coordinator doctor`",
         )
+    # On Kubernetes they are tried in Pods, and nothing is needed here: CodeHub's own volume belongs to root.
     owner = settings.data_dir.stat().st_uid if settings.data_dir.exists() else os.geteuid()
-    if os.geteuid() not in (0, owner):
+    if _runtime(settings) != "kubernetes" and os.geteuid() not in (0, owner):
         return f"{settings.data_dir} belongs to another user", "run `codehub doctor` as the user who runs CodeHub"
     return None
 

@@ -52,12 +52,15 @@ class Place:
         return self.path or f"{self.addresses[0]}:{self.port}"
 
 
-async def parts(settings: Settings, fixes: Fixes, gateway: str) -> list[Boundary]:
-    """CodeHub's own parts, each if it answers us: what does not answer anybody proves nothing."""
+async def parts(settings: Settings, fixes: Fixes, gateway: str, *, api: str = "", proxy: str = "") -> list[Boundary]:
+    """CodeHub's own parts, each if it answers us: what does not answer anybody proves nothing.
+
+    `api` and `proxy` are where they are reached if not on this machine.
+    """
     found = []
     for name, where in (
-        ("reach the API", lambda: bound_place(settings.api_bind)),
-        ("reach the proxy", lambda: bound_place(settings.proxy_bind)),
+        ("reach the API", lambda: bound_place(api or settings.api_bind)),
+        ("reach the proxy", lambda: bound_place(proxy or settings.proxy_bind)),
         ("reach the database", lambda: database_place(settings.database_url)),
         ("reach Valkey", lambda: redis_place(settings.redis_url)),
     ):

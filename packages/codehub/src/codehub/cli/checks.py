@@ -244,7 +244,7 @@ async def check_kubernetes(state: EffectiveSettings) -> list[Finding]:
     except CodeHubError as error:
         return [Finding("kubernetes", Health.BAD, str(error), "set KUBECONFIG and CODEHUB_K8S_CONTEXT")]
     try:
-        found = await check_cluster(client, options.image, options.claims.storage_class)
+        found = await check_cluster(client, options.image, options.claims, options.pods)
     finally:
         await client.close()
     healths = {True: Health.BAD, False: Health.WARNING}

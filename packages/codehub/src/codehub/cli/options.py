@@ -74,3 +74,13 @@ def complete_workspace(ctx: click.Context, param: click.Parameter, incomplete: s
 
 
 workspace_argument = click.argument("workspace", shell_complete=complete_workspace)
+
+
+def _no_option(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    if value.startswith("-"):
+        raise click.UsageError(f"No such option '{value}'.", context)
+    return value
+
+
+# For commands that pass what follows the name on as it is, options too.
+workspace_before_command = click.argument("workspace", shell_complete=complete_workspace, callback=_no_option)

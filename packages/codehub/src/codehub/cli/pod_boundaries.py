@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from typing import Final
 
 from codehub.adapters.kubernetes.client import ApiClient
 from codehub.adapters.kubernetes.probes import MEMORY_BYTES, PodNeighbour, PodProbes
@@ -16,6 +18,8 @@ _ALONE_S = 10  # how much longer a probe lives whose doctor was killed
 _START_TIMEOUT_S = 120
 _KUBELET_PORT = 10250
 _TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105 - a path
+# In the cluster each part has a Pod of its own; deploy/kubernetes/base names their Services.
+_SERVICES: Final = {"api": "api:80", "proxy": "proxy:80"}
 _FIXES = Fixes(
     "use a network plug-in that enforces NetworkPolicies (Calico, Cilium, …), and apply network-policies.yaml; if the "
     "cluster has public addresses, add them to its `except`",
@@ -27,7 +31,7 @@ _FIXES = Fixes(
 async def try_in_pods(settings: Settings, deadline_s: int) -> list[Judgement]:
     options = kubernetes_options(settings)
     client = ApiClient(options.access())
-    probes = PodProbes(client, options.image, _START_TIMEOUT_S + deadline_s + _ALONE_S)
+    probes = PodProbes(client, options.image, options.pods, _START_TIMEOUT_S + deadline_s + _ALONE_S)
     boundaries: list[Boundary] = []
     outcomes: dict[Attempt, Outcome] = {}
     here = own_address() or "127.0.0.1"
@@ -35,11 +39,12 @@ async def try_in_pods(settings: Settings, deadline_s: int) -> list[Judgement]:
         await probes.remove_abandoned()
         async with asyncio.timeout(_START_TIMEOUT_S):
             neighbour = await probes.start_neighbour()
-        async with bait(_FIXES, here, also_gateway=False) as services:
+        async with bait(_FIXES, here, also_gateway=False) as baits:
             try:
                 async with asyncio.timeout(_START_TIMEOUT_S + deadline_s):
-                    boundaries += await parts(settings, _FIXES, here)
-                    boundaries += [*services, *await _cluster(neighbour), metadata(_FIXES), *_limits()]
+                    services = _SERVICES if os.environ.get("KUBERNETES_SERVICE_HOST") else {}
+                    boundaries += await parts(settings, _FIXES, here, **services)
+                    boundaries += [*baits, *await _cluster(neighbour), metadata(_FIXES), *_limits()]
                     await probes.attack([a for boundary in boundaries for a in boundary.attempts], outcomes)
             except TimeoutError:
                 if not boundaries:

@@ -17,14 +17,14 @@ import click
 from codehub.cli import ssh_files
 from codehub.cli.client import Client
 from codehub.cli.credentials import Credentials
-from codehub.cli.options import connect, find_workspace, json_option, server_option
+from codehub.cli.options import connect, find_workspace, json_option, server_option, workspace_before_command
 from codehub.cli.output import console, print_json, print_table, when
 from codehub.cli.stream import hand_over, open_stream, relay
 from codehub.domain.errors import CodeHubError, Conflict, Invalid, NotFound, Unauthorized
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.argument("workspace")
+@workspace_before_command
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.option("--stdio", is_flag=True, help="Run as the ProxyCommand of `ssh`, over standard input and output.")
 @click.option("--fd-pass", is_flag=True, hidden=True)

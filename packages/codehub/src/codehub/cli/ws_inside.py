@@ -19,7 +19,14 @@ import click
 
 from codehub.cli.client import Client
 from codehub.cli.follow import follow_setup
-from codehub.cli.options import connect, find_workspace, json_option, server_option, workspace_argument
+from codehub.cli.options import (
+    connect,
+    find_workspace,
+    json_option,
+    server_option,
+    workspace_argument,
+    workspace_before_command,
+)
 from codehub.cli.output import console, print_json, print_table, program_output, when
 from codehub.domain.errors import Conflict, Invalid, NotFound
 from codehub.workspaced import tars
@@ -32,7 +39,7 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
 @click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@workspace_argument
+@workspace_before_command
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--cwd", default=None, help="Working directory, relative to the home.")
 @click.option("--env", "env", multiple=True, metavar="NAME=VALUE", help="Set a variable; may be repeated.")

@@ -153,7 +153,9 @@ def _components(
     images = None if deps.dev_images is None else DevImages(deps.dev_images, deps.store, lease)
     setup = None
     if deps.setup_desk is not None and deps.setup_links is not None:
-        setup = SetupLinks(deps.setup_desk, deps.setup_links, deps.instances, heartbeats["setup_links"], images)
+        setup = SetupLinks(
+            lease.epoch, deps.setup_desk, deps.setup_links, deps.instances, heartbeats["setup_links"], images
+        )
     actor = Actor(
         backends, health, deps.profile_of, deps.clock, deps.new_id, deps.random, _loader(deps), setup, images
     )

@@ -69,12 +69,14 @@ class _Linked:
 class SetupLinks:
     def __init__(
         self,
+        epoch: int,
         desk: SetupDesk,
         links: Links,
         instances: Mapping[str, Instances],
         heartbeat: Heartbeat,
         images: DevImages | None = None,
     ) -> None:
+        self._epoch = epoch
         self._images = images
         self._desk = desk
         self._links = links
@@ -178,8 +180,8 @@ class SetupLinks:
         status = await backend.status(workspace.workspace_id) if backend is not None else None
         if status is None or not status.running or status.workspaced is None:
             return None
-        if not await self._desk.bind(workspace.workspace_id, status.identity, workspace.owner_user_id):
-            await self._desk.note(workspace.workspace_id, _OTHER_OWNER)
+        if not await self._desk.bind(self._epoch, workspace.workspace_id, status.identity, workspace.owner_user_id):
+            await self._desk.note(self._epoch, workspace.workspace_id, _OTHER_OWNER)
             self._configured(linked, status.identity)
             return _REFUSED_S
         async with self._links.open(status.workspaced) as stream:
@@ -213,7 +215,7 @@ class SetupLinks:
 
     async def _write_notes(self, workspace_id: str, notes: asyncio.Queue[SetupState]) -> None:
         while True:
-            await self._desk.note(workspace_id, await notes.get())
+            await self._desk.note(self._epoch, workspace_id, await notes.get())
             await asyncio.sleep(_NOTE_EVERY_S)
 
     async def _listen(
@@ -239,7 +241,7 @@ class SetupLinks:
                 answering.add(task)
                 task.add_done_callback(answering.discard)
         if last is not None:
-            await self._desk.note(linked.workspace.workspace_id, last)
+            await self._desk.note(self._epoch, linked.workspace.workspace_id, last)
 
     async def _answer(
         self,

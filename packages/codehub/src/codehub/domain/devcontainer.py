@@ -12,16 +12,18 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+from codehub.domain.environment_names import is_own, is_variable_name
 from codehub.domain.errors import Invalid
 from codehub.domain.jsonc import parse_jsonc
 
 # Possible paths of the file, in order of preference. Then one folder below the first, sorted by name.
 PATHS = (".devcontainer/devcontainer.json", ".devcontainer.json")
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 # No `$` inside: otherwise each beginning of a variable would be searched to the end of the text.
 _VARIABLE = re.compile(r"\$\{([A-Za-z]+)(?::([^}:$]*)(?::([^}$]*))?)?\}")
 _EXTENSION = re.compile(r"-?[A-Za-z0-9][A-Za-z0-9-]*\.[A-Za-z0-9][A-Za-z0-9._-]*(?:@[0-9A-Za-z.+-]+)?")
 _MOST = 100
+_MOST_ENV_BYTES = 32 << 10  # as much as all secrets of a user: the kernel rejects a larger environment
+_OWN_PATH = "${containerEnv:PATH}"
 
 
 class When(StrEnum):
@@ -57,6 +59,7 @@ class Unsupported(StrEnum):
     NOT_ALLOWED = "is not allowed in workspaces"
     HOST_SIDE = "would run on the host, which a repository may not do"
     COMPOSE = "Docker Compose projects are not supported"
+    OWN_VARIABLE = "is set by CodeHub; PATH can be extended with ${containerEnv:PATH}"
     OWN_USER = "has no effect: programs in a workspace run as coder"
     UNKNOWN = "is not known"
 
@@ -145,7 +148,9 @@ class _Parser:
         features = self._take_object("features")
         features_first = tuple(_texts(self._left, "overrideFeatureInstallOrder"))
         self._left.pop("overrideFeatureInstallOrder", None)
-        env = {**self._strings("containerEnv"), **self._strings("remoteEnv")}
+        env = {**self._variables_of("containerEnv"), **self._variables_of("remoteEnv")}
+        if sum(len(name) + len(value.encode(errors="replace")) for name, value in env.items()) > _MOST_ENV_BYTES:
+            raise Invalid(f"containerEnv and remoteEnv have at most {_MOST_ENV_BYTES >> 10} KiB")
         user = self._take_text("remoteUser") or self._take_text("containerUser")
         self._left.pop("containerUser", None)
         commands = tuple(command for when in When for command in self._commands(when))
@@ -203,7 +208,7 @@ class _Parser:
     def _command(self, when: When, name: str, value: object) -> Command:
         match value:
             case str():
-                return Command(when, name, shell=self._expand(value))
+                return Command(when, name, shell=self._expand(value, by_shell=True))
             case list() if value and all(isinstance(word, str) for word in value):
                 return Command(when, name, words=tuple(self._expand(word) for word in value))
             case _:
@@ -263,26 +268,31 @@ class _Parser:
                 reason = Unsupported.UNKNOWN
             self._ignored.append((key, reason))
 
-    def _strings(self, key: str) -> dict[str, str]:
-        value = self._take_object(key)
+    def _variables_of(self, key: str) -> dict[str, str]:
         found: dict[str, str] = {}
-        for name, text in value.items():
-            if not _ENV_NAME.fullmatch(name) or not isinstance(text, str | None):
+        for name, text in self._take_object(key).items():
+            if not is_variable_name(name) or not isinstance(text, str | None) or (text is not None and "\0" in text):
                 raise Invalid(f"{key}.{name} is not an environment variable with a text")
-            if text is not None:
+            if text is None:
+                continue
+            if is_own(name) and not (name == "PATH" and _OWN_PATH in text):
+                self._ignored.append((f"{key}.{name}", Unsupported.OWN_VARIABLE))
+            else:
                 found[name] = self._expand(text)
         return found
 
-    def _expand(self, text: str) -> str:
+    def _expand(self, text: str, *, by_shell: bool = False) -> str:
         """Expand `${containerWorkspaceFolder}` and similar.
 
-        `${localEnv:X}` expands to its default: the host's environment is hidden.
+        `${localEnv:X}` expands to its default: the host's environment is hidden. `${containerEnv:X}` is expanded inside
+        the workspace, by `workspaced` or by the shell.
         """
 
         def one(found: re.Match[str]) -> str:
             name, argument, default = found.groups()
             if name == "containerEnv" and argument:
-                return f"${{{argument}}}"  # expanded by the shell
+                fallback = f":-{default}" if default else ""
+                return f"${{{argument}{fallback}}}" if by_shell else found.group()
             if name == "localEnv":
                 return default or ""
             return self._variables.get(name, found.group())

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import isfinite
 
 from codehub.domain.errors import Invalid
 from codehub.domain.table_reader import TableReader
@@ -82,10 +83,11 @@ class Parameter:
     def _number(self, value: Value) -> str:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise Invalid("must be a number")
-        # The comparisons are false for NaN, so that any bound rejects it.
-        if value != value or (self.minimum is not None and not value >= self.minimum):
-            raise Invalid(f"must be at least {self.minimum:g}" if self.minimum is not None else "must be a number")
-        if self.maximum is not None and not value <= self.maximum:
+        if not isfinite(value):  # JSON does not know the others
+            raise Invalid("must be a number")
+        if self.minimum is not None and value < self.minimum:
+            raise Invalid(f"must be at least {self.minimum:g}")
+        if self.maximum is not None and value > self.maximum:
             raise Invalid(f"must be at most {self.maximum:g}")
         return str(value)
 
@@ -119,7 +121,12 @@ def _kind(text: str) -> ParameterKind:
 
 def _bound(reader: TableReader, key: str) -> float | None:
     value = reader.take(key, (int, float), "a number")
-    return float(value) if isinstance(value, int | float) else None
+    if not isinstance(value, int | float):
+        return None
+    if not isfinite(value):
+        reader.wrong(key, "must be a number")
+        return None
+    return float(value)
 
 
 def _is_consistent(parameter: Parameter, reader: TableReader) -> bool:
@@ -131,6 +138,12 @@ def _is_consistent(parameter: Parameter, reader: TableReader) -> bool:
         return False
     if parameter.kind is not ParameterKind.NUMBER and (parameter.minimum, parameter.maximum) != (None, None):
         reader.wrong("min" if parameter.minimum is not None else "max", "only a number has bounds")
+        return False
+    if len(set(parameter.choices)) < len(parameter.choices):
+        reader.wrong("choices", "has one twice")
+        return False
+    if parameter.minimum is not None and parameter.maximum is not None and parameter.minimum > parameter.maximum:
+        reader.wrong("min", "is larger than max")
         return False
     if parameter.default is not None:
         try:

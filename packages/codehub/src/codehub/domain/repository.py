@@ -18,8 +18,11 @@ _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\
 _SHORT_SSH = re.compile(
     r"(?:(?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]*)@)?(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*):(?P<path>[^:].*)"
 )
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+_LONGEST_NAME_BYTES = 200  # file systems allow 255, and the clone's neighbours need a few more
 _DEFAULT_PORTS = {"https": 443, "http": 80, "ssh": 22}
+_WHAT_TO_WRITE = "use https://HOST/PATH.git or git@HOST:PATH.git"
+_NO_CREDENTIALS = "the URL holds a user name or a password: leave them out and use `codehub git-auth add HOST`"
 # What git-check-ref-format(1) forbids anywhere in a name. Control characters are checked separately.
 _REF_FORBIDDEN = ("..", "@{", "//", "\\", " ", "~", "^", ":", "?", "*", "[")
 
@@ -61,38 +64,58 @@ def parse_source(url: str, ref: str = "", path: str = "") -> RepositorySource:
 
 
 def parse_url(text: str) -> RepositoryUrl:
-    """Parse the address of a remote repository. Otherwise raises Invalid, with what to write instead."""
+    """Parse the address of a remote repository. Otherwise raises Invalid, with what to write instead.
+
+    No message repeats the text: it may hold a password, and messages end up in logs.
+    """
     if len(text) > _LONGEST_URL:
         raise Invalid(f"a repository's URL has at most {_LONGEST_URL} characters")
     if not text or text != text.strip() or any(ord(c) < 32 or ord(c) == 127 for c in text) or " " in text:
         raise Invalid("a repository's URL has no spaces or control characters")
     if text.startswith("-"):
         raise Invalid("a repository's URL does not begin with '-'")
+    check_no_credentials(text)
     if "://" in text:
         return _parse_full(text)
     short = _SHORT_SSH.fullmatch(text)
     if short is None or "::" in text:
-        raise Invalid(f"{text!r} is not a repository's URL: use https://HOST/PATH.git or git@HOST:PATH.git")
+        raise Invalid(f"this is not a repository's URL: {_WHAT_TO_WRITE}")
     host = short["host"].lower()
+    if host in _DEFAULT_PORTS:
+        raise Invalid(f"{host}: is followed by two slashes: {_WHAT_TO_WRITE}")
     return RepositoryUrl("ssh", host, text, _name_of(short["path"]))
 
 
+def check_no_credentials(text: str) -> None:
+    """Raise Invalid if the text, which need not be a URL yet, holds a user name (other than for SSH) or a password."""
+    scheme, separator, rest = text.partition("://")
+    if separator:
+        userinfo = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[0]
+        holds_one = ":" in userinfo or (userinfo and scheme.lower() != "ssh") or "@" in scheme
+    else:
+        holds_one = "@" in text.partition(":")[2]  # alice:password@host/path
+    if holds_one:
+        raise Invalid(_NO_CREDENTIALS)
+
+
 def _parse_full(text: str) -> RepositoryUrl:
+    scheme, _, rest = text.partition("://")
+    if not _SCHEME.fullmatch(scheme):
+        raise Invalid(f"this is not a repository's URL: {_WHAT_TO_WRITE}")
+    text = f"{scheme.lower()}://{rest}"  # git knows only that spelling
     try:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as error:
-        raise Invalid(f"{text!r} is not a URL: {error}") from error
+        raise Invalid(f"this is not a URL: {error}") from error
     if parts.scheme not in _DEFAULT_PORTS:
         raise Invalid(f"{parts.scheme}:// is not supported for repositories: use https:// or ssh://")
     host = (parts.hostname or "").lower()
     bare = f"[{host}]" if ":" in host else host
     if not _HOST.fullmatch(bare):
-        raise Invalid(f"{text!r} names no host")
-    if parts.password is not None or (parts.username and parts.scheme != "ssh"):
-        raise Invalid("the URL holds a user name or a password: leave them out and use `codehub git-auth add HOST`")
+        raise Invalid(f"this URL names no host: {_WHAT_TO_WRITE}")
     if parts.username is not None and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", parts.username):
-        raise Invalid(f"{parts.username!r} is not a user name for SSH")
+        raise Invalid("the URL's user name is not one for SSH")
     if parts.query or parts.fragment:
         raise Invalid("a repository's URL has no '?' and no '#'")
     authority = bare if port in (None, _DEFAULT_PORTS[parts.scheme]) else f"{bare}:{port}"
@@ -100,11 +123,19 @@ def _parse_full(text: str) -> RepositoryUrl:
 
 
 def _name_of(path: str) -> str:
-    """Return the clone's folder: the last part of the path, named as `git clone` would."""
+    """Return the clone's folder: the last part of the path, as `git clone` would name it.
+
+    It is an ordinary folder of the home: one named `.ssh` would configure the user's programs. Characters that a shell
+    treats specially become dashes.
+    """
     last = unquote(path.rstrip("/").removesuffix(".git").rstrip("/").rsplit("/", 1)[-1])
-    if not _NAME.fullmatch(last) or last == ".git":
+    if "/" in last or not all(c.isprintable() for c in last):
         raise Invalid("the URL's last part does not name a repository")
-    return last
+    name = "".join(c if c.isalnum() or c in "._-" or (ord(c) > 127 and not c.isspace()) else "-" for c in last)
+    name = name.lstrip(".-").encode()[:_LONGEST_NAME_BYTES].decode(errors="ignore")
+    if not name:
+        raise Invalid("the URL's last part does not name a repository")
+    return name
 
 
 def _checked_ref(ref: str) -> str:

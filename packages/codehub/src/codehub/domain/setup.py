@@ -13,6 +13,7 @@ _MOST_STEPS = 200
 _MOST_NOTES = 50
 _LONGEST_TEXT = 1000
 _MOST_KEYS_NAMED = 5
+_INCOMPLETE = "incomplete"
 
 
 class StepState(StrEnum):
@@ -30,7 +31,8 @@ class SetupStep:
     state: StepState
     once: bool = True
     message: str = ""
-    kind: str = ""  # the kind of failure: auth, missing, host, timeout, tls, ref, space, …
+    # The kind of failure: auth, missing, host, timeout, tls, ref, space, …; or `incomplete` if not all could be fetched.
+    kind: str = ""
     percent: int | None = None
     doing: str = ""  # "Receiving objects"
     notes: tuple[str, ...] = ()
@@ -52,6 +54,10 @@ class SetupState:
     @property
     def failed(self) -> tuple[SetupStep, ...]:
         return tuple(step for step in self.steps if step.state is StepState.FAILED)
+
+    @property
+    def incomplete(self) -> tuple[SetupStep, ...]:
+        return tuple(step for step in self.steps if step.state is StepState.DONE and step.kind == _INCOMPLETE)
 
 
 def parse_setup(raw: object) -> SetupState:
@@ -138,7 +144,7 @@ def _text(value: object) -> str:
 
 def retry_label(state: SetupState) -> str:
     """Return the text of the button that repeats failed steps or applies an image that waits; empty if there is none."""
-    if state.failed or state.error:
+    if state.failed or state.error or state.incomplete:
         return "Try again"
     waits = any(step.state is StepState.SKIPPED and step.id.startswith("image-") for step in state.steps)
     return "Apply the image" if waits and not state.running else ""
@@ -167,8 +173,12 @@ def setup_sentence(state: SetupState) -> str:
     waiting = [step for step in state.steps if step.state is StepState.SKIPPED and step.id.startswith("image-")]
     if waiting and not state.error:
         return f"{waiting[0].title}: {waiting[0].message}"
-    if state.error or not state.ignored:
+    if state.error:
         return state.error
+    if state.incomplete:
+        return " ".join(state.incomplete[0].notes[:1])
+    if not state.ignored:
+        return ""
     keys = [key[:50] for key, _ in state.ignored]
     more = f" and {len(keys) - _MOST_KEYS_NAMED} more" if len(keys) > _MOST_KEYS_NAMED else ""
     verb = "has" if len(keys) == 1 else "have"

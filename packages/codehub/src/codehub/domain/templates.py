@@ -13,10 +13,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
 
+from codehub.domain.environment_names import changes_every_program, is_own, is_variable_name
 from codehub.domain.errors import Invalid
 from codehub.domain.images import parse_image
 from codehub.domain.parameters import NAME, CompilePattern, Parameter, Value, fill, parse_parameter, placeholders
-from codehub.domain.repository import RepositorySource, parse_source
+from codehub.domain.repository import RepositorySource, check_no_credentials, parse_source
 from codehub.domain.schedule import Schedule, parse_schedule
 from codehub.domain.table_reader import Mistake, Mistakes, TableReader
 from codehub.domain.template_options import (
@@ -29,7 +30,6 @@ from codehub.domain.template_options import (
 )
 from codehub.domain.units import parse_duration, shown_duration
 
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _TEMPLATE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _LONGEST_COMMAND = 8192
 _LONGEST_DESCRIPTION = 1024
@@ -37,10 +37,6 @@ _LONGEST_VALUE = 32_768
 # With a shorter TTL, a workspace would be put to sleep while its page still loads.
 SHORTEST_TTL = timedelta(minutes=1)
 LONGEST_TTL = timedelta(days=366)
-# CodeHub's own variables, and those that change which programs a workspace's user runs.
-_RESERVED_ENV = ("CODEHUB_", "LD_")
-# Each runtime sets these itself.
-_OWN_ENV = frozenset({"HOME", "PATH", "USER", "LOGNAME", "SHELL"})
 
 
 class Access(StrEnum):
@@ -146,10 +142,11 @@ def source_of(rendered: Template) -> RepositorySource | None:
 
 def parameter_env(template: Template, given: Mapping[str, Value]) -> Mapping[str, str]:
     """Return the parameters as environment variables for setup commands: `CODEHUB_PARAM_VERSION` for `version`."""
-    return {
-        f"CODEHUB_PARAM_{name.upper().replace('-', '_')}": parameter.text_of(given.get(name))
-        for name, parameter in template.parameters.items()
-    }
+    return {_parameter_variable(name): each.text_of(given.get(name)) for name, each in template.parameters.items()}
+
+
+def _parameter_variable(name: str) -> str:
+    return f"CODEHUB_PARAM_{name.upper().replace('-', '_')}"
 
 
 _KNOWN = (
@@ -221,11 +218,11 @@ def _env(reader: TableReader) -> Mapping[str, str]:
     for name, value in env.items():
         if "\0" in value or len(value) > _LONGEST_VALUE:
             reader.wrong(f"env.{name}", f"must be a text of at most {_LONGEST_VALUE} characters")
-        if not _ENV_NAME.fullmatch(name):
+        if not is_variable_name(name):
             reader.wrong(f"env.{name}", "is not the name of an environment variable")
-        elif name.startswith(_RESERVED_ENV):
-            reader.wrong(f"env.{name}", f"names that begin with {' or '.join(_RESERVED_ENV)} are reserved")
-        elif name in _OWN_ENV:
+        elif changes_every_program(name):
+            reader.wrong(f"env.{name}", "would change every program in the workspace")
+        elif is_own(name):
             reader.wrong(f"env.{name}", "is set by CodeHub; change it in ~/.profile with a setup command")
     return MappingProxyType(dict(env))
 
@@ -270,7 +267,10 @@ def _parameters(reader: TableReader, compile_pattern: CompilePattern) -> dict[st
             tables.wrong(name, "a parameter's name is lower-case letters, digits, '-' and '_'")
             continue
         table = tables.table(name)
-        if table is not None and (parameter := parse_parameter(name, table, compile_pattern)) is not None:
+        other = next((each for each in found if _parameter_variable(each) == _parameter_variable(name)), None)
+        if other is not None:
+            tables.wrong(name, f"setup commands could not tell it from {other!r}: choose another name")
+        elif table is not None and (parameter := parse_parameter(name, table, compile_pattern)) is not None:
             found[name] = parameter
     return found
 
@@ -299,8 +299,11 @@ def _check_fixed_texts(template: Template, reader: TableReader) -> None:
             parse_image(template.image)
         except Invalid as error:
             reader.wrong("image", str(error))
-    if template.repo_url and not placeholders(template.repo_url + template.repo_ref + template.repo_path):
+    if template.repo_url:
         try:
-            source_of(template)
+            if placeholders(template.repo_url + template.repo_ref + template.repo_path):
+                check_no_credentials(template.repo_url)
+            else:
+                source_of(template)
         except Invalid as error:
             reader.wrong("repo", str(error))

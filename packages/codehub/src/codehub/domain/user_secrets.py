@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from codehub.domain.environment_names import changes_every_program, is_own, is_variable_name
 from codehub.domain.errors import Invalid
 from codehub.domain.repository import parse_url
 
@@ -17,13 +18,7 @@ FILE_BYTES = 64 << 10
 # For all secrets of a user: the kernel rejects a larger environment, and the files are in memory.
 ALL_ENV_BYTES = 32 << 10
 ALL_FILE_BYTES = 1 << 20
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
-# Variables that CodeHub sets, or that would break every program in the workspace.
-_TAKEN = frozenset(
-    {"HOME", "USER", "LOGNAME", "SHELL", "PATH", "PWD", "SSH_AUTH_SOCK", "LD_PRELOAD", "LD_LIBRARY_PATH"}
-)
-_TAKEN_BEGINNINGS = ("CODEHUB_", "GIT_CONFIG_")
 
 
 class SecretKind(StrEnum):
@@ -64,10 +59,12 @@ def check_secret(name: str, kind: SecretKind, value: bytes) -> None:
     if kind is SecretKind.FILE:
         if not _FILE_NAME.fullmatch(name):
             raise Invalid("name: letters, digits, dots, dashes and underscores, at most 128")
-    elif not _ENV_NAME.fullmatch(name):
+    elif not is_variable_name(name):
         raise Invalid("name: a variable has letters, digits and underscores, and does not begin with a digit")
-    elif name in _TAKEN or name.startswith(_TAKEN_BEGINNINGS):
+    elif is_own(name):
         raise Invalid(f"name: {name} is set by CodeHub itself: choose another")
+    elif changes_every_program(name):
+        raise Invalid(f"name: {name} would change every program in your workspaces: choose another")
     most = FILE_BYTES if kind is SecretKind.FILE else ENV_BYTES
     if len(value) > most:
         hint = "" if kind is SecretKind.FILE else f"; as a file it may have {FILE_BYTES >> 10} KiB"

@@ -148,6 +148,13 @@ def fixing_command(workspace: Workspace, *, is_admin: bool) -> str | None:
     return f"codehub ws start {shlex.quote(workspace.name)}"
 
 
+def unreachable_text(workspace: Workspace) -> str:
+    """Return which backend does not answer, in the words of its card once that says so."""
+    if workspace.blocked is not None and workspace.blocked.reason is ErrorReason.UNREACHABLE:
+        return workspace.blocked.message
+    return f"{workspace.instance_backend} does not answer"
+
+
 def summarize(workspace: Workspace) -> Summary:
     status = status_of(workspace)
     if status is Status.ERROR:

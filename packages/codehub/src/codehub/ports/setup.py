@@ -28,8 +28,11 @@ class SetupDesk(Protocol):
 
     async def linkable(self) -> Sequence[Linkable]: ...
 
-    async def bind(self, workspace_id: str, instance: str, owner_user_id: str) -> bool:
-        """Return whether this instance may have this owner's secrets. False if it was started under another owner."""
+    async def bind(self, epoch: int, workspace_id: str, instance: str, owner_user_id: str) -> bool:
+        """Return whether this instance may have this owner's secrets. False if it was started under another owner.
+
+        Raises Deposed if another coordinator leads: what this one knows of the instance may be old.
+        """
         ...
 
     async def message(self, workspace_id: str, owner_user_id: str) -> Message | None:
@@ -40,7 +43,9 @@ class SetupDesk(Protocol):
         """Answer a workspace's request. Raises CodeHubError with the message to send."""
         ...
 
-    async def note(self, workspace_id: str, state: SetupState) -> None: ...
+    async def note(self, epoch: int, workspace_id: str, state: SetupState) -> None:
+        """Record how far the setup is. Raises Deposed if another coordinator leads."""
+        ...
 
     async def awaits_environment(self, owner_user_id: str) -> bool:
         """Return whether the owner has secrets for the environment, which an IDE must wait for."""

@@ -15,7 +15,7 @@ from codehub.domain.actions import Action, Viewer, allowed_actions
 from codehub.domain.doors import IDE, Door, prefix_of
 from codehub.domain.model import Operation, Workspace
 from codehub.domain.routing import Page
-from codehub.domain.wording import OPERATIONS, error_text
+from codehub.domain.wording import OPERATIONS, error_text, unreachable_text
 from codehub.proxy.admission.decision import Reply
 
 STATUS_PATH: Final = "_codehub/status"
@@ -50,6 +50,8 @@ _ALL_TAKEN: Final = (
     "Other users' workspaces take every place there is. This page opens yours as soon as one of them stops;"
     " an administrator can stop one, or raise the limit."
 )
+# The backend that runs the workspace does not answer; what runs there goes on.
+_UNREACHABLE: Final = "Your files are safe. This page opens your workspace as soon as it can be reached."
 _ACTIONS: Final[dict[Page, tuple[str, str]]] = {
     Page.ARCHIVED: ("restore", "Restore"),
     Page.PENDING: ("start", "Start"),
@@ -103,6 +105,8 @@ setTimeout(follow, 500);
 
 
 def step_of(workspace: Workspace) -> str:
+    if workspace.blocked is not None:
+        return workspace.blocked.message
     operation = workspace.operation
     if operation is Operation.NONE:
         return ""
@@ -138,13 +142,14 @@ def render(
     workspace: Workspace | None = None,
     running: list[tuple[str, str]] | None = None,
     retry_after_s: int | None = None,
+    backend_silent: bool = False,
 ) -> Reply:
     nonce = secrets.token_urlsafe(12)
     title = _TITLES[page]
     parts = [f"<h1>{escape(title)}</h1>"]
     if workspace is not None and page is not Page.FORBIDDEN:
         parts.append(f'<p class="quiet">{escape(workspace.name)}</p>')
-    parts.append(f"<p>{escape(_text(page, workspace, running))}</p>")
+    parts.append(f"<p>{escape(_text(page, workspace, running, backend_silent=backend_silent))}</p>")
     if page is Page.WAKING:
         step = step_of(workspace) if workspace is not None else ""
         parts.append(f'<p id="step" class="quiet" role="status">{escape(step)}</p><progress></progress>')
@@ -185,9 +190,13 @@ def render(
     return Reply(status, body.encode(), tuple(headers))
 
 
-def _text(page: Page, workspace: Workspace | None, running: list[tuple[str, str]] | None) -> str:
+def _text(
+    page: Page, workspace: Workspace | None, running: list[tuple[str, str]] | None, *, backend_silent: bool
+) -> str:
     if page is Page.LIMIT and not running:
         return _ALL_TAKEN
+    if page is Page.AWAY and backend_silent and workspace is not None:
+        return f"{unreachable_text(workspace)}. {_UNREACHABLE}"
     if page is not Page.ERROR:
         return _TEXTS[page]
     return " ".join(error_text(workspace.error_reason if workspace is not None else None, is_admin=False))

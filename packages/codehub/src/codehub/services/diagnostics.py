@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from codehub.adapters.postgres import timeline
 from codehub.adapters.postgres.pool import Database
-from codehub.domain.errors import BackendDown, UpstreamUnavailable
+from codehub.domain.errors import UpstreamUnavailable
 from codehub.domain.history import Generation, TimelineEntry
-from codehub.domain.model import Phase
+from codehub.domain.model import Phase, Workspace
 from codehub.ports.instances import Instances
+from codehub.services.backend_answers import answered
 from codehub.services.principal import Principal
 from codehub.services.workspace_admin import WorkspaceAdmin
 from codehub.services.workspaces import Workspaces
@@ -50,29 +51,19 @@ class Diagnostics:
         self, who: Principal, workspace_id: str, *, follow: bool, tail: int | None
     ) -> AsyncIterator[bytes]:
         """Stream the instance's output. A backend that does not answer raises before the first byte."""
-        backend = await self._backend(who, workspace_id)
-        try:
-            await backend.status(workspace_id)
-        except BackendDown as error:
-            raise _unavailable(workspace_id) from error
+        workspace, backend = await self._backend(who, workspace_id)
+        await answered(workspace, backend.status(workspace_id))
         return backend.logs(workspace_id, follow=follow, tail=tail)
 
     async def usage(self, who: Principal, workspace_id: str) -> Mapping[str, float] | None:
-        backend = await self._backend(who, workspace_id)
-        try:
-            return await backend.usage(workspace_id)
-        except BackendDown as error:
-            raise _unavailable(workspace_id) from error
+        workspace, backend = await self._backend(who, workspace_id)
+        return await answered(workspace, backend.usage(workspace_id))
 
-    async def _backend(self, who: Principal, workspace_id: str) -> Instances:
+    async def _backend(self, who: Principal, workspace_id: str) -> tuple[Workspace, Instances]:
         found = await self.workspaces.get(who, workspace_id)
         backend = self.instances.get(found.workspace.instance_backend)
         if backend is None:
             raise UpstreamUnavailable(
                 f"this API process has no access to the {found.workspace.instance_backend} backend"
             )
-        return backend
-
-
-def _unavailable(workspace_id: str) -> UpstreamUnavailable:
-    return UpstreamUnavailable(f"the backend that runs workspace {workspace_id} does not answer now: try again later")
+        return found.workspace, backend

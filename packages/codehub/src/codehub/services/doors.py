@@ -17,9 +17,10 @@ from typing import Final, TypeVar
 from codehub.adapters.postgres import workspaces as statements
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.workspaced_client import Answer, ByteStream, WorkspacedClient, decoded
-from codehub.domain.errors import BackendDown, Conflict, Denied, UpstreamUnavailable
+from codehub.domain.errors import Conflict, Denied, UpstreamUnavailable
 from codehub.domain.model import DesiredState, Operation, Phase, Workspace
 from codehub.ports.instances import Instances, Upstream
+from codehub.services.backend_answers import answered
 from codehub.services.principal import Clock, Principal
 from codehub.services.workspaces import Edit, Workspaces
 
@@ -88,12 +89,7 @@ class Doors:
         backend = self.instances.get(workspace.instance_backend)
         if backend is None:
             raise UpstreamUnavailable(f"this API process has no access to the {workspace.instance_backend} backend")
-        try:
-            status = await backend.status(workspace.id)
-        except BackendDown as error:
-            raise UpstreamUnavailable(
-                "the backend that runs this workspace does not answer: try again later"
-            ) from error
+        status = await answered(workspace, backend.status(workspace.id))
         if not status.running:
             raise UpstreamUnavailable("the workspace has just ended: try again")
         if status.workspaced is None:

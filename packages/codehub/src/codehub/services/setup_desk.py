@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from codehub.adapters.postgres import setup_links, user_setup
+from codehub.adapters.postgres.control_term import as_leader
 from codehub.adapters.postgres.pool import Database
 from codehub.adapters.secret_box import SecretBox
 from codehub.domain.devcontainer import Command, DevContainer, parse_devcontainer
@@ -40,12 +41,12 @@ class PostgresSetupDesk:
         async with self.database.transaction() as tx:
             return await setup_links.linkable(tx)
 
-    async def bind(self, workspace_id: str, instance: str, owner_user_id: str) -> bool:
-        async with self.database.transaction() as tx:
+    async def bind(self, epoch: int, workspace_id: str, instance: str, owner_user_id: str) -> bool:
+        async with as_leader(self.database, epoch) as tx:
             return await setup_links.bind(tx, workspace_id, instance, owner_user_id)
 
-    async def note(self, workspace_id: str, state: SetupState) -> None:
-        async with self.database.transaction() as tx:
+    async def note(self, epoch: int, workspace_id: str, state: SetupState) -> None:
+        async with as_leader(self.database, epoch) as tx:
             await setup_links.note(tx, workspace_id, state)
 
     async def awaits_environment(self, owner_user_id: str) -> bool:

@@ -56,7 +56,10 @@ def main(arguments: list[str]) -> None:
     command = [] if is_hook else arguments[1:]
     set_up_home(configuration)
     if command:
+        command = [found_program(command[0]), *command[1:]]  # never a program that a user installed
         offer_code(command[0], configuration)
+    if configuration.get("in_image"):
+        extend_path(str(configuration["home"]))
     read_fd = write_fd = -1
     pipe = configuration.get("environment_pipe")
     if pipe:
@@ -88,6 +91,7 @@ def main(arguments: list[str]) -> None:
         os.environ.update(awaited_environment(read_fd))
     if is_hook:
         return
+    add_repository_variables(str(configuration["home"]))
     try:
         os.execvp(command[0], command)  # noqa: S606
     except OSError as error:
@@ -121,21 +125,29 @@ def set_up_home(configuration: dict[str, object]) -> None:
 
     A separate process, which may fail.
     """
-    if "pip" not in configuration:
+    words = [str(configuration["home"]), *([str(configuration["pip"])] if "pip" in configuration else [])]
+    if len(words) == 1 and not configuration.get("in_image"):
         return
     child = os.fork()
     if child == 0:
         from . import home_setup
 
-        end_by(lambda: home_setup.main([str(configuration["home"]), str(configuration["pip"])]))
+        end_by(lambda: home_setup.main(words))
     os.waitpid(child, 0)
+
+
+def extend_path(home: str) -> None:
+    """Programs of the user come first, as in a process workspace; those that CodeHub adds to the image come last."""
+    path, added = os.environ.get("PATH") or os.defpath, os.environ.get("CODEHUB_PROGRAMS")
+    own = [f"{home}/.local/bin", f"{home}/.venv/bin"]
+    os.environ["PATH"] = ":".join([*own, path, *([added] if added else [])])
 
 
 def offer_code(program: str, configuration: dict[str, object]) -> None:
     from . import code_command
 
     env = dict(os.environ)
-    code_command.offer(found_program(program), str(configuration["home"]), env)
+    code_command.offer(program, str(configuration["home"]), env)
     os.environ.update(env)
 
 
@@ -146,14 +158,24 @@ def found_program(name: str) -> str:
 
 
 def own_environment(configuration: dict[str, object]) -> dict[str, str]:
-    """Return variables for everything in the workspace: for git credentials, the path of secrets, the repository's."""
-    from . import start_environment, with_environment
+    """Return variables for everything in the workspace: for git credentials, and the path of secrets."""
+    from . import start_environment
 
     runtime = str(configuration["runtime"])
     env = start_environment.for_git(runtime)
     name = os.environ.get("CODEHUB_INSTANCE", "workspace")
+    if owner := str(configuration.get("owner", "")):
+        env |= start_environment.offer_git_identity(owner, runtime)
     env["CODEHUB_SECRETS_DIR"] = start_environment.secrets_folder(runtime, name)
-    return {**with_environment.saved_environment(str(configuration["home"])), **env}
+    return env
+
+
+def add_repository_variables(home: str) -> None:
+    """Add the variables of devcontainer.json for the IDE. The helper adds them itself, because they may change."""
+    from .with_environment import ide_variables, saved_environment
+
+    if saved := saved_environment(home):
+        os.environ.update(ide_variables(saved, os.environ))
 
 
 def execute_again(raw: str) -> NoReturn:

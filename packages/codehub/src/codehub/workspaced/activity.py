@@ -2,8 +2,8 @@
 
 A process is busy if it was started by exec, in a terminal or over SSH, runs in the foreground and used more than 5 % of a
 core over the last minute. Time that it was ready to run and waited for a core counts as used: on an overloaded machine,
-work must not look like idleness. So does the time of children that a shell has waited for: a loop of short commands is
-work, though none of them is seen twice. Background jobs, idle shells and a forgotten `sleep infinity` are not busy.
+work must not look like idleness. So do both times of children that have ended: a loop of short commands is work, though
+none of them is seen twice. Background jobs, idle shells and a forgotten `sleep infinity` are not busy.
 """
 
 from __future__ import annotations
@@ -136,12 +136,41 @@ class History:
 
     def __init__(self) -> None:
         self._observations: list[tuple[float, dict[Key, Times]]] = []
+        self._last: dict[int, Proc] = {}
+        self._inherited_s: dict[Key, float] = {}
 
-    def add(self, now: float, procs: Iterable[Proc]) -> None:
-        self._observations.append((now, {proc.key: proc.times for proc in procs}))
+    def add(self, now: float, procs: Iterable[Proc]) -> list[Proc]:
+        """Record an observation, and return it with the waiting time of ended children added to their parents'.
+
+        The kernel adds the CPU time of a child to its parent's, but forgets how long the child waited for a core.
+        What is added is what the last observation showed: less than the truth, never more.
+        """
+        by_pid = {proc.pid: proc for proc in procs}
+        alive = {proc.key for proc in by_pid.values()}
+        for ended in self._last.values():
+            if ended.key not in alive:
+                self._inherit(ended, alive)
+        seen = [
+            proc._replace(waited_s=proc.waited_s + self._inherited_s.get(proc.key, 0.0)) for proc in by_pid.values()
+        ]
+        self._inherited_s = {proc.key: self._inherited_s.get(proc.key, 0.0) for proc in seen}
+        self._last = {proc.pid: proc for proc in seen}
+        self._observations.append((now, {proc.key: proc.times for proc in seen}))
         # Keep one observation older than the window: the window begins with it.
         while len(self._observations) > 2 and self._observations[1][0] <= now - WINDOW_S:
             del self._observations[0]
+        return seen
+
+    def _inherit(self, ended: Proc, alive: set[Key]) -> None:
+        """Give the waiting time of an ended process to its nearest ancestor that is still there."""
+        at: Proc | None = ended
+        for _ in range(len(self._last)):
+            at = self._last.get(at.parent) if at is not None else None
+            if at is None:
+                return
+            if at.key in alive:
+                self._inherited_s[at.key] = self._inherited_s.get(at.key, 0.0) + ended.waited_s
+                return
 
     def before(self, now: float) -> tuple[dict[Key, Times], float]:
         """Return what each process had used when the window began, and the window's length.

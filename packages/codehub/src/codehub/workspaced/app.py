@@ -23,6 +23,7 @@ from .setup import Setup
 from .sshd import Sshd
 from .terminals import Terminal, Terminals, check_size
 from .timestamps import timestamp
+from .with_environment import saved_environment
 
 _SAMPLE_S = 5.0
 TAR = "application/x-tar"
@@ -48,6 +49,7 @@ class App:
         self.sshd = Sshd(secrets_dir + "-ssh", options.env)
         self.secrets = SecretFiles(secrets_dir)
         self._environment = Environment(options.env, options.environment_fd)
+        self._environment.put_repository(saved_environment(options.home))
         self.link = Link(self._take, lambda: [{"event": "setup", "setup": self.setup.shown()}])
         self.git = GitAccess(options.runtime, self.link)
         self.setup = Setup(options.home, options.state, options.runtime, self.processes, self.link)
@@ -226,8 +228,7 @@ class App:
     def activity(self) -> dict[str, object]:
         """Return whether this workspace is busy, and why."""
         now = time.monotonic()
-        procs = proctable.read(os.getuid())
-        self._history.add(now, procs)
+        procs = self._history.add(now, proctable.read(os.getuid()))
         before, window_s = self._history.before(now)
         roots = {process.pid: shlex.join(process.command) for process in self.processes.running()}
         servers = {proc.pid for proc in procs if proc.name.startswith("sshd")}

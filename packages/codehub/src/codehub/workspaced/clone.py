@@ -23,7 +23,7 @@ if not __package__:
     __package__ = os.path.basename(os.path.dirname(os.path.abspath(__file__)))
     __import__(__package__)
 
-from .git_errors import Trouble, explain, last_progress
+from .git_errors import Trouble, explain, explain_submodule, last_progress
 
 _ANSWER_TIMEOUT_S = 45.0
 _MARK = "codehub-clone"  # in .git: identifies our clone
@@ -31,6 +31,7 @@ _EARLY_BYTES = 20 << 20  # enough data to estimate the total
 _KEPT_OUTPUT = 256 << 10
 _FULL_BYTES = 256 << 10  # with less room than this, a clone that failed has filled the disk
 NO_SPACE = errno.ENOSPC  # the exit code if there was no room to say how it ended
+INCOMPLETE = "incomplete"  # of a clone that is there, but without all of its files
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 
 
@@ -67,17 +68,22 @@ def git_environment() -> dict[str, str]:
 
 class Clone:
     def __init__(self, spec: dict[str, str]) -> None:
-        self.url, self.ref, self.id = spec["url"], spec["ref"], spec["id"]
+        self.url, self.id = spec["url"], spec["id"]
+        self.ref = "" if spec["ref"] == "HEAD" else spec["ref"]
         self.target = os.path.join(spec["home"], spec["name"])
         self.staging = spec["staging"]
+        self.path = spec.get("path", "")
+        self.full_ref = ""  # `ref` as the server names it; empty for a commit or the default branch
         self.partial_bytes = int(spec["partial_bytes"])
         self.env = git_environment()
         self.notes: list[str] = []
+        self.missing: list[str] = []  # what was not fetched; the owner may try again
 
     def run(self) -> None:
         if shutil.which("git") is None:
             raise Failed(Trouble("git", "git is not installed in this workspace: add it to its image."))
         if self._is_there():
+            self._fetch_the_rest(self.target)
             return
         if os.path.lexists(self.target) and not _is_empty_folder(self.target):
             raise Failed(
@@ -95,8 +101,8 @@ class Clone:
     def _stage(self) -> None:
         filters = self._look()
         self._clone(filters)
-        self._check_out()
-        self._fetch_large_files()
+        if self._check_out():
+            self._fetch_the_rest(self.staging)
         with open(os.path.join(self.staging, ".git", _MARK), "w") as file:
             file.write(self.id)
         try:
@@ -117,10 +123,9 @@ class Clone:
         """Return whether the server can omit old files. Also detects problems before anything is downloaded."""
         trace = self.staging + ".trace"
         env = {**self.env, "GIT_TRACE_PACKET": trace}
-        names = [f"refs/heads/{self.ref}", f"refs/tags/{self.ref}"] if self.ref else ["HEAD"]
         try:
             code, output = self._git(
-                ["-c", "protocol.version=2", "ls-remote", "--", self.url, *names],
+                ["-c", "protocol.version=2", "ls-remote", "--", self.url, *self._possible_refs()],
                 env=env,
                 timeout_s=_ANSWER_TIMEOUT_S,
             )
@@ -136,10 +141,19 @@ class Clone:
     def _judge(self, code: int, output: str, filters: bool) -> bool:
         if code != 0:
             raise Failed(explain(output, self.url, self.ref))
-        found = re.search(r"^[0-9a-f]{40,64}\t", output, re.MULTILINE)
-        if self.ref and found is None and not _COMMIT.fullmatch(self.ref):
+        found = re.findall(r"^[0-9a-f]{40,64}\t(\S+)$", output, re.MULTILINE)
+        self.full_ref = next((name for name in self._possible_refs() if self.ref and name in found), "")
+        if self.ref and not self.full_ref and not _COMMIT.fullmatch(self.ref):
             raise Failed(explain("Remote branch x not found", self.url, self.ref))
         return filters
+
+    def _possible_refs(self) -> list[str]:
+        """Return the names to look for, the preferred one first. Hosts keep pull requests in `refs/pull/1/head`."""
+        if not self.ref:
+            return ["HEAD"]
+        if self.ref.startswith("refs/"):
+            return [self.ref]
+        return [f"refs/heads/{self.ref}", f"refs/tags/{self.ref}", f"refs/{self.ref}"]
 
     def _clone(self, filters: bool) -> None:
         """Clone everything, unless the repository is large and the server can send the history without its files."""
@@ -164,43 +178,65 @@ class Clone:
         early = progress.received > _EARLY_BYTES and estimate > 2 * self.partial_bytes
         return early or progress.received > self.partial_bytes
 
-    def _check_out(self) -> None:
-        inside = ["-C", self.staging]
-        if self.ref:
-            code, _ = self._git([*inside, "rev-parse", "--verify", "--quiet", f"refs/remotes/origin/{self.ref}"])
-            if code == 0:
-                words = ["checkout", "--progress", "-B", self.ref, "--track", f"origin/{self.ref}"]
-            else:
-                code, _ = self._git([*inside, "cat-file", "-e", self.ref + "^{commit}"])
-                if code != 0:
-                    self._must(*self._git([*inside, "fetch", "--progress", "origin", self.ref]))
-                words = ["checkout", "--progress", "--detach", self.ref]
-            self._must(*self._git([*inside, *words]))
-        else:
-            code, _ = self._git([*inside, "rev-parse", "--verify", "--quiet", "HEAD"])
-            if code != 0:
-                self.notes.append("The repository is empty.")
-                return
-            self._must(*self._git([*inside, "checkout", "--progress"]))
-        if os.path.exists(os.path.join(self.staging, ".gitmodules")):
-            words = ["submodule", "update", "--init", "--recursive", "--progress"]
-            code, output = self._git([*inside, *words])
-            if code != 0:
-                self.notes.append(f"Submodules were not fetched: {explain(output, self.url, self.ref).message}")
+    def _check_out(self) -> bool:
+        """Return whether there is anything to check out."""
+        if not self.ref and not self._has_head() and not self._choose_branch():
+            self.notes.append("The repository is empty.")
+            return False
+        self._must(*self._git(["-C", self.staging, "checkout", "--progress", *self._wanted()]))
+        if self.path and not os.path.isdir(os.path.join(self.staging, self.path)):
+            self.notes.append(f"The repository has no folder “{self.path}”: the IDE opens the repository itself.")
+        return True
 
-    def _fetch_large_files(self) -> None:
-        code, output = self._git(["-C", self.staging, "grep", "-l", "filter=lfs", "HEAD", "--", "*.gitattributes"])
+    def _has_head(self) -> bool:
+        return self._git(["-C", self.staging, "rev-parse", "--verify", "--quiet", "HEAD"])[0] == 0
+
+    def _choose_branch(self) -> bool:
+        """Take another branch if the server's default branch does not exist. Return whether there is any."""
+        words = ["for-each-ref", "--format=%(refname)", "refs/remotes/origin"]
+        _, output = self._git(["-C", self.staging, *words])
+        names = [line.removeprefix("refs/remotes/origin/") for line in output.splitlines()]
+        if not names:
+            return False
+        self.ref = next((name for name in ("main", "master") if name in names), names[0])
+        self.full_ref = f"refs/heads/{self.ref}"
+        self.notes.append(f"The repository's default branch does not exist: “{self.ref}” is checked out.")
+        return True
+
+    def _wanted(self) -> list[str]:
+        """Return what to check out, and fetch it if a clone does not contain it."""
+        if not self.ref:
+            return []
+        branch = self.full_ref.removeprefix("refs/heads/")
+        if branch != self.full_ref:
+            return ["-B", branch, "--track", f"origin/{branch}"]
+        if self.full_ref.startswith("refs/tags/"):
+            return ["--detach", self.full_ref]
+        inside = ["-C", self.staging]
+        if not self.full_ref and self._git([*inside, "cat-file", "-e", self.ref + "^{commit}"])[0] == 0:
+            return ["--detach", self.ref]
+        self._must(*self._git([*inside, "fetch", "--progress", "origin", self.full_ref or self.ref]))
+        return ["--detach", "FETCH_HEAD"]
+
+    def _fetch_the_rest(self, folder: str) -> None:
+        """Fetch submodules and large files. Without them the clone is usable, and this is tried again on request."""
+        if os.path.exists(os.path.join(folder, ".gitmodules")):
+            words = ["submodule", "update", "--init", "--recursive", "--progress"]
+            code, output = self._git(["-C", folder, *words])
+            if code != 0:
+                self.missing.append(explain_submodule(output, self.url))
+        code, _ = self._git(["-C", folder, "grep", "-l", "filter=lfs", "HEAD", "--", "*.gitattributes"])
         if code != 0:
             return
         if shutil.which("git-lfs") is None:
-            self.notes.append("Git LFS is not installed here: the repository's large files are pointers only.")
+            self.missing.append("Git LFS is not installed here: the repository's large files are pointers only.")
             return
-        self._git(["-C", self.staging, "lfs", "install", "--local", "--skip-smudge"])
-        code, output = self._git(["-C", self.staging, "lfs", "pull"])
-        self._git(["-C", self.staging, "lfs", "install", "--local", "--force"])
+        self._git(["-C", folder, "lfs", "install", "--local", "--skip-smudge"])
+        code, output = self._git(["-C", folder, "lfs", "pull"])
+        self._git(["-C", folder, "lfs", "install", "--local", "--force"])
         if code != 0:
             trouble = explain(output, self.url, self.ref)
-            self.notes.append(f"Large files (Git LFS) were not fetched: {trouble.message}")
+            self.missing.append(f"Large files (Git LFS) were not fetched. {trouble.message}")
 
     def _must(self, code: int, output: str) -> None:
         if code == -signal.SIGKILL:
@@ -228,7 +264,7 @@ class Clone:
             start_new_session=True,
         )
         output = b""
-        quiet = words[0] in ("-C",) and words[2] in ("rev-parse", "cat-file", "grep")
+        quiet = words[0] in ("-C",) and words[2] in ("rev-parse", "cat-file", "for-each-ref", "grep")
         alarm = time.monotonic() + timeout_s if timeout_s else 0.0
         assert child.stdout is not None
         os.set_blocking(child.stdout.fileno(), False)
@@ -310,7 +346,9 @@ def main() -> int:
         trouble = explain(str(error), spec["url"], spec["ref"])
         result = {"state": "failed", "kind": trouble.kind, "message": trouble.message, "id": spec["id"]}
         print(error, flush=True)
-    result["notes"] = clone.notes
+    result["notes"] = [*clone.missing, *clone.notes]
+    if clone.missing and result["state"] == "done":
+        result["kind"] = INCOMPLETE
     return write_result(spec, result)
 
 

@@ -25,6 +25,11 @@ def find(folder: str) -> str | None:
     return None
 
 
+def place_of(home: str, folder: str, clone: str) -> str:
+    """Return the folder whose file applies: the one that the IDE opens, or else the whole clone."""
+    return folder if find(os.path.join(home, folder)) is not None else clone
+
+
 async def load(link: Link, home: str, folder: str) -> dict[str, object]:
     """Return the file's requests as CodeHub interprets them: env, commands, extensions, settings, ports, ignored, error.
 

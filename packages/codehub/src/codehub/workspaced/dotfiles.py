@@ -75,7 +75,7 @@ def run(spec: dict[str, str]) -> list[str]:
     home, folder = spec["home"], clone.target
     script = script_of(folder)
     if script is None:
-        return [*clone.notes, *link_all(folder, home)]
+        return [*clone.missing, *clone.notes, *link_all(folder, home)]
     print(f"running {os.path.relpath(script, home)}", flush=True)
     words = [script] if os.access(script, os.X_OK) else ["/bin/sh", script]
     try:
@@ -84,7 +84,7 @@ def run(spec: dict[str, str]) -> list[str]:
         raise Failed(Trouble("script", f"{os.path.basename(script)} could not be run: {error.strerror}.")) from error
     if code != 0:
         raise Failed(Trouble("script", f"{os.path.basename(script)} of your dotfiles ended with exit code {code}."))
-    return clone.notes
+    return [*clone.missing, *clone.notes]
 
 
 def main() -> int:

@@ -10,6 +10,8 @@ import contextlib
 import json
 import os
 
+from .with_environment import repository_variables
+
 
 class Environment:
     def __init__(self, env: dict[str, str], ide_fd: int) -> None:
@@ -21,7 +23,7 @@ class Environment:
 
     def put_repository(self, env: dict[str, str]) -> None:
         """Set the variables of devcontainer.json. They never replace those that git or the shell rely on."""
-        self._repository = {name: value for name, value in env.items() if name not in self._own}
+        self._repository = repository_variables(env, self._own)
         self._fill()
 
     def put_secrets(self, env: object) -> None:

@@ -105,6 +105,21 @@ def explain(output: str, url: str, ref: str) -> Trouble:
     return Trouble("other", f"git failed: {last[:300]}" if last else "git failed without saying why.")
 
 
+_SUBMODULE = re.compile(r"clone of '([^']+)' into submodule path")
+
+
+def explain_submodule(output: str, url: str) -> str:
+    """Return why submodules are missing. Each may be on another host than `url`."""
+    named = _SUBMODULE.findall(output)
+    trouble = explain(output, named[-1] if named else url, "")
+    why = trouble.message
+    if trouble.kind == "ref":
+        why = "A submodule does not have the commit that the repository names."
+    elif named and re.search(r"transport '[^']*' not allowed", output):
+        why = f"{named[-1]} is not fetched: submodules come over HTTPS, HTTP or SSH."
+    return f"Submodules were not fetched. {why}"
+
+
 _PROGRESS = re.compile(
     r"(Receiving objects|Resolving deltas|Updating files|Filtering content|Counting objects|Compressing objects):\s+"
     r"(\d+)% \((\d+)/(\d+)\)(?:, ([\d.]+) (bytes|KiB|MiB|GiB))?"

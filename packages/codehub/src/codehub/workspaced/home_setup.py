@@ -1,6 +1,7 @@
 """Prepares a home: shell startup files and a Python environment. Runs as the workspace's user.
 
-Creates only what is missing and changes nothing that the user wrote. Idempotent; safe to kill at any point.
+Creates only what is missing and changes nothing that the user wrote. Idempotent; safe to kill at any point. In a container
+the environment is based on the image's Python and has its pip; an image without Python has no environment.
 """
 
 from __future__ import annotations
@@ -24,6 +25,18 @@ if [ -n "$BASH_VERSION" ] && [ -f "$HOME/.bashrc" ]; then
 fi
 """
 _SHELL_FILES = ((".bashrc", _BASHRC), (".profile", _PROFILE))
+# /etc/profile of an image sets PATH again in a login shell.
+_IMAGE_PROFILE = """
+# Programs that pip and npm installed, and those that CodeHub adds to the image.
+PATH="$HOME/.local/bin:$HOME/.venv/bin:$PATH${CODEHUB_PROGRAMS:+:$CODEHUB_PROGRAMS}"
+"""
+_LONGEST_S = 60
+_WITHOUT_PIP = 3
+# One process, because the first start waits for it.
+_MAKE_IN_IMAGE = f"""import importlib.util, sys, venv
+venv.EnvBuilder(system_site_packages=True, symlinks=True).create(sys.argv[1])
+sys.exit(0 if importlib.util.find_spec("pip") else {_WITHOUT_PIP})
+"""
 _PARTS = {"bin", "include", "lib", "lib64", "pyvenv.cfg", ".gitignore"}
 _OUR_PATH = "codehub-pip.pth"
 _PIP = """#!/bin/sh
@@ -42,16 +55,37 @@ def set_up(home: str, pip: str) -> None:
         _offer_pip(place, pip)
 
 
-def _write_shell_files(home: str) -> None:
+def set_up_in_image(home: str) -> None:
+    """Set up the home of a container. The image's programs are those on PATH."""
+    import subprocess  # not needed by a process workspace, whose start would wait for it
+
+    _write_shell_files(home, _IMAGE_PROFILE)
+    os.makedirs(os.path.join(home, ".local", "bin"), mode=0o755, exist_ok=True)
+    place = os.path.join(home, ENVIRONMENT)
+    python = shutil.which("python3")
+    if python is None or not _is_missing(place):
+        return
+    for path in glob.glob(f"{glob.escape(place)}/bin/python*"):
+        if os.path.islink(path):
+            os.unlink(path)
+    words = [python, "-I", "-c", _MAKE_IN_IMAGE, place]
+    code = subprocess.run(words, stdin=subprocess.DEVNULL, check=False, timeout=_LONGEST_S).returncode
+    if code not in (0, _WITHOUT_PIP):
+        raise OSError(f"{python} could not create {place}: exit code {code}")
+    if code == 0:
+        _write_pip(place)
+
+
+def _write_shell_files(home: str, end_of_profile: str = "") -> None:
     for name, otherwise in _SHELL_FILES:
         path = os.path.join(home, name)
         if os.path.lexists(path):
             continue
         given = os.path.join(_SKELETON, name)
         if os.path.isfile(given):
-            shutil.copyfile(given, path)
-        else:
-            _write(path, otherwise, 0o644)
+            with open(given, encoding="utf-8", errors="surrogateescape") as file:
+                otherwise = file.read()
+        _write(path, otherwise + (end_of_profile if name == ".profile" else ""), 0o644)
 
 
 def _is_missing(place: str) -> bool:
@@ -89,6 +123,10 @@ def _offer_pip(place: str, pip: str) -> None:
         return
     os.makedirs(_packages(place), mode=0o755, exist_ok=True)
     _write(os.path.join(_packages(place), _OUR_PATH), f"{pip}\n", 0o644)
+    _write_pip(place)
+
+
+def _write_pip(place: str) -> None:
     for name in ("pip", "pip3"):
         path = os.path.join(place, "bin", name)
         if not os.path.lexists(path):
@@ -100,17 +138,21 @@ def _packages(place: str) -> str:
 
 
 def _write(path: str, content: str, mode: int) -> None:
-    with open(path + ".codehub-new", "w") as file:
+    with open(path + ".codehub-new", "w", encoding="utf-8", errors="surrogateescape") as file:
         file.write(content)
     os.chmod(path + ".codehub-new", mode)
     os.replace(path + ".codehub-new", path)
 
 
 def main(arguments: Sequence[str]) -> None:
-    home, pip = arguments
+    """The arguments are the home and, unless it is that of a container, where pip is."""
+    home, *pip = arguments
     os.umask(0o022)
     try:
-        set_up(home, pip)
+        if pip:
+            set_up(home, pip[0])
+        else:
+            set_up_in_image(home)
     except Exception as error:  # noqa: BLE001 - a full disk or a strange home must not prevent the IDE from starting
         print(f"the home could not be set up completely: {error!r}", file=sys.stderr)
 

@@ -94,7 +94,7 @@ class Processes:
     def __init__(self, root: str, home: str, env: dict[str, str], clock: Callable[[], float] = time.time) -> None:
         self._root = root
         self._home = home
-        self._env = env
+        self.env = env  # of programs that start later; others change it
         self._clock = clock
         os.makedirs(root, mode=0o700, exist_ok=True)
         self._known: dict[str, Process] = {}
@@ -109,7 +109,7 @@ class Processes:
     @property
     def path(self) -> str:
         """Return the search path for programs."""
-        return self._env.get("PATH", os.defpath)
+        return self.env.get("PATH", os.defpath)
 
     def start(
         self,
@@ -132,7 +132,7 @@ class Processes:
             holder.reserve_exit(folder)
             where = os.path.join(self._home, cwd) if cwd else self._home
             launch = holder.Launch(
-                folder, command, where, {**self._env, **(env or {})}, stdin=stdin, merged=kind == "process"
+                folder, command, where, {**self.env, **(env or {})}, stdin=stdin, merged=kind == "process"
             )
             started = holder.start(launch)
             if stdin is not None:

@@ -17,7 +17,7 @@ import time
 from typing import Callable
 
 from . import devcontainer, setup_plan
-from .clone import NO_SPACE
+from .clone import INCOMPLETE, NO_SPACE
 from .errors import RequestError
 from .git_access import write_file
 from .git_errors import explain, last_progress
@@ -26,9 +26,11 @@ from .image_step import ImageStep
 from .link import Link
 from .processes import Process, Processes, bounded
 from .setup_plan import Step
+from .with_environment import expand
 
 _POLL_INTERVAL_S = 0.5
 _KEPT_LOG = 256 << 10
+_TEMPLATE = "template"  # among what is recorded for the home
 PARTIAL_BYTES = 100 << 20
 
 
@@ -76,7 +78,7 @@ class Setup:
     def _forget_failed(self) -> None:
         self._steps = setup_plan.first_steps(self._message)
         for known in (self._done_once, self._done_now):
-            for id_ in [id_ for id_, entry in known.items() if entry.get("state") in ("failed", "skipped")]:
+            for id_ in [id_ for id_, entry in known.items() if _may_repeat(entry)]:
                 del known[id_]
         self._save()
 
@@ -95,20 +97,28 @@ class Setup:
 
     async def _more(self) -> None:
         """Add the steps of the repository and the template once the files exist."""
-        folder = setup_plan.folder_of(self._message.get("repo"))
+        folder, clone = self._folders()
         cloned = self._entry("clone").get("state") == "done"
         steps = setup_plan.command_steps(
-            self._message.get("commands"), "template", folder if cloned else "", needs_clone=False
+            self._template_commands(), "template", folder if cloned else "", needs_clone=False
         )
         if cloned:
-            self._found = await devcontainer.load(self._link, self._home, folder)
+            place = devcontainer.place_of(self._home, folder, clone)
+            self._found = await devcontainer.load(self._link, self._home, place)
             await self._image()
             self._apply()
-            steps += setup_plan.command_steps(self._found.get("commands"), "devcontainer", folder, needs_clone=True)
+            steps += setup_plan.command_steps(self._found.get("commands"), "devcontainer", place, needs_clone=True)
         self._steps += [step for step in steps if step.id not in {known.id for known in self._steps}]
         await self.report()
         for group in _groups(self._steps[len(setup_plan.first_steps(self._message)) :]):
             await asyncio.gather(*(self._step(step) for step in group))
+
+    def _template_commands(self) -> object:
+        """Return the commands of the template with which the home was made: those of a later version are for new homes."""
+        if _TEMPLATE not in self._done_once:
+            self._done_once[_TEMPLATE] = {"commands": self._message.get("commands")}
+            self._save()
+        return self._done_once[_TEMPLATE].get("commands")
 
     async def _image(self) -> None:
         """Wait for the image of devcontainer.json: its commands need it. Without it, they run where the workspace is."""
@@ -174,6 +184,12 @@ class Setup:
         if id_ not in {step.id for step in self._steps}:
             self._steps.append(Step(id_, "Install extensions", "command", True, {"words": words, "cwd": ""}))
 
+    def _folders(self) -> tuple[str, str]:
+        """Return the folder that the IDE opens, and the clone; relative to the home, empty if they do not exist."""
+        wanted, clone = setup_plan.folders_of(self._message.get("repo"))
+        there = [each for each in (wanted, clone) if each and os.path.isdir(os.path.join(self._home, each))]
+        return (there[0], there[-1]) if there else ("", "")
+
     # --- one step
 
     def _known(self, step: Step) -> dict[str, dict[str, object]]:
@@ -218,7 +234,9 @@ class Setup:
         if step.kind == "command":
             words = step.spec.get("words")
             text = step.spec.get("shell")
-            command = [str(word) for word in words] if isinstance(words, list) else [shell(), "-c", str(text)]
+            command = [shell(), "-c", str(text)]
+            if isinstance(words, list):
+                command = [expand(str(word), self._processes.env) for word in words]
             cwd = str(step.spec.get("cwd") or "")
             here = cwd if os.path.isdir(os.path.join(self._home, cwd)) else ""
             return self._processes.start("process", command, here or None)
@@ -229,6 +247,7 @@ class Setup:
             "name": name,
             "home": self._home,
             "id": setup_plan.digest(step.spec["url"], step.kind),
+            "path": str(step.spec.get("path") or ""),
             "staging": os.path.join(self._folder, f"{step.kind}-staging", name),
             "result": self._result_file(step),
             "partial_bytes": str(step.spec.get("partial_bytes") or PARTIAL_BYTES),
@@ -288,10 +307,9 @@ class Setup:
     # --- what is shown
 
     def shown(self) -> dict[str, object]:
-        folder = setup_plan.folder_of(self._message.get("repo"))
         return {
             "home": self._home,
-            "folder": folder if folder and os.path.isdir(os.path.join(self._home, folder)) else "",
+            "folder": self._folders()[0],
             "steps": [self._shown_step(step) for step in self._steps],
             "ports": self._found.get("ports") or [],
             "ignored": self._found.get("ignored") or [],
@@ -342,6 +360,10 @@ def plain(text: str) -> str:
     """Return the final text of lines that were overwritten repeatedly (progress)."""
     lines = text.replace("\r\n", "\n").split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
+
+
+def _may_repeat(entry: dict[str, object]) -> bool:
+    return entry.get("state") in ("failed", "skipped") or entry.get("kind") == INCOMPLETE
 
 
 def _groups(steps: list[Step]) -> list[list[Step]]:

@@ -64,9 +64,9 @@ def command_steps(commands: object, prefix: str, folder: str, *, needs_clone: bo
     return steps
 
 
-def folder_of(repo: object) -> str:
-    """Return the folder that the IDE opens, relative to the home."""
+def folders_of(repo: object) -> tuple[str, str]:
+    """Return the folder that the IDE should open, and the clone; relative to the home."""
     if not isinstance(repo, dict) or not repo.get("name"):
-        return ""
-    path = str(repo.get("path") or "")
-    return f"{repo['name']}/{path}" if path else str(repo["name"])
+        return "", ""
+    name, path = str(repo["name"]), str(repo.get("path") or "")
+    return (f"{name}/{path}" if path else name), name

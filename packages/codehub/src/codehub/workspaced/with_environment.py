@@ -10,13 +10,21 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import select
 import sys
 import time
+from collections.abc import Mapping
 
 VARIABLE = "CODEHUB_ENVIRONMENT_PIPE"  # set if the owner has secrets
 # If CodeHub does not send the secrets, the IDE starts without them.
 _TIMEOUT_S = 20.0
+_VARIABLE = re.compile(r"\$\{containerEnv:([A-Za-z_][A-Za-z0-9_]*)(?::([^}$]*))?\}")
+# As CodeHub's `domain/environment_names.py` has them.
+_OWN = frozenset({"HOME", "USER", "LOGNAME", "SHELL", "PWD", "SSH_AUTH_SOCK"})
+_OWN_BEGINNINGS = ("CODEHUB_", "GIT_CONFIG_")
+_NOT_FOR_THE_IDE = frozenset({"NODE_OPTIONS", "LD_PRELOAD", "PYTHONHOME"})
+_MOST_BYTES = 128 << 10
 _CAPACITY = 1 << 20  # more than all secrets, so that writing never waits for a reader
 
 
@@ -58,11 +66,51 @@ def saved_environment(home: str) -> dict[str, str]:
     return {}
 
 
+def expand(text: str, env: Mapping[str, str]) -> str:
+    """Expand `${containerEnv:NAME}` and `${containerEnv:NAME:DEFAULT}`, up to a size that programs can be started with."""
+    room = _MOST_BYTES
+
+    def value_of(found: re.Match[str]) -> str:
+        nonlocal room
+        value = env.get(found[1]) or found[2] or ""
+        room -= len(value)
+        return value if room >= 0 else ""
+
+    return _VARIABLE.sub(value_of, text)
+
+
+def repository_variables(wanted: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of devcontainer.json to set. `own` is the environment without them.
+
+    CodeHub checks them; but they are saved in the home, where users and older versions write too. Nothing in them may keep
+    programs from starting: the user could not fix it any more.
+    """
+    found: dict[str, str] = {}
+    room = _MOST_BYTES
+    for name, text in wanted.items():
+        value = expand(text, {**own, **found})
+        taken = name in _OWN or name.startswith(_OWN_BEGINNINGS)
+        if name == "PATH":
+            taken = own.get("PATH", os.defpath) not in value
+        if name and "=" not in name and "\0" not in name + value and not taken:
+            found[name] = value
+            room -= len(os.fsencode(name + value))
+        if room < 0:
+            return {}
+    return found
+
+
+def ide_variables(wanted: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """Return those that the IDE gets: without the ones that could keep it from starting."""
+    found = repository_variables(wanted, own)
+    return {name: value for name, value in found.items() if name not in _NOT_FOR_THE_IDE}
+
+
 def main(command: list[str]) -> None:
     if not command:
         sys.exit("usage: with-environment COMMAND [ARGUMENT …]")
     pipe = os.environ.pop(VARIABLE, "")
-    os.environ.update({**saved_environment(os.environ.get("HOME", "/")), **os.environ})
+    os.environ.update(ide_variables(saved_environment(os.environ.get("HOME", "/")), os.environ))
     if pipe:
         os.environ.update(awaited_environment(open_pipe(pipe)))
     try:

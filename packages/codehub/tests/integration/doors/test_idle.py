@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -50,37 +50,48 @@ def over_ssh(home: Path) -> Start:
 
 
 def test_work_keeps_a_workspace_awake_and_waiting_does_not(runtime: Runtime, tmp_path: Path) -> None:
+    work: list[tuple[Start, str, str]] = [
+        (by_exec, "python3 -c 'while 1: pass'", "while 1: pass"),
+        (in_a_closed_terminal, "python3 -c 'while 2: pass'", "while 2: pass"),
+        (in_a_closed_terminal, "while python3 -c 'sum(range(5_000_000))'; do sleep 0.2; done", "bash"),
+        (over_ssh(tmp_path), "python3 -c 'while 3: pass'", "while 3: pass"),
+    ]
+    if runtime is not on_processes:
+        work = work[:1]  # the rule is the same program's on both runtimes
     with fresh_stack() as stack:
         runtime(stack)
         stack.environment |= {
+            "LIMITS_MAX_RUNNING_PER_USER": str(len(work)),
             "TTL_STANDBY_SECONDS": "30",
             "ACTIVITY_FLUSH_INTERVAL": "1",
             "COORDINATOR_TTL_INTERVAL": "1",
         }
         stack.up()
-        doors = open_doors(stack)
-        with doors.client() as client:
-            client.post(doors.api + "/processes", json={"command": ["sleep", "infinity"]})
-            work: list[tuple[Start, str, str]] = [
-                (by_exec, "python3 -c 'while 1: pass'", "while 1: pass"),
-                (in_a_closed_terminal, "python3 -c 'while 2: pass'", "while 2: pass"),
-                (in_a_closed_terminal, "while python3 -c 'sum(range(5_000_000))'; do sleep 0.2; done", "bash"),
-                (over_ssh(tmp_path), "python3 -c 'while 3: pass'", "while 3: pass"),
-            ]
-            # Each takes most of a minute, and the rule is the same program's on both runtimes.
-            for begin, command, name in work if runtime is on_processes else work[:1]:
-                with begin(doors, command):
-                    deadline = time.monotonic() + TIMEOUT_S
-                    while name not in ((found := client.get(doors.api).json())["kept_awake_by"] or ""):
-                        assert time.monotonic() < deadline, found
-                        assert found["phase"] == "RUNNING", (command, found)
-                        time.sleep(0.2)
-                    assert "kept awake by" in doors.codehub("ws", "ls").stdout.decode()
+        # A workspace each, because every one has to be idle for as long as it takes to fall asleep.
+        workspaces = [open_doors(stack, f"idle-{number}") for number in range(len(work))]
+        with ExitStack() as programs:
+            for doors, (begin, command, _) in zip(workspaces, work, strict=True):
+                with doors.client() as client:
+                    client.post(doors.api + "/processes", json={"command": ["sleep", "infinity"]})
+                programs.enter_context(begin(doors, command))
+            for doors, (_, command, name) in zip(workspaces, work, strict=True):
+                _until_kept_awake_by(doors, name, command)
+            assert workspaces[0].codehub("ws", "ls").stdout.decode().count("kept awake by") == len(work)
         # Neither a terminal that is looked at nor a page that refreshes itself is work.
-        terminal = opened(doors, ["bash", "--norc"])
-        with attached(doors, terminal), doors.client() as client:
+        looked_at = workspaces[0]
+        terminal = opened(looked_at, ["bash", "--norc"])
+        with attached(looked_at, terminal), looked_at.client() as client:
             deadline = time.monotonic() + TIMEOUT_S
-            while doors.phase() != "STANDBY":
-                client.get(doors.api + "/ports", params={"wake": 0})
+            while any(doors.phase() != "STANDBY" for doors in workspaces):
+                client.get(looked_at.api + "/ports", params={"wake": 0})
                 assert time.monotonic() < deadline
                 time.sleep(0.5)
+
+
+def _until_kept_awake_by(doors: Doors, name: str, command: str) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    with doors.client() as client:
+        while name not in ((found := client.get(doors.api).json())["kept_awake_by"] or ""):
+            assert time.monotonic() < deadline, found
+            assert found["phase"] == "RUNNING", (command, found)
+            time.sleep(0.2)

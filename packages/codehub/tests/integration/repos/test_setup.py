@@ -140,6 +140,57 @@ def test_devcontainer_json_runs_its_commands_sets_its_environment_and_says_what_
     assert made.sh("sort ~/parallel") == "one\ntwo\n"
 
 
+def test_the_repositorys_variables_are_the_same_after_a_restart_and_leave_the_workspace_usable(
+    shop: Repositories, git_server: GitServer
+) -> None:
+    document = {
+        "containerEnv": {"TOOLS": "${containerEnv:HOME}/tools", "LANG": "C", "HOME": "/tmp", "SSH_AUTH_SOCK": "/x"},
+        "remoteEnv": {"PATH": "${containerEnv:PATH}:${containerEnv:TOOLS}/bin"},
+        "postStartCommand": ["sh", "-c", "echo $0 >> ~/words", "${containerEnv:TOOLS}"],
+    }
+    git_server.make("public/variables", {".devcontainer.json": json.dumps(document)})
+    made = shop.create("variables", repo={"url": git_server.url("public/variables")})
+    made.until_setup(lambda now: len(now["steps"]) == 2)
+    done = made.settled()
+    assert {each["key"] for each in done["ignored"]} == {"containerEnv.HOME", "containerEnv.SSH_AUTH_SOCK"}
+    ask = "echo $HOME $LANG $TOOLS ${PATH##*:}; command -v sort; test -S $SSH_AUTH_SOCK && echo agent"
+    before = made.sh(ask)
+    assert before == "/home/coder C /home/coder/tools /home/coder/tools/bin\n/usr/bin/sort\nagent\n"
+    path = made.sh("echo $PATH")
+    # An older CodeHub saved what it read; a program in the workspace can too.
+    saved = '{"NUL": "a\\u0000b", "PATH": "${PATH}:/opt", "HOME": "/tmp"}'
+    made.sh(f"printf %s '{saved}' > ~/.local/state/codehub/setup/environment.json")
+    made.put("STANDBY", "STANDBY")
+    made.put("RUNNING", "RUNNING")
+    until_prints(made, "cat ~/words", "/home/coder/tools\n/home/coder/tools\n")
+    assert made.sh(ask) == before
+    assert made.sh("echo $PATH") == path, "it grows by no start"
+    made.put("STANDBY", "STANDBY")
+    made.put("RUNNING", "RUNNING")
+    assert made.sh(ask) == before
+
+
+def test_setup_commands_of_a_later_version_of_the_template_are_for_new_homes(shop: Repositories) -> None:
+    def push(commands: str) -> None:
+        shop.ask("POST", "templates", {"source": f"[templates.grown]\nsetup = [{commands}]\n"})
+
+    push('"echo one >> ~/ran"')
+    made = shop.create("grown", template="grown")
+    made.until_setup(lambda now: bool(now["steps"]))
+    made.settled()
+    push('"echo one >> ~/ran", "echo two >> ~/ran"')
+    shop.ask("POST", f"workspaces/{made.workspace_id}:update-template", {})
+    made.put("STANDBY", "STANDBY")
+    made.put("RUNNING", "RUNNING")
+    made.until_setup(lambda now: now["state"] == "done")
+    new = shop.create("grown too", template="grown")
+    new.until_setup(lambda now: len(now["steps"]) == 2)
+    new.settled()
+    assert new.sh("cat ~/ran") == "one\ntwo\n"
+    assert made.view()["template"]["version"] == 2
+    assert (len(made.setup()["steps"]), made.sh("cat ~/ran")) == (1, "one\n")
+
+
 def test_a_command_that_fails_and_a_file_with_an_error_leave_the_workspace_usable(
     shop: Repositories, git_server: GitServer
 ) -> None:

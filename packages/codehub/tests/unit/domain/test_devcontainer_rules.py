@@ -70,6 +70,43 @@ def test_the_remote_environment_comes_before_the_containers_and_null_unsets() ->
         read(remoteEnv={"A": 1})
 
 
+def test_variables_that_no_program_could_be_started_with_are_refused() -> None:
+    for env in ({"A": "a\0b"}, {"A": "x" * (33 << 10)}, {f"A{n}": "x" * 1000 for n in range(40)}):
+        with pytest.raises(Invalid, match="containerEnv"):
+            read(containerEnv=env)
+    # The folder's name is longer than the variable's: what counts is the value.
+    with pytest.raises(Invalid, match="at most 32 KiB"):
+        parse_devcontainer(
+            json.dumps({"remoteEnv": {"A": "${containerWorkspaceFolder}" * 500}}),
+            containers=False,
+            folder="/home/coder/" + "x" * 100,
+            home="/home/coder",
+        )
+
+
+def test_what_codehub_sets_itself_stays_and_the_path_can_be_extended() -> None:
+    found = read(
+        containerEnv={"HOME": "/tmp", "PATH": "/opt/tool/bin:${containerEnv:PATH}", "LANG": "C"},
+        remoteEnv={"GIT_CONFIG_COUNT": "0", "CODEHUB_SECRETS_DIR": "/tmp"},
+    )
+    assert found.env == {"PATH": "/opt/tool/bin:${containerEnv:PATH}", "LANG": "C"}
+    assert [key for key, _ in found.ignored] == [
+        "containerEnv.HOME",
+        "remoteEnv.GIT_CONFIG_COUNT",
+        "remoteEnv.CODEHUB_SECRETS_DIR",
+    ]
+    assert read(remoteEnv={"PATH": "/opt/tool/bin"}).ignored == (("remoteEnv.PATH", Unsupported.OWN_VARIABLE),)
+
+
+def test_a_shell_fills_in_the_containers_variables_and_words_are_filled_in_by_the_workspace() -> None:
+    found = read(
+        postCreateCommand="ls ${containerEnv:HOME} ${containerEnv:TOOL:/opt}",
+        postStartCommand=["ls", "${containerEnv:HOME}"],
+    )
+    assert found.commands[0].shell == "ls ${HOME} ${TOOL:-/opt}"
+    assert found.commands[1].words == ("ls", "${containerEnv:HOME}")
+
+
 def test_variables_are_filled_in_and_unknown_ones_stay() -> None:
     found = read(
         remoteEnv={
@@ -81,7 +118,7 @@ def test_variables_are_filled_in_and_unknown_ones_stay() -> None:
     )
     assert found.env == {
         "A": "app/app",
-        "B": "/home/coder:${PATH}",
+        "B": "/home/coder:${containerEnv:PATH}",
         "C": "${devcontainerId} ${containerEnv}",
         "D": "default",
     }
@@ -210,7 +247,7 @@ def test_no_text_takes_longer_than_its_length_explains(before: str, piece: str) 
 @pytest.mark.parametrize("piece", ["${a:", "${a:b:", "${", "${a", "$"])
 def test_variables_that_are_never_closed_are_kept_and_take_no_time(piece: str) -> None:
     text = piece * (100_000 // len(piece))
-    assert read(remoteEnv={"A": text}).env["A"] == text
+    assert read(postCreateCommand=text).commands[0].shell == text
 
 
 def test_what_is_never_closed_is_reported_where_it_begins() -> None:

@@ -12,6 +12,7 @@ from codehub.domain.doors import IDE, NO_PORT, Door, Kind, narrowed, parse_port,
 from codehub.domain.errors import Invalid
 from codehub.domain.ids import is_id, time_of
 from codehub.domain.images import ImageRef, is_allowed, parse_image
+from codehub.domain.profiles import CODE_SERVER, JUPYTERLAB
 
 _ID = "01980000-0000-7000-8000-000000000001"
 
@@ -146,3 +147,8 @@ def test_a_glob_matches_with_and_without_tag_and_digest(glob: str, allowed: bool
     image = parse_image(f"ghcr.io/team/app:1@{_DIGEST}")
     assert is_allowed(image, ["nothing/*", glob]) is allowed
     assert not is_allowed(image, [])
+
+
+def test_a_proxy_that_restarts_closes_jupyterlabs_connections_with_a_code_on_which_it_reconnects() -> None:
+    assert JUPYTERLAB.close_code == 1012, "service restart: it does not reconnect after 1000 and 1001"
+    assert CODE_SERVER.close_code == 1001

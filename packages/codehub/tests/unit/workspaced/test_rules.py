@@ -122,6 +122,30 @@ def test_waiting_for_a_core_counts_like_using_it(seen: list[Proc], roots: dict[i
     assert used == waited
 
 
+def test_a_loop_of_short_commands_is_busy_on_an_overloaded_machine() -> None:
+    """Each command waits two seconds for a core and uses hardly any; the next observation finds another one."""
+    history, seen, now = History(), [SHELL], 1000.0
+    for pid in range(20, 32):
+        command = proc(pid, 0.01, parent=10, tty=34816, foreground=pid)._replace(waited_s=2.0)
+        seen = history.add(now, [SHELL._replace(foreground_group=pid), command])
+        now += 5.0
+    found = busiest(seen, history.before(now)[0], {}, WINDOW_S)
+    assert found is not None
+    assert found.name == "bash"
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(2, 9), st.integers(0, 9), st.floats(0, 10)), max_size=8), max_size=8))
+def test_no_time_is_inherited_that_was_not_observed(tables: list[list[tuple[int, int, float]]]) -> None:
+    history, observed = History(), 0.0
+    for at, table in enumerate(tables):
+        procs = {pid: proc(pid, 0.0, parent=parent)._replace(waited_s=waited) for pid, parent, waited in table}
+        observed += sum(each.waited_s for each in procs.values())
+        seen = history.add(float(at), procs.values())
+        assert [each.key for each in seen] == [each.key for each in procs.values()]
+        assert all(each.waited_s >= procs[each.pid].waited_s for each in seen)
+        assert sum(each.waited_s for each in seen) <= observed + 1e-6
+
+
 def test_a_process_that_no_core_was_free_for_has_waited() -> None:
     """More processes than cores, all of them spinning: each waits."""
     script = "import time; end = time.monotonic() + 60\nwhile time.monotonic() < end: pass"

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from codehub.adapters.workspaced_launch import FOLDER, Launch, hook_words
+from codehub.domain import environment_names
 from codehub.workspaced import users, with_environment
 from codehub.workspaced.environment import Environment
 
@@ -66,9 +67,35 @@ def test_the_command_gets_the_secrets_in_either_order(tmp_path: Path, helper_fir
 def test_without_secrets_it_waits_for_nothing_and_takes_the_repositorys_variables(tmp_path: Path) -> None:
     saved = tmp_path / ".local/state/codehub/setup"
     saved.mkdir(parents=True)
-    (saved / "environment.json").write_text('{"NODE_ENV": "test", "OWN": "theirs"}')
+    wanted = {"NODE_ENV": "test", "OWN": "theirs", "HOME": "/tmp", "PATH": "/opt/tool:${containerEnv:PATH}"}
+    (saved / "environment.json").write_text(json.dumps(wanted | {"NODE_OPTIONS": "--no-such-option"}))
     env = printed(run(tmp_path, "", _PRINT))
-    assert (env["NODE_ENV"], env["OWN"]) == ("test", "ours")
+    assert (env["NODE_ENV"], env["OWN"], env["HOME"]) == ("test", "theirs", str(tmp_path))
+    assert env["PATH"] == "/opt/tool:" + os.environ["PATH"]
+    assert "NODE_OPTIONS" not in env, "a mistake in it would keep the IDE from starting"
+
+
+def test_no_variable_of_a_repository_keeps_programs_from_starting() -> None:
+    own = {"PATH": "/usr/bin:/bin", "HOME": "/home/coder"}
+    of = with_environment.repository_variables
+    assert of({"A": "${containerEnv:HOME}/a", "B": "${containerEnv:A}/b", "C": "${containerEnv:NO:c}$X"}, own) == {
+        "A": "/home/coder/a",
+        "B": "/home/coder/a/b",
+        "C": "c$X",
+    }
+    assert of({"PATH": "${PATH}:/opt", "NUL": "a\0b", "X=Y": "1", "": "1", "HOME": "/tmp", "GOOD": "1"}, own) == {
+        "GOOD": "1"
+    }
+    # Each refers to the one before it twice.
+    bomb = {"V0": "x" * 100} | {f"V{n + 1}": f"${{containerEnv:V{n}}}" * 2 for n in range(500)}
+    assert of(bomb, own) == {}
+
+
+def test_workspaced_and_codehub_agree_on_the_variables_that_are_codehubs() -> None:
+    names = [*with_environment._OWN, *(f"{beginning}X" for beginning in with_environment._OWN_BEGINNINGS)]
+    assert all(environment_names.is_own(name) for name in names)
+    assert with_environment._OWN | {"PATH"} == environment_names._OWN
+    assert environment_names._OWN_BEGINNINGS == with_environment._OWN_BEGINNINGS
 
 
 def test_a_command_that_does_not_exist_is_named(tmp_path: Path) -> None:

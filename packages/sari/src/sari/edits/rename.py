@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 import re
 from dataclasses import dataclass
 
@@ -11,14 +10,6 @@ from sari.languages.parse import role_at, tree_of
 
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _BOM = b"\xef\xbb\xbf"
-# Words that none of the supported languages accepts as a name.
-_RESERVED = frozenset(
-    {
-        "if", "else", "for", "while", "do", "switch", "case", "return", "class", "struct", "enum", "interface", "import",
-        "def", "func", "function", "fn", "let", "const", "var", "new", "this", "self", "super", "null", "true", "false",
-        "void", "int", "break", "continue", "try", "catch", "finally", "throw", "public", "private", "static",
-    }
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +22,8 @@ class Renamed:
 
 
 def is_name(text: str) -> bool:
-    """Whether this is a valid name in the languages that sari parses."""
-    return _IDENTIFIER.fullmatch(text) is not None and text not in _RESERVED and not keyword.iskeyword(text)
+    """Whether this has the form of a name in the languages that sari parses."""
+    return _IDENTIFIER.fullmatch(text) is not None
 
 
 def rename_in(language: Language, content: bytes, name: str, new_name: str) -> Renamed:

@@ -81,13 +81,12 @@ class Transactions:
     ) -> Mapping[str, object]:
         """Apply the changes, or raise `EditRefused` and apply none.
 
-        A key that was used before can be used again only if all files are as they were before; otherwise the call is a
-        repetition.
+        If the files already contain the changes of a transaction with this key, the call is a repetition.
         """
         with self._locked():
             self._recover()
             done = self.applied(key)
-            if done is not None and done[0] == request and not self._is_unchanged(root, changes):
+            if done is not None and done[0] == request and self._are_made(root, changes):
                 return done[1]
             journal = self._journal(key)
             record = _Record(
@@ -100,15 +99,22 @@ class Transactions:
             return result
 
     @staticmethod
-    def _is_unchanged(root: Path, changes: Sequence[FileChange]) -> bool:
+    def _are_made(root: Path, changes: Sequence[FileChange]) -> bool:
         with open_folders(root) as folders:
             try:
                 return all(
-                    read_regular(*folders.of(one.path), os.fsdecode(one.path), MOST_BYTES)[0] == one.before
+                    read_regular(*folders.of(one.path), os.fsdecode(one.path), MOST_BYTES)[0] == one.after
                     for one in changes
                 )
             except EditRefused:
                 return False
+
+    def forget(self, key: str) -> None:
+        """Forget a finished transaction, because the same edit is begun again: its files are as they were before."""
+        if self.applied(key) is not None:
+            with self._locked():
+                if self.applied(key) is not None:
+                    self.remove(self._journal(key))
 
     def recover(self) -> None:
         """Finish or undo transactions that a crash interrupted. Cheap if there are none."""

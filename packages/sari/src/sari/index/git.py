@@ -45,10 +45,13 @@ _SAFE_VALUE = re.compile(r"[a-zA-Z0-9]{0,20}")
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A repository open for reading. `prefix` is the path from its top to the workspace's root, ending with `/`."""
+    """A repository open for reading. `prefix` is the path from its top to the workspace's root, ending with `/`.
+    `is_shallow` is set if older commits are missing.
+    """
 
     prefix: str
     head: str | None
+    is_shallow: bool
     _root: Path
     _environment: dict[str, str]
     _settings: tuple[str, ...]
@@ -151,7 +154,8 @@ def open_repository(root: Path) -> Iterator[Repository | None]:
         settings, object_format = _settings(common_dir)
         _prepare(Path(own), git_dir, common_dir, head, object_format)
         prefix = "" if root == top else f"{root.relative_to(top).as_posix()}/"
-        yield Repository(prefix, head, root, _environment(own, top, git_dir, common_dir), settings)
+        is_shallow = bool(_first_line(common_dir / "shallow"))
+        yield Repository(prefix, head, is_shallow, root, _environment(own, top, git_dir, common_dir), settings)
 
 
 def _find(root: Path) -> tuple[Path, Path, Path] | None:

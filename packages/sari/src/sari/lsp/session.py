@@ -298,9 +298,13 @@ class ServerSession:
 
 
 def path_of(uri: str, root: Path) -> str | None:
-    """Return the path of a file URI relative to the root; None if it is elsewhere."""
+    """Return the path of a file URI relative to the root; None if it is elsewhere, or a link leads there."""
     parts = urlsplit(uri)
     if parts.scheme != "file":
         return None
-    path = Path(os.path.normpath(unquote(parts.path, errors="surrogateescape")))
+    try:
+        path = Path(os.path.realpath(unquote(parts.path, errors="surrogateescape")))
+    except ValueError:
+        # It contains a NUL byte.
+        return None
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else None

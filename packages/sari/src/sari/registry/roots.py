@@ -25,6 +25,8 @@ class Root:
 def resolve_root(path: str, home: str) -> str:
     """Return the canonical path of a workspace root. Raises `RefusedRoot` for directories that should not be indexed."""
     expanded = os.path.join(home, path[2:]) if path.startswith("~/") else path
+    if "\0" in path:
+        raise RefusedRoot("`workspace` holds a NUL character: pass the workspace's root as `workspace`")
     resolved = os.path.realpath(expanded)
     if not os.path.isdir(resolved):
         raise RefusedRoot(f"{path} is not a directory: pass the workspace's root as `workspace`")

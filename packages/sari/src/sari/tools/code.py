@@ -22,7 +22,7 @@ from sari.protocol.catalog import KINDS
 from sari.protocol.tooling import Call, ToolResult
 from sari.tools.arguments import Arguments, BadArguments
 from sari.tools.paging import DEFAULT_TOKENS, Key, Page, is_cursor_of, read_cursor, take_page, write_cursor
-from sari.tools.qualified_names import qualifier_rank, split_name
+from sari.tools.qualified_names import declared_namespaces, namespace_rank, qualifier_rank, split_name
 from sari.tools.scope import Scope, path_filter, path_tier, shown
 from sari.tools.typed import begin_typed, implementation_rows, use_rows
 
@@ -44,7 +44,7 @@ def answer_symbols(scope: Scope, arguments: Arguments) -> ToolResult:
     placed, complete = scope.symbols.named(name, 20_000)
     notes = [] if complete else [_PARTIAL]
     named = [one for one in placed if (not kinds or one.symbol.kind in kinds) and (keep is None or keep(one.path))]
-    ranks = {one: _qualifier_rank(scope, qualifier, one) for one in named}
+    ranks = _qualifier_ranks(scope, qualifier, name, named)
     chosen = [one for one in named if ranks[one] is not None]
     if named and not chosen:
         # sari cannot follow every qualifier (an alias, a re-export), so show the symbols that share the last part.
@@ -58,8 +58,8 @@ def placed_named(scope: Scope, query: str) -> list[Placed]:
     """Return the definitions with exactly this name, qualified or not, best match first."""
     qualifier, name = split_name(query.removesuffix("()"))
     placed, _ = scope.symbols.exactly(name, _MOST_SYMBOLS)
-    ranked = [(_qualifier_rank(scope, qualifier, one), one) for one in placed]
-    fitting = [(rank, path_tier(shown(one.path)), one) for rank, one in ranked if rank is not None]
+    ranked = _qualifier_ranks(scope, qualifier, name, placed)
+    fitting = [(rank, path_tier(shown(one.path)), one) for one, rank in ranked.items() if rank is not None]
     fitting.sort(key=lambda entry: (entry[0], entry[1], entry[2].path, entry[2].symbol.line))
     if fitting and fitting[0][0] == 0:
         # A definition in a class of that name takes precedence over one in a file of that name.
@@ -67,10 +67,22 @@ def placed_named(scope: Scope, query: str) -> list[Placed]:
     return [one for _, _, one in fitting]
 
 
-def _qualifier_rank(scope: Scope, qualifier: Sequence[str], placed: Placed) -> int | None:
+def _qualifier_ranks(
+    scope: Scope, qualifier: Sequence[str], name: str, placed: Sequence[Placed]
+) -> dict[Placed, int | None]:
+    """Return how well each symbol matches a qualifier; None if it does not."""
     if not qualifier:
-        return 0
-    return qualifier_rank(qualifier, placed.symbol.container, shown(placed.path), scope.root.name)
+        return dict.fromkeys(placed, 0)
+    ranks = {one: qualifier_rank(qualifier, one.symbol.container, shown(one.path), scope.root.name) for one in placed}
+    declared: dict[bytes, list[str]] = {}
+    for one in placed:
+        if ranks[one] is None and one.symbol.name == name and len(declared) < _MOST_FILES:
+            if one.path not in declared:
+                read = read_text(os.fsencode(scope.root), one.path, MAX_PARSED_BYTES)
+                declared[one.path] = declared_namespaces(read[0]) if read is not None else []
+            found = [namespace_rank(qualifier, one.symbol.container, space) for space in declared[one.path]]
+            ranks[one] = min((rank for rank in found if rank is not None), default=None)
+    return ranks
 
 
 _PARTIAL = "Not every file is parsed yet, so some symbols may be missing; ask again in a moment."

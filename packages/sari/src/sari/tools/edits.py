@@ -10,10 +10,12 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from sari.edits.check import check_encoding, check_writable
 from sari.edits.folders import EditRefused, is_read_only, open_folders, read_regular
 from sari.edits.plan import Plan, diff_of, journal_key, preview_id, request_digest
 from sari.edits.rename import is_name, rename_in
 from sari.edits.replace import replace_in
+from sari.edits.reserved import is_reserved
 from sari.edits.transaction import MOST_FILES, FileChange, Transactions
 from sari.index.search import Query, search
 from sari.languages import catalog
@@ -62,6 +64,7 @@ def _previewed_or_applied(
         raise BadArguments(str(refused)) from refused
     preview = preview_id(root, request, plan.changes)
     if not apply:
+        transactions.forget(journal_key(root, preview))
         return _previewed(plan, preview, arguments.number("max_tokens", _DEFAULT_TOKENS))
     if preview != apply:
         if done is not None:
@@ -115,13 +118,16 @@ def _plan_rename(scope: Scope, arguments: Arguments, call: Call) -> Plan:
     given = arguments.text("name").strip().removesuffix("()")
     _, name = split_name(given)
     if not is_name(new_name):
-        raise BadArguments(f"`new_name` must be one identifier, not a reserved word; not {new_name!r}.")
+        raise BadArguments(f"`new_name` must be one identifier; not {new_name!r}.")
     if new_name == name:
         raise BadArguments("`name` and `new_name` are the same.")
     folder = scope.path(arguments.text("path")) if arguments.text("path").strip() else "."
     definition = _only_definition(scope, given, folder)
     language = catalog.of_path(shown(definition.path))
     assert language is not None
+    reserving = sorted(one for one in _family(language.name) if is_reserved(new_name, one))
+    if reserving:
+        raise BadArguments(f"{new_name!r} is a reserved word in {' and '.join(reserving)}. Choose another name.")
     changes: list[FileChange] = []
     count = left = 0
     skipped: list[str] = []
@@ -137,10 +143,12 @@ def _plan_rename(scope: Scope, arguments: Arguments, call: Call) -> Plan:
             renamed = rename_in(parsed_as, content, name, new_name)
             left += renamed.left
             if renamed.count:
+                check_writable(*folders.of(path), shown(path))
+                check_encoding(content, new_name, shown(path))
                 count += renamed.count
                 changes.append(FileChange(path, content, renamed.content))
     if not changes:
-        raise BadArguments(f"{name!r} is nowhere an identifier in {folder}.")
+        raise BadArguments(f"{name!r} is nowhere an identifier in {_named(folder)}.")
     if len(changes) > MOST_FILES:
         raise BadArguments(f"{len(changes)} files would change, more than {MOST_FILES}. Narrow by `path`.")
     _check_free(scope, new_name, [change.path for change in changes])
@@ -161,7 +169,7 @@ def _only_definition(scope: Scope, given: str, folder: str) -> Placed:
     _, name = split_name(given)
     meant = [one for one in placed_named(scope, given) if _is_below(shown(one.path), folder)]
     if not meant:
-        raise BadArguments(f"Nothing called {given!r} is defined in {folder}. `symbols` finds definitions.")
+        raise BadArguments(f"Nothing called {given!r} is defined in {_named(folder)}. `symbols` finds definitions.")
     families = {_family_of(one) for one in meant}
     entities = {
         _entity(one): one
@@ -189,6 +197,10 @@ def _entity(placed: Placed) -> tuple[str, str | None]:
     language = catalog.of_path(shown(placed.path))
     is_c = language is not None and language.name in ("c", "cpp")
     return "" if is_c else shown(placed.path), placed.symbol.container
+
+
+def _named(folder: str) -> str:
+    return "the workspace" if folder == "." else folder
 
 
 def _is_below(path: str, folder: str) -> bool:
@@ -235,8 +247,10 @@ def _plan_replace(scope: Scope, arguments: Arguments) -> Plan:
         raise BadArguments(f"{shown(path)} is in no language sari parses.")
     with open_folders(scope.root) as folders:
         content = _content(folders.of(path), path)
+        check_writable(*folders.of(path), shown(path))
     symbols = scope.symbols.of_file(path) or []
     symbol = _only_symbol(symbols, arguments.text("symbol").strip(), Path(shown(path)))
+    check_encoding(content, text, shown(path))
     after = replace_in(language, content, symbols, symbol, text)
     if after == content:
         raise BadArguments("`text` is what the file already holds.")

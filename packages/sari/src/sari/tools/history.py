@@ -34,6 +34,10 @@ _SLOW_BATCH_S = 0.7
 _MOST_SHOWN_MESSAGE = 700
 _MOST_SHOWN_PATHS = 8
 _LONGEST_TEXT = 2_000
+_SHALLOW = (
+    "This is a shallow clone: older commits are missing, and its oldest one seems to have added every file. "
+    "`git fetch --unshallow` gets the others."
+)
 
 
 def answer_history(scope: Scope, messages: CommitMessages, arguments: Arguments, call: Call) -> ToolResult:
@@ -69,6 +73,8 @@ class _History:
         self._after = after
         self._head = after[1] if after is not None else str(repository.head)
         self._began = time.monotonic()
+        if repository.is_shallow:
+            self._notes.append(_SHALLOW)
 
     def answer(self) -> ToolResult:
         arguments = self._arguments
@@ -168,7 +174,14 @@ class _History:
     def _by_text(self, text: str, *, is_regex: bool) -> ToolResult:
         if len(text) > _LONGEST_TEXT or "\0" in text:
             raise BadArguments(f"`text` must be at most {_LONGEST_TEXT} characters, without NUL.")
-        return self._walked(("-G" + as_extended(text),) if is_regex else ("-S" + text,))
+        if not is_regex:
+            return self._walked(("-S" + text,))
+        try:
+            return self._walked(("-G" + as_extended(text),))
+        except GitFailed as failed:
+            raise BadArguments(
+                f"git cannot search for this pattern ({failed}). `text` must be a POSIX extended regular expression."
+            ) from failed
 
     # Walk the history in batches.
 
@@ -235,6 +248,7 @@ class _History:
         return self._given(page, complete, nothing)
 
     def _given(self, page: Page, complete: bool, nothing: str = "No commit did that.") -> ToolResult:
+        complete = complete and not self._repository.is_shallow
         structured: dict[str, object] = {"commits": page.rows, "complete": complete, "cursor": page.cursor}
         if self._notes:
             structured["note"] = " ".join(self._notes)

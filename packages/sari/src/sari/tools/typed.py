@@ -95,10 +95,11 @@ def use_rows(scope: Scope, typed: Typed, name: str, folder: str, around: Around,
         texts, tree = read[0].split(b"\n"), tree_of(language, read[0])
         symbols = scope.symbols.of_file(raw) or []
         for line, column in columns.items():
-            if line > len(texts):
+            if not 0 < line <= len(texts):
                 continue
             row = texts[line - 1]
-            start = len(row.decode("utf-8", "replace").encode("utf-16-le")[: 2 * column].decode("utf-16-le").encode())
+            before = row.decode("utf-8", "replace").encode("utf-16-le")[: 2 * max(0, column)]
+            start = len(before.decode("utf-16-le", "ignore").encode())
             role = role_at(tree, line - 1, start, start + 1)
             if calls_only and role != "call":
                 continue

@@ -18,6 +18,8 @@ from codehub.domain.errors import Terminal
 from codehub.domain.routing import workspace_path
 from codehub.ports.instances import InstanceSpec, MountKind
 
+# Node and npm of the IDE that CodeHub brings along.
+_BROUGHT_PROGRAMS = f"{IDE_PLACE}/node/bin"
 # Programs of profiles that CodeHub can provide in an image that lacks them.
 BROUGHT = {"code-server": f"{IDE_PLACE}/bin/code-server"}
 
@@ -62,7 +64,7 @@ def plan_of(spec: InstanceSpec, image: ImageInfo) -> Plan:
     return Plan(command, brings_ide=True, bridged=not any("{socket}" in word for word in command))
 
 
-def launch_of(spec: InstanceSpec, plan: Plan, secret: str) -> Launch:
+def launch_of(spec: InstanceSpec, plan: Plan, secret: str, owner: str) -> Launch:
     port = spec.profile.port
     return Launch(
         home=HOME,
@@ -72,6 +74,8 @@ def launch_of(spec: InstanceSpec, plan: Plan, secret: str) -> Launch:
         hidden_ports=(port,) if plan.bridged else (),
         bridge=(f"{INSIDE}/{IDE_SOCKET}", port) if plan.bridged else None,
         awaits_environment=spec.awaits_environment,
+        in_image=True,
+        owner=owner,
     )
 
 
@@ -105,7 +109,7 @@ def container_config(spec: InstanceSpec, plan: Plan, secret: str, around: Surrou
         "Image": spec.image,
         "Entrypoint": started[: -len(command)],
         "Cmd": list(command),
-        "Env": [f"{key}={value}" for key, value in _environment(spec, values, around.shell).items()],
+        "Env": [f"{key}={value}" for key, value in _environment(spec, plan, values, around.shell).items()],
         "User": around.user,
         "WorkingDir": HOME,
         "Labels": dict(around.labels),
@@ -126,7 +130,7 @@ def container_config(spec: InstanceSpec, plan: Plan, secret: str, around: Surrou
     }
 
 
-def _environment(spec: InstanceSpec, values: dict[str, str], shell: str) -> dict[str, str]:
+def _environment(spec: InstanceSpec, plan: Plan, values: dict[str, str], shell: str) -> dict[str, str]:
     """Merge the environment. The template's variables never replace ours or those that the profile needs to run."""
     env = {
         "HOME": HOME,
@@ -138,6 +142,8 @@ def _environment(spec: InstanceSpec, values: dict[str, str], shell: str) -> dict
         "CODEHUB_PORT": values["port"],
         "CODEHUB_SOCKET": values["socket"],
     }
+    if plan.brings_ide:
+        env["CODEHUB_PROGRAMS"] = _BROUGHT_PROGRAMS
     own = {key: filled(value, values) for key, value in spec.profile.env.items()}
     return dict(spec.env) | env | own | from_file(f"{INSIDE}/{LAUNCH_NAME}")
 

@@ -61,6 +61,7 @@ async def ensure_image(engine: Engine, image: str, report: Report) -> Mapping[st
     name = reference.name
     tag = reference.digest or reference.tag
     layers: dict[str, tuple[int, int]] = {}
+    report(Progress("pull"))  # a registry may take its time before the first line
     try:
         async with engine.stream("images/create", "POST", fromImage=name, tag=tag) as response:
             async for line in response.content:

@@ -10,7 +10,7 @@ import asyncio
 import json
 import os
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,7 @@ class DockerInstances:
         *,
         network: Network | None = None,
         plan: Plan | None = None,
+        owner_name: Callable[[str], Awaitable[str]] | None = None,
     ) -> None:
         """`network` and `plan` replace the installation's network and the images' own commands, for `codehub doctor`."""
         self._engine = engine
@@ -84,6 +85,7 @@ class DockerInstances:
         self._looking = asyncio.Lock()
         self.network = network or Network(engine, options.allowed_networks)
         self._plan = plan
+        self._owner_name = owner_name
         self.tools = Tools(engine, ide)
 
     async def ping(self) -> None:
@@ -100,6 +102,7 @@ class DockerInstances:
                 return
         image = await self._image(spec.image, report)
         plan = self._plan or plan_of(spec, image)
+        owner = "" if self._owner_name is None else await self._owner_name(spec.workspace_id)
         tools = await self.tools.mounts(report, ide=plan.brings_ide)
         network = await self.network.ensure()
         # Directories of earlier starts. Listed before the fence check, so they never include one that a later leader
@@ -130,7 +133,7 @@ class DockerInstances:
         )
         fence()
         try:
-            await asyncio.to_thread(self._starts.make, start, uid, image, launch_of(spec, plan, helper))
+            await asyncio.to_thread(self._starts.make, start, uid, image, launch_of(spec, plan, helper, owner))
             created = await self._create(spec.workspace_id, container_config(spec, plan, secret, around))
             await self._engine.send("POST", f"containers/{created}/start", timeout_s=120)
         except Transient:

@@ -73,7 +73,7 @@ class JupyterLabInstall:
                 if not self.installed:
                     self._install(report)
                 elif _has_old_kernel(self.home):
-                    _write_kernel(self.home)
+                    write_kernel(self.home)
         return self.bin_dir
 
     def _install(self, report: Report) -> None:
@@ -91,7 +91,7 @@ class JupyterLabInstall:
         except Transient as error:
             raise Transient(f"JupyterLab could not be installed from PyPI: {error}") from error
         report(Progress("install jupyterlab: kernel", 2, 3, "steps"))
-        _write_kernel(self._partial)
+        write_kernel(self._partial)
         start = self._partial / "bin/jupyter-lab"
         start.parent.mkdir()
         start.write_text(_START)
@@ -111,8 +111,11 @@ def _has_old_kernel(home: Path) -> bool:
     return any(not path.is_file() or path.read_text() != content for path, content in _kernels(home).items())
 
 
-def _write_kernel(home: Path) -> None:
-    """Write the kernel's files. Workspaces may be reading the old ones: each is replaced at once."""
+def write_kernel(home: Path) -> None:
+    """Write the kernel's files, for an environment at `home/python`.
+
+    Workspaces may be reading the old ones: each is replaced at once.
+    """
     for path, content in _kernels(home).items():
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f"{path.name}.new")

@@ -49,26 +49,35 @@ class ApiClient:
         self._credentials = Credentials(access)
         self._user_agent = user_agent
         self._http: httpx.AsyncClient | None = None
+        self._retired: httpx.AsyncClient | None = (
+            None  # may still serve requests that began before the certificate changed
+        )
+        self._certificate: tuple[bytes, bytes] | None = None  # the exec plugin's, of the open connections
+        self._is_refused = False
         self._opening = asyncio.Lock()
         self.page = PAGE
         self.writes = 0  # number of write requests; read by tests and benchmarks
 
     async def close(self) -> None:
-        if self._http is not None:
-            await self._http.aclose()
-            self._http = None
+        for client in filter(None, (self._http, self._retired)):
+            await client.aclose()
+        self._http = self._retired = None
 
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> Json | None:
         """Return the object, or None if it does not exist."""
         try:
             return await self._send("GET", path, params=params)
         except _Refused as refused:
-            if refused.refusal.code == 404:
+            if refused.refusal.is_missing:
                 return None
             raise to_error(refused.refusal, f"get {path}") from None
 
     async def list_page(self, path: str, params: Mapping[str, str]) -> Json:
-        return await self._request("GET", path, f"list {path}", params=params)
+        page = await self._request("GET", path, f"list {path}", params=params)
+        if not str(page.get("kind", "")).endswith("List"):
+            # Taken for an empty list, it would mean that all workspaces are gone.
+            raise BackendDown("the Kubernetes API server answered a list with something else; is a proxy in between?")
+        return page
 
     async def list_all(self, path: str, params: Mapping[str, str] | None = None) -> tuple[list[Json], str]:
         """Return all items of all pages, and the resourceVersion to watch from."""
@@ -124,10 +133,17 @@ class ApiClient:
         try:
             await self._send("DELETE", path, body=body)
         except _Refused as refused:
-            if refused.refusal.code in (404, 409):
+            if refused.refusal.is_missing:
+                return False
+            # 409 is the precondition's refusal, or that of an admission webhook: then the object is still there.
+            if refused.refusal.code == 409 and not await self._is_there(path, uid):
                 return False
             raise to_error(refused.refusal, f"delete {path}") from None
         return True
+
+    async def _is_there(self, path: str, uid: str) -> bool:
+        found = await self.get(path)
+        return found is not None and (found.get("metadata") or {}).get("uid") == uid
 
     async def version(self) -> tuple[int, int]:
         """Return the server's version, such as (1, 31). Some clouds append a plus to the minor number."""
@@ -170,7 +186,7 @@ class ApiClient:
             if refusal.code == 401 and not refreshed:
                 # The token was rotated: the file or the plugin may have a newer one.
                 refreshed = True
-                self._credentials.refuse()
+                self._refuse_credentials()
                 continue
             if refusal.code == 429 and tried < _TRIES:
                 pause_s = float(retry_after) if retry_after.isdigit() else float(tried)
@@ -189,7 +205,7 @@ class ApiClient:
             if response.status_code >= 400:
                 refusal = Refusal.parse(response.status_code, await _bounded(response, _LARGEST_ERROR, cut=True))
                 if refusal.code == 401:
-                    self._credentials.refuse()
+                    self._refuse_credentials()
                 raise to_error(refusal, f"read {path}")
             with _translated(self.access.server):
                 yield response.aiter_bytes()
@@ -227,22 +243,35 @@ class ApiClient:
             finally:
                 await response.aclose()
 
+    def _refuse_credentials(self) -> None:
+        """Read them again before the next request: the server answered 401."""
+        self._credentials.refuse()
+        self._is_refused = True
+
     async def _client(self) -> httpx.AsyncClient:
         async with self._opening:
-            if self._http is None:
-                certificate = await self._credentials.certificate()
+            certificate = await self._credentials.certificate()
+            pem = self.access.client_certificate
+            is_old = certificate != self._certificate or (
+                self._is_refused and pem is not None and pem.path is not None
+            )
+            self._is_refused = False
+            if self._http is None or is_old:
                 context = await asyncio.to_thread(tls_context, self.access, certificate)
-                self._http = httpx.AsyncClient(
-                    base_url=self.access.server,
-                    verify=context,
-                    headers={"user-agent": self._user_agent},
-                    trust_env=not _is_loopback(self.access.server),
-                    proxy=self.access.proxy_url or None,
-                    limits=httpx.Limits(
-                        max_connections=64, max_keepalive_connections=16, keepalive_expiry=_KEEPALIVE_S
-                    ),
-                )
+                if self._retired is not None:
+                    await self._retired.aclose()
+                self._retired, self._http, self._certificate = self._http, self._new_client(context), certificate
             return self._http
+
+    def _new_client(self, context: ssl.SSLContext) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
+            base_url=self.access.server,
+            verify=context,
+            headers={"user-agent": self._user_agent},
+            trust_env=not _is_loopback(self.access.server),
+            proxy=self.access.proxy_url or None,
+            limits=httpx.Limits(max_connections=64, max_keepalive_connections=16, keepalive_expiry=_KEEPALIVE_S),
+        )
 
 
 class _Refused(Exception):

@@ -6,6 +6,7 @@ Each client has one `Credentials`. It returns the current token and discards its
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 from collections.abc import Callable
@@ -77,7 +78,7 @@ class Credentials:
 async def run_plugin(plugin: ExecPlugin, access: ClusterAccess) -> bytes:
     info: dict[str, object] = {"interactive": False}
     if plugin.provide_cluster_info:
-        info["cluster"] = {"server": access.server}
+        info["cluster"] = await asyncio.to_thread(_cluster_info, access)
     request = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": info}
     env = {**os.environ, **plugin.env, "KUBERNETES_EXEC_INFO": json.dumps(request)}
     try:
@@ -106,6 +107,21 @@ async def run_plugin(plugin: ExecPlugin, access: ClusterAccess) -> bytes:
         output = err.decode("utf-8", "replace").strip()[-500:]
         raise BackendDown(f"the exec plugin {plugin.command} failed with code {process.returncode}: {output}")
     return out
+
+
+def _cluster_info(access: ClusterAccess) -> dict[str, object]:
+    """Return `spec.cluster` of an ExecCredential: how the plugin itself can reach the cluster."""
+    try:
+        authority = b"" if access.authority is None else access.authority.read()
+    except OSError as error:
+        raise BackendDown(f"the cluster's certificate authority cannot be read: {error}") from error
+    optional = {
+        "tls-server-name": access.server_name,
+        "insecure-skip-tls-verify": access.insecure_skip_tls_verify,
+        "certificate-authority-data": base64.b64encode(authority).decode(),
+        "proxy-url": access.proxy_url,
+    }
+    return {"server": access.server, **{name: value for name, value in optional.items() if value}}
 
 
 def parse_credential(raw: bytes, plugin: ExecPlugin) -> _Known:

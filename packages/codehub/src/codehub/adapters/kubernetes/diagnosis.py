@@ -24,6 +24,13 @@ _CANNOT_RUN = frozenset(
 )  # fmt: skip
 # The registry may answer in a minute: these errors are retried. All others need a person.
 _PASSING = ("timeout", "timed out", "connection reset", "eof", "too many requests", "503", "502", "temporary failure")
+# Why a kubelet itself reports that a pod is not ready.
+_OF_THE_KUBELET = frozenset(
+    {
+        "ContainersNotReady", "ContainersNotInitialized", "ReadinessGatesNotReady", "PodCompleted", "PodFailed",
+        "UnknownContainerStatuses",
+    }
+)  # fmt: skip
 _ADVICE = {
     "Unschedulable": "add nodes, or lower what workspaces request (CODEHUB_K8S_CPU_REQUEST, CODEHUB_K8S_MEMORY_REQUEST)",
     "FailedScheduling": "add nodes, or lower what workspaces request (CODEHUB_K8S_CPU_REQUEST, CODEHUB_K8S_MEMORY_REQUEST)",
@@ -67,7 +74,7 @@ def outlook(pod: Pod) -> Outlook:
         if container.is_init and ended is not None and ended.exit_code != 0:
             cause = _cut(ended.message) or f"exit code {ended.exit_code}"
             return Failed(Transient(f"the pod's init container {container.name} failed: {cause}"))
-    if pod.has_ended:
+    if pod.is_over:
         return Started()
     for container in pod.containers:
         if container.waiting is None:
@@ -102,25 +109,22 @@ def exit_reason(pod: Pod) -> str | None:
     """Return why a pod ended, or None if it exited normally or was stopped on request."""
     if pod.reason:  # Evicted, Preempting, NodeShutdown, …: the pod's reason is more specific than its containers'
         return advised(pod.reason, pod.message)
-    for container in pod.containers:
-        ended = container.terminated
-        if ended is None:
-            continue
-        if ended.reason == "OOMKilled":
-            return f"OOMKilled; {_ADVICE['OOMKilled']}"
-        if ended.exit_code not in (0, 143):
-            return f"ExitCode:{ended.exit_code}"
+    ended = pod.main.terminated if pod.main is not None else None
+    if ended is not None and ended.reason == "OOMKilled":
+        return f"OOMKilled; {_ADVICE['OOMKilled']}"
+    if ended is not None and ended.exit_code not in (0, 143):
+        return f"ExitCode:{ended.exit_code}"
     return None
 
 
 def is_node_lost(pod: Pod) -> bool:
     """Return whether the kubelet stopped answering: the container was running and the node controller marked it not ready.
 
-    Our pods have no readiness probe, so nothing else makes a running one unready.
+    A kubelet that answers gives a reason, such as a readiness gate that an admission webhook added to our pod.
     """
     ready = pod.condition("Ready")
     return (
-        pod.is_running and ready is not None and ready.status != "True" and ready.reason != "ContainersNotReady"
+        pod.is_running and ready is not None and ready.status != "True" and ready.reason not in _OF_THE_KUBELET
     ) or pod.reason == "NodeLost"
 
 

@@ -38,6 +38,15 @@ class Refusal:
         return self.code == 410 or self.reason in ("Expired", "Gone")
 
     @property
+    def is_missing(self) -> bool:
+        """Return whether the API server says that the object does not exist.
+
+        A 404 without a Status comes from something in front of it, such as a load balancer, or from an API that it does not
+        serve. It says nothing about the object.
+        """
+        return self.code == 404 and self.reason == "NotFound"
+
+    @property
     def is_quota(self) -> bool:
         return self.code == 403 and "exceeded quota" in self.message
 
@@ -80,6 +89,8 @@ def to_error(refusal: Refusal, doing: str) -> CodeHubError:
             return Forbidden(f"an admission rule of the cluster refuses to {doing}: {words}")
         case 403:
             return Forbidden(f"the Kubernetes API server does not allow CodeHub to {doing}: {words}. Check its Role")
+        case 404 if not refusal.is_missing:
+            return BackendDown(f"something that is not the Kubernetes API server answers at its address: {words}")
         case 404:
             return NotFound(f"the Kubernetes API server has nothing to {doing}: {words}")
         case 409 if refusal.reason == "AlreadyExists":

@@ -27,7 +27,7 @@ _PIPE: Final = f"{_RUNTIME}/environment"
 # On the tmpfs that every container has; `workspaced` writes the owner's secrets there.
 _SECRETS: Final = "/dev/shm/codehub-workspace"  # noqa: S108 - a folder of this user
 _VOLUME: Final = "codehub"
-_SIZE: Final = "256Mi"  # the tools take about 80 MB
+SIZE: Final = "256Mi"  # the tools take about 80 MB
 _USERS: Final = "etc"
 
 Json = dict[str, Any]
@@ -79,7 +79,7 @@ def _small(pull_policy: str, security: Json) -> Json:
         "imagePullPolicy": pull_policy,
         "resources": {
             "requests": {"cpu": "10m", "memory": "32Mi"},
-            "limits": {"cpu": "1", "memory": "128Mi", "ephemeral-storage": _SIZE},
+            "limits": {"cpu": "1", "memory": "128Mi", "ephemeral-storage": SIZE},
         },
         "securityContext": security,
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -87,7 +87,7 @@ def _small(pull_policy: str, security: Json) -> Json:
 
 
 def volume() -> Json:
-    return {"name": _VOLUME, "emptyDir": {"sizeLimit": _SIZE}}
+    return {"name": _VOLUME, "emptyDir": {"sizeLimit": SIZE}}
 
 
 def mounts() -> list[Json]:

@@ -85,7 +85,7 @@ class KubernetesInstances:
         pods = await self._cluster.instance_pods(spec.workspace_id)
         right = None
         if not replace:
-            live = (pod for pod in pods if not pod.meta.deleting and not pod.has_ended)
+            live = (pod for pod in pods if not pod.meta.deleting and not pod.is_over)
             right = next((pod for pod in live if pod.meta.annotations.get(SPEC) == digest), None)
         # Remove all other pods first: two pods must never write to one home.
         await self._remove([pod for pod in pods if pod is not right], fence, ended_is_enough=True)
@@ -308,7 +308,7 @@ def _has_ended(pod: Pod) -> bool:
 
 def _primary(pods: Sequence[Pod]) -> Pod:
     """Return the pod that counts: the oldest live one, else the newest."""
-    live = [pod for pod in pods if not pod.meta.deleting and not pod.has_ended]
+    live = [pod for pod in pods if not pod.meta.deleting and not pod.is_over]
     if live:
         return live[0]
     going = [pod for pod in pods if not pod.has_ended]
@@ -335,7 +335,7 @@ def _status(pods: Sequence[Pod]) -> InstanceStatus:
 
 
 def _why_not(pod: Pod) -> str | None:
-    if pod.has_ended or _has_ended(pod):
+    if pod.is_over or _has_ended(pod):
         return exit_reason(pod)
     if pod.meta.deleting:
         return "Terminating"

@@ -21,6 +21,7 @@ from codehub.adapters.kubernetes.objects import (
     ROLE_TRANSFER,
     WORKSPACE,
 )
+from codehub.adapters.kubernetes.quantity import quantity
 
 HOME: Final = "/home/coder"
 UID: Final = 1000
@@ -32,6 +33,8 @@ INCARNATION, RESTORED_FROM, WHOLE = PREFIX + "incarnation", PREFIX + "restored-f
 COMPLETED_AT: Final = PREFIX + "completed-at-version"
 OPERATION, DIRECTION, TRANSFER_SECRET = PREFIX + "operation", PREFIX + "direction", PREFIX + "transfer-secret"
 TRANSFER_PORT: Final = 7070
+# What the scheduler reserves on a node's disk. Without a request it would reserve the limit, 10 GiB for each workspace.
+_EPHEMERAL_REQUEST: Final = helpers.SIZE
 
 Json = dict[str, Any]
 
@@ -108,7 +111,7 @@ def instance_pod(what: InstancePod, options: PodOptions) -> Json:
             "labels": labels(what.installation, what.workspace_id, ROLE_INSTANCE),
             "annotations": annotations,
             # If a deposed leader creates a pod too late, its home is gone and the garbage collector removes the pod.
-            "ownerReferences": [_owner("v1", "PersistentVolumeClaim", what.claim, what.claim_uid)],
+            "ownerReferences": [owner("v1", "PersistentVolumeClaim", what.claim, what.claim_uid)],
         },
         "spec": {
             **_pod_spec(options, read_only=False, claim=what.claim),
@@ -172,7 +175,7 @@ def transfer_job(what: TransferJob, options: PodOptions) -> Json:
             "name": what.name,
             "labels": metadata_labels,
             "annotations": annotations,
-            "ownerReferences": [_owner("v1", "PersistentVolumeClaim", what.claim, what.claim_uid)],
+            "ownerReferences": [owner("v1", "PersistentVolumeClaim", what.claim, what.claim_uid)],
         },
         "spec": {
             "backoffLimit": 0,
@@ -199,7 +202,7 @@ def transfer_job(what: TransferJob, options: PodOptions) -> Json:
                             ],
                             "ports": [{"name": "transfer", "containerPort": TRANSFER_PORT}],
                             "resources": {
-                                "requests": {"cpu": "100m", "memory": "128Mi"},
+                                "requests": {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "64Mi"},
                                 "limits": {"cpu": "2", "memory": "1Gi", "ephemeral-storage": "1Gi"},
                             },
                             "securityContext": _container_security(),
@@ -230,9 +233,6 @@ def home_claim(what: HomeClaim) -> Json:
     annotations = {INCARNATION: what.incarnation}
     if what.restored_from is not None:
         annotations[RESTORED_FROM] = what.restored_from
-    spec: Json = {"accessModes": [what.access_mode], "resources": {"requests": {"storage": what.size}}}
-    if what.storage_class:
-        spec["storageClassName"] = what.storage_class
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -241,11 +241,17 @@ def home_claim(what: HomeClaim) -> Json:
             "labels": labels(what.installation, what.workspace_id, ROLE_HOME),
             "annotations": annotations,
         },
-        "spec": spec,
+        "spec": claim_spec(what.size, what.storage_class, what.access_mode),
     }
 
 
-def _owner(version: str, kind: str, name: str, uid: str) -> Json:
+def claim_spec(size: str, storage_class: str, access_mode: str) -> Json:
+    """Return a claim's spec. An empty class means the cluster's default."""
+    spec: Json = {"accessModes": [access_mode], "resources": {"requests": {"storage": size}}}
+    return {**spec, "storageClassName": storage_class} if storage_class else spec
+
+
+def owner(version: str, kind: str, name: str, uid: str) -> Json:
     return {"apiVersion": version, "kind": kind, "name": name, "uid": uid}
 
 
@@ -263,17 +269,23 @@ def _pod_spec(options: PodOptions, *, read_only: bool, claim: str) -> Json:
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "tolerations": [*_STAY, *options.tolerations],
         "volumes": [{"name": "home", "persistentVolumeClaim": {"claimName": claim, "readOnly": read_only}}],
+        **placement(options),
     }
+    return {**spec, "tolerations": [*_STAY, *options.tolerations]}
+
+
+def placement(options: PodOptions) -> Json:
+    """Return where a pod may run and how its image is pulled: the same for workspaces, transfers and doctor's pods."""
     optional: Sequence[tuple[str, object]] = (
         ("imagePullSecrets", [{"name": name} for name in options.image_pull_secrets]),
         ("runtimeClassName", options.runtime_class),
         ("priorityClassName", options.priority_class),
         ("nodeSelector", dict(options.node_selector)),
         ("affinity", options.affinity),
+        ("tolerations", list(options.tolerations)),
     )
-    return spec | {name: value for name, value in optional if value}
+    return {name: value for name, value in optional if value}
 
 
 def _resources(options: PodOptions) -> Json:
@@ -282,7 +294,11 @@ def _resources(options: PodOptions) -> Json:
         "memory": options.memory_limit,
         "ephemeral-storage": options.ephemeral_storage,
     }
-    requests = {"cpu": options.cpu_request, "memory": options.memory_request}
+    requests = {
+        "cpu": options.cpu_request,
+        "memory": options.memory_request,
+        "ephemeral-storage": min(_EPHEMERAL_REQUEST, options.ephemeral_storage, key=quantity),
+    }
     return {"limits": limits | dict(options.extra_resources), "requests": requests | dict(options.extra_resources)}
 
 

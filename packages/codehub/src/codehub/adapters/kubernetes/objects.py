@@ -17,6 +17,8 @@ ROLE = PREFIX + "role"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 
 ROLE_INSTANCE, ROLE_HOME, ROLE_TRANSFER = "instance", "home", "transfer"
+# The containers that CodeHub asks for, one in each of its pods. Admission webhooks may add others, such as a mesh's proxy.
+MAIN_CONTAINERS = ("ide", "transfer", "probe")
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 
@@ -80,8 +82,18 @@ class Pod:
         return self.phase in ("Succeeded", "Failed")
 
     @property
+    def main(self) -> ContainerState | None:
+        """Return the status of the container that CodeHub asked for."""
+        return next((one for one in self.containers if one.name in MAIN_CONTAINERS and not one.is_init), None)
+
+    @property
     def is_running(self) -> bool:
-        return self.phase == "Running" and any(one.running for one in self.containers)
+        return self.phase == "Running" and self.main is not None and self.main.running
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the main container has ended, even if another keeps the pod alive."""
+        return self.has_ended or (self.main is not None and self.main.terminated is not None)
 
     def condition(self, kind: str) -> PodCondition | None:
         return next((one for one in self.conditions if one.type == kind), None)

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from codehub.adapters.kubernetes.client import ApiClient
+from codehub.adapters.kubernetes.cluster import Cluster
 from codehub.adapters.kubernetes.diagnosis import Failed, Started, Starting, outlook
-from codehub.adapters.kubernetes.manifests import UID, labels
-from codehub.adapters.kubernetes.objects import ROLE_INSTANCE, Pod, decode_pod
+from codehub.adapters.kubernetes.homes import ClaimOptions
+from codehub.adapters.kubernetes.manifests import UID, PodOptions, claim_spec, labels, owner, placement
+from codehub.adapters.kubernetes.objects import ROLE_INSTANCE, Pod, decode_meta, decode_pod
 from codehub.domain.errors import CodeHubError, NotFound
 
 # (API group, resource, subresource, verbs)
@@ -27,7 +29,11 @@ PERMISSIONS: Final = (
 )
 _OLDEST: Final = (1, 20)
 _PROBE_TIMEOUT_S: Final = 120.0
-# Runs in a pod that is labelled like a workspace, which must not reach the API server's address.
+_VOLUME: Final = "/volume"
+_FIX_CLASS: Final = (
+    "set CODEHUB_K8S_STORAGE_CLASS to a class that `kubectl get storageclass` lists, or check its driver"
+)
+# Runs in a pod that is labelled like a workspace, which must not reach the API server's address and writes to its home.
 _PROBE: Final = (
     "import os,socket,sys\n"
     "s=socket.socket(socket.AF_INET6 if ':' in os.environ['KUBERNETES_SERVICE_HOST'] else socket.AF_INET)\n"
@@ -41,6 +47,10 @@ _PROBE: Final = (
     " message='blocked '+str(error)\n"
     "if not os.path.isdir(os.path.join(sys.prefix,'share/codehub/tools')):\n"
     " message+='\\nno tools'\n"
+    "try:\n"
+    f" open('{_VOLUME}/probe','w').close()\n"
+    "except OSError as error:\n"
+    " message+='\\nvolume '+str(error)\n"
     "open('/dev/termination-log','w').write(message)\n"
 )
 
@@ -58,7 +68,9 @@ class Check:
     is_fatal: bool = True
 
 
-async def check_cluster(client: ApiClient, image: str, storage_class: str) -> list[Check]:
+async def check_cluster(
+    client: ApiClient, image: str, claims: ClaimOptions, options: PodOptions | None = None
+) -> list[Check]:
     """Run all checks, but stop if the server does not answer."""
     try:
         version = await client.version()
@@ -71,9 +83,10 @@ async def check_cluster(client: ApiClient, image: str, storage_class: str) -> li
         found.append(Check("kubernetes", "the server is older than 1.20", "upgrade the cluster"))
     missing = await _permissions(client)
     found += missing
-    found += await _storage_class(client, storage_class)
-    if not missing:
-        found += await _probe(client, image)
+    classes = await _storage_class(client, claims.storage_class)
+    found += classes
+    if not missing and not any(one.fix for one in classes):
+        found += await _probe(client, image, claims, options or PodOptions())
     return found
 
 
@@ -114,7 +127,7 @@ def access_review(namespace: str, group: str, resource: str, subresource: str, v
 
 
 async def _storage_class(client: ApiClient, name: str) -> list[Check]:
-    """Check the storage class. Classes are cluster-wide: without the right to read them, nothing is reported."""
+    """Check the storage class's name, if CodeHub may read classes, which are cluster-wide. The test pod tries it anyway."""
     try:
         items, _ = await client.list_all("/apis/storage.k8s.io/v1/storageclasses")
     except CodeHubError:
@@ -131,24 +144,54 @@ async def _storage_class(client: ApiClient, name: str) -> list[Check]:
     return [Check("storage class", name or str(default[0]["metadata"]["name"]))]
 
 
-async def _probe(client: ApiClient, image: str) -> list[Check]:
-    """Run a short-lived pod like a workspace's, to check whether the image can be pulled and what the network allows."""
-    path = f"/api/v1/namespaces/{client.namespace}/pods"
+async def _probe(client: ApiClient, image: str, claims: ClaimOptions, options: PodOptions) -> list[Check]:
+    """Run a short-lived pod like a workspace's, with a home.
+
+    It checks whether the image can be pulled, whether the storage class provides a volume, and what the network allows.
+    """
+    core = f"/api/v1/namespaces/{client.namespace}"
+    body = probe_pod(image, options)
+    name = str(body["metadata"]["name"])
+    _mount(body["spec"], name)
     try:
-        made = decode_pod(await client.create(path, probe_pod(image)))
+        made = decode_pod(await client.create(f"{core}/pods", body))
     except NotFound:
         fix = f"kubectl create namespace {client.namespace}"
         return [Check("kubernetes", f"the namespace {client.namespace} does not exist", fix)]
     except CodeHubError as error:
         return [Check("test pod", str(error), "see what the message names: a quota, a policy or a webhook")]
     try:
-        return await _read_probe(client, f"{path}/{made.meta.name}", image)
+        claim = decode_meta(await client.create(f"{core}/persistentvolumeclaims", probe_claim(name, made, claims)))
+        return await _read_probe(client, f"{core}/pods/{name}", image, claim.uid)
+    except CodeHubError as error:
+        return [Check("test pod", str(error), "see what the message names: a quota, a policy or a webhook")]
     finally:
         with contextlib.suppress(CodeHubError):
-            await asyncio.shield(client.delete(f"{path}/{made.meta.name}", made.meta.uid))
+            await asyncio.shield(client.delete(f"{core}/pods/{name}", made.meta.uid))
 
 
-def probe_pod(image: str) -> dict[str, Any]:
+def probe_claim(name: str, pod: Pod, claims: ClaimOptions) -> dict[str, Any]:
+    """Return a claim like a home's. It belongs to the pod and goes with it, also if doctor is killed."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": name,
+            "labels": labels("doctor", "doctor", ROLE_INSTANCE),
+            "ownerReferences": [owner("v1", "Pod", name, pod.meta.uid)],
+        },
+        "spec": claim_spec(claims.size, claims.storage_class, claims.access_mode),
+    }
+
+
+def _mount(spec: dict[str, Any], claim: str) -> None:
+    spec["securityContext"] |= {"runAsGroup": UID, "fsGroup": UID}
+    spec["volumes"] = [{"name": "home", "persistentVolumeClaim": {"claimName": claim}}]
+    spec["containers"][0]["volumeMounts"] = [{"name": "home", "mountPath": _VOLUME}]
+
+
+def probe_pod(image: str, options: PodOptions) -> dict[str, Any]:
+    """Return a pod that runs where workspaces do, and that a quota on requests and limits accepts."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -167,12 +210,16 @@ def probe_pod(image: str) -> dict[str, Any]:
                 "runAsUser": UID,
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
+            **placement(options),
             "containers": [
                 {
                     "name": "probe",
                     "image": image,
                     "command": ["python3", "-c", _PROBE],
-                    "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}},
+                    "resources": {
+                        "requests": {"cpu": "10m", "memory": "32Mi"},
+                        "limits": {"cpu": "1", "memory": "128Mi", "ephemeral-storage": "64Mi"},
+                    },
                     "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
                 }
             ],
@@ -180,8 +227,9 @@ def probe_pod(image: str) -> dict[str, Any]:
     }
 
 
-async def _read_probe(client: ApiClient, path: str, image: str) -> list[Check]:
+async def _read_probe(client: ApiClient, path: str, image: str, claim_uid: str) -> list[Check]:
     says = "no answer"
+    cluster = Cluster(client, "doctor")
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_PROBE_TIMEOUT_S):
             while True:
@@ -189,7 +237,7 @@ async def _read_probe(client: ApiClient, path: str, image: str) -> list[Check]:
                 if raw is None:
                     return [Check("test pod", "something else deleted it", "look for a policy that removes pods")]
                 pod = decode_pod(raw)
-                if pod.has_ended:
+                if pod.is_over:
                     return probed(pod, image)
                 match outlook(pod):
                     case Failed(error):
@@ -201,7 +249,9 @@ async def _read_probe(client: ApiClient, path: str, image: str) -> list[Check]:
                             )
                         ]
                     case Starting(says):
-                        pass
+                        warning = await cluster.last_warning(claim_uid)
+                        if warning.startswith("ProvisioningFailed"):
+                            return [Check("storage class", warning, _FIX_CLASS)]
                     case Started():
                         says = "it runs, and does not end"
                 await asyncio.sleep(0.5)
@@ -210,12 +260,18 @@ async def _read_probe(client: ApiClient, path: str, image: str) -> list[Check]:
 
 def probed(pod: Pod, image: str) -> list[Check]:
     """Interpret what the test pod reported."""
-    answer = next((one.terminated.message for one in pod.containers if one.terminated), "")
-    message, _, lacks = answer.partition("\n")
-    if lacks == "no tools":
+    answer = pod.main.terminated.message if pod.main and pod.main.terminated else ""
+    message, *problems = answer.split("\n")
+    if "no tools" in problems:
         fix = "build it from CodeHub's Dockerfile: every workspace gets its helper, Python and SSH server from this image"
         return [Check("test pod", f"{image} has no tools for workspaces, so none can start", fix)]
     found = [Check("test pod", f"{image} can be pulled and run under the restricted standard")]
+    unwritable = next((one.removeprefix("volume ") for one in problems if one.startswith("volume ")), "")
+    if unwritable:
+        fix = "use a storage class whose driver supports fsGroup: homes belong to uid 1000"
+        found.append(Check("test volume", f"a new home cannot be written: {unwritable}", fix))
+    else:
+        found.append(Check("test volume", "the storage class provides a home that workspaces can write to"))
     if message.startswith("blocked"):
         return [*found, Check("network policy", "the network keeps workspaces from the API server")]
     if message == "reached":

@@ -18,6 +18,7 @@ from codehub.adapters import boundary_probe
 from codehub.adapters.kubernetes.client import ApiClient
 from codehub.adapters.kubernetes.diagnosis import Failed, outlook
 from codehub.adapters.kubernetes.errors import InvalidObject
+from codehub.adapters.kubernetes.manifests import PodOptions
 from codehub.adapters.kubernetes.objects import INSTALLATION, Pod, decode_pod
 from codehub.adapters.kubernetes.preflight import probe_pod
 from codehub.domain.boundaries import Attempt, Outcome
@@ -39,9 +40,10 @@ class PodNeighbour:
 
 
 class PodProbes:
-    def __init__(self, client: ApiClient, image: str, lifetime_s: int) -> None:
+    def __init__(self, client: ApiClient, image: str, options: PodOptions, lifetime_s: int) -> None:
         self._client = client
         self._image = image
+        self._options = options
         self._lifetime_s = lifetime_s
         self._path = f"/api/v1/namespaces/{client.namespace}/pods"
         self._made: list[Pod] = []
@@ -51,10 +53,20 @@ class PodProbes:
         made = await self._start({"abstract": abstract})
         async for line in self._lines(made):
             if "port" in line:
-                raw = await self._client.get(f"{self._path}/{made.meta.name}") or {}
-                node_address = str((raw.get("status") or {}).get("hostIP") or "")
-                return PodNeighbour(decode_pod(raw).ip, int(str(line["port"])), abstract, node_address)
+                address, node_address = await self._addresses(made)
+                return PodNeighbour(address, int(str(line["port"])), abstract, node_address)
         raise Transient("the second workspace ended before it listened")
+
+    async def _addresses(self, made: Pod) -> tuple[str, str]:
+        """Return the Pod's address and its node's. The kubelet reports them later than the Pod's first output."""
+        while True:
+            raw = await self._client.get(f"{self._path}/{made.meta.name}") or {}
+            pod = decode_pod(raw)
+            if pod.ip:
+                return pod.ip, str((raw.get("status") or {}).get("hostIP") or "")
+            if not raw or pod.is_over:
+                raise Transient("the second workspace ended before it had an address")
+            await asyncio.sleep(_POLL_INTERVAL_S)
 
     async def attack(self, attempts: Sequence[Attempt], outcomes: dict[Attempt, Outcome]) -> None:
         """From a Pod of its own, into `outcomes`. A caller who stops waiting keeps what was seen until then."""
@@ -84,7 +96,7 @@ class PodProbes:
             await self._client.delete(f"{self._path}/{pod.meta.name}", pod.meta.uid, grace_s=0)
 
     async def _start(self, plan: dict[str, object]) -> Pod:
-        body = attacking_pod(self._image, {**plan, "seconds": self._lifetime_s})
+        body = attacking_pod(self._image, self._options, {**plan, "seconds": self._lifetime_s})
         made = decode_pod(await self._client.create(self._path, body))
         self._made.append(made)
         return made
@@ -95,7 +107,7 @@ class PodProbes:
         while True:
             raw = await self._client.get(f"{self._path}/{made.meta.name}")
             pod = decode_pod(raw or {})
-            ended = raw is None or pod.has_ended
+            ended = raw is None or pod.is_over
             forecast = outlook(pod)
             if not ended and isinstance(forecast, Failed):
                 raise Transient(str(forecast.error))
@@ -110,15 +122,17 @@ class PodProbes:
 
     async def _log(self, pod: Pod) -> str:
         try:
-            async with self._client.stream(f"{self._path}/{pod.meta.name}/log", {}, read_timeout_s=30.0) as pieces:
+            async with self._client.stream(
+                f"{self._path}/{pod.meta.name}/log", {"container": "probe"}, read_timeout_s=30.0
+            ) as pieces:
                 return b"".join([piece async for piece in pieces]).decode(errors="replace")
         except (InvalidObject, NotFound):
             return ""  # its container has not started yet, or it is already gone
 
 
-def attacking_pod(image: str, plan: dict[str, object]) -> dict[str, Any]:
+def attacking_pod(image: str, options: PodOptions, plan: dict[str, object]) -> dict[str, Any]:
     """Return the Pod of the cluster check, running the probe instead."""
-    pod = probe_pod(image)
+    pod = probe_pod(image, options)
     pod["spec"]["activeDeadlineSeconds"] = plan["seconds"]
     container = pod["spec"]["containers"][0]
     container["command"] = [

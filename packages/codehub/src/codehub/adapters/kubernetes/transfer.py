@@ -206,7 +206,7 @@ class TransferJobs:
                 for pod in of_workspace
                 if pod.meta.labels.get(ROLE) == ROLE_TRANSFER
                 and pod.meta.labels.get(OPERATION) == operation
-                and _job_of(pod) in (job.meta.uid, "")
+                and _job_of(pod) == job.meta.uid
                 and not pod.meta.deleting
             ]
             return ours[-1] if ours else None
@@ -223,8 +223,8 @@ class TransferJobs:
                 if waited and (warning := await self._cluster.last_warning(job.meta.uid)):
                     report(Progress(warning, unit=""))
                 continue
-            if seen.has_ended:
-                message = next((one.terminated.message for one in seen.containers if one.terminated), "")
+            if seen.is_over:
+                message = seen.main.terminated.message if seen.main and seen.main.terminated else ""
                 raise Transient(
                     f"the pod {seen.meta.name} of the transfer ended: {message or seen.reason or seen.phase}"
                 )

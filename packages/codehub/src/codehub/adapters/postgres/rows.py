@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from codehub.domain import applied_template
 from codehub.domain.dev_image import decode_dev_image
+from codehub.domain.errors import Invalid
 from codehub.domain.model import (
     CONDITION_NAMES,
     NOT_OBSERVED,
@@ -97,7 +98,12 @@ def workspace_of(row: Mapping[str, Any]) -> Workspace:
 
 
 def repo_of(column: Mapping[str, Any] | None) -> RepositorySource | None:
-    return None if column is None else parse_source(column["url"], column.get("ref", ""), column.get("path", ""))
+    if column is None:
+        return None
+    try:
+        return parse_source(column["url"], column.get("ref", ""), column.get("path", ""))
+    except Invalid:
+        return None  # an older CodeHub accepted it, although git could not: one such row must not break every list
 
 
 def repo_column(repo: RepositorySource | None) -> dict[str, object] | None:

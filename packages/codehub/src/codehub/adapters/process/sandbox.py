@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from codehub.domain.errors import Terminal
+from codehub.workspaced.start_environment import git_identity
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 # Files in /etc that programs need. An allow-list: configuration of other services, including CodeHub's, contains secrets.
@@ -177,7 +178,7 @@ def write_etc(place: Path, person: Person, workspace_id: str, nameserver: str | 
     name, uid = f"ws-{workspace_id[-12:]}", person.uid
     files = {
         "profile": _PROFILE.format(path=path),
-        "gitconfig": _git_identity(person.name),
+        "gitconfig": git_identity(person.name),
         "passwd": f"root:x:0:0:root:/root:/usr/sbin/nologin\ncoder:x:{uid}:{uid}::{HOME}:{shell}\n"
         "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
         "group": f"root:x:0:\ncoder:x:{uid}:\nnogroup:x:65534:\n",
@@ -189,16 +190,6 @@ def write_etc(place: Path, person: Person, workspace_id: str, nameserver: str | 
     for file, content in files.items():
         (place / file).write_text(content)
         (place / file).chmod(0o644)
-
-
-def _git_identity(name: str) -> str:
-    """Return a git identity, so that commits work at once under the owner's name. `git config --global` overrides it."""
-    if not name or not name.isprintable():
-        return ""
-    quoted = name.replace("\\", "\\\\").replace('"', '\\"')
-    # Accounts have no address. An impossible address is clearer than one that might belong to someone.
-    email = quoted if "@" in name else f"{quoted}@users.codehub.invalid"
-    return f'[user]\n\tname = "{quoted}"\n\temail = "{email}"\n'
 
 
 def _resolver(nameserver: str | None) -> str:

@@ -7,6 +7,7 @@ from typing import Final
 from codehub.domain.ids import is_id
 from codehub.domain.model import Workspace
 from codehub.domain.routing import Page
+from codehub.domain.wording import unreachable_text
 from codehub.proxy import pages
 from codehub.proxy.admission.decision import Reply, refusal
 from codehub.proxy.admission.request_context import RequestContext
@@ -39,11 +40,15 @@ class Answers:
         seen: AccessSnapshot | None = None,
         running: list[tuple[str, str]] | None = None,
         retry_after_s: int | None = None,
+        backend_silent: bool = False,
     ) -> Reply:
+        owner = seen is not None and seen.is_owner
         if not context.navigation:
             again = ((b"Retry-After", b"%d" % retry_after_s),) if retry_after_s is not None else ()
-            return refusal(status, MESSAGES.get(page, page.value), *again)
-        owner = seen is not None and seen.is_owner
+            message = MESSAGES.get(page, page.value)
+            if backend_silent and owner and seen is not None and seen.workspace is not None:
+                message = unreachable_text(seen.workspace)
+            return refusal(status, message, *again)
         return pages.render(
             page,
             status,
@@ -53,6 +58,7 @@ class Answers:
             workspace=seen.workspace if seen is not None and owner else None,
             running=running,
             retry_after_s=retry_after_s,
+            backend_silent=backend_silent,
         )
 
     def status(self, page: Page | None, workspace: Workspace) -> Reply:

@@ -231,17 +231,18 @@ class AdmissionController:
     ) -> Admission | Reply:
         assert seen.workspace is not None
         target = await self._targets.find(seen.workspace, context.door, again=failed is not None)
+        silent = self._targets.is_silent(seen.workspace.instance_backend)
         # The same instance just refused the connection.
         same = failed is not None and target is not None and target.pool is failed.target.pool
         if target is None or same:
-            if context.door.kind is Kind.PORT and not rising:
+            if context.door.kind is Kind.PORT and not rising and not silent:
                 if target is not None:
                     # The next server on this port may be a different one.
                     target.rewrite = replace(target.rewrite, strip=True)
                 return self._answers.page(
                     context, 502, Page.PORT_CLOSED, seen=seen, retry_after_s=routing.RETRY_AFTER_S
                 )
-            return self._away(context, seen, rising=rising)
+            return self._away(context, seen, rising=rising, silent=silent)
         admission = Admission(
             (context.key, seen.secret),
             target,
@@ -294,7 +295,9 @@ class AdmissionController:
         way = _route(seen, navigation=True, with_token=False)
         page: Page | None = Page.WAKING
         if isinstance(way, routing.Forward):
-            closed = Page.PORT_CLOSED if context.door.kind is Kind.PORT else Page.AWAY
+            closed = Page.AWAY
+            if context.door.kind is Kind.PORT and not self._targets.is_silent(workspace.instance_backend):
+                closed = Page.PORT_CLOSED
             page = None if await self._responds(seen, context.door) else closed
         elif isinstance(way, routing.Answer):
             page = way.page
@@ -328,10 +331,13 @@ class AdmissionController:
             return refusal(403, "another host of this site may not load or embed a workspace")
         return None
 
-    def _away(self, context: RequestContext, seen: AccessSnapshot | None, *, rising: bool) -> Reply:
+    def _away(
+        self, context: RequestContext, seen: AccessSnapshot | None, *, rising: bool, silent: bool = False
+    ) -> Reply:
+        again = routing.RETRY_AFTER_S
         if rising:
-            return self._answers.page(context, 503, Page.WAKING, seen=seen, retry_after_s=routing.RETRY_AFTER_S)
-        return self._answers.page(context, 502, Page.AWAY, seen=seen, retry_after_s=routing.RETRY_AFTER_S)
+            return self._answers.page(context, 503, Page.WAKING, seen=seen, retry_after_s=again)
+        return self._answers.page(context, 502, Page.AWAY, seen=seen, retry_after_s=again, backend_silent=silent)
 
     def away(self, request: RequestHead, admission: Admission) -> Reply:
         context = read(request, [], self._addresses.host_pattern)

@@ -1,12 +1,15 @@
 """Caches the address of each workspace's instance for a short time, and the connection pool for it.
 
-A new identity of the instance gets a new pool; the old pool accepts no new exchanges.
+A new identity of the instance gets a new pool; the old pool accepts no new exchanges. A backend that does not answer stops
+no workspace that runs on it: known addresses are used meanwhile, and nobody waits for it again until it answers.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
 
 from codehub.domain.doors import IDE, Door, Kind, prefix_of, read_key
 from codehub.domain.errors import BackendDown
@@ -26,10 +29,21 @@ from codehub.proxy.tab import tab_script
 BELIEVED_S = 2.0
 # A workspace without traffic for this long is dropped.
 FORGOTTEN_S = 600.0
+# How long a request waits for its backend. Some accept every request and answer none.
+ANSWERS_WITHIN_S: Final = 5.0
+# The same while it did not answer the last query. A request whose target is known does not wait at all.
+SILENT_ANSWERS_WITHIN_S: Final = 1.0
 
 Resolve = Callable[
     [str, str, bool], Awaitable[Upstream | None]
 ]  # (backend, workspace id, whether to resolve the helper)
+
+
+@dataclass(slots=True)
+class _Known:
+    target: Target
+    backend: str
+    at: float
 
 
 class Targets:
@@ -46,30 +60,67 @@ class Targets:
         self._activity = activity
         self._clock = clock
         self._scheme = scheme
-        self._known: dict[bytes, tuple[Target, float]] = {}  # by door
+        self._known: dict[bytes, _Known] = {}  # by door
+        # By door, and whether they follow a failed connection: those must not share the result of an earlier query.
+        self._queries: dict[tuple[bytes, bool], asyncio.Task[Target | None]] = {}
+        self._silent: set[str] = set()  # the backends that did not answer the last query
         self._rule_sets: dict[tuple[str, ...], BackgroundTraffic] = {}
 
     async def find(self, workspace: Workspace, door: Door, *, again: bool = False) -> Target | None:
         """Return the target of a running instance, or None if none runs.
 
-        If the backend is down, the cached target is kept.
+        While the backend does not answer, the cached target is kept.
         """
         key = door.key(workspace.id)
         known = self._known.get(key)
-        if known is not None and not again and self._clock.now - known[1] < BELIEVED_S:
-            return known[0]
+        if known is not None and not again and self._clock.now - known.at < BELIEVED_S:
+            return known.target
+        query = self._queries.get((key, again)) or self._start_query(workspace, door, again=again)
+        wait_s = ANSWERS_WITHIN_S
+        if workspace.instance_backend in self._silent:
+            wait_s = 0.0 if known is not None else SILENT_ANSWERS_WITHIN_S
+        # A request never cancels the query: others wait for it too.
+        await asyncio.wait([query], timeout=wait_s)
+        if query.done():
+            return query.result()
+        self._silent.add(workspace.instance_backend)
+        return known.target if known is not None else None
+
+    def _start_query(self, workspace: Workspace, door: Door, *, again: bool) -> asyncio.Task[Target | None]:
+        key = (door.key(workspace.id), again)
+        task = asyncio.get_running_loop().create_task(self._query(workspace, door), name="find target")
+        self._queries[key] = task
+
+        def over(done: asyncio.Task[Target | None]) -> None:
+            self._queries.pop(key, None)
+            if not done.cancelled():
+                done.exception()  # also retrieved here, because nobody may wait any more
+
+        task.add_done_callback(over)
+        return task
+
+    def is_silent(self, backend: str) -> bool:
+        """Return whether the backend did not answer when it was last asked for an address."""
+        return backend in self._silent
+
+    async def _query(self, workspace: Workspace, door: Door) -> Target | None:
+        key = door.key(workspace.id)
         try:
             upstream = await self._resolve(workspace.instance_backend, workspace.id, door != IDE)
         except BackendDown:
-            return known[0] if known is not None else None
+            self._silent.add(workspace.instance_backend)
+            known = self._known.get(key)
+            return known.target if known is not None else None
+        self._silent.discard(workspace.instance_backend)
         if upstream is None:
             self._drop(key)
             return None
-        target = known[0] if known is not None and known[0].pool.upstream == upstream else None
+        known = self._known.get(key)
+        target = known.target if known is not None and known.target.pool.upstream == upstream else None
         if target is None:
             self._drop(key)
             target = self._make(workspace, door, upstream)
-        self._known[key] = (target, self._clock.now)
+        self._known[key] = _Known(target, workspace.instance_backend, self._clock.now)
         return target
 
     def _make(self, workspace: Workspace, door: Door, upstream: Upstream) -> Target:
@@ -104,16 +155,18 @@ class Targets:
     def _drop(self, key: bytes) -> None:
         known = self._known.pop(key, None)
         if known is not None:
-            known[0].pool.retire()
+            known.target.pool.retire()
 
     def sweep(self) -> None:
         now = self._clock.now
-        for key, (target, at) in list(self._known.items()):
-            target.pool.sweep()
-            if now - at > FORGOTTEN_S and not target.pool.open:
+        for key, known in list(self._known.items()):
+            known.target.pool.sweep()
+            if now - known.at > FORGOTTEN_S and not known.target.pool.open and known.backend not in self._silent:
                 del self._known[key]
         self._activity.forget_idle({read_key(key)[0] for key in self._known})
 
     def close(self) -> None:
-        for target, _ in self._known.values():
-            target.pool.close()
+        for query in list(self._queries.values()):
+            query.cancel()
+        for known in self._known.values():
+            known.target.pool.close()
