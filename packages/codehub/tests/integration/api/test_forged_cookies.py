@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 
 from testing.codehub.api import Api, listening, new_id
 
@@ -76,19 +75,12 @@ async def test_the_largest_cookies_that_a_browser_keeps_do_not_keep_anybody_out(
 
 
 async def test_an_endless_head_is_refused(api: Api) -> None:
+    begin = b"GET /health HTTP/1.1\r\nX: "
+    # One byte above the limit, and no more: a server that closes with unread bytes resets the connection.
+    sent = begin + b"x" * ((1 << 20) + 1 - len(begin))
     async with listening(api) as address:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(address.rpartition(":")[2]))
-        answered = asyncio.ensure_future(reader.readline())
-        writer.write(b"GET /health HTTP/1.1\r\nX: ")
-        sent = 0
+        writer.write(sent)
         async with asyncio.timeout(60):
-            while not answered.done():
-                writer.write(b"x" * 65536)
-                sent += 65536
-                assert sent < 64 << 20, "the API takes an endless head"
-                with contextlib.suppress(ConnectionError):
-                    await writer.drain()
-                await asyncio.sleep(0.001)
-            with contextlib.suppress(ConnectionResetError):
-                assert (await answered).startswith(b"HTTP/1.1 431 ")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 431 ")
         writer.close()
