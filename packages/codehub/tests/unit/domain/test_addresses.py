@@ -32,7 +32,7 @@ ID = "01890000-0000-7000-8000-000000000001"
         ("http://example.org:443/app", "example.org:443", "app", False),
         ("ssh://example.org:22/app", "example.org", "app", True),
         ("git@EXAMPLE.org:app", "example.org", "app", True),
-        ("https://example.org/" + "n" * 100, "example.org", "n" * 100, False),
+        ("https://example.org/" + "n" * 201, "example.org", "n" * 200, False),
     ],
 )
 def test_a_repository_has_a_host_and_a_name(url: str, host: str, name: str, ssh: bool) -> None:
@@ -43,7 +43,6 @@ def test_a_repository_has_a_host_and_a_name(url: str, host: str, name: str, ssh:
 @pytest.mark.parametrize(
     "url",
     [
-        "https://example.org/" + "n" * 101,
         "https://example.org/app#x",
         "https://-example.org/app",
         "https://exa_mple.org/app",
