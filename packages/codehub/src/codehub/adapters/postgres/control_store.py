@@ -179,9 +179,10 @@ class PostgresControlStore:
 
     async def note_components(self, epoch: int, components: Mapping[str, Mapping[str, object]]) -> None:
         heartbeats = Jsonb({name: dict(heartbeat) for name, heartbeat in components.items()})
-        # Not through `as_leader`: its share lock would have to be upgraded to update the same row.
-        async with self._database.transaction() as tx:
-            await tx.execute(
+        # Not through `as_leader`: its share lock would have to be upgraded to update the same row. One statement, which
+        # commits by itself: frozen between it and a COMMIT, this leader would hold the row, and no other could ever lead.
+        async with self._database.statement() as connection:
+            await connection.execute(
                 "UPDATE system_locks SET components = %s WHERE lock_name = 'coordinator' AND epoch = %s",
                 [heartbeats, epoch],
             )

@@ -27,6 +27,8 @@ Transaction: TypeAlias = AsyncConnection[DictRow]
 # A statement that takes longer is blocked by a lock or a dead disk. An error is better than a pile-up.
 _STATEMENT_TIMEOUT_MS = 15_000
 _LOCK_TIMEOUT_MS = 10_000
+# A process that is frozen, or cut off, in the middle of a transaction must not hold its rows for ever.
+_IDLE_IN_TRANSACTION_MS = 60_000
 # A connection that answered this recently is not checked before use, because the check would double a statement's cost.
 _FRESH_S = 0.5
 # Allocates new pages on the database's disk, which the commit releases.
@@ -143,5 +145,6 @@ def connection_arguments(name: str) -> dict[str, Any]:
         "keepalives_idle": 10,
         "keepalives_interval": 3,
         "keepalives_count": 3,
-        "options": f"-c statement_timeout={_STATEMENT_TIMEOUT_MS} -c lock_timeout={_LOCK_TIMEOUT_MS} -c timezone=UTC",
+        "options": f"-c statement_timeout={_STATEMENT_TIMEOUT_MS} -c lock_timeout={_LOCK_TIMEOUT_MS} -c timezone=UTC"
+        f" -c idle_in_transaction_session_timeout={_IDLE_IN_TRANSACTION_MS}",
     }
