@@ -32,7 +32,7 @@ ID = "01890000-0000-7000-8000-000000000001"
         ("http://example.org:443/app", "example.org:443", "app", False),
         ("ssh://example.org:22/app", "example.org", "app", True),
         ("git@EXAMPLE.org:app", "example.org", "app", True),
-        ("https://example.org/" + "n" * 201, "example.org", "n" * 200, False),
+        ("https://example.org/" + "n" * 300, "example.org", "n" * 200, False),
     ],
 )
 def test_a_repository_has_a_host_and_a_name(url: str, host: str, name: str, ssh: bool) -> None:
@@ -133,6 +133,8 @@ def test_a_workspace_reaches_the_internet_and_no_private_network() -> None:
         "192.168.1.1",
         "100.64.0.1",
         "169.254.169.254",
+        "168.63.129.16",
+        "192.0.0.192",
         "0.0.0.1",
         "203.0.113.5",
     ):
@@ -145,7 +147,8 @@ def test_an_allowed_network_is_reached_and_its_neighbours_are_not(allowed: str) 
     for address in ("10.0.0.1", "10.9.0.1", "10.200.0.1", "172.16.0.1", "192.168.1.1"):
         assert _reaches(blocked, address) is (ipaddress.ip_address(address) in opened)
     assert not _reaches(blocked, "10.9.8.7"), "the machine itself is never opened"
-    assert not _reaches(blocked_networks([], ["169.254.0.0/16"]), "169.254.169.254"), "nor cloud metadata"
+    for address in ("169.254.169.254", "168.63.129.16", "192.0.0.192"):
+        assert not _reaches(blocked_networks([], [f"{address}/32"]), address), "nor cloud metadata"
 
 
 def test_connections_are_counted_by_network_and_forgotten_when_they_end() -> None:
