@@ -85,6 +85,16 @@ class Doors:
         assert result["exit_code"] == 0, result
         return str(result["stdout"])
 
+    def helper(self) -> int:
+        """Return the pid of workspaced: the parent of the process that holds a command."""
+        return int(self.sh("cut -d ' ' -f 4 /proc/$PPID/stat"))
+
+    def kill_helper(self, helper: int) -> None:
+        """Kill workspaced, and return when it is dead. Its supervisor starts it again."""
+        with self.client() as client:
+            ended = client.post(self.api + "/exec", json={"command": f"kill -KILL {helper}; sleep 60"})
+        assert ended.status_code == 502, ended.text
+
     def serve(self, command: list[str], port: int) -> Server:
         """Start a server in the workspace, and return when its port is listed."""
         with self.client() as client:

@@ -167,28 +167,22 @@ def test_an_upload_that_is_cut_leaves_the_old_file(doors: Doors) -> None:
 
 
 def test_an_upload_leaves_nothing_if_workspaced_is_killed_meanwhile(doors: Doors) -> None:
-    killed = helper(doors)
+    killed = doors.helper()
 
     def cut() -> Iterator[bytes]:
         yield b"new" * 100_000
         deadline = time.monotonic() + 60
         while "/cut/" not in doors.sh(f"ls -l /proc/{killed}/fd"):  # it is being written
             assert time.monotonic() < deadline
-        with doors.client() as other:
-            other.post(doors.api + "/exec", json={"command": f"kill -KILL {killed}", "wait": False})
+        doors.kill_helper(killed)
         yield b"new" * 100_000
 
     with doors.client() as client:
         client.put(doors.api + "/files/cut/file.bin", content=b"old")
         with contextlib.suppress(httpx.TransportError):  # refused, or the connection broke
             assert client.put(doors.api + "/files/cut/file.bin", content=cut()).status_code == 502
+        client.get(doors.api + "/processes").raise_for_status()  # waits until it is back
     assert doors.sh("ls -A cut; cat cut/file.bin") == "file.bin\nold"
-
-
-def helper(doors: Doors) -> int:
-    """Return the pid of workspaced: the child of its supervisor, which has the same command line."""
-    find = "for p in $(pgrep -f -- --supervise); do pgrep -P $p -f -- --supervise; done | head -1"
-    return int(doors.sh(find))
 
 
 def test_ten_thousand_files_go_up_and_down_as_tar(doors: Doors) -> None:
@@ -289,7 +283,7 @@ def test_a_token_limited_to_one_workspace_opens_only_that(doors: Doors) -> None:
 def test_processes_outlive_a_killed_workspaced_which_comes_back(doors: Doors) -> None:
     with doors.client() as client:
         made = client.post(doors.api + "/processes", json={"command": "sleep 3; echo survived"}).json()
-        client.post(doors.api + "/exec", json={"command": f"kill -KILL {helper(doors)}", "wait": False}, timeout=60)
+        doors.kill_helper(doors.helper())
         # Whoever asks while the helper restarts waits for it.
         output = client.get(f"{doors.api}/processes/{made['id']}/output", params={"follow": True})
         assert output.status_code == 200, output.text

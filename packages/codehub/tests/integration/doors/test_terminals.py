@@ -88,9 +88,7 @@ def test_a_terminal_outlives_a_killed_workspaced_with_its_screen(doors: Doors) -
     with attached(doors, terminal) as viewer:
         viewer.type('echo be""fore; x=kept\n')
         viewer.until("before")
-    helper = doors.sh("for p in $(pgrep -f -- --supervise); do pgrep -P $p -f -- --supervise; done | head -1").strip()
-    with doors.client() as client:
-        client.post(doors.api + "/exec", json={"command": f"kill -KILL {helper}", "wait": False})
+    doors.kill_helper(doors.helper())
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:

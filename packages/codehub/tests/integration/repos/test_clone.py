@@ -256,10 +256,7 @@ def test_a_clone_outlives_a_killed_workspaced(shop: Repositories, git_server: Gi
     gate = git_server.make_gated("killed")
     made = shop.create("killed", repo={"url": gate.url})
     made.until_setup(lambda now: now.get("percent") is not None)
-    # The helper is the child of its supervisor; both carry the same command line.
-    helper = made.sh("for p in $(pgrep -f -- --supervise); do pgrep -P $p -f -- --supervise; done | head -1")
-    with made.client() as client:
-        client.post(made.api + "/exec", json={"command": f"kill -KILL {helper}", "wait": False})
+    made.kill_helper(made.helper())
     gate.open()
     made.until_setup(lambda now: now["state"] == "done" and now["folder"] == "killed")
     assert made.sh("git -C ~/killed status --porcelain; ls ~/killed | wc -l") == "400\n"
