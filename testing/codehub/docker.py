@@ -41,6 +41,7 @@ _USUAL = (
     "bash", "pgrep", "ps", "rsync", "git", "git-upload-pack", "git-receive-pack", "tar", "sed", "find", "head", "tail",
     "tr", "stat", "truncate", "seq", "wc", "touch", "rm", "cp", "mv", "ln", "chmod", "mktemp", "yes", "tee", "date", "sort",
     "dd", "stty", "true", "sha256sum", "md5sum", "printf", "echo", "test", "whoami", "kill", "timeout", "od", "cut",
+    "nohup", "ssh-add",
 )  # fmt: skip
 _TIMEOUT_S = 120
 

@@ -8,7 +8,7 @@ import shlex
 import time
 from typing import NamedTuple
 
-from . import FEATURES, VERSION, activity, archives, netports, proctable, streams
+from . import FEATURES, VERSION, activity, archives, holder, netports, proctable, streams
 from .environment import Environment
 from .errors import invalid, not_found
 from .files import Files
@@ -57,6 +57,11 @@ class App:
         self._history = activity.History()
         self._process_routes = ProcessRoutes(self.processes, self._history)
         self._started_at = time.time()
+
+    def reap(self) -> None:
+        """Reap the children that have ended."""
+        holder.reap()
+        self.sshd.reap()
 
     async def sample(self) -> None:
         """Sample the process table every few seconds, for the rule about the last minute."""

@@ -11,7 +11,6 @@ import socket
 import sys
 import traceback
 
-from . import holder
 from .app import App, Options
 from .errors import RequestError
 from .http1 import Connection, Request, as_error, parse_head, send
@@ -94,7 +93,7 @@ async def serve(options: Options, secret: str, listener: socket.socket, ready: i
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    loop.add_signal_handler(signal.SIGCHLD, holder.reap)
+    loop.add_signal_handler(signal.SIGCHLD, app.reap)
     tasks = [
         loop.create_task(Server(app, secret).run(listener)),
         loop.create_task(app.sample()),

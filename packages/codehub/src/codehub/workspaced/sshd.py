@@ -127,11 +127,9 @@ class Sshd:
         except KeyError:
             return getpass.getuser()
 
-    @property
-    def pids(self) -> list[int]:
-        """Return the pids of the open connections."""
+    def reap(self) -> None:
+        """Reap connections that have ended: each would count against the workspace's limit of processes."""
         self._children = [child for child in self._children if child.poll() is None]
-        return [child.pid for child in self._children]
 
     def ready(self) -> None:
         if not os.path.exists(os.path.join(self._folder, "config")):

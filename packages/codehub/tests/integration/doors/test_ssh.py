@@ -82,6 +82,15 @@ def test_git_clones_from_a_workspace(laptop: Laptop) -> None:
     assert (laptop.home / "cloned" / "file").read_text() == "hi\n"
 
 
+def test_connections_that_ended_leave_no_process_behind(laptop: Laptop) -> None:
+    for _ in range(3):
+        laptop.ssh(laptop.host, "true")
+    deadline = time.monotonic() + TIMEOUT_S
+    while ended := laptop.doors.sh("grep -l '^State:[[:space:]]*Z' /proc/[0-9]*/status 2>/dev/null || true"):
+        assert time.monotonic() < deadline, ended
+        time.sleep(0.1)
+
+
 def test_a_port_of_the_workspace_is_forwarded_to_the_laptop(laptop: Laptop) -> None:
     inside, local = free_port(), free_port()
     listen = f"s=socket.create_server(('127.0.0.1',{inside}))"
