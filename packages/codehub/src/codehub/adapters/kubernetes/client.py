@@ -49,9 +49,8 @@ class ApiClient:
         self._credentials = Credentials(access)
         self._user_agent = user_agent
         self._http: httpx.AsyncClient | None = None
-        self._retired: httpx.AsyncClient | None = (
-            None  # may still serve requests that began before the certificate changed
-        )
+        # May still serve requests that began before the certificate changed.
+        self._retired: httpx.AsyncClient | None = None
         self._certificate: tuple[bytes, bytes] | None = None  # the exec plugin's, of the open connections
         self._is_refused = False
         self._opening = asyncio.Lock()
