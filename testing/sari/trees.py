@@ -206,3 +206,10 @@ def generated(target: Path, files: int, seed: int = 7) -> Path:
 # Where ripgrep stops in these depends on its buffer, and so on the files it read before: the oracle reads each one
 # separately.
 LATE_NULS = ("/late_nul.txt", "/late_nul_long_lines.txt", "/edge_nul.txt", "/mid_nul.bin", "/only/*")
+
+
+def tree_bytes(root: Path) -> dict[str, bytes]:
+    """Return the content of every file."""
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()
+    }

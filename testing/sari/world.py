@@ -14,6 +14,10 @@ from typing import Any
 
 import pytest
 
+from sari import __version__
+from sari.registry.client import DaemonClient
+from sari.registry.layout import Layout
+from sari.registry.usual import connect_usual
 from testing.sari.processes import daemons_of, end_all, processes_of, wait_until
 from testing.sari.shim import SARI, Shim
 
@@ -88,6 +92,14 @@ class World:
         daemons = self.daemons()
         assert len(daemons) == 1, daemons
         return daemons[0]
+
+    def is_warm(self, root: Path) -> bool:
+        """Return whether the daemon says that a workspace is indexed and watched."""
+        usual = connect_usual(Layout(str(self.registry_file)), str(root), __version__)
+        if usual is None:
+            return False
+        with DaemonClient(usual[0]) as client:
+            return client.open_session("test", str(root))
 
     def wait_for_one_daemon(self) -> int:
         """Wait until exactly one daemon is left and return its pid."""

@@ -1,16 +1,13 @@
 """`rename_symbol` and `replace_symbol`: shown first, made in all files or in none, never outside the workspace."""
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sari.edits.folders import EditRefused
-from sari.edits.transaction import FileChange, Transactions
 from sari.tools.workspace import Workspace, open_workspace
 from testing.sari.calls import call_tool, refusal_of
+from testing.sari.trees import tree_bytes
 
 _SHOP = (
     "def total(cart):\n    # total of a cart\n    return sum(cart)\n\n\n"
@@ -36,12 +33,6 @@ def workspace(root: Path, tmp_path: Path) -> Iterator[Workspace]:
     opened.close()
 
 
-def _tree(root: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(root).as_posix(): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()
-    }
-
-
 RENAME = {"name": "shop.total", "new_name": "grand_total", "path": "."}
 
 
@@ -52,9 +43,9 @@ def _rename(workspace: Workspace, **more: object) -> dict[str, object]:
 
 
 def test_a_rename_is_shown_and_then_made(workspace: Workspace, root: Path) -> None:
-    before = _tree(root)
+    before = tree_bytes(root)
     shown = _rename(workspace)
-    assert _tree(root) == before
+    assert tree_bytes(root) == before
     assert not shown["applied"]
     assert [row["path"] for row in shown["files"]] == ["bill.py", "shop.py"]  # type: ignore[attr-defined]
     assert "2 mentions in comments and strings" in str(shown["note"])
@@ -66,7 +57,7 @@ def test_a_rename_is_shown_and_then_made(workspace: Workspace, root: Path) -> No
         "{total", "{grand_total"
     )
     assert call_tool(workspace, "symbols", query="grand_total")["total"] == 1
-    assert len(_tree(root)) == len(before), "nothing is left beside the files"
+    assert len(tree_bytes(root)) == len(before), "nothing is left beside the files"
 
 
 @pytest.mark.parametrize("change", ["edited", "gone", "new use"])
@@ -80,23 +71,23 @@ def test_a_file_that_changed_since_the_preview_is_not_overwritten(
         (root / "bill.py").unlink()
     else:
         (root / "more.py").write_text("from shop import total\n")
-    before = _tree(root)
+    before = tree_bytes(root)
     said = refusal_of(workspace, "rename_symbol", **{**RENAME, "apply": preview})
     assert "changed since" in said
-    assert _tree(root) == before
+    assert tree_bytes(root) == before
 
 
 def test_an_edit_is_made_once_for_each_key(workspace: Workspace, root: Path, tmp_path: Path) -> None:
     preview = _rename(workspace)["preview"]
     for key in ({}, {"key": "k1"}):
         first = _rename(workspace, apply=preview, **key)
-        made = _tree(root)
+        made = tree_bytes(root)
         for again in (workspace, None):
             opened = again or open_workspace(root, tmp_path / "data")
             repeated = _rename(opened, apply=preview, **key)
             assert repeated["files"] == first["files"]
             assert "before" in str(repeated["note"])
-            assert _tree(root) == made
+            assert tree_bytes(root) == made
             if again is None:
                 opened.close()
         # The same edit of the same files is another one once it was taken back.
@@ -104,33 +95,20 @@ def test_an_edit_is_made_once_for_each_key(workspace: Workspace, root: Path, tmp
         (root / "bill.py").write_text(_USE)
         assert _rename(workspace)["preview"] == preview
     assert _rename(workspace, apply=preview)["applied"]
-    assert _tree(root) == made
+    assert tree_bytes(root) == made
 
 
 def test_an_edit_that_was_undone_and_previewed_again_is_a_new_one(workspace: Workspace, root: Path) -> None:
-    before = _tree(root)
+    before = tree_bytes(root)
     preview = _rename(workspace)["preview"]
     _rename(workspace, apply=preview)
     for name, content in before.items():
         (root / name).write_bytes(content)
     assert _rename(workspace)["preview"] == preview
     (root / "bill.py").write_text(_USE + "total([1])\n")
-    changed = _tree(root)
+    changed = tree_bytes(root)
     assert "changed since" in refusal_of(workspace, "rename_symbol", **RENAME, apply=preview)
-    assert _tree(root) == changed
-
-
-def test_a_file_that_changes_between_planning_and_writing_is_not_reported_as_changed(
-    files: Path, tmp_path: Path
-) -> None:
-    transactions = Transactions(tmp_path / "journals")
-    transactions.apply(files, "0" * 32, "request", _changes(), {"files": []})
-    for change in _changes():
-        (files / os.fsdecode(change.path)).write_bytes(change.before)
-    (files / "a.txt").write_bytes(b"another client's\n")
-    with pytest.raises(EditRefused, match="changed since"):
-        transactions.apply(files, "0" * 32, "request", _changes(), {"files": []})
-    assert (files / "d/b.txt").read_bytes() == b"before\n"
+    assert tree_bytes(root) == changed
 
 
 def test_a_key_of_another_edit_is_refused(workspace: Workspace, root: Path) -> None:
@@ -256,146 +234,11 @@ def test_a_wrong_replacement_is_explained_and_changes_nothing(
     (root / "one.py").write_text("a = 1; b = 2\n")
     (root / "link.py").symlink_to("shop.py")
     (root / "linked").symlink_to("inner")
-    before = _tree(root)
+    before = tree_bytes(root)
     said = refusal_of(
         workspace,
         "replace_symbol",
         **{"path": "shop.py", "symbol": "total", "text": "def total(): pass", **arguments},
     )
     assert says in said
-    assert _tree(root) == before
-
-
-# The transaction itself.
-
-
-class _Killed(BaseException):
-    pass
-
-
-def _changes() -> list[FileChange]:
-    return [FileChange(f"{name}.txt".encode(), b"before\n", b"after\n") for name in ("a", "d/b", "d/c")]
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Path:
-    root = tmp_path / "files"
-    (root / "d").mkdir(parents=True)
-    for change in _changes():
-        (root / os.fsdecode(change.path)).write_bytes(change.before)
-    return root
-
-
-def _killed_at(step: int, root: Path, transactions: Transactions) -> bool:
-    """Run the transaction in a process that ends at its n-th step, without any clean-up; whether it got that far."""
-    child = os.fork()
-    if child == 0:
-        left = [step]
-
-        def checkpoint(_: str) -> None:
-            left[0] -= 1
-            if left[0] < 0:
-                os._exit(9)
-
-        transactions.apply(root, "0" * 32, "request", _changes(), {"files": []}, checkpoint)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
-
-
-def test_a_crash_at_any_instant_leaves_all_or_nothing(files: Path, tmp_path: Path) -> None:
-    seen: set[bytes] = set()
-    for step in range(100):
-        root, data = tmp_path / f"run{step}", tmp_path / f"data{step}"
-        shutil.copytree(files, root)
-        was_killed = _killed_at(step, root, Transactions(data))
-        Transactions(data).recover()
-        assert sorted(_tree(root)) == ["a.txt", "d/b.txt", "d/c.txt"], f"step {step}"
-        assert len(set(_tree(root).values())) == 1, f"step {step}"
-        seen |= set(_tree(root).values())
-        is_done = (root / "a.txt").read_bytes() == b"after\n"
-        assert (Transactions(data).applied("0" * 32) is not None) == is_done
-        # The call is repeated by its client, and ends in the same state.
-        Transactions(data).apply(root, "0" * 32, "request", _changes(), {"files": []})
-        assert set(_tree(root).values()) == {b"after\n"}
-        if not was_killed:
-            break
-    else:
-        raise AssertionError("the transaction never ends")
-    assert step > 10
-    assert seen == {b"before\n", b"after\n"}
-
-
-@pytest.mark.parametrize("how", ["in place", "renamed"])
-def test_a_file_that_was_edited_after_a_crash_is_kept(files: Path, tmp_path: Path, how: str) -> None:
-    transactions = Transactions(tmp_path / "data")
-    steps = [0]
-
-    def checkpoint(name: str) -> None:
-        steps[0] += name == "replaced"
-        if steps[0] == 1:
-            raise _Killed
-
-    with pytest.raises(_Killed):
-        transactions.apply(files, "0" * 32, "request", _changes(), {}, checkpoint)
-    assert (files / "a.txt").read_bytes() == b"after\n"
-    if how == "in place":
-        (files / "d/c.txt").write_bytes(b"mine\n")
-    else:
-        (files / "mine").write_bytes(b"mine\n")
-        os.replace(files / "mine", files / "d/c.txt")
-    Transactions(tmp_path / "data").recover()
-    assert _tree(files) == {"a.txt": b"before\n", "d/b.txt": b"before\n", "d/c.txt": b"mine\n"}
-
-
-@pytest.mark.parametrize("how", ["in place", "renamed"])
-def test_a_file_that_is_edited_during_the_transaction_is_kept(files: Path, tmp_path: Path, how: str) -> None:
-    def checkpoint(name: str) -> None:
-        if name == "commit":
-            if how == "in place":
-                (files / "d/b.txt").write_bytes(b"mine, mine\n")
-            else:
-                (files / "mine").write_bytes(b"mine, mine\n")
-                os.replace(files / "mine", files / "d/b.txt")
-
-    with pytest.raises(EditRefused, match="put back"):
-        Transactions(tmp_path / "data").apply(files, "0" * 32, "request", _changes(), {}, checkpoint)
-    assert _tree(files) == {"a.txt": b"before\n", "d/b.txt": b"mine, mine\n", "d/c.txt": b"before\n"}
-
-
-def test_a_folder_that_becomes_a_link_is_not_followed(files: Path, tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "b.txt").write_bytes(b"before\n")
-    (outside / "c.txt").write_bytes(b"before\n")
-    shutil.rmtree(files / "d")
-    (files / "d").symlink_to(outside)
-    with pytest.raises(EditRefused, match="link"):
-        Transactions(tmp_path / "data").apply(files, "0" * 32, "request", _changes(), {})
-    assert (files / "a.txt").read_bytes() == b"before\n"
-    assert _tree(outside) == {"b.txt": b"before\n", "c.txt": b"before\n"}
-
-
-def test_a_full_disk_changes_nothing(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = [0]
-    link = os.link
-
-    def full(*arguments: object, **options: object) -> None:
-        calls[0] += 1
-        if calls[0] == 2:
-            raise OSError(28, "No space left on device")
-        link(*arguments, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(os, "link", full)
-    with pytest.raises(EditRefused, match="No space"):
-        Transactions(tmp_path / "data").apply(files, "0" * 32, "request", _changes(), {})
-    assert _tree(files) == {os.fsdecode(change.path): change.before for change in _changes()}
-
-
-def test_mode_and_owner_are_kept(files: Path, tmp_path: Path) -> None:
-    (files / "a.txt").chmod(0o754)
-    if os.getuid() == 0:
-        os.chown(files / "a.txt", 1234, 4321)
-    before = (files / "a.txt").stat()
-    Transactions(tmp_path / "data").apply(files, "0" * 32, "request", _changes(), {})
-    after = (files / "a.txt").stat()
-    assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
+    assert tree_bytes(root) == before

@@ -3,11 +3,15 @@
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from sari.index import ripgrep, search
 from sari.index.search import Query
+from sari.index.workspace_index import WorkspaceIndex
+from sari.languages import symbol_index
+from sari.languages.read import Parsed, symbols_of
 from sari.tools.workspace import Workspace, open_workspace
 from testing.sari.calls import call_tool, refusal_of
 from testing.sari.oracle import by_index, by_ripgrep
@@ -63,6 +67,67 @@ def test_symbols_are_found_while_the_workspace_is_scanned(tmp_path: Path, opened
     assert call_tool(workspace, "symbols", query="Session.expire")["total"] == 1
     assert call_tool(workspace, "implementations", name="expire")["total"] == 1
     assert call_tool(workspace, "status")["state"] == "scanning"
+
+
+def test_symbols_of_a_tree_that_is_listed_but_not_indexed_are_looked_for_where_their_name_is(
+    tmp_path: Path, opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WorkspaceIndex, "_flush_or_wait", lambda self: None)
+    parsed: list[bytes] = []
+
+    def recorded(root: bytes, path: bytes) -> Parsed | None:
+        parsed.append(path)
+        return symbols_of(root, path)
+
+    monkeypatch.setattr(symbol_index, "symbols_of", recorded)
+    others = {f"src_S_f{number}__py": "def other(): pass\n" for number in range(50)}
+    workspace = opened(_tree(tmp_path / "tree", zz__py="def Wanted(): pass\n", **others))
+    assert workspace.index.wait_listed(60)
+    assert call_tool(workspace, "symbols", query="zz.wanted")["total"] == 1
+    assert set(parsed) == {b"zz.py"}
+    assert call_tool(workspace, "symbols", query="wan\0ted")["total"] == 0
+
+
+def test_the_file_that_defines_a_name_is_parsed_before_those_that_mention_it(
+    tmp_path: Path, opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WorkspaceIndex, "_flush_or_wait", lambda self: None)
+    # There is time for one file.
+    monkeypatch.setattr(symbol_index, "_TIMEOUT_S", 0.0)
+    parsed: list[bytes] = []
+
+    def recorded(root: bytes, path: bytes) -> Parsed | None:
+        parsed.append(path)
+        return symbols_of(root, path)
+
+    monkeypatch.setattr(symbol_index, "symbols_of", recorded)
+    monkeypatch.setattr(symbol_index, "time", SimpleNamespace(monotonic=lambda: float(len(parsed))))
+    others = {f"src_S_f{number}__rs": "fn f(checker: &Checker) { checker.run(); }\n" for number in range(20)}
+    workspace = opened(_tree(tmp_path / "tree", zz_S_mod__rs="pub struct Checker<'a> {}\n", **others))
+    assert workspace.index.wait_listed(60)
+    answer = call_tool(workspace, "symbols", query="checkers::ast::Checker")
+    assert parsed[0] == b"zz/mod.rs"
+    assert answer["symbols"][0]["path"] == "zz/mod.rs"
+    assert answer["complete"] is False
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("search", {"query": "\ud800"}),
+        ("search", {"query": "x", "globs": ["\ud800"]}),
+        ("search", {"query": "\ud800", "mode": "ranked"}),
+        ("symbols", {"query": "\ud800"}),
+        ("find_files", {"query": "\ud800"}),
+        ("read", {"path": "\ud800"}),
+        ("history", {"query": "\ud800"}),
+    ],
+)
+def test_half_a_character_is_refused_by_every_tool(
+    tmp_path: Path, opened: Opener, tool: str, arguments: dict[str, object]
+) -> None:
+    workspace = opened(_tree(tmp_path / "tree", a__py="x = 1\n"))
+    assert "surrogate" in refusal_of(workspace, tool, **arguments)
 
 
 @pytest.mark.usefixtures("scanning")

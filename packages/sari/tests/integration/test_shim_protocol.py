@@ -38,6 +38,8 @@ def test_ping_and_cancel_work_during_a_call_and_the_cancelled_one_is_never_answe
     waits, cancelled = shim.ask_tool("search", {"query": "needle"}), shim.ask_tool("search", {"query": "needle"})
     assert shim.request("ping")["result"] == {}
     shim.notify("notifications/cancelled", {"requestId": cancelled})
+    # It reads in order: with this answer, it knows of the cancellation.
+    assert shim.request("ping")["result"] == {}
     kill(daemon, signal.SIGCONT)
     assert found_paths(result_of(shim.answer(waits))) == ["hello.txt"]
     assert shim.end() == 0

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from sari import __version__
 from sari.registry.layout import Layout
 from sari.registry.usual import connect_usual
+from testing.sari.processes import wait_until
 from testing.sari.world import World
 
 
@@ -74,6 +76,8 @@ def test_a_stopped_daemon_is_left_to_the_rules(world: World) -> None:
 def test_a_search_imports_nothing_slow(world: World) -> None:
     """Importing `dataclasses` or `subprocess` takes longer than the search."""
     _, root = _started(world)
+    # Until then the command line searches by itself.
+    wait_until(lambda: world.is_warm(Path(root)), "the workspace is warm")
     code = (
         "import sys; from sari.cli.main import main; code = main(['search', 'needle']); "
         "slow = {'dataclasses', 'inspect', 'subprocess', 'shutil', 'typing', 'sari.registry.find'}; "

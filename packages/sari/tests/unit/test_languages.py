@@ -14,7 +14,7 @@ from sari.protocol.catalog import KINDS, LANGUAGES
 
 _SAMPLES = Path(__file__).parent.parent / "fixtures" / "languages"
 _EXPECTED: dict[str, list[str]] = json.loads((_SAMPLES / "expected.json").read_text())
-_NAMES = sorted(path.name for path in _SAMPLES.iterdir() if path.suffix != ".json")
+_NAMES = sorted(path.name for path in _SAMPLES.iterdir() if path.is_file() and path.suffix != ".json")
 
 
 @pytest.mark.parametrize("name", _NAMES)

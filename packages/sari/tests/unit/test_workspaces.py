@@ -1,5 +1,7 @@
 """Which open workspaces are kept for the next client, and which are closed."""
 
+import asyncio
+import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +22,9 @@ class _Opened:
     def status(self) -> Mapping[str, object]:
         return {}
 
+    def is_warm(self) -> bool:
+        return True
+
     def close(self) -> None:
         return None
 
@@ -34,3 +39,31 @@ async def test_unused_workspaces_stay_open_for_their_time_but_not_too_many_of_th
         assert left == {f"/w/{number}" for number in range(3, MOST_UNUSED + 3)}
         await workspaces.close_unused(lambda root: root == "/w/5", 600.0, 10_000.0)
         assert {slot.root for slot in workspaces.slots()} == {"/w/5"}
+
+
+async def test_a_workspace_whose_client_hangs_up_while_it_opens_is_closed_later(tmp_path: Path) -> None:
+    is_opening, may_open = threading.Event(), threading.Event()
+    opened: list[_Opened] = []
+    closed: list[_Opened] = []
+
+    class Slow(_Opened):
+        def close(self) -> None:
+            closed.append(self)
+
+    def open_slowly(root: Path, data_dir: Path) -> _Opened:
+        is_opening.set()
+        assert may_open.wait(60)
+        opened.append(Slow(root))
+        return opened[-1]
+
+    with ThreadPoolExecutor(2) as threads:
+        workspaces = Workspaces(open_slowly, tmp_path, threads)
+        entering = asyncio.create_task(workspaces.enter("/w"))
+        await asyncio.to_thread(is_opening.wait, 60)
+        entering.cancel()
+        may_open.set()
+        await asyncio.wait([entering])
+        assert entering.cancelled()
+        await workspaces.close_unused(lambda root: False, 0.0, 1.0)
+        assert opened == closed != []
+        assert workspaces.slots() == []

@@ -65,7 +65,7 @@ def register(subparsers: Subparsers) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from sari.cli.tool_client import call_tool
+    from sari.cli.search_source import SearchSource
 
     names = ("query", "mode", "case", "globs", "languages", "context", "max_tokens", "cursor")
     given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
@@ -74,8 +74,9 @@ def _run(arguments: argparse.Namespace) -> int:
         return _run_ranked(given, arguments)
     if whole:
         given["max_tokens"] = _PAGE_TOKENS
+    source = SearchSource(arguments.workspace)
     while True:
-        answer = call_tool("search", given, arguments.workspace).structured
+        answer = source.page(given).structured
         if arguments.json:
             print(json.dumps(answer, ensure_ascii=False))
         else:
@@ -86,6 +87,7 @@ def _run(arguments: argparse.Namespace) -> int:
         given["cursor"] = cursor
     if not arguments.json and answer.get("note"):
         print(answer["note"], *([f"cursor: {cursor}"] if cursor else []), sep="\n", file=sys.stderr)
+    source.finish()
     return 0 if answer.get("total") else 1
 
 

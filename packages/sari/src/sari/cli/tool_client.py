@@ -45,8 +45,7 @@ def call_tool(tool: str, arguments: Mapping[str, object], workspace: str | None)
     """Call a tool in a workspace, by default the one found from the current directory. Raises `SariError` with the
     tool's error.
     """
-    home = home_directory(os.environ)
-    root = resolve_root(workspace, home) if workspace else find_root(os.environ, [], os.getcwd(), home).path
+    root = workspace_root(workspace)
     settings = Settings.from_environ(os.environ)
     for attempt in range(1, _ATTEMPTS + 1):
         try:
@@ -58,6 +57,28 @@ def call_tool(tool: str, arguments: Mapping[str, object], workspace: str | None)
                 raise
             time.sleep(_PAUSE_S)
     raise AssertionError("the last attempt returns or raises")
+
+
+def call_if_warm(tool: str, arguments: Mapping[str, object], root: str) -> Answer | None:
+    """Call a tool if a daemon runs in which the workspace is warm. Otherwise returns None, and starts nothing."""
+    settings = Settings.from_environ(os.environ)
+    try:
+        sock = _connect_running(root, settings)
+        if sock is None:
+            return None
+        with DaemonClient(sock) as client:
+            if not client.open_session("sari-cli", root):
+                return None
+            return _until_complete(client, root, tool, arguments, settings.request_timeout_s)
+    except Transient:
+        # It was replaced or killed during the call.
+        return call_tool(tool, arguments, root)
+
+
+def workspace_root(workspace: str | None) -> str:
+    """Return the workspace that the user named, or the one found from the current directory."""
+    home = home_directory(os.environ)
+    return resolve_root(workspace, home) if workspace else find_root(os.environ, [], os.getcwd(), home).path
 
 
 def _connect(root: str, settings: Settings) -> socket.socket:
@@ -72,6 +93,21 @@ def _connect(root: str, settings: Settings) -> socket.socket:
         return Finder(layout, settings, __version__).find_or_start(root).sock
     except StartCutOff as error:
         raise Transient(str(error)) from error
+
+
+def _connect_running(root: str, settings: Settings) -> socket.socket | None:
+    """Connect to the daemon if one runs."""
+    layout = find_layout(os.environ)
+    usual = connect_usual(layout, root, __version__)
+    if usual is not None:
+        return usual[0]
+    if not os.path.exists(layout.registry_file):
+        # Nobody ever started one, so what knows every other case need not be loaded.
+        return None
+    from sari.registry.find import Finder
+
+    found = Finder(layout, settings, __version__).find(root)
+    return found.sock if found is not None else None
 
 
 def _until_complete(

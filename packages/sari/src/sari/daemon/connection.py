@@ -190,7 +190,10 @@ class Connection(asyncio.Protocol):
                 [root for root in roots if isinstance(root, str)] if isinstance(roots, list) else [],
                 age,
             )
-        return jsonrpc.success(message["id"], {})
+        root = params.get("root")
+        # The command line asks, because without a warm workspace it is faster alone.
+        warm = {"warm": self._service.workspaces.is_warm(root)} if isinstance(root, str) else {}
+        return jsonrpc.success(message["id"], warm)
 
     def _info(self, message: Message) -> Message:
         return jsonrpc.success(message["id"], self._service.info())

@@ -12,10 +12,14 @@ from concurrent.futures import Executor
 from pathlib import Path
 
 from sari.daemon.log import fields, logger
+from sari.index.store import persisted_bytes
 from sari.protocol.tooling import OpenWorkspace, WorkspaceOpener
 
 # Each one keeps its watches and its index in memory, in case a client returns.
 MOST_UNUSED = 8
+# An estimate: from about this size on (30,000 files), listing a tree and using its persisted index is faster than
+# searching the tree.
+_LARGE_INDEX_BYTES = 10 << 20
 
 
 class Slot:
@@ -51,6 +55,15 @@ class Workspaces:
         """Return the slot of a root that is open or opening."""
         return self._slots.get(root)
 
+    def is_warm(self, root: str) -> bool:
+        """Whether a search in this root is faster than reading its files: it is indexed and watched, or it is large and
+        was indexed before.
+        """
+        slot = self._slots.get(root)
+        if slot is None or slot.opened is None:
+            return persisted_bytes(Path(root), self._data_dir) >= _LARGE_INDEX_BYTES
+        return slot.opened.is_warm()
+
     async def enter(self, root: str) -> Slot:
         """Open a root if necessary and keep it open until `leave`."""
         slot = self._slots.get(root)
@@ -60,15 +73,31 @@ class Workspaces:
         try:
             async with slot.lock:
                 if slot.opened is None:
-                    loop = asyncio.get_running_loop()
-                    slot.opened = await loop.run_in_executor(self._threads, self._opener, Path(root), self._data_dir)
-                    self.opened.set()
-                    logger.info("workspace opened %s", fields(root=root))
+                    await self._open(slot)
         except BaseException:
             self.leave(slot)
             raise
         slot.last_active = time.time()
         return slot
+
+    async def _open(self, slot: Slot) -> None:
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(self._threads, self._opener, Path(slot.root), self._data_dir)
+        try:
+            await asyncio.shield(work)
+        except asyncio.CancelledError:
+            # The thread cannot be stopped. What it opens is kept in the slot, which is closed when it is unused;
+            # otherwise its threads, watches and lock would stay for as long as the daemon runs.
+            await asyncio.wait([work])
+            if work.exception() is None:
+                self._is_open(slot, work.result())
+            raise
+        self._is_open(slot, work.result())
+
+    def _is_open(self, slot: Slot, opened: OpenWorkspace) -> None:
+        slot.opened = opened
+        self.opened.set()
+        logger.info("workspace opened %s", fields(root=slot.root))
 
     def leave(self, slot: Slot) -> None:
         """Release a slot after a call."""

@@ -6,12 +6,31 @@ exactly ripgrep's on the same tree. The tools handle order, budget and presentat
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from sari.index import ripgrep, trigram_query
-from sari.index.workspace_index import WorkspaceIndex
+from sari.index import content, ripgrep, trigram_query
+from sari.index.segment import LARGE, TEXT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Protocol
+
+    from sari.index.table import Candidates
+
+    class Tree(Protocol):
+        """The files of one root. `WorkspaceIndex` knows where a query may match; `WalkedTree` does not."""
+
+        @property
+        def root(self) -> Path: ...
+
+        def candidates(
+            self, query: trigram_query.TrigramQuery, keep: Callable[[bytes], bool] | None = None
+        ) -> tuple[Candidates | None, int]: ...
+
 
 # Up to this many candidate files, lines are fetched immediately; with more, matches are counted first.
 _LINES_AT_ONCE = 800
@@ -76,8 +95,10 @@ class Found:
     query: Query
     counts: dict[bytes, int] = field(default_factory=dict)
     hits: dict[bytes, list[Hit]] = field(default_factory=dict)
-    # Files that may contain a NUL: their lines are fetched one file at a time.
+    # Files that contain a NUL: their lines are fetched one file at a time.
     alone: set[bytes] = field(default_factory=set)
+    # Files found by walking the tree: whether they contain a NUL is not known yet.
+    walked: set[bytes] = field(default_factory=set)
     kept: int = 0
 
     @property
@@ -91,39 +112,37 @@ class Found:
 
 
 def search(
-    index: WorkspaceIndex,
+    tree: Tree,
     query: Query,
     keep: Callable[[bytes], bool] | None = None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> tuple[Found, int]:
     """Return all matching files, and the state of the tree that the answer belongs to."""
-    where, change = index.candidates(query.trigrams(), keep)
+    where, change = tree.candidates(query.trigrams(), keep)
     found = Found(query)
     if where is None:
-        _collect(
-            found, ripgrep.stream([*query.flags(), *ripgrep.LINES, "./"], index.root, cancelled), keep, alone=True
-        )
+        _collect(found, ripgrep.stream([*query.flags(), *ripgrep.LINES, "./"], tree.root, cancelled), keep)
+        found.walked.update(found.counts)
         return found, change
-    _alone(index, found, where.alone, cancelled, bounded=True)
+    _alone(tree, found, where.alone, cancelled, bounded=True)
     if len(where.plain) <= _LINES_AT_ONCE or query.multiline:
-        _together(index, found, where.plain, cancelled, bounded=True)
+        _together(tree, found, where.plain, cancelled, bounded=True)
         return found, change
     for batch in _batches(where.plain):
-        output = ripgrep.run([*query.flags(), *ripgrep.COUNTS, *batch], index.root, cancelled)
+        output = ripgrep.run([*query.flags(), *ripgrep.COUNTS, *batch], tree.root, cancelled)
         found.counts.update((path.removeprefix(b"./"), count) for path, count in ripgrep.counts(output))
     return found, change
 
 
-def fetch(
-    index: WorkspaceIndex, found: Found, paths: Sequence[bytes], cancelled: Callable[[], bool] = lambda: False
-) -> None:
+def fetch(tree: Tree, found: Found, paths: Sequence[bytes], cancelled: Callable[[], bool] = lambda: False) -> None:
     """Ensure that all lines of these files are fetched."""
     lacking = [path for path in paths if len(found.hits.get(path, ())) < found.counts[path]]
     for path in lacking:
         found.kept -= len(found.hits.pop(path, ()))
+    separate_alone(tree, found, lacking)
     fresh = Found(found.query)
-    _alone(index, fresh, [path for path in lacking if path in found.alone], cancelled, bounded=False)
-    _together(index, fresh, [path for path in lacking if path not in found.alone], cancelled, bounded=False)
+    _alone(tree, fresh, [path for path in lacking if path in found.alone], cancelled, bounded=False)
+    _together(tree, fresh, [path for path in lacking if path not in found.alone], cancelled, bounded=False)
     for path in lacking:
         # A file may have changed since it was counted: use its current lines.
         found.hits[path] = fresh.hits.get(path, [])
@@ -131,18 +150,24 @@ def fetch(
         found.kept += found.counts[path]
 
 
+def separate_alone(tree: Tree, found: Found, paths: Iterable[bytes]) -> None:
+    """Determine which of these files contain a NUL."""
+    for path in found.walked.intersection(paths):
+        if content.kind(os.path.join(os.fsencode(tree.root), path)) not in (TEXT, LARGE):
+            found.alone.add(path)
+        found.walked.discard(path)
+
+
 def _together(
-    index: WorkspaceIndex, found: Found, paths: Sequence[bytes], cancelled: Callable[[], bool], *, bounded: bool
+    tree: Tree, found: Found, paths: Sequence[bytes], cancelled: Callable[[], bool], *, bounded: bool
 ) -> None:
     """Return the lines of files without NUL, which are named on the command line."""
     for batch in _batches(paths):
-        output = ripgrep.stream([*found.query.flags(), *ripgrep.LINES, *batch], index.root, cancelled)
-        _collect(found, output, None, alone=False, bounded=bounded)
+        output = ripgrep.stream([*found.query.flags(), *ripgrep.LINES, *batch], tree.root, cancelled)
+        _collect(found, output, None, bounded=bounded)
 
 
-def _alone(
-    index: WorkspaceIndex, found: Found, paths: Sequence[bytes], cancelled: Callable[[], bool], *, bounded: bool
-) -> None:
+def _alone(tree: Tree, found: Found, paths: Sequence[bytes], cancelled: Callable[[], bool], *, bounded: bool) -> None:
     """Return the lines of files with a NUL. Where ripgrep stops depends on its buffer, which earlier files may have
     enlarged.
 
@@ -151,12 +176,14 @@ def _alone(
     for path in paths:
         folder = b"./" + path.rpartition(b"/")[0]
         where: list[str | bytes] = [b"--glob=/" + _as_glob(path), "--max-depth", "1", "--", folder]
-        output = ripgrep.stream([*found.query.flags(), *ripgrep.LINES, *where], index.root, cancelled)
-        _collect(found, output, path.__eq__, alone=True, bounded=bounded)
+        output = ripgrep.stream([*found.query.flags(), *ripgrep.LINES, *where], tree.root, cancelled)
+        _collect(found, output, path.__eq__, bounded=bounded)
+        if path in found.counts:
+            found.alone.add(path)
 
 
 def _collect(
-    found: Found, output: Iterable[bytes], keep: Callable[[bytes], bool] | None, *, alone: bool, bounded: bool = True
+    found: Found, output: Iterable[bytes], keep: Callable[[bytes], bool] | None, *, bounded: bool = True
 ) -> None:
     last, wanted = b"", True
     hits: list[Hit] = []
@@ -168,8 +195,6 @@ def _collect(
             if wanted:
                 hits = found.hits.setdefault(path, [])
                 found.counts.setdefault(path, 0)
-                if alone:
-                    found.alone.add(path)
         if not wanted:
             continue
         path = last.removeprefix(b"./")

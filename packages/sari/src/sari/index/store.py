@@ -41,6 +41,15 @@ def root_of(folder: Path) -> str | None:
     return None
 
 
+def persisted_bytes(root: Path, data_dir: Path) -> int:
+    """Return the size of the persisted index of a root; 0 if there is none."""
+    try:
+        with os.scandir(folder_of(root, data_dir)) as entries:
+            return sum(entry.stat().st_size for entry in entries if entry.name.endswith(".seg"))
+    except OSError:
+        return 0
+
+
 class Store:
     """The files of one index."""
 

@@ -147,6 +147,10 @@ class WorkspaceIndex:
         """Wait until the first comparison with the disk is done."""
         return self._listed.wait(timeout_s)
 
+    def is_warm(self) -> bool:
+        """Whether a query needs neither a comparison with the disk nor a look into files."""
+        return self._settled.is_set() and self._listed.is_set() and self._watcher is not None
+
     def status(self) -> dict[str, object]:
         table = self._table
         pending = len(table.pending)

@@ -1,6 +1,6 @@
 """The languages that sari parses: their names, file extensions and grammars.
 
-A grammar is loaded when the first file of its language is parsed.
+A grammar is loaded when the first file of its language is parsed, and the parser with the first grammar.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tree_sitter import Language as Grammar
-from tree_sitter import Query
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tree_sitter import Language as Grammar
+    from tree_sitter import Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +130,10 @@ def grammar(language: Language) -> Grammar:
 @cache
 def _grammar(name: str) -> Grammar:
     if name == "csharp":
+        import tree_sitter
         import tree_sitter_c_sharp
 
-        return Grammar(tree_sitter_c_sharp.language())
+        return tree_sitter.Language(tree_sitter_c_sharp.language())
     import tree_sitter_language_pack
 
     return tree_sitter_language_pack.get_language(name)  # type: ignore[arg-type]
@@ -149,4 +152,6 @@ _SAME_QUERY = {"tsx": "typescript"}
 @cache
 def _definitions(name: str) -> Query:
     text = (Path(__file__).parent / "queries" / f"{_SAME_QUERY.get(name, name)}.scm").read_text()
-    return Query(_grammar(name), text)
+    import tree_sitter
+
+    return tree_sitter.Query(_grammar(name), text)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 
-from sari.index import ripgrep, trigram_query
+from sari.index.search import Found, Query, search
 from sari.index.workspace_index import WorkspaceIndex
 from sari.languages import catalog
 from sari.languages.parse import Symbol
@@ -26,6 +27,11 @@ _FEW_FILES = 60
 # How long a query parses files itself before it returns a partial answer and says so.
 _TIMEOUT_S = 4.0
 _PAUSE_S = 1.0
+# Words before a name that is defined, in most languages. Only the order in which files are parsed depends on them.
+_DEFINES = (
+    "class|struct|interface|trait|enum|union|record|protocol|object|module|mod|namespace|type|typedef|impl|extension|"
+    "def|fn|func|function|fun|sub|const|let|var|val|static|define|macro_rules!"
+)
 
 
 class SymbolIndex:
@@ -122,15 +128,13 @@ class SymbolIndex:
         return len(found) == len(waiting)
 
     def _holding(self, name: str) -> list[bytes]:
-        """Return the files that contain a name, ignoring case: from the index, or from ripgrep's walk before there is
-        one.
+        """Return the files that contain a name, ignoring case. ripgrep confirms it: while the index is being built, every
+        file that is not indexed yet would be a candidate, and the name's file might not be parsed in time.
         """
-        where, _ = self._index.candidates(trigram_query.by_literal(name))
-        if where is not None:
-            return where.plain
-        flags = ("--files-with-matches", "--null", "--ignore-case", "--fixed-strings", "--regexp", name, "./")
-        output = ripgrep.run(flags, self._index.root)
-        return [path.removeprefix(b"./") for path in output.split(b"\0") if path]
+        if "\0" in name:
+            return []
+        found, _ = search(self._index, Query(name, "literal", "insensitive"))
+        return most_likely_first(found, name)
 
     def _true(self, select: Callable[[], list[Placed]]) -> list[Placed]:
         """Return the selection after checking every file in it: changed files are parsed again, missing ones removed."""
@@ -186,6 +190,22 @@ class SymbolIndex:
         self._thread.join()
         if self._opened is not None:
             self._opened.close()
+
+
+def most_likely_first(found: Found, name: str) -> list[bytes]:
+    """Return the files with those first that seem to define the name: in a large tree there is no time to parse all."""
+    word = rf"(?<!\w){re.escape(name)}(?!\w)"
+    # Not behind a parenthesis or colon, where a type of a parameter or variable stands, except behind Go's receivers.
+    defines = re.compile(rf"\b(?:{_DEFINES})\b\s*(?:\([^()]*\))?[^=;:({{]{{0,80}}?{word}")
+    mentions = re.compile(word)
+
+    def rank(path: bytes) -> int:
+        lines = [hit.text for hit in found.hits.get(path, ())]
+        if any(map(defines.search, lines)):
+            return 0
+        return 1 if any(map(mentions.search, lines)) else 2
+
+    return sorted(found.counts, key=rank)
 
 
 def _parseable(path: bytes) -> bool:

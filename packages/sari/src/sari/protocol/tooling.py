@@ -67,6 +67,10 @@ class OpenWorkspace(Protocol):
         """
         ...
 
+    def is_warm(self) -> bool:
+        """Whether everything is indexed and watched, so that a search takes milliseconds. Never blocks."""
+        ...
+
     def close(self) -> None:
         """Stop watching and close the database. Returns when no thread or process of this workspace is left."""
         ...

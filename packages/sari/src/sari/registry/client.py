@@ -67,9 +67,14 @@ class DaemonClient:
         result = answer.get("result")
         return result if isinstance(result, dict) else {}
 
-    def open_session(self, client: str) -> None:
-        """Open a session, which tool calls require."""
-        self.request("sari/session", {"session": os.urandom(16).hex(), "client": client, "roots": [], "idle_s": 0})
+    def open_session(self, client: str, root: str | None = None) -> bool:
+        """Open a session, which tool calls require. Returns False if the daemon would have to read the files of this
+        workspace before it can answer a search.
+        """
+        params: dict[str, object] = {"session": os.urandom(16).hex(), "client": client, "roots": [], "idle_s": 0}
+        if root is not None:
+            params["root"] = root
+        return self.request("sari/session", params).get("warm") is not False
 
     def call_tool(
         self, root: str, tool: str, arguments: Mapping[str, object], timeout_s: float = 120.0

@@ -82,7 +82,7 @@ def _coerce(tool: str, name: str, value: object, schema: Mapping[str, object]) -
         case "string":
             if not isinstance(value, str):
                 raise BadArguments(f"`{name}` of `{tool}` must be a string, not {_kind(value)}.")
-            return _choice(tool, name, value, schema)
+            return _choice(tool, name, _utf8(name, value), schema)
     return value
 
 
@@ -124,7 +124,15 @@ def _strings(tool: str, name: str, value: object) -> list[str]:
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
         raise BadArguments(f"`{name}` of `{tool}` must be a string or a list of strings, not {_kind(value)}.")
-    return [item for item in items if item.strip()]
+    return [_utf8(name, item) for item in items if item.strip()]
+
+
+def _utf8(name: str, value: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise BadArguments(f"`{name}` holds half a surrogate pair. Send it as whole UTF-8 text.") from error
+    return value
 
 
 def _kind(value: object) -> str:

@@ -11,17 +11,20 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sari.index import ripgrep
 from sari.index.globs import Globs, InvalidGlob
-from sari.index.workspace_index import WorkspaceIndex
 from sari.languages import catalog
-from sari.languages.symbol_index import SymbolIndex
-from sari.lsp.typed import TypedAnswers
-from sari.protocol.tooling import Call
-from sari.ranking.term_index import TermIndex
 from sari.tools.arguments import BadArguments, inside
+
+if TYPE_CHECKING:
+    # `sari search` answers with this module alone while no daemon is ready: what the index needs would delay it.
+    from sari.index.workspace_index import WorkspaceIndex
+    from sari.languages.symbol_index import SymbolIndex
+    from sari.lsp.typed import TypedAnswers
+    from sari.protocol.tooling import Call
+    from sari.ranking.term_index import TermIndex
 
 _ESCAPED = re.compile(r"\\x([89a-f][0-9a-f])")
 _VENDORED = re.compile(

@@ -14,12 +14,36 @@ import re
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from sari.index.search import Found, Hit, Query, fetch, search
-from sari.languages.read import read_text
+from sari.index.search import Found, Hit, Query, fetch, search, separate_alone
 from sari.protocol.tooling import Call, ToolResult
 from sari.tools.arguments import Arguments, BadArguments
-from sari.tools.scope import Scope, path_filter, path_tier, shown
+from sari.tools.scope import path_filter, path_tier, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+    from typing import Protocol
+
+    from sari.index.search import Tree
+
+    class SearchedTree(Tree, Protocol):
+        """The files to search, and what is known of them."""
+
+        def change(self) -> int: ...
+
+        def status(self) -> Mapping[str, object]: ...
+
+    class SearchScope(Protocol):
+        """The part of `Scope` that a search needs."""
+
+        @property
+        def root(self) -> Path: ...
+
+        @property
+        def index(self) -> SearchedTree: ...
+
 
 # Claude and other clients show a model the JSON rather than the text, so both stay within the budget. Four bytes per
 # token.
@@ -72,7 +96,7 @@ class Searches:
                 self._kept.popitem(last=False)
 
 
-def answer_search(scope: Scope, searches: Searches, arguments: Arguments, call: Call) -> ToolResult:
+def answer_search(scope: SearchScope, searches: Searches, arguments: Arguments, call: Call) -> ToolResult:
     query = _query(arguments)
     key = json.dumps([query.text, query.mode, query.case, arguments.names("globs"), arguments.names("languages")])
     after = _read_cursor(arguments.text("cursor"), key)
@@ -95,14 +119,12 @@ def _query(arguments: Arguments) -> Query:
         raise BadArguments("`query` is empty. Say what to look for; `find_files` lists files.")
     if "\0" in text:
         raise BadArguments("`query` holds a NUL character: files with one are binary and not searched.")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise BadArguments("`query` holds half a surrogate pair. Send it as whole UTF-8 text.") from error
     return Query(text, arguments.text("mode", "literal"), arguments.text("case", "smart"))
 
 
-def _answer(scope: Scope, searches: Searches, query: Query, key: str, arguments: Arguments, call: Call) -> _Answer:
+def _answer(
+    scope: SearchScope, searches: Searches, query: Query, key: str, arguments: Arguments, call: Call
+) -> _Answer:
     kept = searches.get(key, scope.index.change())
     if kept is not None:
         return kept
@@ -120,7 +142,7 @@ def _rank(path: bytes, defines: bool) -> Rank:
     return path_tier(text), 0 if defines else 1, text
 
 
-def _defining(scope: Scope, query: Query, found: Found, call: Call) -> set[bytes]:
+def _defining(scope: SearchScope, query: Query, found: Found, call: Call) -> set[bytes]:
     """Return the files that define the query, if it is an identifier. They are listed first."""
     if query.mode == "regex" or not _IDENTIFIER.fullmatch(query.text) or len(found.counts) < 2:
         return set()
@@ -130,7 +152,9 @@ def _defining(scope: Scope, query: Query, found: Found, call: Call) -> set[bytes
     whole = {path for path, count in found.counts.items() if len(found.hits.get(path, ())) == count}
     by_line = re.compile(defines)
     defining = {path for path in whole if any(by_line.match(hit.text) for hit in found.hits[path] if not hit.is_cut)}
-    counted = sorted(path for path in found.counts if path not in whole and path not in found.alone)
+    uncertain = found.counts.keys() - whole
+    separate_alone(scope.index, found, uncertain)
+    counted = sorted(uncertain - found.alone)
     if counted:
         inner = Found(Query(defines, "regex", "sensitive"), dict.fromkeys(counted, 1))
         fetch(scope.index, inner, counted, lambda: call.cancelled)
@@ -139,7 +163,7 @@ def _defining(scope: Scope, query: Query, found: Found, call: Call) -> set[bytes
 
 
 def _page(
-    scope: Scope, answer: _Answer, arguments: Arguments, after: tuple[Rank, int] | None, key: str, call: Call
+    scope: SearchScope, answer: _Answer, arguments: Arguments, after: tuple[Rank, int] | None, key: str, call: Call
 ) -> tuple[list[dict[str, object]], str | None]:
     context = arguments.number("context", 0)
     budget = arguments.number("max_tokens", 4000) * _BYTES_PER_TOKEN
@@ -182,7 +206,10 @@ def _cost(match: dict[str, object]) -> int:
 class _Rows:
     """A file's lines, for the context of matches. Read on first use."""
 
-    def __init__(self, scope: Scope, path: bytes) -> None:
+    def __init__(self, scope: SearchScope, path: bytes) -> None:
+        # Only here: importing it loads the parsers.
+        from sari.languages.read import read_text
+
         read = read_text(os.fsencode(scope.root), path)
         self._rows = [] if read is None else read[0].split(b"\n")
 
@@ -219,7 +246,7 @@ def _digest(key: str) -> str:
     return f"{binascii.crc32(key.encode('utf-8', 'replace')):08x}"
 
 
-def _note(scope: Scope, page: list[dict[str, object]], total: int, cursor: str | None) -> str:
+def _note(scope: SearchScope, page: list[dict[str, object]], total: int, cursor: str | None) -> str:
     notes = []
     if cursor is not None:
         notes.append(

@@ -121,6 +121,9 @@ class Workspace:
     def status(self) -> Mapping[str, object]:
         return overview.status(self._scope)
 
+    def is_warm(self) -> bool:
+        return self._index.is_warm()
+
     def close(self) -> None:
         self._types.close()
         self._messages.close()

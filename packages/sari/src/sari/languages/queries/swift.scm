@@ -19,3 +19,4 @@
 (deinit_declaration "deinit" @name) @method
 (subscript_declaration "subscript" @name) @method
 (precedence_group_declaration (simple_identifier) @name) @type
+(function_declaration name: [(custom_operator) "==" "!=" "<" ">" "<=" ">=" "+" "-" "*" "/" "%" "+=" "-=" "*=" "/=" "===" "!=="] @name) @function
